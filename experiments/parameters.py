@@ -1,0 +1,38 @@
+"""Parameters that every workload has: how it is trained and measured, whatever it computes."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from experiments.strict import Strict
+
+Precision = Literal["fp32", "tf32", "bf16", "fp16"]
+
+
+class TrainingParameters(Strict):
+    """The measured loop's settings. A workload's `Parameters` class extends this; each field can be an axis."""
+
+    devices: int = Field(1, ge=1, le=4096, description="data-parallel workers, one device each")
+    precision: Precision = Field("fp32", description="fp32; tf32 (matrix products); bf16 (autocast); fp16 (autocast + GradScaler)")
+    batch_size: int | Literal["max"] = Field(8, description="samples per device and step, or max: the largest that fits")
+    dataloader_workers: int = Field(0, ge=0, le=256, description="DataLoader processes per device; 0 loads in the training process (MP-0)")
+    prefetch_factor: int = Field(2, ge=1, le=64, description="batches each DataLoader process keeps ready")
+    pin_memory: bool = Field(True, description="page-locked host batches, on devices that have their own memory")
+    prefetch_to_device: bool = Field(True, description="copy the next batch to the device while this one is computed")
+    steps: int = Field(100, ge=2, le=1_000_000, description="measured optimiser steps")
+    warmup_steps: int = Field(10, ge=1, le=100_000, description="steps before the measured window, never part of a figure")
+    seed: int = Field(0, ge=0, le=2**31 - 1, description="initial weights, data order and augmentation")
+    optimizer: Literal["per_parameter", "foreach", "fused"] = Field("foreach", description="AdamW implementation")
+    learning_rate: float = Field(1e-5, gt=0, le=10)
+    weight_decay: float = Field(0.01, ge=0, le=1)
+    beta2: float = Field(0.999, gt=0, lt=1)
+    learning_rate_schedule: Literal["constant", "linear"] = Field("linear", description="linear falls to 0 over all steps")
+    compile: Literal["none", "layer", "model"] = Field("none", description="torch.compile of nothing, each layer, or the whole model")
+    activation_checkpointing: bool = Field(False, description="recompute each layer's activations in the backward pass")
+    ddp_bucket_view: bool = Field(True, description="DDP gradient_as_bucket_view")
+    ddp_static_graph: bool = Field(False, description="DDP static_graph")
+    threads: int | None = Field(None, ge=1, le=1024, description="intra-operator threads on a CPU; null: all cores / devices")
+    evaluate: bool = Field(True, description="evaluate on held-out data before and after training, outside the measured window")
+    profile_steps: int = Field(0, ge=0, le=100, description="steps traced with torch.profiler after the measured window")

@@ -1,0 +1,125 @@
+"""What a trial is, what it ends as, and the key that makes two trials the same."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Literal
+
+from pydantic import Field
+
+from experiments.strict import Strict
+
+Scalar = str | int | float | bool | None
+
+
+class Outcome(StrEnum):
+    """How a trial ended. `does_not_fit` and `unsupported` are results about the hardware, not failures."""
+
+    OK = "ok"
+    DOES_NOT_FIT = "does_not_fit"  # out of device memory
+    DIVERGED = "diverged"  # the loss is no longer finite
+    UNSUPPORTED = "unsupported"  # this device cannot do this precision, engine, ...
+    HANG = "hang"  # no progress within the watchdog's time
+    CRASHED = "crashed"  # the workload raised
+    INFRA = "infra"  # node lost, preempted, host memory, disk full: says nothing about the trial
+    CANCELLED = "cancelled"
+
+    @property
+    def expected(self) -> bool:
+        """True for a result that a sweep may contain and still succeed (exit status 0)."""
+        return self in (Outcome.OK, Outcome.DOES_NOT_FIT, Outcome.UNSUPPORTED)
+
+    @property
+    def final(self) -> bool:
+        """True if a resumed sweep must not run the trial again: it said something about the trial itself."""
+        return self not in (Outcome.INFRA, Outcome.CANCELLED)
+
+
+class DataSource(Strict):
+    """The data set a trial reads, resolved before it starts."""
+
+    uri: str = Field(description="folder of Parquet files: local path, s3://, gs:// or hf://")
+    fingerprint: str = Field(description="changes when the data changes")
+    tokenizer: str | None = Field(None, description="folder of a trained tokenizer")
+
+
+class Trial(Strict):
+    """One cell of the matrix, once. Written as trial.json; all that a worker is told."""
+
+    schema_version: Literal[1] = 1
+    key: str
+    key_parts: dict[str, str]
+    sweep_id: str
+    suite: str
+    workload: str
+    pool: str
+    device: str = Field(description="device kind; names a file in cluster/devices")
+    emulated: bool = Field(False, description="the pool's device is emulated: nothing here is a measurement")
+    cell: str = Field(description="hash of pool and parameters: the same for all repeats")
+    repeat: int = Field(ge=1)
+    index: int = Field(ge=0, description="position in the interleaved order of its sweep")
+    axes: dict[str, Scalar] = Field(description="axis name -> value, pool included, in the suite's order")
+    parameters: dict[str, Any] = Field(description="the workload's complete, validated parameters")
+    data: DataSource | None = None
+
+    @property
+    def name(self) -> str:
+        """For people: `cpu · tiny · bf16 · MP-1 · #2`."""
+        return " · ".join([*(label(axis, value) for axis, value in self.axes.items()), f"#{self.repeat}"])
+
+
+def label(axis: str, value: Scalar) -> str:
+    """An axis value as a person says it: MP-1 for one dataloader worker, else the value, with its axis where bare."""
+    if axis == "dataloader_workers":
+        return f"MP-{value}"
+    if isinstance(value, bool):
+        return axis if value else f"no {axis}"
+    if isinstance(value, int | float) or value is None or axis in _NEEDS_AXIS:
+        return f"{axis} {value}"
+    return str(value)
+
+
+_NEEDS_AXIS = frozenset({"compile", "batch_size"})
+
+
+class TrialResult(Strict):
+    """result.json: how one attempt of a trial ended. Statistics are derived again from the journal's raw steps."""
+
+    schema_version: Literal[1] = 1
+    key: str
+    attempt: int = Field(ge=1)
+    outcome: Outcome
+    reason: str | None = Field(None, description="one line; always present unless the outcome is ok")
+    detail: str | None = Field(None, description="traceback or log tail")
+    started_at: float = Field(description="Unix time, s")
+    finished_at: float = Field(description="Unix time, s")
+    emulated: bool = False
+    environment: dict[str, Any] = Field(default_factory=dict)
+    summary: dict[str, float | int | bool | None] = Field(default_factory=dict)
+
+
+def digest(value: object) -> str:
+    """16 hex digits of the SHA-256 of `value` as canonical JSON. Raises TypeError for what JSON cannot hold."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def key_parts(*, configuration: Mapping[str, Any], code: str, data: str, libraries: str, seed: int, repeat: int, sweep: str) -> dict[str, str]:
+    """The parts of a trial key, each readable on its own, so that a rerun can say which of them changed."""
+    return {
+        "configuration": digest(dict(configuration)),
+        "code": code,
+        "data": data,
+        "libraries": libraries,
+        "seed": str(seed),
+        "repeat": str(repeat),
+        "sweep": sweep,
+    }
+
+
+def trial_key(parts: Mapping[str, str]) -> str:
+    """The trial's identity: 16 hex digits over everything that should make its result differ."""
+    return digest(dict(parts))
