@@ -107,7 +107,9 @@ def digest(value: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def key_parts(*, configuration: Mapping[str, Any], code: str, data: str, libraries: str, seed: int, repeat: int, sweep: str) -> dict[str, str]:
+def key_parts(
+    *, configuration: Mapping[str, Any], code: str, data: str, libraries: str, seed: int, repeat: int, sweep: str
+) -> dict[str, str]:
     """The parts of a trial key, each readable on its own, so that a rerun can say which of them changed."""
     return {
         "configuration": digest(dict(configuration)),
