@@ -1,0 +1,143 @@
+"""The summary of one trial: arithmetic on its raw steps. The same function serves the worker and every later report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from experiments.statistics import percentile, steady_state, throughput_interval
+
+Value = float | int | bool | None
+Summary = dict[str, Value]
+
+PARTS = ("data_wait", "h2d", "forward_backward", "optimizer")  # a step's parts, in order; `<part>_s` in a step, `<part>_share` here
+_FROM_WINDOW = ("peak_memory_bytes", "alloc_retries", "time_to_first_step_s", "compile_seconds", "mean_power_w")
+
+
+def summarise(
+    steps: Sequence[Mapping[str, Any]], window: Mapping[str, Any] | None, evaluations: Iterable[Mapping[str, Any]] = ()
+) -> Summary:
+    """The summary metrics of one attempt from its journal's `step`, `window` and `evaluation` records; null where unknown.
+
+    throughput: samples/s of the measured window, each rank's samples over its own wall time, summed; without a window record (the trial
+    ended early) the measured steps' samples over their times. throughput_low/_high: 95 % over steps (`throughput_interval`).
+    throughput_settled: samples/s from the step on at which the window settled. step_time_*: s. *_share: part of the measured time, 0..1.
+    mfu: flops_per_sample * throughput / (devices * peak_flops), peak per device. eval_<metric>_before/_after: held-out evaluation.
+
+    Raises ValueError, naming the step, for data that cannot be: times that are negative or not finite, a step of no time, samples <= 0,
+    step numbers that do not rise.
+    """
+    _check(steps)
+    measured = [step for step in steps if step["measured"]]
+    result: Summary = dict.fromkeys(NAMES)
+    result["measured_steps"] = len(measured)
+    losses = [loss for step in steps if (loss := _finite(step.get("loss"))) is not None]
+    if steps:
+        result["first_loss"] = losses[0] if losses else None
+        result["final_loss"] = _finite(steps[-1].get("loss"))
+    if measured:
+        result |= _timing(measured, window)
+    if window is not None:
+        result |= _window(window, result["throughput"])
+    for evaluation in evaluations:
+        when = evaluation["when"]
+        result |= {f"eval_{name}_{when}": _finite(value) for name, value in evaluation["metrics"].items()}
+    return result
+
+
+NAMES = (
+    "throughput",
+    "throughput_low",
+    "throughput_high",
+    "throughput_settled",
+    "measured_steps",
+    "samples",
+    "step_time_median_s",
+    "step_time_p90_s",
+    *(f"{part}_share" for part in PARTS),
+    "settled",
+    "settled_at_step",
+    *_FROM_WINDOW,
+    "energy_j_per_sample",
+    "mfu",
+    "first_loss",
+    "final_loss",
+    "eval_loss_before",
+    "eval_loss_after",
+)
+
+
+def _check(steps: Sequence[Mapping[str, Any]]) -> None:
+    previous = 0
+    for step in steps:
+        number = step["step"]
+        if number <= previous:
+            raise ValueError(f"step {number} follows step {previous}: step numbers must rise")
+        previous = number
+        if not step["samples"] > 0:
+            raise ValueError(f"step {number}: samples is {step['samples']}, must be more than 0")
+        for name in (*(f"{part}_s" for part in PARTS), "total_s"):
+            seconds = step.get(name)
+            if seconds is None and name != "total_s":
+                continue
+            if seconds is None or not math.isfinite(seconds) or seconds < 0:
+                raise ValueError(f"step {number}: {name} is {seconds}, must be 0 or more")
+        if step["total_s"] == 0:
+            raise ValueError(f"step {number}: total_s is 0, a step takes time")
+
+
+def _timing(measured: Sequence[Mapping[str, Any]], window: Mapping[str, Any] | None) -> Summary:
+    times = [float(step["total_s"]) for step in measured]
+    samples = [float(step["samples"]) for step in measured]
+    over_steps = throughput_interval(samples, times)
+    throughput = over_steps.value if window is None else _window_throughput(window)
+    # The steps give the relative spread; the window gives the value, since it also holds what falls between two steps.
+    scale = throughput / over_steps.value
+    known = math.isfinite(over_steps.se)
+    steady = steady_state(times)
+    result: Summary = {
+        "throughput": throughput,
+        "throughput_low": over_steps.low * scale if known else None,
+        "throughput_high": over_steps.high * scale if known else None,
+        "samples": int(sum(samples)),
+        "step_time_median_s": percentile(times, 50),
+        "step_time_p90_s": percentile(times, 90),
+        "settled": steady.settled,
+        "settled_at_step": None if steady.start is None else measured[steady.start]["step"],
+    }
+    if steady.start is not None:
+        settled = throughput_of(samples[steady.start :], times[steady.start :])
+        result["throughput_settled"] = throughput if steady.start == 0 else settled * scale
+    for part in PARTS:
+        spent = [step.get(f"{part}_s") for step in measured]
+        known_parts = [seconds for seconds in spent if seconds is not None]
+        result[f"{part}_share"] = math.fsum(known_parts) / math.fsum(times) if len(known_parts) == len(spent) else None
+    return result
+
+
+def throughput_of(samples: Sequence[float], times: Sequence[float]) -> float:
+    """Samples/s: all samples over all seconds."""
+    return math.fsum(samples) / math.fsum(times)
+
+
+def _window_throughput(window: Mapping[str, Any]) -> float:
+    """Samples/s of the window, summed over ranks. Raises ValueError for a window of no time or no samples."""
+    ranks = window.get("ranks") or [{"rank": 0, "samples": window["samples"], "wall_s": window["wall_s"]}]
+    for rank in ranks:
+        if not rank["wall_s"] > 0 or not rank["samples"] > 0:
+            raise ValueError(f"the window of rank {rank['rank']}: {rank['samples']} samples in {rank['wall_s']} s cannot be")
+    return math.fsum(rank["samples"] / rank["wall_s"] for rank in ranks)
+
+
+def _window(window: Mapping[str, Any], throughput: Value) -> Summary:
+    result: Summary = {name: window.get(name) for name in _FROM_WINDOW}
+    energy, flops, peak = window.get("energy_j"), window.get("flops_per_sample"), window.get("peak_flops")
+    result["energy_j_per_sample"] = energy / window["samples"] if energy is not None else None
+    devices = len(window.get("ranks") or [0])
+    result["mfu"] = flops * throughput / (devices * peak) if flops and peak and throughput else None
+    return result
+
+
+def _finite(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
