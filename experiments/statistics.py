@@ -72,9 +72,9 @@ def throughput_interval(samples: ArrayLike, times: ArrayLike, *, level: float = 
     """Samples/s over steps with `samples` (n,) and `times` (n,) in s: sum over sum, with a circular block bootstrap interval.
 
     Steps are autocorrelated, so blocks are drawn (Politis & Romano 1992), of the length of Politis & White (2004, corrected by Patton,
-    Politis & White 2009), and at least a twelfth of the series: the automatic length is too short for short, correlated series, and few long
-    blocks with the right degrees of freedom cover better (fixed-b reasoning: Kiefer & Vogelsang 2005; checked in the tests). Percentiles are
-    widened for few blocks by Hesterberg's expansion (2015, The American Statistician 69(4), section 3.3).
+    Politis & White 2009), and at least a twelfth of the series: the automatic length is too short for short, correlated series, and a
+    few long blocks with the right degrees of freedom cover better (fixed-b, Kiefer & Vogelsang 2005; the tests check it). Percentiles
+    are widened for few blocks by Hesterberg's expansion (2015, The American Statistician 69(4), section 3.3).
     Seeded: the same steps give the same interval. Raises ValueError for other than equal, positive lengths or times that sum to 0.
     """
     count, seconds = _positive_length(samples), _positive_length(times)
