@@ -1,0 +1,97 @@
+"""Numbers that others published, to stand beside ours: never mixed with them, always with what differs."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+PATH = Path(__file__).with_name("published.csv")
+
+
+@dataclass(frozen=True)
+class Published:
+    """One line of published.csv; None where its source does not say. `batch` is per device."""
+
+    workload: str
+    model: str
+    accelerator: str
+    devices: int | None
+    precision: str | None
+    batch: int | None
+    dataloader_workers: int | None
+    extra: str
+    metric: str
+    value: float
+    unit: str
+    source: str
+
+    def differences(self, parameters: Mapping[str, Any], device: str) -> list[str]:
+        """What differs from a cell of ours with these parameters on this device, in words; unknown on either side counts as unknown."""
+        found = [] if same_device(self.accelerator, device) else [f"device {self.accelerator}, ours {device}"]
+        for name, word, theirs in (
+            ("model", "model", self.model),
+            ("devices", "devices", self.devices),
+            ("batch_size", "batch per device", self.batch),
+            ("precision", "precision", self.precision),
+            ("dataloader_workers", "dataloader workers", self.dataloader_workers),
+        ):
+            ours = parameters.get(name)
+            if theirs is None:
+                found.append(f"{word} not said")
+            elif ours is not None and ours != theirs:
+                found.append(f"{word} {theirs}, ours {ours}")
+        return found + ([self.extra] if self.extra else [])
+
+
+def same_device(accelerator: str, device: str) -> bool:
+    """Whether a published accelerator (`a100-80`) is the device that the environment names (`NVIDIA A100-SXM4-80GB`)."""
+    ours = device.lower().replace("-", "").replace(" ", "")
+    return all(part in ours for part in accelerator.lower().split("-"))
+
+
+@cache
+def read_published(path: Path = PATH) -> tuple[Published, ...]:
+    """All lines. Raises ValueError, naming file, line and field, for one that cannot be read."""
+    found = []
+    with open(path, newline="") as file:
+        for row in csv.DictReader(file):
+            try:
+                found.append(_parse(row))
+            except (ValueError, TypeError, AttributeError, KeyError) as error:
+                raise ValueError(f"{path.name}, line {len(found) + 2}: {error}") from error
+    return tuple(found)
+
+
+def published_for(workload: str, *, metric: str = "throughput") -> list[Published]:
+    """What others published of one workload."""
+    return [entry for entry in read_published() if entry.workload == workload and entry.metric == metric]
+
+
+def _parse(row: Mapping[str, str]) -> Published:
+    return Published(
+        row["workload"],
+        row["model"],
+        row["accelerator"],
+        _whole(row, "devices"),
+        row["precision"] or None,
+        _whole(row, "batch_per_device"),
+        _whole(row, "dataloader_workers"),
+        row["extra"],
+        row["metric"],
+        float(row["value"]),
+        row["unit"],
+        row["source"],
+    )
+
+
+def _whole(row: Mapping[str, str], name: str) -> int | None:
+    text = row[name].strip()
+    if not text:
+        return None
+    if not text.isdigit():
+        raise ValueError(f"{name} is {text!r}, wanted a whole number or nothing")
+    return int(text)
