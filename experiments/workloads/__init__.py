@@ -1,0 +1,68 @@
+"""Workloads: one file each, found by its name, here or in the workloads/ of a $SWEEPBENCH_EXTRA folder.
+
+A workload file exports `Parameters`, a subclass of TrainingParameters. It imports torch and transformers only inside functions, so that
+its parameters can be read where neither is installed. Files that start with an underscore are shared code, not workloads.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+
+from experiments.folders import extra_folders
+from experiments.parameters import TrainingParameters
+from experiments.yaml_strict import ConfigError, choose
+
+_HERE = Path(__file__).resolve().parent
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}\Z")
+
+
+def names() -> list[str]:
+    """All workloads, sorted. Raises ConfigError if two files give the same name or a name cannot be one."""
+    return sorted(_files())
+
+
+def load(name: str) -> ModuleType:
+    """The workload's module. Raises ConfigError if there is none or it is not a workload."""
+    files = _files()
+    if name not in files:
+        raise ConfigError.one("workloads", None, name, "unknown workload", choose(name, files))
+    path, full = files[name], f"{__name__}.{name}"
+    present = sys.modules.get(full)
+    if present is not None and Path(str(present.__file__)).resolve() != path:
+        del sys.modules[full]  # $SWEEPBENCH_EXTRA names other folders now
+    try:
+        module = importlib.import_module(full)
+    except Exception as error:
+        problem = f"cannot be imported: {type(error).__name__}: {error}"
+        raise ConfigError.one(path, None, "", problem, "run it with python to see where") from error
+    schema = getattr(module, "Parameters", None)
+    if not (isinstance(schema, type) and issubclass(schema, TrainingParameters)):
+        raise ConfigError.one(path, None, "Parameters", "is missing", "define `class Parameters(TrainingParameters)`")
+    return module
+
+
+def _files() -> dict[str, Path]:
+    """Name -> file. Makes the extra folders importable as part of this package, in child processes too."""
+    folders = [_HERE, *(folder / "workloads" for folder in extra_folders())]
+    __path__[:] = [str(folder) for folder in folders]
+    found: dict[str, Path] = {}
+    for folder in folders:
+        for path in sorted(folder.glob("*.py")):
+            if path.name.startswith("_"):
+                continue
+            if not _NAME.match(path.stem):
+                raise ConfigError.one(path, None, "", "cannot be the name of a workload", "use a-z, 0-9 and _, starting with a letter")
+            if path.stem in found:
+                raise ConfigError.one(path, None, "", f"the workload {path.stem} is already in {found[path.stem]}", "rename one of them")
+            found[path.stem] = path
+    importlib.invalidate_caches()
+    return found
+
+
+with suppress(ConfigError):  # said when a workload is asked for; here only so that a child process can import one
+    _files()

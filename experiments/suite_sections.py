@@ -1,0 +1,197 @@
+"""Check the sections of one profile of a suite, and give every value the type that the workload gives it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from experiments import matrix
+from experiments.suite_schema import Axes, Condition, Match, Report, SuiteFile
+from experiments.suite_words import BAD, BASE, Vocabulary
+from experiments.yaml_strict import Document, KeyPath, Problem, choose
+
+_EVALUATION = re.compile(r"eval_[a-z0-9_]+_(before|after)\Z")
+
+
+class Checker:
+    """One profile: collects problems, each with its place in the file."""
+
+    def __init__(self, document: Document, file: SuiteFile, profile: str, words: Vocabulary) -> None:
+        self.document, self.words, self.problems = document, words, list[Problem]()
+        self.profile = file if profile == BASE else file.profiles[profile]
+        self.prefix: KeyPath = () if profile == BASE else ("profiles", profile)
+        self.file = file
+
+    def own(self, section: str) -> bool:
+        """True if this profile gives the section itself; the base gives all of its own."""
+        return not self.prefix or section in self.profile.model_fields_set
+
+    def at(self, section: str, *rest: str | int) -> KeyPath:
+        """Where a key of the section stands in the file."""
+        if section == "fixed":
+            mine = bool(self.prefix) and bool(rest) and rest[0] in self.profile.fixed
+            return (*(self.prefix if mine else ()), section, *rest)
+        return (*(self.prefix if self.own(section) else ()), section, *rest)
+
+    def section(self, name: str) -> Any:
+        return getattr(self.profile if self.own(name) else self.file, name)
+
+    def complain(self, key: KeyPath, problem: str, hint: str) -> None:
+        self.problems.append(self.document.problem(key, problem, hint))
+
+    def value(self, key: KeyPath, name: str, value: Any) -> Any:
+        """The value as the workload takes it; complains if it does not."""
+        clean, wrong = self.words.value(name, value)
+        if wrong:
+            self.complain(key, *wrong)
+            return BAD
+        return clean
+
+    def known(self, key: KeyPath, name: str, others: Iterable[str] = ("pool",)) -> bool:
+        wrong = self.words.unknown(name, others)
+        if wrong:
+            self.complain(key, *wrong)
+        return not wrong
+
+    # --- one section each
+
+    def axes(self, section: Axes, *place: str | int) -> Axes:
+        clean: Axes = {}
+        for name, values in section.items():
+            key = self.at(*place, name)  # type: ignore[arg-type]
+            if name == "device":
+                self.complain(key, "is no axis", "the axis is `pool`; each pool has one kind of device")
+                continue
+            if not self.known(key, name):
+                continue
+            if not values:
+                self.complain(key, "has no values", f"list at least one, as in `{name}: [{self._example(name)}]`")
+            clean[name] = [self.value((*key, number), name, value) for number, value in enumerate(values)]
+        return {name: [value for value in values if value is not BAD] for name, values in clean.items()}
+
+    def _example(self, name: str) -> Any:
+        return next(iter(self.words.pools), "cpu") if name == "pool" else self.words.schema.model_fields[name].get_default() or "..."
+
+    def distinct(self, key: KeyPath, values: Sequence[Any]) -> None:
+        for number, value in enumerate(values):
+            if any(matrix.same(value, other) for other in values[:number]):
+                self.complain((*key, number), f"{value!r} is listed twice", "list each value once")
+
+    def linked(self, taken: Iterable[str]) -> list[Axes]:
+        groups, seen = [], set(taken)
+        for number, group in enumerate(self.section("linked")):
+            key = self.at("linked", number)
+            lengths = {name: len(values) for name, values in group.items()}
+            if len(set(lengths.values())) > 1:
+                self.complain(key, f"lists differ in length: {matrix.show(lengths)}", "linked axes are zipped: give each as many values")
+                continue
+            if len(group) < 2:
+                self.complain(key, "links fewer than two axes", "name two or more axes, or use `axes`")
+            for name in seen.intersection(group):
+                self.complain((*key, name), "is an axis already", "keep it in one place")
+            seen.update(group)
+            clean = self.axes(group, "linked", number)
+            rows = [[values[row] for values in clean.values()] for row in range(min(map(len, clean.values()), default=0))]
+            for row, values in enumerate(rows):
+                if any(all(map(matrix.same, values, other)) for other in rows[:row]):
+                    self.complain(key, f"row {row + 1} repeats an earlier one", "list each combination once")
+            groups.append(clean)
+        return groups
+
+    def fixed(self, axes: Iterable[str]) -> dict[str, Any]:
+        merged = dict(self.file.fixed)
+        if self.prefix:
+            if self.own("axes") or self.own("linked"):  # a profile's axis takes the place of the suite's fixed value
+                merged = {name: value for name, value in merged.items() if name not in set(axes)}
+            merged |= self.profile.fixed
+        clean = {}
+        for name, value in merged.items():
+            key = self.at("fixed", name)
+            if name == "pool":
+                self.complain(key, "is an axis", f"write `axes: {{pool: [{value}]}}`")
+            elif self.known(key, name, others=()):
+                if name in axes:
+                    self.complain(key, "is an axis too", "keep it in one place: axes for several values, fixed for one")
+                clean[name] = self.value(key, name, value)
+        return clean
+
+    def match(self, key: KeyPath, match: Mapping[str, Any]) -> Match:
+        if not match:
+            self.complain(key, "is empty", "name at least one axis and its value")
+        clean: Match = {}
+        for name, value in match.items():
+            if not self.known((*key, name), name, ("pool", "device")):
+                continue
+            if isinstance(value, list):
+                clean[name] = [self.value((*key, name, number), name, item) for number, item in enumerate(value)]
+                if not value:
+                    self.complain((*key, name), "has no values", "give a value or a list of values")
+            else:
+                clean[name] = self.value((*key, name), name, value)
+        return clean
+
+    def conditions(self, axes: Sequence[str]) -> list[Condition]:
+        clean = []
+        for number, item in enumerate(self.section("conditions")):
+            key = self.at("conditions", number)
+            when, setting = self.match((*key, "when"), item.when), {}
+            for name, value in item.set.items():
+                place = (*key, "set", name)
+                if name == "pool" or name in axes:
+                    self.complain(place, "is an axis", "a condition sets other parameters; use exclude and include to shape an axis")
+                elif self.known(place, name, others=()):
+                    setting[name] = self.value(place, name, value)
+            clean.append(Condition.model_construct(when=when, set=setting))
+        return clean
+
+    def include(self, linked: Sequence[Axes]) -> list[dict[str, Any]]:
+        clean = []
+        for number, entry in enumerate(self.section("include")):
+            key = self.at("include", number)
+            if not entry:
+                self.complain(key, "is empty", "name at least one axis and its value")
+            good = {name: self.value((*key, name), name, value) for name, value in entry.items() if self.known((*key, name), name)}
+            for group in linked:
+                named = [name for name in group if name in good]
+                rows = zip(*(group[name] for name in named), strict=True)
+                if (
+                    named
+                    and len(named) < len(group)
+                    and not any(all(matrix.same(v, good[n]) for v, n in zip(r, named, strict=True)) for r in rows)
+                ):
+                    self.complain(key, "names only a part of linked axes, with a value they do not have", f"name all of {', '.join(group)}")
+            clean.append(good)
+        return clean
+
+    def report(self, axes: Sequence[str]) -> Report:
+        report: Report | None = self.section("report")
+        if report is None:
+            return Report(rows=list(axes[:-1]) or list(axes), columns=axes[-1])
+        for number, name in enumerate(report.rows):
+            if name not in axes:
+                self.complain(self.at("report", "rows", number), f"{name!r} is not an axis", choose(name, axes))
+            elif name in report.rows[:number] or name == report.columns:
+                self.complain(self.at("report", "rows", number), f"{name!r} is used twice", "each axis is a row or the column, once")
+        if report.columns not in axes:
+            self.complain(self.at("report", "columns"), f"{report.columns!r} is not an axis", choose(report.columns, axes))
+        metrics = _metrics()
+        if report.metric not in metrics and not _EVALUATION.match(report.metric):
+            self.complain(self.at("report", "metric"), f"unknown metric {report.metric!r}", choose(report.metric, metrics))
+        return report
+
+    def baseline(self, axes: Sequence[str]) -> dict[str, Any]:
+        clean = {}
+        for name, value in self.section("baseline").items():
+            key = self.at("baseline", name)
+            if name in axes:
+                clean[name] = self.value(key, name, value)
+            else:
+                self.complain(key, "is not an axis", choose(name, axes))
+        return clean
+
+
+def _metrics() -> Sequence[str]:
+    from experiments.summary import NAMES  # numpy and scipy: only when a suite is checked
+
+    return NAMES
