@@ -1,0 +1,78 @@
+"""Start, follow, stop and find again one trial. Two implementations, one behaviour: tests/cluster/test_launchers.py holds both to it.
+
+A launch is plain data (launch.json in the trial's folder), so that another process can follow or stop it after this one died.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, Protocol
+
+from pydantic import Field
+
+from cluster.journal import publish
+from cluster.pools import Pool
+from experiments.strict import Strict
+from experiments.trial import Trial
+
+LAUNCH_FILE = "launch.json"
+
+
+class Launch(Strict):
+    """One started attempt of a trial."""
+
+    launcher: Literal["local", "ray_job"]
+    key: str
+    attempt: int = Field(ge=1)
+    id: str = Field(description="process id (local) or submission id (Ray job)")
+    born: float | None = Field(None, description="start time of the process, Unix s: tells a process id used again from the process itself")
+
+
+class Status(Strict):
+    """Where a launch stands. `exit_code` is None while it runs, and where nobody is left who saw the exit."""
+
+    running: bool
+    exit_code: int | None = None
+    message: str | None = None
+
+
+class LaunchError(Exception):
+    """A trial could not be started or asked about: the pool's state, not the trial's."""
+
+
+class Launcher(Protocol):
+    """All methods may be called from any process that can reach the pool."""
+
+    def start(self, trial: Trial, trial_dir: Path, attempt: int) -> Launch:
+        """Start one attempt; returns once it is accepted. Raises LaunchError."""
+
+    def status(self, launch: Launch) -> Status:
+        """Raises LaunchError if the pool does not answer (the trial may well be running)."""
+
+    def stop(self, launch: Launch, grace_s: float = 5.0) -> None:
+        """Ask the trial to end, and end it and all its processes after `grace_s`. Harmless on one that is over."""
+
+    def log(self, launch: Launch, trial_dir: Path) -> str:
+        """What the trial's processes printed so far."""
+
+
+def for_pool(pool: Pool) -> Launcher:
+    """The launcher that reaches `pool`."""
+    if pool.embedded:
+        from cluster.launchers.local import LocalLauncher
+
+        return LocalLauncher(pool)
+    from cluster.launchers.ray_job import RayJobLauncher
+
+    return RayJobLauncher(pool)
+
+
+def save(launch: Launch, trial_dir: Path) -> None:
+    """Write launch.json. Done right after the start: what is in it is all that finds the trial again."""
+    publish(trial_dir / LAUNCH_FILE, launch.model_dump_json(indent=1))
+
+
+def load(trial_dir: Path) -> Launch | None:
+    """The trial's last launch, None if it was never started."""
+    path = trial_dir / LAUNCH_FILE
+    return Launch.model_validate_json(path.read_text()) if path.exists() else None

@@ -1,0 +1,49 @@
+"""Find and end every process of a trial on this machine, also those that left its session or were adopted by init.
+
+Each process of a trial inherits the environment variable SWEEPBENCH_TRIAL=<key>; that, not the process tree, is what is looked for.
+"""
+
+from __future__ import annotations
+
+import psutil
+
+MARK = "SWEEPBENCH_TRIAL"
+
+
+def of_trial(key: str) -> list[psutil.Process]:
+    """Processes on this machine that carry the trial's mark."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(MARK) == key:
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess, OSError):
+            continue  # gone, or somebody else's
+    return found
+
+
+def end_all(key: str, wait_s: float = 5.0) -> int:
+    """Kill every process of the trial and wait until they are gone. Returns how many there were."""
+    ended = 0
+    for _ in range(20):  # one that is killed while it forks leaves a child
+        processes = of_trial(key)
+        if not processes:
+            break
+        ended += len(processes)
+        for process in processes:
+            try:
+                process.kill()
+            except psutil.NoSuchProcess:
+                continue
+        psutil.wait_procs(processes, timeout=wait_s)
+    return ended
+
+
+def alive(pid: int, born: float | None) -> bool:
+    """True if `pid` runs and is the process that started at `born` (Unix s)."""
+    try:
+        process = psutil.Process(pid)
+        same = born is None or abs(process.create_time() - born) < 1.0
+        return same and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

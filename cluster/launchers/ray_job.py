@@ -1,0 +1,98 @@
+"""A Ray cluster: each trial a job of the cluster's Job Submission API, with a stock TorchTrainer inside.
+
+The job outlives the process that submitted it and is found again by its submission id, `<trial key>-a<attempt>`.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from pathlib import Path
+from typing import Any
+
+from cluster.launchers import Launch, LaunchError, Status, processes
+from cluster.launchers.command import ROOT, trial_command, trial_environment
+from cluster.pools import Pool
+from experiments.trial import Trial
+
+_OVER = ("SUCCEEDED", "FAILED", "STOPPED")
+
+
+class RayJobLauncher:
+    """Runs trials as Ray jobs on the cluster at `pool.address`, with the pool's token."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self._client_: Any = None
+
+    def start(self, trial: Trial, trial_dir: Path, attempt: int) -> Launch:
+        submission_id = f"{trial.key}-a{attempt}"
+        launch = Launch(launcher="ray_job", key=trial.key, attempt=attempt, id=submission_id)
+        arguments = [self.pool.python or "python", *trial_command(trial_dir, attempt), "--ray"]
+        environment = trial_environment(trial)
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+        extra = os.environ.get("SWEEPBENCH_EXTRA")
+        if extra:
+            environment["SWEEPBENCH_EXTRA"] = extra
+        try:
+            self._client().submit_job(
+                entrypoint=shlex.join(arguments),
+                submission_id=submission_id,
+                runtime_env={"env_vars": environment},
+                metadata={"sweep.id": trial.sweep_id, "trial.key": trial.key, "trial.name": trial.name},
+            )
+        except LaunchError:
+            raise
+        except Exception as error:
+            if "already exists" in str(error):  # the reply to an earlier submit was lost: it is ours, follow it
+                return launch
+            raise LaunchError(f"pool {self.pool.name} at {self.pool.address}: cannot submit a job: {_first_line(error)}") from error
+        return launch
+
+    def status(self, launch: Launch) -> Status:
+        try:
+            details = self._client().get_job_info(launch.id)
+        except LaunchError:
+            raise
+        except Exception as error:
+            if "does not exist" in str(error) or "404" in str(error):
+                return Status(running=False, message=f"pool {self.pool.name} does not know job {launch.id}: its head was restarted")
+            raise LaunchError(f"pool {self.pool.name} at {self.pool.address} does not answer: {_first_line(error)}") from error
+        state = details.status.value
+        return Status(
+            running=state not in _OVER,
+            exit_code=details.driver_exit_code if state in _OVER else None,
+            message=details.message if state == "FAILED" else None,
+        )
+
+    def stop(self, launch: Launch, grace_s: float = 5.0) -> None:
+        if self.status(launch).running:
+            self._client().stop_job(launch.id)
+            deadline = time.monotonic() + grace_s
+            while self.status(launch).running and time.monotonic() < deadline:
+                time.sleep(0.1)
+        processes.end_all(launch.key)  # on this machine; on others the job's own supervisor ends its processes
+
+    def log(self, launch: Launch, trial_dir: Path) -> str:
+        try:
+            text: str = self._client().get_job_logs(launch.id)
+        except Exception as error:
+            return f"(the log of job {launch.id} cannot be read: {_first_line(error)})\n"
+        return text
+
+    def _client(self) -> Any:
+        if self._client_ is None:
+            from ray.job_submission import JobSubmissionClient  # about a second: only when a cluster is used
+
+            token = self.pool.token()
+            headers = {"Authorization": f"Bearer {token}"} if token else {}
+            try:
+                self._client_ = JobSubmissionClient(self.pool.address, headers=headers)
+            except Exception as error:
+                raise LaunchError(f"pool {self.pool.name} at {self.pool.address} does not answer: {_first_line(error)}") from error
+        return self._client_
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().split("\n", 1)[0][:300]

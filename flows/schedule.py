@@ -1,0 +1,48 @@
+"""Which trial goes when: in the sweep's interleaved order, as many at once on a pool as it takes, pools side by side."""
+
+from __future__ import annotations
+
+import queue
+from collections import deque
+from typing import Any
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+from prefect.states import Completed, Failed, State
+from prefect.utilities.annotations import quote
+
+from experiments.trial import Trial
+from flows.session import Session
+
+
+def run_trials(session: Session) -> None:
+    """Run every trial that has no final result. One trial that fails never stops the others."""
+    waiting: dict[str, deque[Trial]] = {}
+    for trial in session.to_do():
+        waiting.setdefault(trial.pool, deque()).append(trial)
+    free = {name: session.slots(name) for name in waiting}
+    ended: queue.SimpleQueue[str] = queue.SimpleQueue()
+    running = 0
+    while (running or any(waiting.values())) and not (session.stop.is_set() and not running):
+        for name, trials in waiting.items():
+            while trials and free[name] and not session.stop.is_set():
+                trial = trials.popleft()
+                free[name] -= 1
+                running += 1
+                future = run.submit(quote(session), quote(trial), trial.name)
+                future.add_done_callback(lambda _, pool=name: ended.put(pool))
+        try:
+            pool = ended.get(timeout=0.5)  # wakes up for Ctrl-C and a stop
+        except queue.Empty:
+            continue
+        free[pool] += 1
+        running -= 1
+
+
+@task(name="trial", task_run_name="{name}", cache_policy=NO_CACHE, persist_result=False)
+def run(session: Session, trial: Trial, name: str) -> State[Any]:
+    """One trial as a task run: its log, its outcome as the run's state."""
+    result = session.run(trial)
+    if result.outcome.expected:
+        return Completed(name="Completed" if result.outcome == "ok" else str(result.outcome), message=result.reason)
+    return Failed(name=str(result.outcome), message=result.reason)

@@ -1,0 +1,201 @@
+"""One run of the flow over one sweep: what its threads share."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from cluster.pools import Pool
+from filelock import FileLock, Timeout
+from prefect import get_run_logger, task
+from prefect.cache_policies import NO_CACHE
+from tasks.report import write_report
+
+from cluster import launchers, pools
+from cluster.journal import JournalError, Record
+from experiments.folders import runs_root
+from experiments.trial import Outcome, Trial, TrialResult
+from flows import artifacts
+from flows.board import Board
+from tasks.live_publisher import LivePublisher, first_line
+from tasks.publish import publish_sweep
+from tasks.results import write_results, write_steps
+from tasks.store import Plan, SweepStore
+from tasks.trial import Policy, TrialRunner
+
+_MLFLOW_WAIT_S = 60.0
+
+
+class Session:
+    """Created by the flow once it holds the sweep's lease."""
+
+    def __init__(self, store: SweepStore, plan: Plan, board: Board, logger: Any) -> None:
+        self.store, self.plan, self.board, self.log = store, plan, board, logger
+        self.stop = threading.Event()
+        self.damaged: list[str] = []  # journals that were changed by others: reported, never overwritten
+        self._pools = pools.load_pools()
+        self._launchers = {name: launchers.for_pool(self.pool(name)) for name in {trial.pool for trial in plan.trials}}
+        self._publisher = LivePublisher(plan, logger)
+        self._started: dict[tuple[str, int], float] = {}
+        self._policy = Policy(retries=int(plan.suite.get("retries", 2)), hang_timeout_s=float(plan.suite.get("hang_timeout_s", 600.0)))
+
+    def pool(self, name: str) -> Pool:
+        return pools.named(self._pools, name)
+
+    def slots(self, name: str) -> int:
+        """How many trials a pool takes at once: one a node, since neighbours disturb each other's measurement."""
+        pool = self.pool(name)
+        if pool.exclusive:
+            return pool.nodes
+        widest = max(int(trial.parameters["devices"]) for trial in self.plan.trials if trial.pool == name)
+        return max(1, pool.nodes * pool.accelerators_per_node // widest)
+
+    # --- what is to do
+
+    def to_do(self) -> list[Trial]:
+        """Trials without a final result, in order. What is done shows on the board; what runs under an old key is stopped."""
+        for old in self.plan.superseded:
+            launch = launchers.load(self.store.trial_dir(old.key))
+            pool = next((trial.pool for trial in self.plan.trials if trial.key == old.by), None)
+            if launch is not None and pool is not None:
+                self._launchers[pool].stop(launch)
+        self._publisher.start()
+        left = []
+        for trial in self.plan.trials:
+            result = self.store.result(trial.key)
+            if result is not None and result.outcome.final:
+                self.board.done(trial, result.outcome, result.reason)
+            else:
+                left.append(trial)
+        self.log.info("%d of %d trials to run", len(left), len(self.plan.trials))
+        return left
+
+    def run(self, trial: Trial) -> TrialResult:
+        """Run one trial, in the thread of its task."""
+        log = get_run_logger()
+        log.info("trial %s (%s) on pool %s", trial.name, trial.key, trial.pool)
+        folder = self.store.trial_dir(trial.key)
+        policy = Policy(self._policy.retries, self._policy.hang_timeout_s, self.pool(trial.pool).wait_s)
+        try:
+            with self._slot(trial):
+                self.board.start(trial)
+                result = TrialRunner(self.store, self._launchers[trial.pool], policy, self.stop, self._observe).run(trial)
+            if (folder / "journal.jsonl").exists():
+                write_steps(folder)
+        except JournalError as error:
+            self.damaged.append(str(error))
+            log.error("%s", error)
+            now = time.time()
+            result = TrialResult(
+                key=trial.key, attempt=1, outcome=Outcome.INFRA, reason=str(error), started_at=now, finished_at=now, emulated=trial.emulated
+            )
+        else:
+            self._publisher.finish(trial, result, folder)
+        self.board.done(trial, result.outcome, result.reason)
+        self._say(log, trial, result, folder)
+        return result
+
+    def _observe(self, trial: Trial, attempt: int, records: Sequence[Record]) -> None:
+        self.board.observe(trial, attempt, records)
+        started = self._started.setdefault((trial.key, attempt), records[0]["t"])
+        self._publisher.feed(trial, attempt, started, records)
+
+    def _say(self, log: Any, trial: Trial, result: TrialResult, folder: Path) -> None:
+        text = (folder / "log.txt").read_text(errors="replace")[-20_000:] if (folder / "log.txt").exists() else ""
+        for line in text.splitlines():
+            log.debug("%s", line) if result.outcome.expected else log.info("%s", line)
+        rate = result.summary.get("throughput")
+        log.log(
+            logging.INFO if result.outcome.expected else logging.ERROR,
+            "%s: %s%s%s",
+            trial.name,
+            result.outcome,
+            f", {rate:.1f} samples/s" if rate else "",
+            f" ({result.reason})" if result.reason else "",
+        )
+        artifacts.trial(trial, result)
+        artifacts.progress(self.store.sweep_id, self.board)
+
+    def _slot(self, trial: Trial) -> _Slot:
+        return _Slot(self.pool(trial.pool), self.slots(trial.pool), self.stop)
+
+    # --- being told to stop
+
+    def watch_stop_file(self, ended: threading.Event) -> None:
+        """Turn `sweep stop`, a file, into the event that the trials watch."""
+        while not ended.wait(0.3):
+            if self.store.stop_reason() is not None:
+                self.stop.set()
+
+    def stop_now(self, reason: str) -> None:
+        """Stop every trial and wait until none of their processes is left."""
+        if self.store.stop_reason() is None:
+            self.store.request_stop(reason)
+        self.stop.set()
+        for trial in self.plan.trials:
+            launch = launchers.load(self.store.trial_dir(trial.key))
+            if launch is not None and self.store.result(trial.key) is None:
+                self._launchers[trial.pool].stop(launch)
+
+    # --- the end
+
+    def task(self, name: str, body: Callable[[], Any]) -> Any:
+        """Run `body` as a Prefect task of that name."""
+        return task(name=name, task_run_name=name, cache_policy=NO_CACHE, persist_result=False)(body)()
+
+    def publish_and_report(self) -> str | None:
+        """results.parquet, report, figures; then all of it in MLflow. Returns what could not be done, None if all was."""
+        self.board.note = "publishing"
+        self._publisher.close()
+        problems = [*self.damaged]
+        links: dict[str, str] = {}
+        try:
+            write_results(self.store.dir)
+            reports = write_report(self.store.dir)
+            files = [self.store.dir / "results.parquet", *reports.files]
+        except Exception as error:
+            self.log.exception("the report could not be written")
+            problems.append(f"no report ({first_line(error)})")
+            files = [self.store.dir / "results.parquet"]
+        try:
+            links = publish_sweep(self.store, self.plan, files, self.store.stop_reason(), wait_s=_MLFLOW_WAIT_S, log=self.log)
+            if links:
+                write_report(self.store.dir, mlflow_links=links)
+        except JournalError as error:
+            problems.append(str(error))
+        except Exception as error:
+            self.log.warning("MLflow: %s", first_line(error))
+            problems.append(
+                f"not all is in MLflow ({first_line(error)}): nothing is lost, `sweep resume {self.store.sweep_id}` publishes it"
+            )
+        artifacts.sweep(self.store)
+        return "; ".join(dict.fromkeys(problems)) or None
+
+
+class _Slot:
+    """A place on a pool that no other sweep on this machine has. The operating system takes it back when its holder dies."""
+
+    def __init__(self, pool: Pool, count: int, stop: threading.Event) -> None:
+        folder = runs_root() / ".pools"
+        folder.mkdir(parents=True, exist_ok=True)
+        self._locks = [FileLock(folder / f"{pool.name}-{number}.lock") for number in range(count)]
+        self._stop, self._held = stop, None  # type: threading.Event, FileLock | None
+
+    def __enter__(self) -> None:
+        while not self._stop.is_set():
+            for lock in self._locks:
+                try:
+                    lock.acquire(timeout=0)
+                except Timeout:
+                    continue
+                self._held = lock
+                return
+            self._stop.wait(0.5)
+
+    def __exit__(self, *_: object) -> None:
+        if self._held is not None:
+            self._held.release()

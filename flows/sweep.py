@@ -1,0 +1,117 @@
+"""The flow `sweep`: plan, data set, every trial on its pool, MLflow, report. Composition only; each step is a task in tasks/."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from prefect import flow, get_run_logger
+from prefect.runtime import flow_run
+from prefect.states import Completed, Failed, State
+
+from flows import prefect_runs
+from flows.board import CURRENT, Board
+from flows.schedule import run_trials
+from flows.session import Session
+from tasks.dataset import build
+from tasks.plan import make_plan, renew
+from tasks.store import Plan, Request, SweepStore, exit_status, new_sweep_id
+
+_NAMES = {0: "every trial ended as expected", 1: "the sweep is incomplete", 2: "some trials failed"}
+
+
+@flow(name="sweep", flow_run_name="{suite}", persist_result=False)
+def sweep(
+    suite: str,
+    profile: str = "auto",
+    pools: list[str] | None = None,
+    set: dict[str, Any] | None = None,
+    only: dict[str, list[Any]] | None = None,
+    repeats: int | None = None,
+    sweep_id: str | None = None,
+) -> State[Any]:
+    """Run every trial of a suite's matrix, or the rest of a sweep that was interrupted.
+
+    Args:
+        suite: the suite's name (`sweep suites` lists them) or the path of a YAML file
+        profile: a profile of the suite; `full` is the suite as written; `auto` takes `full` where an accelerator pool answers, else `smoke`
+        pools: use these pools instead of the suite's
+        set: workload parameters to fix, as in {"steps": 50}
+        only: keep only cells with these axis values, as in {"precision": ["bf16"]}
+        repeats: how often each cell is measured
+        sweep_id: go on with this sweep; what is done in it is not run again
+    """
+    request = Request(suite=suite, profile=profile, pools=pools or [], set=set or {}, only=only or {}, repeats=repeats)
+    store = SweepStore(sweep_id or new_sweep_id(_stem(suite)))
+    with store.lease():
+        plan = load_or_plan(store, request)
+        prefect_runs.reconcile(store, get_run_logger())
+        store.add_flow_run(str(flow_run.id))
+        board = CURRENT.get() or Board()
+        board.fill(plan.trials)
+        session = Session(store, plan, board, get_run_logger())
+        return finish(session, _until_stopped(session, lambda: _work(session)))
+
+
+def load_or_plan(store: SweepStore, request: Request) -> Plan:
+    """The sweep's plan under today's code and data; a new one if the sweep is new. Written before anything starts."""
+    plan = renew(store.load_plan()) if store.exists() else make_plan(request, store.sweep_id)[0]
+    store.save_plan(plan)
+    return plan
+
+
+def _work(session: Session) -> None:
+    session.board.note = "drawing the data set"
+    for trial in {trial.data.uri: trial for trial in session.plan.trials if trial.data}.values():
+        session.task("dataset", lambda trial=trial: build(trial.parameters))
+    session.board.note = ""
+    run_trials(session)
+
+
+def _until_stopped(session: Session, work: Callable[[], None]) -> BaseException | None:
+    """Do the work. Being told to stop (Ctrl-C, SIGTERM, cancel, `sweep stop`) stops the trials first, and is given back."""
+    watch_ended = threading.Event()
+    watcher = threading.Thread(target=session.watch_stop_file, args=(watch_ended,), name="stop", daemon=True)
+    watcher.start()
+    try:
+        work()
+        return None
+    except BaseException as error:  # SIGTERM and Ctrl-C are no Exceptions
+        session.stop_now(_reason(error))
+        return error
+    finally:
+        watch_ended.set()
+        watcher.join()
+
+
+def finish(session: Session, error: BaseException | None) -> State[Any]:
+    """Publish what there is, whatever happened; then say how it went, or pass on what interrupted it."""
+    problem = session.publish_and_report()
+    states = session.store.states(session.plan)
+    status = 1 if problem or error is not None else exit_status(states)
+    counts: dict[str, int] = {}
+    for outcome in states.values():
+        name = str(outcome) if outcome else "not run"
+        counts[name] = counts.get(name, 0) + 1
+    message = f"{session.store.sweep_id}: {_NAMES[status]} ({', '.join(f'{n} {name}' for name, n in sorted(counts.items()))})"
+    if problem:
+        message += f"; {problem}"
+    session.board.note = message
+    session.store.save_status(status, message)
+    if error is not None:
+        raise error
+    return Completed(message=message) if status == 0 else Failed(message=message)
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted (Ctrl-C)"
+    if type(error).__name__ == "TerminationSignal":
+        return f"process {os.getpid()} was told to end (SIGTERM)"
+    return f"the sweep failed: {type(error).__name__}: {error}"
+
+
+def _stem(suite: str) -> str:
+    return suite.rsplit("/", 1)[-1].removesuffix(".yaml").removesuffix(".yml")

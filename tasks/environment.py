@@ -1,0 +1,63 @@
+"""What a trial's key depends on besides its configuration: the code and the libraries that run it."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import subprocess
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from cluster.pools import Pool
+
+from experiments import workloads
+from experiments.trial import digest
+
+ROOT = Path(__file__).resolve().parents[1]
+_LIBRARIES = ("torch", "transformers", "ray", "numpy", "pillow", "tokenizers", "pyarrow", "torchao", "optimum-habana")
+
+
+@cache
+def code_version(workload: str, device: str) -> str:
+    """16 hex digits over the source files whose change can change a trial's result: its workload, its device, the measured loop."""
+    source = Path(str(workloads.load(workload).__file__))
+    files = [
+        source,
+        *sorted(source.parent.glob("_*.py")),
+        *sorted((ROOT / "experiments" / "workloads").glob("_*.py")),
+        *sorted((ROOT / "cluster" / "worker").glob("*.py")),
+        ROOT / "cluster" / "devices" / f"{device}.py",
+    ]
+    parts = {str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name: path.read_bytes() for path in files}
+    return digest({name: hashlib.sha256(text).hexdigest() for name, text in sorted(parts.items())})
+
+
+def libraries_version(pool: Pool) -> str:
+    """The pool's software: library versions here for an embedded pool, else the pool's declared image and Python."""
+    if not pool.embedded or pool.python:
+        return digest({"image": pool.image, "python": pool.python})
+    return digest({"python": platform.python_version(), **{name: _version(name) for name in _LIBRARIES}})
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+@cache
+def git_state() -> dict[str, Any]:
+    """Commit and dirty flag of the code, {} outside a git checkout."""
+    try:
+        commit = _git("rev-parse", "HEAD")
+        return {"commit": commit, "dirty": bool(_git("status", "--porcelain"))}
+    except (OSError, subprocess.CalledProcessError):
+        return {}
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True, timeout=20)
+    return done.stdout.strip()

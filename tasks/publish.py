@@ -1,0 +1,328 @@
+"""MLflow as a projection of the journals: experiment = suite, parent run = sweep, nested run = one attempt of a trial.
+
+Everything here can be done again at any time and gives the same runs: a run is found by its tags before one is created, timestamps come
+from the journal, and MLflow drops a metric row that it has already. So a lost server, a lost reply or a killed flow costs a replay.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from logging import Logger, LoggerAdapter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from filelock import FileLock
+
+from cluster.journal import Journal, JournalError, Record, read_journal
+from experiments.folders import runs_root
+from experiments.summary import summarise
+from experiments.trial import Outcome, Trial, TrialResult
+from tasks.store import Plan, SweepStore
+
+if TYPE_CHECKING:
+    from mlflow.entities import Metric, Run
+    from mlflow.tracking import MlflowClient
+
+T = TypeVar("T")
+
+_BATCH = 1000  # metrics in one call: MLflow's own limit
+_PARAMS = 100
+_TEXT = 5000  # longest tag value
+_PUBLISHED = "trial.published"
+
+
+def tracking_uri() -> str:
+    """$MLFLOW_TRACKING_URI, else SQLite under runs/."""
+    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{runs_root() / 'mlflow.db'}"
+
+
+def connect() -> MlflowClient:
+    """A client whose calls fail soon instead of blocking for minutes. The first one to a new database creates its tables, alone."""
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+    from mlflow.tracking import MlflowClient
+
+    uri = tracking_uri()
+    client = MlflowClient(tracking_uri=uri)
+    if uri.startswith("sqlite:"):
+        runs_root().mkdir(parents=True, exist_ok=True)
+        with FileLock(runs_root() / ".mlflow.lock"):  # eight processes at once on a fresh file: seven crash
+            client.search_experiments(max_results=1)
+    return client
+
+
+class SweepRuns:
+    """The runs of one sweep in MLflow."""
+
+    def __init__(self, client: MlflowClient, plan: Plan) -> None:
+        self.client, self.plan = client, plan
+        self.experiment_id = self._experiment(plan.trials[0].suite if plan.trials else str(plan.suite["suite"]))
+        self.parent = self._parent()
+
+    # --- finding and creating
+
+    def _experiment(self, name: str) -> str:
+        found = self.client.get_experiment_by_name(name)
+        if found is None:
+            location = (runs_root() / "mlartifacts" / name).as_uri() if _is_local(tracking_uri()) else None
+            try:
+                return str(self.client.create_experiment(name, artifact_location=location))
+            except Exception:
+                found = self.client.get_experiment_by_name(name)  # somebody else was first
+                if found is None:
+                    raise
+        return str(found.experiment_id)
+
+    def _parent(self) -> str:
+        plan = self.plan
+        existing = self._search(f"tags.`sweep.id` = '{plan.sweep_id}' and tags.`sweep.role` = 'parent'")
+        if existing:
+            return str(self._canonical(existing).info.run_id)
+        tags = {
+            "sweep.id": plan.sweep_id,
+            "sweep.role": "parent",
+            "sweep.profile": plan.profile,
+            "sweep.command": plan.command,
+            "mlflow.note.content": f"`{plan.command}`",
+            **_tags("git", plan.git),
+        }
+        return self._create(plan.sweep_id, plan.created_at, tags)
+
+    def trial_run(self, trial: Trial, attempt: int, started_at: float) -> str:
+        """Id of the run of one attempt, created if there is none. More than one, after a lost reply, become one."""
+        existing = self._search(f"tags.`trial.key` = '{trial.key}' and tags.`trial.attempt` = '{attempt}'")
+        if existing:
+            return str(self._canonical(existing).info.run_id)
+        tags = {
+            "mlflow.parentRunId": self.parent,
+            "sweep.id": trial.sweep_id,
+            "sweep.role": "trial",
+            "trial.key": trial.key,
+            "trial.cell": trial.cell,
+            "trial.attempt": str(attempt),
+            "trial.repeat": str(trial.repeat),
+            "trial.workload": trial.workload,
+            "emulated": str(trial.emulated).lower(),
+            **_tags("trial.key", trial.key_parts),
+        }
+        run_id = self._create(trial.name if attempt == 1 else f"{trial.name} · attempt {attempt}", started_at, tags)
+        from mlflow.entities import Param
+
+        values = {**{k: v for k, v in trial.parameters.items() if k not in trial.axes}, **trial.axes, "repeat": trial.repeat}
+        params = [Param(name, _text(value)) for name, value in values.items()]
+        for chunk in _chunks(params, _PARAMS):
+            self.client.log_batch(run_id, params=chunk)
+        return run_id
+
+    def _create(self, name: str, started_at: float, tags: Mapping[str, str]) -> str:
+        run = self.client.create_run(self.experiment_id, start_time=_ms(started_at), run_name=name, tags=dict(tags))
+        return str(run.info.run_id)
+
+    def _search(self, query: str) -> list[Run]:
+        runs: list[Run] = []
+        token = None
+        while True:
+            page = self.client.search_runs([self.experiment_id], query, max_results=1000, page_token=token)
+            runs.extend(page)
+            token = page.token
+            if not token:
+                return runs
+
+    def _canonical(self, runs: Sequence[Run]) -> Run:
+        """One of several runs for the same thing: a published one, else the first; the others are deleted."""
+        ranked = sorted(runs, key=lambda r: (_PUBLISHED not in r.data.tags, r.info.status == "RUNNING", r.info.start_time, r.info.run_id))
+        for other in ranked[1:]:
+            self.client.set_tag(other.info.run_id, "reason", f"duplicate of {ranked[0].info.run_id}")
+            self.client.set_terminated(other.info.run_id, "KILLED")
+            self.client.delete_run(other.info.run_id)
+        return ranked[0]
+
+    # --- filling
+
+    def log_records(self, run_id: str, records: Iterable[Record]) -> None:
+        """Per-step metrics with the journal's own timestamps."""
+        for chunk in _chunks(list(step_metrics(records)), _BATCH):
+            self.client.log_batch(run_id, metrics=chunk)
+
+    def finish_trial(self, trial: Trial, journal: Journal, result: TrialResult, trial_dir: Path) -> str:
+        """Bring one run to its end: every step once, summary, environment, steps.parquet, outcome. Returns the run's id."""
+        run_id = self.trial_run(trial, result.attempt, result.started_at)
+        stamp = f"{journal.checksum}-{result.outcome}"
+        run = self.client.get_run(run_id)
+        if run.data.tags.get(_PUBLISHED) == stamp and run.info.status != "RUNNING":
+            return run_id
+        from mlflow.entities import Metric, RunTag
+
+        mine = journal if journal.attempt == result.attempt else Journal()
+        self.log_records(run_id, mine.steps)
+        at = _ms(result.finished_at)
+        summary = summarise(mine.steps, mine.window, mine.evaluations) if mine.window else result.summary
+        metrics = [
+            Metric(name, float(value), at, 0) for name, value in summary.items() if value is not None and math.isfinite(float(value))
+        ]
+        tags = {
+            "trial.outcome": str(result.outcome),
+            **({"reason": result.reason or str(result.outcome)} if result.outcome is not Outcome.OK else {}),
+            **_tags("env", mine.environment or result.environment),
+        }
+        for chunk in _chunks(metrics, _BATCH):
+            self.client.log_batch(run_id, metrics=chunk)
+        for tag_chunk in _chunks([RunTag(name, value) for name, value in tags.items()], _PARAMS):
+            self.client.log_batch(run_id, tags=tag_chunk)
+        for name in ("steps.parquet", "log.txt"):
+            if (trial_dir / name).exists():
+                self.client.log_artifact(run_id, str(trial_dir / name))
+        for trace in sorted(trial_dir.glob("trace*.json.gz")):
+            self.client.log_artifact(run_id, str(trace), "profile")
+        self.client.set_tag(run_id, _PUBLISHED, stamp)  # last: a run with this tag is whole
+        self.client.set_terminated(run_id, _status(result.outcome), end_time=at)
+        return run_id
+
+    def finish_sweep(
+        self, states: Mapping[str, Outcome | None], artifacts: Iterable[Path], reason: str | None, metrics: Mapping[str, float]
+    ) -> None:
+        """Close the parent run with the reports, and leave no run of this sweep open."""
+        self.settle({trial.key for trial in self.plan.trials}, reason or "its flow ended before it did")
+        for path in artifacts:
+            if path.is_dir():
+                self.client.log_artifacts(self.parent, str(path), path.name)
+            elif path.exists():
+                self.client.log_artifact(self.parent, str(path))
+        for name, value in metrics.items():
+            self.client.log_metric(self.parent, name, value, timestamp=_ms(self.plan.created_at))
+        complete = all(outcome is not None and outcome is not Outcome.CANCELLED for outcome in states.values())
+        if reason:
+            self.client.set_tag(self.parent, "reason", reason)
+        elif complete and "reason" in self.client.get_run(self.parent).data.tags:
+            self.client.delete_tag(self.parent, "reason")
+        ok = all(outcome is not None and outcome.expected for outcome in states.values())
+        self.client.set_terminated(self.parent, "FINISHED" if ok else ("FAILED" if complete else "KILLED"))
+
+    def settle(self, keys: set[str], reason: str, open_keys: frozenset[str] = frozenset()) -> None:
+        """End every run that nobody works on: older attempts, trials under another key, what a dead flow left RUNNING."""
+        runs = self._search(f"tags.`sweep.id` = '{self.plan.sweep_id}' and tags.`sweep.role` = 'trial'")
+        latest: dict[str, int] = {}
+        for run in runs:
+            key, attempt = run.data.tags["trial.key"], int(run.data.tags["trial.attempt"])
+            latest[key] = max(latest.get(key, 0), attempt)
+        superseded = {entry.key: entry for entry in self.plan.superseded}
+        for run in runs:
+            key, attempt = run.data.tags["trial.key"], int(run.data.tags["trial.attempt"])
+            if key in superseded and key not in keys:
+                self.client.set_tag(run.info.run_id, "reason", f"superseded by {superseded[key].by}: {superseded[key].why}")
+                if run.info.status == "RUNNING":
+                    self.client.set_terminated(run.info.run_id, "KILLED")
+                self.client.delete_run(run.info.run_id)
+            elif run.info.status == "RUNNING" and key not in open_keys:
+                older = attempt < latest[key]
+                self.client.set_tag(run.info.run_id, "reason", f"attempt {attempt} was followed by {latest[key]}" if older else reason)
+                self.client.set_terminated(run.info.run_id, "FAILED" if older else "KILLED")
+
+
+def step_metrics(records: Iterable[Record]) -> Iterable[Metric]:
+    """The metrics of step records: loss, samples_per_s, step_time_s, data_wait_s against step. Non-finite values are not numbers to draw."""
+    from mlflow.entities import Metric
+
+    for record in records:
+        if record.get("kind") != "step":
+            continue
+        at, step, total = _ms(record["t"]), int(record["step"]), record.get("total_s")
+        values = {
+            "loss": record.get("loss"),
+            "step_time_s": total,
+            "data_wait_s": record.get("data_wait_s"),
+            "samples_per_s": record["samples"] / total if total else None,
+        }
+        for name, value in values.items():
+            if value is not None and math.isfinite(value):
+                yield Metric(name, float(value), at, step)
+
+
+def publish_sweep(
+    store: SweepStore, plan: Plan, artifacts: Iterable[Path], reason: str | None, *, wait_s: float, log: Logger | LoggerAdapter[Logger]
+) -> dict[str, str]:
+    """Publish every finished trial from its journal and close the parent run. Returns links to the runs by trial key.
+
+    Tries again for `wait_s` seconds while MLflow does not answer or its database is locked, then raises what it said. Raises JournalError
+    for journals that were changed by others, after all the others have been published.
+    """
+    deadline = time.monotonic() + wait_s
+    pause = 1.0
+    while True:
+        try:
+            return _publish_once(store, plan, list(artifacts), reason)
+        except JournalError:
+            raise
+        except Exception as error:
+            if time.monotonic() + pause > deadline:
+                raise
+            log.warning("MLflow does not answer (%s); again in %.0f s", str(error).strip().split("\n", 1)[0][:200], pause)
+            time.sleep(pause)
+            pause = min(pause * 2, 10.0)
+
+
+def _publish_once(store: SweepStore, plan: Plan, artifacts: list[Path], reason: str | None) -> dict[str, str]:
+    client = connect()
+    runs = SweepRuns(client, plan)
+    found: dict[str, str] = {}
+    damaged: JournalError | None = None
+    rates = []
+    for trial in plan.trials:
+        result = store.result(trial.key)
+        if result is None:
+            continue
+        folder = store.trial_dir(trial.key)
+        try:
+            found[trial.key] = runs.finish_trial(trial, read_journal(folder / "journal.jsonl"), result, folder)
+        except JournalError as error:
+            damaged = damaged or error
+        if result.outcome is Outcome.OK and isinstance(rate := result.summary.get("throughput"), float):
+            rates.append(rate)
+    states = store.states(plan)
+    counts = Counter(f"trials_{outcome or 'not_run'}" for outcome in states.values())
+    metrics = {"trials": float(len(states)), **{name: float(count) for name, count in counts.items()}}
+    if rates:
+        metrics["best_throughput"] = max(rates)
+    runs.finish_sweep(states, artifacts, reason, metrics)
+    if damaged:
+        raise damaged
+    base = ui_url()
+    return {key: f"{base}/#/experiments/{runs.experiment_id}/runs/{run_id}" for key, run_id in found.items()}
+
+
+def ui_url() -> str:
+    """Where the MLflow UI is, or will be once `sweep ui` or `make up` has started it."""
+    uri = tracking_uri()
+    return uri.rstrip("/") if uri.startswith("http") else f"http://127.0.0.1:{os.environ.get('SWEEPBENCH_MLFLOW_PORT', '5000')}"
+
+
+def _status(outcome: Outcome) -> str:
+    if outcome is Outcome.OK:
+        return "FINISHED"
+    return "KILLED" if outcome is Outcome.CANCELLED else "FAILED"
+
+
+def _is_local(uri: str) -> bool:
+    return uri.startswith(("sqlite:", "http://127.0.0.1", "http://localhost"))
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+def _text(value: Any) -> str:
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _tags(prefix: str, values: Mapping[str, Any]) -> dict[str, str]:
+    return {f"{prefix}.{name}": _text(value)[:_TEXT] for name, value in values.items() if value is not None}
+
+
+def _chunks(items: Sequence[T], size: int) -> Iterable[list[T]]:
+    for start in range(0, len(items), size):
+        yield list(items[start : start + size])
