@@ -1,0 +1,160 @@
+"""What the stack consists of: each component's command, environment, ports and how it shows that it answers."""
+
+from __future__ import annotations
+
+import json
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from cluster.stack.settings import HOST, POOL, Settings
+
+WORKER = "stack"  # the Prefect worker's name
+
+NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # loopback never goes through a proxy
+
+
+@dataclass(frozen=True)
+class Component:
+    """One long-lived process. `answers(started)` is True once it does its work; `started` is the Unix time of its start, s."""
+
+    name: str
+    title: str
+    command: list[str]
+    answers: Callable[[float], bool]
+    ports: dict[str, int] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
+    url: str | None = None
+    start_timeout_s: float = 120.0
+    stop_grace_s: float = 10.0
+
+
+def components(settings: Settings) -> list[Component]:
+    """The stack in the order of starting; it stops in the reverse order."""
+    return [_prefect(settings), _mlflow(settings), _ray(settings), _worker(settings)]
+
+
+def _prefect(settings: Settings) -> Component:
+    port = settings.ports["prefect"]
+    return Component(
+        name="prefect",
+        title="Prefect server",
+        command=[sys.executable, "-m", "prefect", "server", "start", "--host", HOST, "--port", str(port)],
+        ports={"prefect": port},
+        environment={
+            "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": f"{settings.prefect_url},http://localhost:{port}",  # the default allows every site
+            "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+            "PREFECT_SERVER_DATABASE_TIMEOUT": "30",  # s; SQLite has one writer at a time
+        },
+        url=settings.prefect_url,
+        answers=lambda _: get(f"{settings.prefect_url}/api/health")[0] == 200,
+    )
+
+
+def _mlflow(settings: Settings) -> Component:
+    port = settings.ports["mlflow"]
+    return Component(
+        name="mlflow",
+        title="MLflow server",
+        command=[
+            *(sys.executable, "-m", "mlflow", "server", "--host", HOST, "--port", str(port), "--workers", "1"),
+            *("--backend-store-uri", settings.mlflow_database),
+            # Files, not the server's proxy: the same experiments are written without a server too
+            *("--default-artifact-root", str(settings.artifacts), "--no-serve-artifacts"),
+        ],
+        ports={"mlflow": port},
+        environment={"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},  # else seven helpers of 176 MB
+        url=settings.mlflow_url,
+        answers=lambda _: get(f"{settings.mlflow_url}/health")[0] == 200,
+    )
+
+
+def _ray(settings: Settings) -> Component:
+    ports = {name: settings.ports[name] for name in ("ray", "ray_dashboard", "ray_client")}
+    return Component(
+        name="ray",
+        title="Ray head",
+        command=[
+            *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block"),
+            *(f"--node-ip-address={HOST}", f"--port={ports['ray']}", f"--ray-client-server-port={ports['ray_client']}"),
+            *(f"--dashboard-host={HOST}", f"--dashboard-port={ports['ray_dashboard']}", "--dashboard-agent-listen-port=0"),
+            *("--min-worker-port=0", "--max-worker-port=0"),  # any free port: two heads on a machine do not meet
+            *(f"--temp-dir={settings.ray_temp}", f"--object-store-memory={200 * 1000**2}"),  # bytes; trials pass no objects
+            *("--disable-usage-stats", "--log-style=record", "--log-color=false"),
+        ],
+        ports=ports,
+        environment={
+            # On Linux Ray takes --node-ip-address=127.0.0.1 for the machine's own address, and GCS, raylet and agents listen on
+            # every interface. This switch, named for other systems, makes it keep the loopback address.
+            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+            "AUTOSCALER_METRIC_PORT": "0",  # 0: any free port, else 44217 and 44227 on every head
+            "DASHBOARD_METRIC_PORT": "0",
+        },
+        url=settings.ray_url,
+        answers=lambda _: _ray_answers(settings),
+        stop_grace_s=15.0,
+    )
+
+
+def _worker(settings: Settings) -> Component:
+    return Component(
+        name="worker",
+        title="Prefect worker",
+        command=[
+            *(sys.executable, "-m", "prefect", "worker", "start", "--name", WORKER, "--pool", POOL),
+            *("--type", "process", "--install-policy", "never"),
+        ],
+        environment={"PREFECT_WORKER_QUERY_SECONDS": "2"},
+        needs=("prefect",),
+        answers=lambda started: _worker_answers(settings, started),
+        stop_grace_s=30.0,  # its flows stop their trials and close their MLflow runs
+    )
+
+
+def _ray_answers(settings: Settings) -> bool:
+    """True if jobs can be listed with the token. Raises PermissionError if they can be listed without."""
+    url = f"{settings.ray_url}/api/jobs/"
+    if get(url)[0] == 200:
+        raise PermissionError("the Ray head takes jobs without its token; it must not run like this")
+    return get(url, {"Authorization": f"Bearer {settings.token.read_text().strip()}"})[0] == 200
+
+
+def _worker_answers(settings: Settings, started: float) -> bool:
+    status, workers = post(f"{settings.prefect_url}/api/work_pools/{POOL}/workers/filter", {})
+    return status == 200 and any(
+        worker["name"] == WORKER
+        and worker["status"] == "ONLINE"
+        and datetime.fromisoformat(worker["last_heartbeat_time"]).timestamp() >= started
+        for worker in workers
+    )
+
+
+def get(url: str, headers: dict[str, str] | None = None) -> tuple[int, Any]:
+    """HTTP status and body (parsed where it is JSON) of a GET; status 0 where nothing answers."""
+    return _request(urllib.request.Request(url, headers=headers or {}))  # noqa: S310 - our own http:// URLs
+
+
+def post(url: str, body: object, method: str = "POST") -> tuple[int, Any]:
+    """The same with a JSON body."""
+    data, headers = json.dumps(body).encode(), {"Content-Type": "application/json"}
+    return _request(urllib.request.Request(url, data=data, headers=headers, method=method))  # noqa: S310
+
+
+def _request(request: urllib.request.Request) -> tuple[int, Any]:
+    try:
+        with NO_PROXY.open(request, timeout=5.0) as reply:
+            status, text = reply.status, reply.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            status, text = error.code, error.read()
+    except OSError:
+        return 0, None
+    try:
+        return status, json.loads(text)
+    except ValueError:
+        return status, text.decode(errors="replace")

@@ -1,0 +1,256 @@
+"""Bring the stack up, take it down, say how it is. Each may be called at any time and any number of times."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from cluster.stack import deployments, ports, process
+from cluster.stack.components import Component, components
+from cluster.stack.settings import PORTS, ROOT, Settings, StackError, load, stack_environment
+
+Say = Callable[[str], None]
+
+# The user's own Prefect and Ray settings that would send the stack's components to other servers
+_NOT_INHERITED = ("RAY_ADDRESS", "RAY_AUTH_TOKEN", "PREFECT_API_KEY", "PREFECT_API_AUTH_STRING", "PREFECT_PROFILE", process.MARK)
+
+
+def up(root: Path = ROOT, say: Say = print) -> list[dict[str, Any]]:
+    """Start what does not run, restart what is dead, register the deployments; return `status`.
+
+    Raises StackError, KeyboardInterrupt; whatever this call started is then stopped again.
+    """
+    settings = load(root)
+    with _locked(settings):
+        parts = components(settings)
+        _prepare(settings)
+        environment = _environment(settings)
+        started: list[process.Record] = []
+        try:
+            to_start = [part for part in parts if not _reuse(settings, part, say)]
+            _check_ports(to_start)
+            for part in to_start:
+                if not part.needs:  # these start at the same time
+                    started.append(_start(settings, part, environment, say))  # noqa: PERF401 - kept even if the next one raises
+            for part in parts:
+                if part.needs:
+                    deployments.create_pool(settings)
+                    if part in to_start:
+                        started.append(_start(settings, part, environment, say))
+                _wait(settings, part, say)
+            say("deployments ...")
+            names = deployments.register(settings, environment)
+            _after(settings, names, say)
+        except BaseException:
+            for record in reversed(started):
+                with contextlib.suppress(StackError):
+                    process.stop(record, grace_s=5.0)
+                process.forget(settings.state, record.name)
+            if started:
+                say(f"stopped again what this call had started: {', '.join(record.name for record in started)}")
+            raise
+    return status(root)
+
+
+def down(root: Path = ROOT, say: Say = print) -> list[str]:
+    """Stop exactly what `up` started and return the names of what ran. Raises StackError if something does not end."""
+    settings = load(root)
+    if not settings.state.is_dir():
+        say("the stack is not running")
+        return []
+    stopped, stubborn = [], []
+    with _locked(settings):
+        for part in reversed(components(settings)):
+            record = process.read_record(settings.state, part.name)
+            if record is None:
+                continue
+            was_alive = process.alive(record)
+            try:
+                if process.stop(record, part.stop_grace_s):
+                    stopped.append(part.name)
+            except StackError as error:
+                stubborn.append(str(error))
+                continue
+            process.forget(settings.state, part.name)
+            say(f"{part.title}: {'stopped' if was_alive else 'had died before'}")
+            if part.name == "ray" and was_alive:  # of one that died its logs stay
+                shutil.rmtree(settings.ray_temp, ignore_errors=True)
+        deployments.remove_prefect_toml(settings)
+    if stubborn:
+        raise StackError("; ".join(stubborn))
+    if not stopped:
+        say("the stack is not running")
+    return stopped
+
+
+def status(root: Path = ROOT) -> list[dict[str, Any]]:
+    """One row per component: name, title, state (running, not answering, dead, not started), pid, url, log."""
+    settings = load(root)
+    rows = []
+    for part in components(settings):
+        record = process.read_record(settings.state, part.name)
+        if record is None:
+            state = "not started"
+        elif not process.alive(record):
+            state = "dead"
+        else:
+            state = "running" if _answers(_as_recorded(settings, record, part), record) else "not answering"
+        rows.append(
+            {
+                "name": part.name,
+                "title": part.title,
+                "state": state,
+                "pid": record.pid if record else None,
+                "url": _as_recorded(settings, record, part).url if record else None,
+                "log": str(settings.state / f"{part.name}.log") if record else None,
+            }
+        )
+    return rows
+
+
+def _as_recorded(settings: Settings, record: process.Record, part: Component) -> Component:
+    """The component with the ports it was started with, whatever the environment says now."""
+    recorded = Settings(settings.root, settings.runs, {**settings.ports, **record.ports})
+    return next(other for other in components(recorded) if other.name == part.name)
+
+
+@contextlib.contextmanager
+def _locked(settings: Settings) -> Iterator[None]:
+    settings.state.mkdir(parents=True, exist_ok=True)
+    settings.state.chmod(0o700)
+    try:
+        with FileLock(settings.state / "lock", timeout=0):
+            yield
+    except Timeout:
+        raise StackError(f"another `up` or `down` is at work on {settings.runs}; wait for it") from None
+
+
+def _environment(settings: Settings) -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+    commands = f"{Path(sys.executable).parent}{os.pathsep}{inherited.get('PATH', os.defpath)}"  # `python` in a Ray job is this one
+    return {**inherited, **stack_environment(settings), "PATH": commands, "PYTHONUNBUFFERED": "1"}
+
+
+def _prepare(settings: Settings) -> None:
+    """Folders, and the Ray token: readable by its owner alone before the first byte is in it."""
+    for folder in (settings.runs / ".prefect", settings.artifacts):
+        folder.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError), open(os.open(settings.token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(secrets.token_hex(32))
+    settings.token.chmod(0o600)
+    if len(settings.token.read_text().strip()) < 32:
+        raise StackError(f"{settings.token} holds no token; remove it (after `make down`) and start again")
+
+
+def _prepare_ray_temp(settings: Settings) -> None:
+    """An empty session folder that nobody else can write to. Raises StackError if somebody else made it."""
+    path = settings.ray_temp
+    if path.exists() or path.is_symlink():
+        info = path.lstat()
+        if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():
+            raise StackError(f"{path} is not a folder of ours; remove it, Ray's session goes there")
+        shutil.rmtree(path, ignore_errors=True)
+    path.mkdir(mode=0o700, exist_ok=True)
+
+
+def _reuse(settings: Settings, part: Component, say: Say) -> bool:
+    """True if the component runs as it should; else what is left of it is stopped."""
+    record = process.read_record(settings.state, part.name)
+    if record is None:
+        return False
+    if not process.alive(record):
+        say(f"{part.title}: pid {record.pid} is no longer it: it died or the machine was restarted; starting it again")
+    elif record.command != part.command:
+        say(f"{part.title}: settings changed; restarting it")
+    elif not _answers_soon(part, record):
+        say(f"{part.title}: pid {record.pid} runs and does not answer; restarting it")
+    else:
+        say(f"{part.title}: already running (pid {record.pid})")
+        return True
+    process.stop(record, part.stop_grace_s)
+    process.forget(settings.state, part.name)
+    return False
+
+
+def _answers(part: Component, record: process.Record) -> bool:
+    try:
+        return part.answers(record.started)
+    except PermissionError:
+        return False
+
+
+def _answers_soon(part: Component, record: process.Record, patience_s: float = 5.0) -> bool:
+    """The worker is judged by its process: it heartbeats every 30 s, and its server may just be restarting."""
+    deadline = time.monotonic() + patience_s
+    while not part.needs and not _answers(part, record):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.2)
+    return True
+
+
+def _check_ports(parts: list[Component]) -> None:
+    taken = [
+        f"port {port} ({part.title}) is in use by {ports.holder(port)}: stop that, or choose another with {PORTS[name][0]}=..."
+        for part in parts
+        for name, port in part.ports.items()
+        if ports.in_use(port)
+    ]
+    if taken:
+        raise StackError("\n".join(taken))
+
+
+def _start(settings: Settings, part: Component, environment: dict[str, str], say: Say) -> process.Record:
+    if part.name == "ray":
+        _prepare_ray_temp(settings)
+    log = settings.state / f"{part.name}.log"
+    if log.exists():
+        log.replace(log.with_suffix(".log.1"))
+    say(f"{part.title} ...")
+    return process.start(settings.state, part.name, part.command, {**environment, **part.environment}, settings.root, part.ports)
+
+
+def _wait(settings: Settings, part: Component, say: Say) -> None:
+    """Wait until the component answers. Raises StackError with the end of its log if it dies or takes too long."""
+    record = process.read_record(settings.state, part.name)
+    if record is None:
+        raise StackError(f"{part.title}: its record in {settings.state} is gone")
+    began = time.monotonic()
+    while True:
+        try:
+            if part.answers(record.started):
+                break
+        except PermissionError as error:
+            raise StackError(f"{part.title}: {error}") from None
+        if not process.alive(record):
+            raise StackError(f"{part.title} died while starting; {_log_tail(settings, part)}")
+        if time.monotonic() - began > part.start_timeout_s:
+            raise StackError(f"{part.title} did not answer within {part.start_timeout_s:.0f} s; {_log_tail(settings, part)}")
+        time.sleep(0.2)
+    say(f"{part.title}: {part.url or 'running'}")
+
+
+def _log_tail(settings: Settings, part: Component, lines: int = 15) -> str:
+    log = settings.state / f"{part.name}.log"
+    tail = log.read_text(errors="replace").splitlines()[-lines:] if log.exists() else []
+    return f"the end of {log}:\n" + "\n".join(f"  {line}" for line in tail)
+
+
+def _after(settings: Settings, names: list[str], say: Say) -> None:
+    for name in names:
+        say(f"deployment {name}")
+    if not deployments.write_prefect_toml(settings):
+        say(f"{settings.root / 'prefect.toml'} is yours and stays; for the prefect command: PREFECT_API_URL={settings.prefect_url}/api")
+    if names:
+        example = next((name for name in names if name == "sweep/bridgetower"), names[0])
+        say(f"run one, with .venv activated: prefect deployment run {example} --watch")

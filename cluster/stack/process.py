@@ -1,0 +1,148 @@
+"""Start, recognise and stop the stack's processes.
+
+A component's record is its pid and creation time, so a stale file or a recycled pid is never taken for it. Everything a component
+starts inherits a mark in its environment, so that children which left its session or outlived it are found as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import psutil
+
+from cluster.journal import publish
+from cluster.stack.settings import StackError
+
+MARK = "SWEEPBENCH_STACK"
+
+
+@dataclass(frozen=True)
+class Record:
+    """One running component, as kept in runs/.stack/<name>.json. `created` and `started` are Unix times in s."""
+
+    name: str
+    pid: int
+    created: float
+    started: float
+    mark: str
+    command: list[str]
+    ports: dict[str, int]
+
+
+def read_record(state: Path, name: str) -> Record | None:
+    """The record of a component; None if there is none or it is not readable as one (then nothing is known to be ours)."""
+    try:
+        return Record(**json.loads((state / f"{name}.json").read_text()))
+    except (FileNotFoundError, ValueError, TypeError):
+        return None
+
+
+def forget(state: Path, name: str) -> None:
+    """Remove a component's record."""
+    (state / f"{name}.json").unlink(missing_ok=True)
+
+
+def start(
+    state: Path, name: str, command: Sequence[str], environment: Mapping[str, str], directory: Path, ports: Mapping[str, int]
+) -> Record:
+    """Start a component detached, its output appended to <name>.log, and write its record. Raises OSError."""
+    mark = secrets.token_hex(8)
+    with open(state / f"{name}.log", "ab") as log:
+        process = subprocess.Popen(
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=directory,
+            # SPT_NOENV: else Ray's processes write their titles over the environment in which the mark is looked for
+            env={**environment, MARK: mark, "SPT_NOENV": "1"},
+            start_new_session=True,
+        )
+    process.returncode = 0  # it is meant to outlive us: no warning about a child that still runs
+    record = Record(name, process.pid, psutil.Process(process.pid).create_time(), time.time(), mark, list(command), dict(ports))
+    publish(state / f"{name}.json", json.dumps(asdict(record), indent=1))
+    return record
+
+
+def alive(record: Record) -> bool:
+    """True if the very process that was started still runs."""
+    return _leader(record) is not None
+
+
+def members(record: Record) -> list[psutil.Process]:
+    """Every process of the component: its leader, the leader's descendants, and all that carry its mark."""
+    found: dict[int, psutil.Process] = {}
+    leader = _leader(record)
+    if leader:
+        found[leader.pid] = leader
+        with contextlib.suppress(psutil.Error):
+            found.update({child.pid: child for child in leader.children(recursive=True)})
+    found.update({process.pid: process for process in psutil.process_iter() if _marked(process, record.mark)})
+    found.pop(os.getpid(), None)
+    return [process for process in found.values() if _runs(process)]
+
+
+def stop(record: Record, grace_s: float) -> bool:
+    """End every process of the component and wait until they are gone; True if there was any.
+
+    The outermost are asked first and have `grace_s` to end their children in order; what is left is killed. Raises StackError.
+    """
+    processes = members(record)
+    if not processes:
+        return False
+    deadline = time.monotonic() + grace_s
+    asked: set[int] = set()
+    while processes and time.monotonic() < deadline:
+        pids = {process.pid for process in processes}
+        for process in processes:
+            try:
+                if process.pid not in asked and process.ppid() not in pids:
+                    asked.add(process.pid)
+                    process.terminate()
+            except psutil.Error:
+                continue
+        psutil.wait_procs(processes, timeout=0.2)
+        processes = members(record)
+    for _ in range(50):
+        if not processes:
+            return True
+        for process in processes:
+            try:
+                process.kill()
+            except psutil.Error:
+                continue
+        psutil.wait_procs(processes, timeout=0.2)
+        processes = members(record)  # one that was killed while it forked leaves a child
+    raise StackError(f"{record.name}: pids {sorted(process.pid for process in processes)} do not end")
+
+
+def _leader(record: Record) -> psutil.Process | None:
+    try:
+        process = psutil.Process(record.pid)
+        # Linux derives the creation time from the clock, which may have been set since; the mark cannot change
+        same = abs(process.create_time() - record.created) < 1.0 or _marked(process, record.mark)
+    except psutil.Error:
+        return None
+    return process if same and _runs(process) else None
+
+
+def _marked(process: psutil.Process, mark: str) -> bool:
+    try:
+        return process.environ().get(MARK) == mark
+    except (psutil.Error, OSError):
+        return False  # gone, or somebody else's
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False

@@ -1,0 +1,125 @@
+"""Where the stack keeps its files, which ports it uses, and the environment that points Prefect, MLflow and Ray at it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+HOST = "127.0.0.1"
+POOL = "local"  # the Prefect work pool, and the name of the Ray head's pool in cluster/pools.yaml
+
+# name -> (environment variable, default)
+PORTS = {
+    "prefect": ("SWEEPBENCH_PREFECT_PORT", 4200),
+    "mlflow": ("SWEEPBENCH_MLFLOW_PORT", 5000),
+    "ray": ("SWEEPBENCH_RAY_PORT", 6379),
+    "ray_dashboard": ("SWEEPBENCH_RAY_DASHBOARD_PORT", 8265),
+    "ray_client": ("SWEEPBENCH_RAY_CLIENT_PORT", 10001),  # Ray starts this proxy whether it is used or not
+}
+
+TELEMETRY_OFF = {
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "DO_NOT_TRACK": "true",
+    "MLFLOW_DISABLE_TELEMETRY": "true",  # MLflow takes `true`, not `1`
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+
+
+class StackError(Exception):
+    """The stack cannot be started or stopped; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One stack: its repository, its folder of results, its ports."""
+
+    root: Path
+    runs: Path
+    ports: dict[str, int]
+
+    @property
+    def state(self) -> Path:
+        """Folder of pids, logs and the Ray token."""
+        return self.runs / ".stack"
+
+    @property
+    def token(self) -> Path:
+        """File with the Ray head's token, mode 0600."""
+        return self.state / "ray_token"
+
+    @property
+    def ray_temp(self) -> Path:
+        """Ray's session folder. Not under `runs`: its sockets' paths must stay below 107 bytes."""
+        name = hashlib.sha256(str(self.runs).encode()).hexdigest()[:8]
+        return Path("/tmp") / f"sweepbench-{os.getuid()}-{name}"  # noqa: S108 - made with mode 0700 and checked
+
+    @property
+    def prefect_url(self) -> str:
+        return f"http://{HOST}:{self.ports['prefect']}"
+
+    @property
+    def mlflow_url(self) -> str:
+        return f"http://{HOST}:{self.ports['mlflow']}"
+
+    @property
+    def ray_url(self) -> str:
+        return f"http://{HOST}:{self.ports['ray_dashboard']}"
+
+    @property
+    def mlflow_database(self) -> str:
+        return f"sqlite:///{self.runs / 'mlflow.db'}"
+
+    @property
+    def artifacts(self) -> Path:
+        """MLflow's artifacts: plain files, so that runs logged with and without the server share them."""
+        return self.runs / "mlartifacts"
+
+
+def load(root: Path = ROOT) -> Settings:
+    """The settings of the stack of repository `root`, ports from the environment. Raises StackError for a port that is none."""
+    runs = Path(os.environ.get("SWEEPBENCH_RUNS") or root / "runs").resolve()
+    ports: dict[str, int] = {}
+    for name, (variable, default) in PORTS.items():
+        text = os.environ.get(variable) or str(default)
+        if not text.isdecimal() or not 1024 <= int(text) <= 65535:
+            raise StackError(f"{variable}={text!r} is not a port: give a number from 1024 to 65535")
+        same = [other for other, port in ports.items() if port == int(text)]
+        if same:
+            raise StackError(f"{variable} and {PORTS[same[0]][0]} are both {text}: each needs a port of its own")
+        ports[name] = int(text)
+    return Settings(root.resolve(), runs, ports)
+
+
+def base_environment(settings: Settings) -> dict[str, str]:
+    """What every process of sweepbench has, stack or not: telemetry off, Prefect's files under runs/."""
+    return {**TELEMETRY_OFF, "SWEEPBENCH_RUNS": str(settings.runs), "PREFECT_HOME": str(settings.runs / ".prefect")}
+
+
+def stack_environment(settings: Settings) -> dict[str, str]:
+    """`base_environment` and what points at the stack's servers."""
+    return {
+        **base_environment(settings),
+        "SWEEPBENCH_ROOT": str(settings.root),
+        **{variable: str(settings.ports[name]) for name, (variable, _) in PORTS.items()},
+        "PREFECT_API_URL": f"{settings.prefect_url}/api",
+        "MLFLOW_TRACKING_URI": settings.mlflow_url,
+        "RAY_API_SERVER_ADDRESS": settings.ray_url,
+        "SWEEPBENCH_LOCAL_ADDRESS": settings.ray_url,  # pool `local` of cluster/pools.yaml
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": str(settings.token),
+    }
+
+
+def environment(root: Path = ROOT) -> dict[str, str]:
+    """The environment of a command run beside the stack: the stack's servers if it is up, else only telemetry and folders."""
+    from cluster.stack.process import alive, read_record
+
+    settings = load(root)
+    records = [read_record(settings.state, name) for name in ("prefect", "mlflow", "ray")]
+    if all(record is not None and alive(record) for record in records):
+        recorded = {name: port for record in records if record for name, port in record.ports.items()}
+        return stack_environment(Settings(settings.root, settings.runs, {**settings.ports, **recorded}))
+    return base_environment(settings)
