@@ -1,0 +1,330 @@
+"""What a report says, as plain data: Markdown and HTML are two ways to write the same."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from experiments.published import published_for
+from experiments.trial import Trial
+from tasks.cells import Cell, confounders, make_cells
+from tasks.findings import Missing, Winner, find_missing, find_winner, saturation
+from tasks.results import Sweep, TrialRow
+from tasks.table import ComparisonTable, build_table, text_of
+from tasks.words import OUTCOMES, amount, number, percent, plural, seconds, size
+
+PART_NAMES = ("data wait", "copy to device", "forward + backward", "optimiser", "other")
+PART_SHARES = ("data_wait_share", "h2d_share", "forward_backward_share", "optimizer_share")
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """A table of text. The first `names` columns name the row."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    names: int = 1
+    numeric: bool = False
+
+
+@dataclass(frozen=True)
+class TrialLine:
+    """One trial in the last table: `link` is its MLflow run, `command` runs its cell again."""
+
+    name: str
+    outcome: str
+    reason: str
+    value: str
+    loss: str
+    command: str
+    link: str | None
+    emulated: bool
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that report.md and report.html say."""
+
+    title: str
+    description: str
+    sweep_id: str
+    facts: Sequence[tuple[str, str]]
+    cells: Sequence[Cell]
+    table: ComparisonTable
+    winner: Winner | None
+    nothing: str  # why there is no winner
+    missing: Sequence[Missing]
+    saturation: Sequence[str]
+    cautions: Sequence[str]
+    decomposition: TextTable
+    evaluation: TextTable
+    outcomes: TextTable
+    confounders: TextTable
+    environment: Sequence[tuple[str, str]]
+    published: TextTable
+    trials: Sequence[TrialLine]
+    notes: Sequence[str]
+    watermark: str | None = None
+    figures: Sequence[tuple[str, str]] = field(default_factory=tuple)  # (title, file name)
+
+
+def make_report(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None, include_emulated: bool = False) -> Report:
+    """Derive the report of a sweep, finished or not."""
+    plan = sweep.plan
+    suite: Mapping[str, Any] = plan.get("suite") or {}
+    cells = make_cells(sweep.rows, suite, include_emulated=include_emulated)
+    emulated = any(cell.trial.emulated for cell in cells)
+    winner = find_winner(cells)
+    name = sweep.rows[0].trial.suite if sweep.rows else str(suite.get("name") or sweep.sweep_id)
+    return Report(
+        title=f"{name} · {plan.get('profile', '')}".rstrip(" ·"),
+        description=str(suite.get("description") or ""),
+        sweep_id=sweep.sweep_id,
+        facts=_facts(sweep),
+        cells=cells,
+        table=build_table(cells, suite),
+        winner=winner,
+        nothing="" if winner else _nothing(sweep.rows, cells),
+        missing=find_missing(cells),
+        saturation=saturation(cells),
+        cautions=_cautions(sweep.rows, cells),
+        decomposition=_decomposition(cells),
+        evaluation=_evaluation(cells),
+        outcomes=_outcomes(sweep.rows),
+        confounders=_confounders(cells),
+        environment=_environment(sweep.rows),
+        published=_published(sweep.rows, cells),
+        trials=[_trial_line(row, plan, (mlflow_links or {}).get(row.trial.key)) for row in sweep.rows],
+        notes=list(dict.fromkeys(f"{row.trial.name}: {note}" for row in sweep.rows for note in row.notes)),
+        watermark="emulated: not a measurement" if emulated else None,
+    )
+
+
+def _facts(sweep: Sweep) -> list[tuple[str, str]]:
+    plan = sweep.plan
+    ended = sum(row.result is not None for row in sweep.rows)
+    git = plan.get("git") or {}
+    commit = str(git.get("commit") or "")
+    facts = [
+        ("Sweep", sweep.sweep_id),
+        ("Planned", _date(plan.get("created_at"))),
+        ("Trials", f"{ended} of {len(sweep.rows)} ended" if ended < len(sweep.rows) else f"{ended}, all ended"),
+        ("Commit", f"{commit[:12]}{' with uncommitted changes' if git.get('dirty') else ''}" if commit else ""),
+        ("Command", str(plan.get("command") or "")),
+    ]
+    return [(name, value) for name, value in facts if value]
+
+
+def _date(at: Any) -> str:
+    if isinstance(at, str):
+        return at
+    return datetime.fromtimestamp(float(at), UTC).strftime("%Y-%m-%d %H:%M UTC") if isinstance(at, int | float) else ""
+
+
+def _nothing(rows: Sequence[TrialRow], cells: Sequence[Cell]) -> str:
+    if not rows:
+        return "The sweep has no trials."
+    if not cells:
+        return "Every trial is emulated: nothing here is a measurement, so nothing is compared."
+    if all(cell.outcome == "to do" for cell in cells):
+        return "No trial has ended yet."
+    return "No cell has a result that can be claimed."
+
+
+def _cautions(rows: Sequence[TrialRow], cells: Sequence[Cell]) -> list[str]:
+    """What a reader must know before believing the numbers."""
+    found = []
+    done = [cell for cell in cells if cell.estimate]
+    if done and max(len(cell.measured) for cell in done) == 1:
+        found.append(
+            "Each cell ran once: the intervals hold what varies between steps, not between trials. `--repeats 3` measures that too."
+        )
+    unsettled = [cell.name for cell in done if not all(row.summary.get("settled") for row in cell.measured)]
+    if unsettled:
+        found.append(f"Step times never settled in {plural(len(unsettled), 'cell')}: {'; '.join(unsettled)}.")
+    late = [
+        row.trial.name
+        for cell in done
+        for row in cell.measured
+        if (at := row.summary.get("settled_at_step")) is not None
+        and row.steps.size
+        and at > int(row.trial.parameters.get("warmup_steps", 0)) + 1
+    ]
+    if late:
+        found.append(f"Step times settled only inside the measured window in {'; '.join(late)}: a longer warm-up would cut that off.")
+    found += [f"{cell.name}: {cell.parity_note}." for cell in cells if cell.parity_note and not cell.claimed]
+    ungated = [cell for cell in cells if cell.parity_note and cell.claimed]
+    if ungated:
+        found.append(f"Loss parity could not be checked for {plural(len(ungated), 'cell')}: {ungated[0].parity_note}.")
+    hidden = sum(row.trial.emulated for row in rows)
+    if hidden:
+        shown = any(cell.trial.emulated for cell in cells)
+        found.append(
+            f"{plural(hidden, 'trial')} ran on an emulated device, which measures nothing: "
+            + ("shown because it was asked for." if shown else "left out of every comparison.")
+        )
+    return found
+
+
+def _decomposition(cells: Sequence[Cell]) -> TextTable:
+    header = [
+        "cell",
+        "step, median",
+        "step, p90",
+        *PART_NAMES,
+        "peak memory",
+        "alloc. retries",
+        "MFU",
+        "J / sample",
+        "power",
+        "first step",
+        "compile",
+    ]
+    rows = []
+    for cell in cells:
+        if not cell.measured:
+            continue
+        shares = [cell.mean(name) for name in PART_SHARES]
+        rows.append(
+            [
+                cell.name,
+                seconds(cell.mean("step_time_median_s")),
+                seconds(cell.mean("step_time_p90_s")),
+                *(percent(share) for share in shares),
+                percent(other_share(shares)),
+                size(cell.mean("peak_memory_bytes")),
+                number(cell.mean("alloc_retries"), 3),
+                percent(cell.mean("mfu")),
+                number(cell.mean("energy_j_per_sample"), 3),
+                f"{number(power, 3)} W" if (power := cell.mean("mean_power_w")) is not None else "–",
+                seconds(cell.mean("time_to_first_step_s")),
+                seconds(cell.mean("compile_seconds")),
+            ]
+        )
+    return _without_empty(TextTable(header, rows, numeric=True))
+
+
+def other_share(shares: Sequence[float | None]) -> float | None:
+    """The part of a step that no timer saw; None where a part is unknown."""
+    known = [share for share in shares if share is not None]
+    return max(0.0, 1 - sum(known)) if len(known) == len(shares) else None
+
+
+def _without_empty(table: TextTable) -> TextTable:
+    """Leave out columns that hold nothing but dashes."""
+    keep = [i for i in range(len(table.header)) if i < table.names or any(row[i] != "–" for row in table.rows)]
+    return TextTable([table.header[i] for i in keep], [[row[i] for i in keep] for row in table.rows], table.names, table.numeric)
+
+
+def _evaluation(cells: Sequence[Cell]) -> TextTable:
+    """Held-out metrics before and after training, mean over repeats."""
+    names = dict.fromkeys(key for cell in cells for row in cell.rows for key in row.summary if key.startswith("eval_"))
+    metrics = list(dict.fromkeys(name.removeprefix("eval_").rsplit("_", 1)[0] for name in names))
+    known = [m for m in metrics if any(cell.mean(f"eval_{m}_{when}") is not None for cell in cells for when in ("before", "after"))]
+    header = ["cell", *(f"{metric.replace('_', ' ')}, {when}" for metric in known for when in ("before", "after"))]
+    values = [
+        [cell.name, *(number(cell.mean(f"eval_{metric}_{when}")) for metric in known for when in ("before", "after"))]
+        for cell in cells
+        if cell.measured
+    ]
+    return _without_empty(TextTable(header, values if known else [], numeric=True))
+
+
+def _outcomes(rows: Sequence[TrialRow]) -> TextTable:
+    """Every trial that is not ok, with its reason."""
+    return TextTable(
+        ["trial", "outcome", "reason"],
+        [
+            [
+                row.trial.name,
+                OUTCOMES.get(row.outcome, row.outcome),
+                row.reason or ("has not run" if row.result is None else "no reason given"),
+            ]
+            for row in rows
+            if row.outcome != "ok"
+        ],
+    )
+
+
+def _confounders(cells: Sequence[Cell]) -> TextTable:
+    rows = []
+    for name, groups in confounders([cell for cell in cells if cell.measured]):
+        for value, members in groups:
+            who = "all cells (it varies between repeats)" if len(members) == len(cells) > 1 else "; ".join(cell.name for cell in members)
+            rows.append([name, value, who])
+    return TextTable(["differs", "value", "cells"], rows, names=1)
+
+
+def _environment(rows: Sequence[TrialRow]) -> list[tuple[str, str]]:
+    """What was the same in every trial that ran; the rest is among the confounders."""
+    ran = [row.environment for row in rows if row.environment]
+    names = dict.fromkeys(name for environment in ran for name in environment)
+    return [
+        (name, "unknown" if value is None else text_of(value))
+        for name in names
+        if len({repr(environment.get(name)) for environment in ran}) == 1 and not isinstance(value := ran[0].get(name), dict | list)
+    ]
+
+
+def _published(rows: Sequence[TrialRow], cells: Sequence[Cell]) -> TextTable:
+    """Others' numbers for this workload beside our nearest cell, and what differs from it."""
+    header = ["published by others", "setting", "their value", "our nearest cell", "our value", "what differs", "source"]
+    if not rows:
+        return TextTable(header, [])
+    done = [cell for cell in cells if cell.estimate and cell.metric.name == "throughput" and not cell.trial.emulated]
+    lines = []
+    for entry in published_for(rows[0].trial.workload):
+        nearest = min(done, key=lambda cell: len(entry.differences(cell.trial.parameters, device_of(cell))), default=None)
+        extra = f", {entry.extra}" if entry.extra else ""
+        batch = f", batch {entry.batch}" if entry.batch is not None else ""
+        workers = f", MP-{entry.dataloader_workers}" if entry.dataloader_workers is not None else ""
+        theirs = f"{entry.model}, {entry.devices or '?'} devices, {entry.precision or '?'}{batch}{workers}{extra}"
+        ours = amount(nearest.estimate.value, entry.unit) if nearest and nearest.estimate else "–"
+        differs = "; ".join(entry.differences(nearest.trial.parameters, device_of(nearest))) if nearest else "–"
+        near = nearest.name if nearest else "–"
+        lines.append(
+            [entry.accelerator, theirs, amount(entry.value, entry.unit), near, ours, differs or "nothing we know of", entry.source]
+        )
+    return TextTable(header, lines)
+
+
+def device_of(cell: Cell) -> str:
+    """The device's own name where the environment tells it, else its kind."""
+    return next((str(row.environment["device_name"]) for row in cell.rows if row.environment.get("device_name")), cell.trial.device)
+
+
+def _trial_line(row: TrialRow, plan: Mapping[str, Any], link: str | None) -> TrialLine:
+    throughput, first, last = (row.summary.get(name) for name in ("throughput", "first_loss", "final_loss"))
+    return TrialLine(
+        row.trial.name,
+        OUTCOMES.get(row.outcome, row.outcome),
+        row.reason or "",
+        amount(float(throughput), "samples/s") if throughput else "–",
+        f"{number(float(first))} → {number(float(last))}" if first is not None and last is not None else "–",
+        reproduce(row.trial, str(plan.get("command") or f"sweep run {row.trial.suite}")),
+        link if link and link.startswith(("http://", "https://")) else None,
+        row.trial.emulated,
+    )
+
+
+def reproduce(trial: Trial, command: str) -> str:
+    """The sweep's command narrowed to one cell: `--only axis=value` for each axis, in place of the command's own."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return command
+    kept: list[str] = []
+    skip = False
+    for word in words:
+        if skip or word.startswith("--only="):
+            skip = False
+        elif word == "--only":
+            skip = True
+        else:
+            kept.append(word)
+    for axis, value in trial.axes.items():
+        kept += ["--only", f"{axis}={'null' if value is None else text_of(value)}"]
+    return shlex.join(kept)

@@ -1,0 +1,169 @@
+"""Builds a sweep directory with made-up numbers through the real journal writer. Nothing here is a measurement."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cluster.journal import JournalWriter, publish
+from experiments.trial import Outcome, Trial, TrialResult, digest
+
+SUITE: dict[str, Any] = {
+    "name": "made_up",
+    "description": "Made-up numbers.",
+    "baseline": {"dataloader_workers": 0},
+    "report": {"rows": ["pool", "model"], "columns": "dataloader_workers", "metric": "throughput", "title": None},
+}
+WARMUP = 5
+
+
+@dataclass
+class Fake:
+    """One trial to make up: `axes` in the suite's order, `rate` in samples/s."""
+
+    axes: dict[str, Any]
+    rate: float = 100.0
+    outcome: Outcome | None = Outcome.OK
+    reason: str | None = None
+    noise: float = 0.01  # relative, of a step's time
+    waits: float = 0.1  # share of a step
+    steps: int = 60
+    emulated: bool = False
+    environment: dict[str, Any] = field(default_factory=dict)
+    parameters: dict[str, Any] = field(default_factory=dict)
+    loss: Callable[[int], float] = lambda step: 2 + 3 * 0.97**step
+    loss_noise: float = 0.02
+    repeats: int = 1
+    evaluations: bool = True
+
+
+def make_sweep(root: Path, fakes: Sequence[Fake], *, sweep_id: str = "made-up-20260101-000000-0000", suite: Mapping[str, Any] = SUITE) -> Path:
+    """Write plan.json and every trial's files; repeats interleaved. Returns the sweep's directory."""
+    sweep_dir = root / sweep_id
+    trials = []
+    repeats = max(fake.repeats for fake in fakes)
+    for repeat in range(1, repeats + 1):
+        for fake in fakes:
+            if repeat <= fake.repeats:
+                trial = _trial(fake, repeat, len(trials), sweep_id)
+                trials.append(trial)
+                _write_trial(sweep_dir / "trials" / trial.key, trial, fake)
+    plan = {
+        "schema_version": 1,
+        "sweep_id": sweep_id,
+        "suite": dict(suite),
+        "profile": "smoke",
+        "command": "sweep run made_up --profile smoke",
+        "created_at": 1_767_225_600.0,
+        "git": {"commit": "0123456789abcdef0123", "dirty": True},
+        "trials": [trial.model_dump(mode="json") for trial in trials],
+    }
+    publish(sweep_dir / "plan.json", json.dumps(plan))
+    return sweep_dir
+
+
+def trial_dirs(sweep_dir: Path) -> list[Path]:
+    """In the plan's order."""
+    return [sweep_dir / "trials" / trial["key"] for trial in json.loads((sweep_dir / "plan.json").read_text())["trials"]]
+
+
+def _trial(fake: Fake, repeat: int, index: int, sweep_id: str) -> Trial:
+    parameters = {
+        "devices": 1,
+        "batch_size": 8,
+        "precision": "fp32",
+        "seed": 0,
+        "warmup_steps": WARMUP,
+        **{k: v for k, v in fake.axes.items() if k != "pool"},
+        **fake.parameters,
+    }
+    cell = digest({"pool": fake.axes.get("pool", "cpu"), **parameters})
+    return Trial(
+        key=digest([cell, repeat, sweep_id]),
+        key_parts={"sweep": sweep_id},
+        sweep_id=sweep_id,
+        suite="made_up",
+        workload="bridgetower",
+        pool=str(fake.axes.get("pool", "cpu")),
+        device="cpu",
+        emulated=fake.emulated,
+        cell=cell,
+        repeat=repeat,
+        index=index,
+        axes=fake.axes,
+        parameters=parameters,
+    )
+
+
+def _write_trial(folder: Path, trial: Trial, fake: Fake) -> None:
+    folder.mkdir(parents=True)
+    publish(folder / "trial.json", trial.model_dump_json())
+    if fake.outcome is None:
+        return
+    random = np.random.default_rng([trial.index, 7])
+    environment = {"device_name": "Made-up CPU", "torch": "2.13.0", "host": "box", "clock": "host perf_counter", **fake.environment}
+    with JournalWriter(folder / "journal.jsonl", attempt=1, interval=60) as journal:
+        journal.append("environment", **environment)
+        if fake.outcome is Outcome.OK:
+            _write_steps(journal, fake, random)
+        journal.append("end", outcome=str(fake.outcome), reason=fake.reason)
+    result = TrialResult(
+        key=trial.key,
+        attempt=1,
+        outcome=fake.outcome,
+        reason=fake.reason,
+        started_at=1_767_225_600.0 + trial.index,
+        finished_at=1_767_225_601.0 + trial.index,
+        emulated=fake.emulated,
+        environment=environment,
+    )
+    publish(folder / "result.json", result.model_dump_json())
+
+
+def _write_steps(journal: JournalWriter, fake: Fake, random: np.random.Generator) -> None:
+    batch = 8
+    rate = fake.rate * float(np.exp(random.normal(0, fake.noise / 4)))
+    shared = np.random.default_rng(3).normal(0, fake.loss_noise, fake.steps)  # the same data order in every trial
+    if fake.evaluations:
+        journal.append("evaluation", when="before", metrics={"loss": 5.0, "recall_at_1": 0.02})
+    wall = 0.0
+    for number in range(1, fake.steps + 1):
+        total = batch / rate * max(0.2, 1 + fake.noise * float(random.normal()))
+        measured = number > WARMUP
+        wall += total if measured else 0
+        journal.append(
+            "step",
+            t=1_767_225_600.0 + number,
+            step=number,
+            measured=measured,
+            loss=fake.loss(number) + float(shared[number - 1]) + 0.002 * float(random.normal()),
+            samples=batch,
+            data_wait_s=fake.waits * total,
+            h2d_s=0.02 * total,
+            forward_backward_s=(0.85 - fake.waits) * total,
+            optimizer_s=0.1 * total,
+            total_s=total,
+        )
+    samples = batch * (fake.steps - WARMUP)
+    journal.append(
+        "window",
+        wall_s=wall,
+        samples=samples,
+        ranks=[{"rank": 0, "samples": samples, "wall_s": wall}],
+        peak_memory_bytes=3 * 2**30,
+        alloc_retries=0,
+        energy_j=None,
+        mean_power_w=None,
+        time_to_first_step_s=2.5,
+        compile_seconds=None,
+        first_measured_step=WARMUP + 1,
+        flops_per_sample=None,
+        peak_flops=None,
+    )
+    if fake.evaluations:
+        journal.append("evaluation", when="after", metrics={"loss": 2.5, "recall_at_1": 0.31})
