@@ -10,11 +10,11 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.markup import escape
 
 app = typer.Typer(
     name="sweep",
-    help="Run a workload through every combination of accelerator, precision, data loading and model size; say which is faster, and how sure.",
+    help="Run a workload through every combination of accelerator, precision, data loading and model; say which is faster, and how sure.",
     epilog="Exit status: 0 every trial ok or an expected outcome (does_not_fit, unsupported); 2 trial failures recorded; 1 anything else.",
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -24,10 +24,27 @@ app = typer.Typer(
 out = Console()
 err = Console(stderr=True)
 
-SuiteName = Annotated[
-    str, typer.Argument(help="a suite's name (`sweep suites`) or the path of a YAML file", autocompletion=lambda: _suite_names())
-]
-SweepId = Annotated[str, typer.Argument(help="a sweep's id (`sweep list`), or `last`", autocompletion=lambda: _sweep_ids())]
+
+def _suite_names() -> list[str]:
+    from experiments.suite import list_suites
+
+    return [str(name) for name in list_suites()]
+
+
+def _sweep_ids() -> list[str]:
+    from tasks.store import list_sweeps
+
+    return ["last", *list_sweeps()]
+
+
+def _pool_names() -> list[str]:
+    from cluster.pools import load_pools
+
+    return list(load_pools())
+
+
+SuiteName = Annotated[str, typer.Argument(help="a suite's name (`sweep suites`) or the path of a YAML file", autocompletion=_suite_names)]
+SweepId = Annotated[str, typer.Argument(help="a sweep's id (`sweep list`), or `last`", autocompletion=_sweep_ids)]
 ProfileOption = Annotated[
     str,
     typer.Option(
@@ -38,7 +55,7 @@ ProfileOption = Annotated[
 ]
 PoolOption = Annotated[
     list[str] | None,
-    typer.Option("--pool", help="use this pool instead of the suite's (repeat for more)", autocompletion=lambda: _pool_names()),
+    typer.Option("--pool", help="use this pool instead of the suite's (repeat for more)", autocompletion=_pool_names),
 ]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", help="fix a workload parameter: key=value (repeat for more)", metavar="KEY=VALUE")
@@ -65,7 +82,7 @@ def _clean_errors(command: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return command(*arguments, **options)
         except (ConfigError, DatasetError, StoreError, JournalError, ResultsError) as error:
-            err.print(f"[bold red]error:[/] {_escape(str(error))}", highlight=False, soft_wrap=True)
+            err.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
             raise typer.Exit(1) from None
 
     return wrapped
@@ -90,7 +107,8 @@ def plan(
 
     if sweep:
         wanted = planning.renew(SweepStore(_sweep_id(sweep)).load_plan())
-        against, found = sweep, planning.states(wanted)
+        against: str | None = sweep
+        found = planning.states(wanted)
     else:
         wanted, _ = planning.make_plan(_request(suite, profile, pool, set_, only, repeats))
         against, found = planning.compare_with_last(wanted)
@@ -118,9 +136,8 @@ def run(
 
     wanted, _ = make_plan(_request(suite, profile, pool, set_, only, repeats))
     if profile == "auto":
-        err.print(
-            f"profile [bold]{wanted.profile}[/]: {'an accelerator pool answers' if wanted.profile == 'full' else 'no accelerator pool answers'}"
-        )
+        why = "an accelerator pool answers" if wanted.profile == "full" else "no accelerator pool answers"
+        err.print(f"profile [bold]{wanted.profile}[/]: {why}")
     SweepStore(wanted.sweep_id).save_plan(wanted)
     raise typer.Exit(run_sweep(wanted, out, err))
 
@@ -167,8 +184,9 @@ def report(
     open_: Annotated[bool, typer.Option("--open", help="open report.html in the browser")] = False,
 ) -> None:
     """Derive results, report and figures again from the raw steps, and print the comparison."""
-    from flows import show
     from tasks.report import write_report
+
+    from flows import show
     from tasks.results import write_results, write_steps
     from tasks.store import SweepStore
 
@@ -246,14 +264,14 @@ def _request(suite: str, profile: str, pool: list[str] | None, set_: list[str] |
 
 
 def _pairs(option: str, texts: list[str] | None) -> list[tuple[str, Any]]:
-    from experiments.yaml_strict import ConfigError, parse_scalar
+    from experiments.yaml_strict import ConfigError, scalar
 
     found = []
     for text in texts or []:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise ConfigError.one(option, None, text, "is not KEY=VALUE", f"write it as {option} steps=50")
-        found.append((name, parse_scalar(value)))
+        found.append((name, scalar(value)))
     return found
 
 
@@ -268,36 +286,8 @@ def _sweep_id(text: str) -> str:
     return sweeps[0]
 
 
-def _suite_names() -> list[str]:
-    from experiments.suite import list_suites
-
-    return [str(name) for name in list_suites()]
-
-
-def _sweep_ids() -> list[str]:
-    from tasks.store import list_sweeps
-
-    return ["last", *list_sweeps()]
-
-
-def _pool_names() -> list[str]:
-    from cluster.pools import load_pools
-
-    return list(load_pools())
-
-
 def _print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=1, allow_nan=False, default=str) + "\n")
-
-
-def _escape(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)
-
-
-def _table(*headings: str) -> Table:
-    return Table(*headings, box=None, pad_edge=False, header_style="bold")
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ _OPEN = (StateType.RUNNING, StateType.PENDING, StateType.CANCELLING, StateType.P
 
 
 def reconcile(store: SweepStore, log: Any) -> None:
-    """Mark earlier flow runs of this sweep that are still open as Crashed. Only for the holder of the lease: no other process works on it."""
+    """Mark earlier flow runs of this sweep that are still open as Crashed. For the holder of the lease: no other process works on it."""
     for run_id in store.flow_runs():
         try:
             with get_client(sync_client=True) as client:

@@ -8,7 +8,8 @@ from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
-from prefect.states import Completed, Failed, State
+from prefect.client.schemas.objects import State
+from prefect.states import Completed, Failed
 from prefect.utilities.annotations import quote
 
 from experiments.trial import Trial
@@ -29,7 +30,7 @@ def run_trials(session: Session) -> None:
                 trial = trials.popleft()
                 free[name] -= 1
                 running += 1
-                future = run.submit(quote(session), quote(trial), trial.name)
+                future = run.submit(quote(session), quote(trial), trial.name)  # type: ignore[call-overload]  # quoted: not searched for futures
                 future.add_done_callback(lambda _, pool=name: ended.put(pool))
         try:
             pool = ended.get(timeout=0.5)  # wakes up for Ctrl-C and a stop

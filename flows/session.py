@@ -52,7 +52,7 @@ class Session:
         if pool.exclusive:
             return pool.nodes
         widest = max(int(trial.parameters["devices"]) for trial in self.plan.trials if trial.pool == name)
-        return max(1, pool.nodes * pool.accelerators_per_node // widest)
+        return max(1, pool.nodes * (pool.accelerators_per_node or widest) // widest)
 
     # --- what is to do
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from prefect import flow, get_run_logger
+from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
-from prefect.states import Completed, Failed, State
+from prefect.states import Completed, Failed
 
 from flows import prefect_runs
 from flows.board import CURRENT, Board
@@ -65,7 +67,7 @@ def load_or_plan(store: SweepStore, request: Request) -> Plan:
 def _work(session: Session) -> None:
     session.board.note = "drawing the data set"
     for trial in {trial.data.uri: trial for trial in session.plan.trials if trial.data}.values():
-        session.task("dataset", lambda trial=trial: build(trial.parameters))
+        session.task("dataset", partial(build, trial.parameters))
     session.board.note = ""
     run_trials(session)
 

@@ -11,7 +11,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from logging import Logger, LoggerAdapter
+from logging import Logger, LoggerAdapter, getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
 
 T = TypeVar("T")
+Log = Logger | LoggerAdapter[Logger]
 
 _BATCH = 1000  # metrics in one call: MLflow's own limit
 _PARAMS = 100
@@ -225,7 +226,7 @@ class SweepRuns:
 
 
 def step_metrics(records: Iterable[Record]) -> Iterable[Metric]:
-    """The metrics of step records: loss, samples_per_s, step_time_s, data_wait_s against step. Non-finite values are not numbers to draw."""
+    """loss, samples_per_s, step_time_s, data_wait_s of step records against step; non-finite values are not numbers to draw."""
     from mlflow.entities import Metric
 
     for record in records:
@@ -244,7 +245,13 @@ def step_metrics(records: Iterable[Record]) -> Iterable[Metric]:
 
 
 def publish_sweep(
-    store: SweepStore, plan: Plan, artifacts: Iterable[Path], reason: str | None, *, wait_s: float, log: Logger | LoggerAdapter[Logger]
+    store: SweepStore,
+    plan: Plan,
+    artifacts: Iterable[Path],
+    reason: str | None,
+    *,
+    wait_s: float,
+    log: Logger | LoggerAdapter[Logger] | None = None,
 ) -> dict[str, str]:
     """Publish every finished trial from its journal and close the parent run. Returns links to the runs by trial key.
 
@@ -261,7 +268,8 @@ def publish_sweep(
         except Exception as error:
             if time.monotonic() + pause > deadline:
                 raise
-            log.warning("MLflow does not answer (%s); again in %.0f s", str(error).strip().split("\n", 1)[0][:200], pause)
+            said = str(error).strip().split("\n", 1)[0][:200]
+            (log or getLogger(__name__)).warning("MLflow does not answer (%s); again in %.0f s", said, pause)
             time.sleep(pause)
             pause = min(pause * 2, 10.0)
 

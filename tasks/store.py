@@ -121,6 +121,10 @@ class SweepStore:
         except ValidationError as error:
             raise StoreError(f"{path} is damaged ({error.error_count()} errors); move it away to run the trial again") from error
 
+    def save_result(self, result: TrialResult) -> None:
+        """Publish a result: there whole, or not at all."""
+        publish(self.trial_dir(result.key) / "result.json", result.model_dump_json(indent=1))
+
     # --- one worker at a time
 
     @contextmanager

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cluster import launchers
-from cluster.journal import Journal, JournalFollower, Record, publish
+from cluster.journal import Journal, JournalFollower, Record
 from cluster.launchers import Launch, Launcher, LaunchError
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.store import SweepStore
@@ -153,7 +153,7 @@ class TrialRunner:
         return self.store.trial_dir(trial.key)
 
     def _publish(self, result: TrialResult) -> TrialResult:
-        publish(self.store.trial_dir(result.key) / "result.json", result.model_dump_json(indent=1))
+        self.store.save_result(result)
         return result
 
 

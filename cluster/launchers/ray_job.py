@@ -85,10 +85,10 @@ class RayJobLauncher:
         if self._client_ is None:
             from ray.job_submission import JobSubmissionClient  # about a second: only when a cluster is used
 
-            token = self.pool.token()
-            headers = {"Authorization": f"Bearer {token}"} if token else {}
             try:
-                self._client_ = JobSubmissionClient(self.pool.address, headers=headers)
+                token = self.pool.token()
+                headers = {"Authorization": f"Bearer {token}"} if token else {}
+                self._client_ = JobSubmissionClient(self.pool.url(), headers=headers)
             except Exception as error:
                 raise LaunchError(f"pool {self.pool.name} at {self.pool.address} does not answer: {_first_line(error)}") from error
         return self._client_
