@@ -44,10 +44,12 @@ def _prefect(settings: Settings) -> Component:
     return Component(
         name="prefect",
         title="Prefect server",
-        command=[sys.executable, "-m", "prefect", "server", "start", "--host", HOST, "--port", str(port)],
+        command=[sys.executable, "-m", "cluster.stack.prefect_server", str(port)],
         ports={"prefect": port},
         environment={
             "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": f"{settings.prefect_url},http://localhost:{port}",  # the default allows every site
+            "PREFECT_SERVER_API_HOST": HOST,
+            "PREFECT_SERVER_API_PORT": str(port),
             "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
             "PREFECT_SERVER_DATABASE_TIMEOUT": "30",  # s; SQLite has one writer at a time
         },
