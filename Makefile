@@ -1,0 +1,71 @@
+# Everything runs in .venv, which is made once from requirements.lock. `make help` lists the targets.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+LOCK_TORCH ?= 2.13.0
+
+# Nothing here reports to anybody
+export PREFECT_SERVER_ANALYTICS_ENABLED := false
+export DO_NOT_TRACK := true
+export MLFLOW_DISABLE_TELEMETRY := true
+export RAY_USAGE_STATS_ENABLED := 0
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_ROOT_USER_ACTION := ignore
+
+.DEFAULT_GOAL := help
+.PHONY: help setup sweep test test-fast lint up down status bench lock clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## make .venv from requirements.lock (the other targets do it by themselves)
+
+sweep: $(STAMP) ## run suite bridgetower, profile smoke, on this machine's CPU
+	$(BIN)/sweep run bridgetower --profile smoke
+
+test: $(STAMP) ## all tests, under 15 minutes on two cores
+	$(BIN)/python -m pytest
+
+test-fast: $(STAMP) ## the tests that start no server
+	$(BIN)/python -m pytest -m "not integration and not fault"
+
+lint: $(STAMP) ## ruff, mypy, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+up: $(STAMP) ## start the stack on loopback: Prefect server and worker, MLflow server, Ray head
+	@$(BIN)/python -m cluster.stack up
+
+down: ## stop exactly what `make up` started
+	@if [ -x $(BIN)/python ]; then $(BIN)/python -m cluster.stack down; else echo "the stack is not running: there is no $(VENV)"; fi
+
+status: $(STAMP) ## how the stack's components are
+	@$(BIN)/python -m cluster.stack status
+
+bench: $(STAMP) ## run benchmarks/*.py and print what they measured
+	@$(BIN)/python .ci/bench.py benchmarks
+
+lock: ## write requirements.lock anew from pyproject.toml (LOCK_TORCH=version)
+	@rm -rf build/lock && mkdir -p build && $(PYTHON) -m venv build/lock
+	build/lock/bin/python -m pip install -qq --dry-run --ignore-installed --report build/lock/report.json "torch==$(LOCK_TORCH)" ".[dev]"
+	$(PYTHON) .ci/lock.py < build/lock/report.json > build/lock/requirements.lock
+	mv build/lock/requirements.lock requirements.lock
+	@rm -rf build/lock
+
+clean: ## remove .venv and caches; runs/ stays
+	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info[:2] <= (3, 12) else 1)' || { \
+	  echo "error: $(PYTHON) is $$($(PYTHON) --version 2>&1 || echo missing); sweepbench needs Python 3.11 or 3.12: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "error: $(PYTHON) has no venv module; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@echo "making $(VENV) from requirements.lock: some minutes, once"
+	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install -qq --prefer-binary -r requirements.lock
+	@$(BIN)/python -m pip install -qq --no-deps --no-build-isolation -e .
+	@touch $@
