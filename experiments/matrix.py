@@ -91,22 +91,28 @@ def expansion(suite: Suite, schema: type[TrainingParameters]) -> Expansion:
         for number, (matches, setting) in enumerate(conditions):
             if matches(values):
                 result.conditions[number] += 1
-                values |= setting
-        return values | strong
+                values.update(setting)
+        if strong:
+            values.update(strong)
+        return values
 
     def add(values: Values) -> bool:
-        identity = tuple((type(value), value) for value in (values.get(name) for name in names))
-        if identity in seen:
-            return False
-        seen.add(identity)
-        if only(values):
-            pool, device = values.pop("pool"), values.pop("device")
-            try:
-                parameters = schema.model_validate(values).model_dump(mode="json")
-            except ValidationError as error:
-                raise CellError({"pool": pool} | {name: values.get(name) for name in parameter_axes}, error) from None
-            axes = {name: pool if name == "pool" else parameters[name] for name in names}
-            result.cells.append(Cell(pool, device, axes, parameters))
+        if suite.include:  # without one, the product has no cell twice
+            identity = tuple([(type(value), value) for value in map(values.get, names)])
+            if identity in seen:
+                return False
+            seen.add(identity)
+        if suite.only and not only(values):
+            return True
+        pool, device = values.pop("pool"), values.pop("device")
+        try:
+            valid = schema.model_validate(values)
+        except ValidationError as error:
+            raise CellError({"pool": pool} | {name: values.get(name) for name in parameter_axes}, error) from None
+        # single values were checked when the suite was loaded: only a schema that changes or completes them needs writing out
+        parameters = values if valid.__dict__ == values else valid.model_dump(mode="json")
+        axes = {name: pool if name == "pool" else parameters[name] for name in names}
+        result.cells.append(Cell(pool, device, axes, parameters))
         return True
 
     for chosen in _product(suite, {}):

@@ -43,6 +43,7 @@ class Report(Strict):
     columns: str = Field(description="axis whose values are the columns")
     metric: str = Field(default="throughput", description="summary metric in the cells")
     title: str | None = Field(default=None, max_length=200)
+    minimum_effect: float = Field(default=0.02, gt=0, lt=1, description="a smaller difference is called the same: 0.02 is 2 %")
 
 
 class Sections(Strict):

@@ -84,8 +84,10 @@ def choose(wrong: object, known: Iterable[object]) -> str:
     """`did you mean "bf16"?` where something known is near, and what is known."""
     names = [str(name) for name in known]
     near = difflib.get_close_matches(str(wrong), names, n=1, cutoff=0.6)
-    listed = ", ".join(names[:40]) + (", ..." if len(names) > 40 else "")
-    return (f"did you mean {near[0]!r}? " if near else "") + (f"known: {listed}" if names else "there is none")
+    if near and len(names) > 12:
+        return f"did you mean {near[0]!r}?"
+    listed = "known: " + ", ".join(names) if names else "there is none"
+    return f"did you mean {near[0]!r}? {listed}" if near else listed
 
 
 def load(path: Path) -> Document:
