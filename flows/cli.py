@@ -292,14 +292,15 @@ def _print_json(value: Any) -> None:
 
 def main() -> None:
     """The console script. A wrong option is an error of use: status 1, since 2 means that trials failed."""
-    import click
-
     try:
         status = app(standalone_mode=False)
-    except click.exceptions.Abort:
+    except (typer.Abort, KeyboardInterrupt):
         status = 1
-    except click.ClickException as error:
-        error.show()
+    except Exception as error:
+        show = getattr(error, "show", None)  # click's errors of use; typer brings its own copy of click, so no class can be named
+        if show is None:
+            raise
+        show()
         status = 1
     sys.exit(status or 0)
 

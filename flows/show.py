@@ -264,7 +264,8 @@ def pool_rows() -> list[dict[str, Any]]:
     """Every pool, asked all at once so that one that is down does not keep the others waiting."""
     from concurrent.futures import ThreadPoolExecutor
 
-    from cluster.pools import load_pools, probe
+    from cluster.pool_state import probe
+    from cluster.pools import load_pools
 
     known = load_pools()
     with ThreadPoolExecutor(max_workers=8) as threads:
@@ -276,23 +277,15 @@ def pool_rows() -> list[dict[str, Any]]:
 
 
 def pools(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
-    table = _table("pool", "device", "address", "state", "free", "total", "versions", "")
+    table = _table("pool", "device", "address", "state", "free", "total", "ray", "python")
     for row in rows:
         state = Text("reachable", style="green") if row["reachable"] else Text("not reachable", style="red")
-        versions = ", ".join(f"{name} {row[name]}" for name in ("ray", "python") if row.get(name))
-        notes = ["emulated"] if row["emulated"] else []
-        notes += [row["problem"]] if row.get("problem") else []
-        table.add_row(
-            row["name"],
-            row["device"],
-            str(row["address"] or ""),
-            state,
-            _text(row.get("free")),
-            _text(row.get("total")),
-            versions,
-            "; ".join(notes),
-        )
+        figures = [_text(row.get(name)) for name in ("free", "total", "ray", "python")]
+        table.add_row(row["name"], row["device"] + (" (emulated)" if row["emulated"] else ""), row["address"] or "", state, *figures)
     out.print(table)
+    for row in rows:
+        if row.get("problem"):
+            out.print(f"{row['name']}: {row['problem'].removeprefix('pool ' + row['name'] + ': ')}", highlight=False, soft_wrap=True)
 
 
 def _text(value: Any) -> str:

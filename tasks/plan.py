@@ -10,6 +10,7 @@ from typing import Any, Literal
 from cluster.pools import Pool
 
 from cluster import pools
+from cluster.pool_state import probe
 from experiments import matrix
 from experiments.strict import Strict
 from experiments.suite import Suite, load_suite
@@ -201,5 +202,5 @@ def _resolve_profile(request: Request, known: Mapping[str, Pool]) -> tuple[str, 
         return ("full" if accelerated else "smoke"), request.pools
     full = load_suite(request.suite, profile="full", pools=known)
     candidates = [*dict.fromkeys([*(cell.pool for cell in matrix.expand(full)), *(n for n, p in known.items() if p.embedded)])]
-    reachable = [name for name in candidates if known[name].device != "cpu" and pools.probe(known[name]).reachable]
+    reachable = [name for name in candidates if known[name].device != "cpu" and probe(known[name]).reachable]
     return ("full", reachable) if reachable else ("smoke", [])
