@@ -52,7 +52,7 @@ class Metric:
         return cls(name, "", higher_is_better=not lower)
 
 
-@dataclass
+@dataclass(eq=False)
 class Cell:
     """All repeats of one cell, in order, and what is derived from them."""
 

@@ -145,8 +145,9 @@ def loss_figure(cells: Sequence[Cell]) -> Figure | None:
         seen.add(name)
     gated = next((cell.parity for cell in shown if cell.parity is not None), None)
     if gated is not None:
+        middle = gated.steps - (gated.steps[0] - 1) / 2  # of each window
         low, high = gated.reference - gated.half_width, gated.reference + gated.half_width
-        axes.fill_between(gated.steps, low, high, color="#9aa3af", alpha=0.25, linewidth=0, label="band of fp32")
+        axes.fill_between(middle, low, high, color="#9aa3af", alpha=0.25, linewidth=0, label="band of fp32")
     axes.set_xlabel("step, warm-up included")
     axes.set_ylabel("training loss (smoothed)")
     axes.legend(loc="upper right", fontsize=8.5)
@@ -154,13 +155,13 @@ def loss_figure(cells: Sequence[Cell]) -> Figure | None:
 
 
 def _smooth(losses: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Mean over the last n / 20 steps, fewer at the start; not-finite losses leave a gap."""
-    width = max(1, losses.size // 20)
-    sums = np.cumsum(np.insert(losses, 0, 0.0)) if np.isfinite(losses).all() else None
-    if sums is None:
+    """Mean over n / 20 steps around each, fewer at the ends; as it is where a loss is not finite."""
+    if not np.isfinite(losses).all():
         return losses
-    starts = np.maximum(0, np.arange(1, losses.size + 1) - width)
-    ends = np.arange(1, losses.size + 1)
+    half = losses.size // 40
+    sums = np.cumsum(np.insert(losses, 0, 0.0))
+    at = np.arange(losses.size)
+    starts, ends = np.maximum(0, at - half), np.minimum(losses.size, at + half + 1)
     return np.asarray((sums[ends] - sums[starts]) / (ends - starts))
 
 

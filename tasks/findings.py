@@ -77,14 +77,23 @@ def find_winner(cells: Sequence[Cell]) -> Winner | None:
     return Winner(best, best.estimate, level, second, lead, len(able))
 
 
-def saturation(cells: Sequence[Cell]) -> list[str]:
-    """For each row that varies the DataLoader processes: the fewest that saturate the device, in words."""
+@dataclass(frozen=True)
+class Saturation:
+    """The fewest DataLoader processes that saturate the device, for cells that differ in nothing else."""
+
+    cells: Sequence[Cell]
+    sentence: str
+
+
+def saturation(cells: Sequence[Cell]) -> list[Saturation]:
+    """One for each row that varies the DataLoader processes."""
     groups: dict[tuple[object, ...], list[Cell]] = {}
     for cell in cells:
         if cell.estimate and isinstance(cell.axes.get(WORKERS), int):
             rest = tuple((axis, repr(value)) for axis, value in cell.axes.items() if axis != WORKERS)
             groups.setdefault(rest, []).append(cell)
-    return [_saturated(sorted(group, key=_workers)) for group in groups.values() if len(group) > 1]
+    rows = [sorted(group, key=_workers) for group in groups.values() if len(group) > 1]
+    return [Saturation(row, _saturated(row)) for row in rows]
 
 
 def _workers(cell: Cell) -> int:
@@ -142,8 +151,9 @@ class Missing:
     def sentence(self) -> str:
         reasons = list(dict.fromkeys(cell.reason for cell in self.cells if cell.reason))
         why = f": {reasons[0]}" if len(reasons) == 1 else f": {len(reasons)} different reasons, see outcomes" if reasons else ""
-        one, many = _DID.get(self.outcome, ("did not end ok", "did not end ok"))
-        return f"{plural(len(self.cells), 'cell')} {one if len(self.cells) == 1 else many} ({listed([cell.name for cell in self.cells], 4)}){why}"
+        words = _DID.get(self.outcome, ("did not end ok", "did not end ok"))
+        did = words[len(self.cells) > 1]
+        return f"{plural(len(self.cells), 'cell')} {did} ({listed([cell.name for cell in self.cells], 4)}){why}"
 
 
 def find_missing(cells: Sequence[Cell]) -> list[Missing]:

@@ -62,7 +62,7 @@ def render_markdown(report: Report) -> str:
     blocks.append("\n".join(_answer(report)))
     blocks += ["## Comparison", comparison_markdown(report.table)]
     if report.saturation:
-        blocks += ["### Data loading", _bullets(report.saturation)]
+        blocks += ["### Data loading", _bullets([row.sentence for row in report.saturation])]
     if report.figures:
         blocks += ["## Figures", *(f"![{md(title)}]({name})" for title, name in report.figures)]
     for title, text, table in (

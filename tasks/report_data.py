@@ -11,7 +11,7 @@ from typing import Any
 from experiments.published import published_for
 from experiments.trial import Trial
 from tasks.cells import Cell, confounders, make_cells
-from tasks.findings import Missing, Winner, find_missing, find_winner, saturation
+from tasks.findings import Missing, Saturation, Winner, find_missing, find_winner, saturation
 from tasks.results import Sweep, TrialRow
 from tasks.table import ComparisonTable, build_table, text_of
 from tasks.words import OUTCOMES, amount, number, percent, plural, seconds, size
@@ -57,7 +57,7 @@ class Report:
     winner: Winner | None
     nothing: str  # why there is no winner
     missing: Sequence[Missing]
-    saturation: Sequence[str]
+    saturation: Sequence[Saturation]
     cautions: Sequence[str]
     decomposition: TextTable
     evaluation: TextTable
@@ -77,6 +77,8 @@ def make_report(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None, 
     suite: Mapping[str, Any] = plan.get("suite") or {}
     cells = make_cells(sweep.rows, suite, include_emulated=include_emulated)
     emulated = any(cell.trial.emulated for cell in cells)
+    table = build_table(cells, suite)
+    cells = [place.cell for _, places in table.rows for place in places if place.cell is not None]  # in the table's order
     winner = find_winner(cells)
     name = sweep.rows[0].trial.suite if sweep.rows else str(suite.get("name") or sweep.sweep_id)
     return Report(
@@ -85,7 +87,7 @@ def make_report(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None, 
         sweep_id=sweep.sweep_id,
         facts=_facts(sweep),
         cells=cells,
-        table=build_table(cells, suite),
+        table=table,
         winner=winner,
         nothing="" if winner else _nothing(sweep.rows, cells),
         missing=find_missing(cells),

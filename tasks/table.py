@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.trial import Scalar, label
-from tasks.cells import Cell, layout, make_cells
+from tasks.cells import Cell, Metric, layout, make_cells
 from tasks.results import load_sweep
 from tasks.words import OUTCOMES, amount, judged, spread, times
 
@@ -88,11 +88,16 @@ def build_table(cells: Sequence[Cell], suite: Mapping[str, Any]) -> ComparisonTa
     metric = cells[0].metric if cells else None
     heads = [" · ".join(label(axis, value) for axis, value in zip(column_axes, values, strict=True)) for values in columns]
     return ComparisonTable(
-        str((suite.get("report") or {}).get("title") or (f"{metric.name.replace('_', ' ')}, {metric.unit}".rstrip(", ") if metric else "")),
+        str((suite.get("report") or {}).get("title") or (_title(metric) if metric else "")),
         row_axes,
         heads if column_axes else [metric.name] if metric else [],
         [([text_of(value) for value in name], [table_cell(found.get(values)) for values in columns]) for name, found in rows.items()],
     )
+
+
+def _title(metric: Metric) -> str:
+    name = metric.name.replace("_", " ")
+    return f"{name[:1].upper()}{name[1:]}" + (f", {metric.unit}" if metric.unit else "")
 
 
 def text_of(value: Scalar) -> str:
