@@ -1,0 +1,98 @@
+"""The floors hold: imports point down, workers stay free of Prefect and MLflow, the flow side of torch and Ray at import."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+WORKER_SIDE = ("cluster/worker", "cluster/devices", "experiments/workloads")
+FLOW_SIDE = ("flows", "tasks", "cluster", "experiments")
+
+
+def _modules(*folders: str) -> list[str]:
+    files = (file for folder in folders for file in (ROOT / folder).rglob("*.py") if "__pycache__" not in file.parts)
+    names = (file.relative_to(ROOT).with_suffix("") for file in files if file.name != "__main__.py")
+    return sorted(".".join(name.parts).removesuffix(".__init__") for name in names)
+
+
+def _imported(file: Path) -> set[str]:
+    """Top-level packages that a file imports anywhere, inside functions too."""
+    packages = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            packages |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            packages.add(node.module.split(".")[0])
+    return packages
+
+
+def _loaded(modules: list[str], wanted: set[str]) -> dict[str, list[str]]:
+    """Import the modules one after the other in a fresh interpreter; for each, which of `wanted` it was the first to load."""
+    code = (
+        "import importlib, json, sys\n"
+        "modules, wanted = json.loads(sys.argv[1])\n"
+        "blame, seen = {}, set()\n"
+        "for module in modules:\n"
+        "    importlib.import_module(module)\n"
+        "    new = {w for w in wanted if w in sys.modules} - seen\n"
+        "    seen |= new\n"
+        "    if new: blame[module] = sorted(new)\n"
+        "print('RESULT' + json.dumps(blame))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, json.dumps([modules, sorted(wanted)])],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    blame: dict[str, list[str]] = json.loads(done.stdout.split("RESULT", 1)[1])
+    return blame
+
+
+def test_import_linter_contracts() -> None:
+    command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120, env={**os.environ, "NO_COLOR": "1"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 broken" in done.stdout
+
+
+@pytest.mark.parametrize("folder", WORKER_SIDE)
+def test_worker_side_never_imports_prefect_or_mlflow(folder: str) -> None:
+    files = sorted((ROOT / folder).rglob("*.py"))
+    assert files
+    wrong = {str(file.relative_to(ROOT)): found for file in files if (found := _imported(file) & {"prefect", "mlflow", "flows", "tasks"})}
+    assert not wrong
+
+
+def test_worker_side_loads_neither_prefect_nor_mlflow() -> None:
+    """Also not through something it imports."""
+    modules = [name for name in _modules(*WORKER_SIDE) if not name.endswith(".hpu")]  # hpu needs Gaudi's packages
+    assert _loaded(modules, {"prefect", "mlflow"}) == {}
+
+
+def test_flow_side_loads_neither_torch_nor_ray() -> None:
+    """Workloads included: a whole suite is validated on a machine without torch."""
+    worker_side = ("cluster.worker", "cluster.devices")
+    modules = [name for name in _modules(*FLOW_SIDE) if not name.startswith(worker_side)]
+    assert _loaded(modules, {"torch", "ray", "transformers"}) == {}
+
+
+def test_experiments_need_only_the_small_libraries() -> None:
+    assert _loaded(_modules("experiments"), {"prefect", "mlflow", "torch", "ray", "transformers"}) == {}
+
+
+def test_the_checks_can_fail(tmp_path: Path) -> None:
+    file = tmp_path / "late.py"
+    file.write_text("def f():\n    from mlflow.entities import Run\n    import prefect.flows\n")
+    assert _imported(file) == {"mlflow", "prefect"}
+    assert _loaded(["json", "filelock"], {"filelock"}) == {"filelock": ["filelock"]}
