@@ -157,16 +157,22 @@ def repeats_interval(estimates: Sequence[Estimate], *, spread: tuple[float, int]
 
 
 def ratio_interval(
-    cell: Sequence[Estimate], baseline: Sequence[Estimate], *, spread: tuple[float, int] | None = None, level: float = LEVEL
+    cell: Sequence[Estimate],
+    baseline: Sequence[Estimate],
+    *,
+    spread: tuple[float, int] | None = None,
+    paired: bool = True,
+    level: float = LEVEL,
 ) -> Estimate:
     """`cell` over `baseline`, each given by its repeats in order: > 1 is faster.
 
     From three interleaved repeats on, the i-th of each make a pair (what drifts over the sweep cancels): a paired t interval on the
-    logarithm. Fewer: the errors of both sides in quadrature, degrees of freedom by Welch (1947) and Satterthwaite (1946), or `spread`'s.
+    logarithm; not so with `paired` False, for repeats that were not interleaved. Fewer: the errors of both sides in quadrature, degrees
+    of freedom by Welch (1947) and Satterthwaite (1946), or `spread`'s.
     """
     pairs = min(len(cell), len(baseline))
     within = math.hypot(_within(cell), _within(baseline))
-    if pairs >= 3 and len(cell) == len(baseline):
+    if paired and pairs >= 3 and len(cell) == len(baseline):
         logs = np.log([a.value / b.value for a, b in zip(cell, baseline, strict=True)])
         return _from_log(float(logs.mean()), max(float(logs.std(ddof=1)) / math.sqrt(pairs), within), pairs - 1, pairs, level)
     a, b = (repeats_interval(side, spread=spread, level=level) for side in (cell, baseline))

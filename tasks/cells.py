@@ -151,11 +151,11 @@ def make_cells(rows: Iterable[TrialRow], suite: Mapping[str, Any], *, include_em
     return cells
 
 
-def ratio_of(cell: Cell, baseline: Cell, spread: tuple[float, int] | None = None) -> Estimate:
-    """How many times better `cell` is than `baseline`: > 1 is better, whichever direction the metric has."""
+def ratio_of(cell: Cell, baseline: Cell, *, spread: tuple[float, int] | None = None, paired: bool = True) -> Estimate:
+    """How many times better `cell` is than `baseline`: > 1 is better, whichever direction the metric has. `paired`: one sweep's repeats."""
     pooled = spread or (cell.spread if cell.trial.pool == baseline.trial.pool else None)
     one, other = (cell, baseline) if cell.metric.higher_is_better else (baseline, cell)
-    return ratio_interval(one.estimates, other.estimates, spread=pooled)
+    return ratio_interval(one.estimates, other.estimates, spread=pooled, paired=paired)
 
 
 def _compare(cells: Sequence[Cell], suite: Mapping[str, Any]) -> None:

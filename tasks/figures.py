@@ -92,7 +92,7 @@ def throughput_figure(cells: Sequence[Cell]) -> Figure | None:
     best = max((cell for cell in shown if cell.estimate and cell.claimed), key=_goodness, default=None)
     for y, cell in enumerate(shown):
         if cell.estimate is None:
-            axes.text(top * 0.01, y, f"{OUTCOMES.get(cell.outcome, cell.outcome)}", va="center", fontstyle="italic", color="#c0392b")
+            axes.text(top * 0.01, y, f"{OUTCOMES.get(cell.outcome, cell.outcome)}", va="center", fontstyle="italic", color="#d1584a")
             continue
         value = cell.estimate
         axes.barh(y, value.value, height=0.62, color="#3b82c4" if cell is best else "#9db8d6", hatch=None if cell.claimed else "///")
