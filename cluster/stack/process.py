@@ -113,6 +113,8 @@ def stop(record: Record, grace_s: float) -> bool:
         processes = members(record)
     for _ in range(50):
         if not processes:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(record.pid, os.WNOHANG)  # if it was started by this very process: leave no zombie
             return True
         for process in processes:
             try:
