@@ -44,6 +44,7 @@ def tracking_uri() -> str:
 def connect() -> MlflowClient:
     """A client whose calls fail soon instead of blocking for minutes. The first one to a new database creates its tables, alone."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
     from mlflow.tracking import MlflowClient
@@ -188,6 +189,7 @@ class SweepRuns:
         self, states: Mapping[str, Outcome | None], artifacts: Iterable[Path], reason: str | None, metrics: Mapping[str, float]
     ) -> None:
         """Close the parent run with the reports, and leave no run of this sweep open."""
+        self.parent = self._parent()  # a lost reply may have left two
         self.settle({trial.key for trial in self.plan.trials}, reason or "its flow ended before it did")
         for path in artifacts:
             if path.is_dir():
@@ -204,9 +206,12 @@ class SweepRuns:
         ok = all(outcome is not None and outcome.expected for outcome in states.values())
         self.client.set_terminated(self.parent, "FINISHED" if ok else ("FAILED" if complete else "KILLED"))
 
-    def settle(self, keys: set[str], reason: str, open_keys: frozenset[str] = frozenset()) -> None:
+    def settle(self, keys: set[str], reason: str) -> None:
         """End every run that nobody works on: older attempts, trials under another key, what a dead flow left RUNNING."""
-        runs = self._search(f"tags.`sweep.id` = '{self.plan.sweep_id}' and tags.`sweep.role` = 'trial'")
+        attempts: dict[tuple[str, str], list[Run]] = {}
+        for run in self._search(f"tags.`sweep.id` = '{self.plan.sweep_id}' and tags.`sweep.role` = 'trial'"):
+            attempts.setdefault((run.data.tags["trial.key"], run.data.tags["trial.attempt"]), []).append(run)
+        runs = [self._canonical(same) for same in attempts.values()]
         latest: dict[str, int] = {}
         for run in runs:
             key, attempt = run.data.tags["trial.key"], int(run.data.tags["trial.attempt"])
@@ -219,7 +224,7 @@ class SweepRuns:
                 if run.info.status == "RUNNING":
                     self.client.set_terminated(run.info.run_id, "KILLED")
                 self.client.delete_run(run.info.run_id)
-            elif run.info.status == "RUNNING" and key not in open_keys:
+            elif run.info.status == "RUNNING":
                 older = attempt < latest[key]
                 self.client.set_tag(run.info.run_id, "reason", f"attempt {attempt} was followed by {latest[key]}" if older else reason)
                 self.client.set_terminated(run.info.run_id, "FAILED" if older else "KILLED")
