@@ -1,0 +1,149 @@
+"""Step clocks: when each part of a step ended, on the host's or on the device's own timeline.
+
+A step has four marks, in order: DATA (the batch is on the host), COPY (it is on the device), COMPUTE (forward and backward done),
+UPDATE (optimiser done; the end of the step). A step begins where the one before ended, so the parts add up to the wall time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import torch
+
+DATA, COPY, COMPUTE, UPDATE = range(4)
+RUN_AHEAD = 3  # steps that the host may be ahead of the device
+
+
+@dataclass(frozen=True)
+class StepTiming:
+    """One finished step. Times in seconds; `ended_at` is Unix time."""
+
+    step: int
+    samples: int
+    loss: float
+    ended_at: float
+    data_wait_s: float
+    h2d_s: float  # the part of the copy that the computation had to wait for
+    forward_backward_s: float
+    optimizer_s: float
+    total_s: float
+
+
+class Clock(Protocol):
+    """Times steps. `begin` anchors the first step; call it again after anything that is not a step."""
+
+    name: str  # which clock this is, for the environment
+
+    def begin(self) -> None:
+        """The next step starts now; the device must be idle."""
+
+    def mark(self, boundary: int) -> None:
+        """The part that ends in `boundary` ends here."""
+
+    def finish(self, step: int, samples: int, loss: torch.Tensor) -> list[StepTiming]:
+        """The step's last mark was made. Returns the steps known by now, oldest first: this one, or earlier ones."""
+
+    def drain(self) -> list[StepTiming]:
+        """Wait for the steps not returned yet."""
+
+
+class HostClock:
+    """For devices that compute while the host waits: time.perf_counter at each mark."""
+
+    name = "host perf_counter"
+
+    def __init__(self, now: Callable[[], float] = time.perf_counter, wall: Callable[[], float] = time.time) -> None:
+        self._now, self._wall = now, wall
+        self._marks: list[float] = []
+
+    def begin(self) -> None:
+        self._marks = [self._now()]
+
+    def mark(self, boundary: int) -> None:
+        if boundary != len(self._marks) - 1:
+            raise RuntimeError(f"mark {boundary} is out of order")
+        self._marks.append(self._now())
+
+    def finish(self, step: int, samples: int, loss: torch.Tensor) -> list[StepTiming]:
+        start, data, copy, compute, update = self._marks
+        self._marks = [update]
+        return [
+            StepTiming(
+                step, samples, float(loss), self._wall(), data - start, copy - data, compute - copy, update - compute, update - start
+            )
+        ]
+
+    def drain(self) -> list[StepTiming]:
+        return []
+
+
+class EventClock:
+    """For devices that compute beside the host: an event in the compute stream at each mark, read when the device has passed it.
+
+    Nothing waits for the device except that the host stays at most `run_ahead` steps ahead. `new_event()` gives a timing event
+    (record, synchronize, elapsed_time in ms), `new_cell()` a page-locked host scalar that a loss is copied to without waiting.
+    """
+
+    name = "device events"
+
+    def __init__(
+        self, new_event: Callable[[], Any], new_cell: Callable[[], Any], run_ahead: int = RUN_AHEAD, wall: Callable[[], float] = time.time
+    ) -> None:
+        self._new_event, self._wall, self._run_ahead = new_event, wall, run_ahead
+        # events and cells are used again once read: making them costs more than recording them
+        self._cells = deque(new_cell() for _ in range(run_ahead + 1))
+        self._events: deque[Any] = deque()
+        self._pending: deque[tuple[int, int, list[Any], Any]] = deque()
+        self._marks: list[Any] = []
+        self._anchor: tuple[Any, float] | None = None
+
+    def begin(self) -> None:
+        if self._pending:
+            raise RuntimeError("drain the clock before it begins again")
+        event = self._new_event()
+        event.record()
+        event.synchronize()  # the device is idle, so this costs nothing and ties its timeline to the host's
+        self._anchor = (event, self._wall())
+        self._marks = [event]
+
+    def mark(self, boundary: int) -> None:
+        if boundary != len(self._marks) - 1:
+            raise RuntimeError(f"mark {boundary} is out of order")
+        if boundary == UPDATE:
+            return  # recorded by finish, behind the copy of the loss
+        self._marks.append(self._record())
+
+    def finish(self, step: int, samples: int, loss: torch.Tensor) -> list[StepTiming]:
+        cell = self._cells.popleft()
+        cell.copy_(loss.detach(), non_blocking=True)
+        end = self._record()
+        self._marks.append(end)
+        self._pending.append((step, samples, self._marks, cell))
+        self._marks = [end]
+        return [self._read() for _ in range(len(self._pending) - self._run_ahead)]
+
+    def drain(self) -> list[StepTiming]:
+        return [self._read() for _ in range(len(self._pending))]
+
+    def _record(self) -> Any:
+        event = self._events.popleft() if self._events else self._new_event()
+        event.record()
+        return event
+
+    def _read(self) -> StepTiming:
+        step, samples, marks, cell = self._pending.popleft()
+        marks[-1].synchronize()
+        assert self._anchor is not None
+        anchor, anchored_at = self._anchor
+        parts = [before.elapsed_time(after) / 1000 for before, after in zip(marks, marks[1:], strict=False)]
+        total = marks[0].elapsed_time(marks[-1]) / 1000
+        ended_at = anchored_at + anchor.elapsed_time(marks[-1]) / 1000
+        loss = float(cell)  # on the host already: no wait
+        self._cells.append(cell)
+        self._events.extend(mark for mark in marks[:-1] if mark is not anchor)  # the last one starts the next step
+        return StepTiming(step, samples, loss, ended_at, *parts, total)

@@ -1,0 +1,97 @@
+"""The host's own cores."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from cluster.devices import Batch
+from cluster.devices.clock import HostClock
+from experiments.parameters import Precision
+
+
+def open_device(local_rank: int) -> Cpu:
+    """Every rank shares the same cores."""
+    return Cpu()
+
+
+class Cpu:
+    """See Device."""
+
+    kind = "cpu"
+    backend = "gloo"
+    has_own_memory = False
+
+    def __init__(self) -> None:
+        self.torch_device = torch.device("cpu")
+
+    def unsupported(self, precision: Precision) -> str | None:
+        if precision in ("tf32", "fp16"):
+            return f"precision {precision}: a CPU has fp32 and bf16 only"
+        return None
+
+    def set_precision(self, precision: Precision) -> None:
+        """Nothing: fp32 and bf16 need no switch."""
+
+    def autocast(self, precision: Precision) -> AbstractContextManager[None]:
+        return torch.autocast("cpu", torch.bfloat16) if precision == "bf16" else nullcontext()
+
+    def scaler(self, precision: Precision) -> None:
+        return None
+
+    def set_threads(self, threads: int | None, ranks_here: int) -> int | None:
+        torch.set_num_threads(threads or max(1, len(os.sched_getaffinity(0)) // ranks_here))
+        return torch.get_num_threads()
+
+    def clock(self) -> HostClock:
+        return HostClock()
+
+    def place(self, batch: Batch, prepare: Callable[[Batch], Batch], *, prefetch: bool) -> Batch:
+        return prepare(batch)
+
+    def synchronize(self) -> None:
+        """Nothing: every operation has ended when it returns."""
+
+    def reset_peak_memory(self) -> None:
+        """Nothing: the system counts from the start of the process."""
+
+    def peak_memory_bytes(self) -> int | None:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+    def free_share_at_peak(self) -> float | None:
+        return None
+
+    def alloc_retries(self) -> int | None:
+        return None
+
+    def energy_j(self) -> float | None:
+        return None
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "device_kind": "cpu",
+            "device_name": model_name(),
+            "device_count": 1,
+            "driver": None,
+            "clocks_mhz": None,
+            "power_limit_w": None,
+            "clock": HostClock.name,
+        }
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        return isinstance(error, torch.OutOfMemoryError)
+
+
+def model_name() -> str | None:
+    """The processor's name as Linux tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return None
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)

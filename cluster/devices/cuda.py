@@ -1,0 +1,164 @@
+"""NVIDIA GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+
+from cluster.devices import Batch
+from cluster.devices.clock import EventClock
+from experiments.parameters import Precision
+from experiments.workloads._protocol import Unsupported
+
+TENSOR_FLOAT_CAPABILITY = (8, 0)  # Ampere, the first with TF32 and bf16 matrix units
+
+
+def open_device(local_rank: int) -> Cuda:
+    """The GPU of this rank. Raises Unsupported on a machine without one."""
+    if not torch.cuda.is_available():
+        raise Unsupported("device cuda: torch sees no NVIDIA GPU here")
+    return Cuda(local_rank % torch.cuda.device_count())
+
+
+class Cuda:
+    """See Device."""
+
+    kind = "cuda"
+    backend = "nccl"
+    has_own_memory = True
+
+    def __init__(self, index: int) -> None:
+        self.torch_device = torch.device("cuda", index)
+        torch.cuda.set_device(self.torch_device)
+        self._copies = torch.cuda.Stream(self.torch_device)
+        self._nvml = _nvml_handle(torch.cuda.get_device_properties(index))
+        self._retries = 0
+
+    def unsupported(self, precision: Precision) -> str | None:
+        capability = torch.cuda.get_device_capability(self.torch_device)
+        if precision in ("tf32", "bf16") and capability < TENSOR_FLOAT_CAPABILITY:
+            return f"precision {precision}: compute capability {capability[0]}.{capability[1]} is below 8.0"
+        return None
+
+    def set_precision(self, precision: Precision) -> None:
+        tf32 = precision == "tf32"
+        torch.backends.cuda.matmul.allow_tf32 = tf32
+        torch.backends.cudnn.allow_tf32 = tf32  # on by default, which would make "fp32" convolutions TF32
+
+    def autocast(self, precision: Precision) -> AbstractContextManager[None]:
+        kinds = {"bf16": torch.bfloat16, "fp16": torch.float16}
+        return torch.autocast("cuda", kinds[precision]) if precision in kinds else nullcontext()
+
+    def scaler(self, precision: Precision) -> torch.amp.GradScaler | None:
+        return torch.amp.GradScaler("cuda") if precision == "fp16" else None
+
+    def set_threads(self, threads: int | None, ranks_here: int) -> int | None:
+        if threads:
+            torch.set_num_threads(threads)
+        return torch.get_num_threads()
+
+    def clock(self) -> EventClock:
+        clock = EventClock(
+            lambda: torch.cuda.Event(enable_timing=True, blocking=True),  # blocking: leave the core to the DataLoader
+            lambda: torch.zeros((), pin_memory=True),
+        )
+        clock.name = "cuda events"
+        return clock
+
+    def place(self, batch: Batch, prepare: Callable[[Batch], Batch], *, prefetch: bool) -> Batch:
+        if not prefetch:
+            return prepare(self._copy(batch))
+        compute = torch.cuda.current_stream(self.torch_device)
+        with torch.cuda.stream(self._copies):
+            placed = prepare(self._copy(batch))
+        compute.wait_stream(self._copies)
+        for value in placed.values():
+            if isinstance(value, torch.Tensor) and value.is_cuda:
+                value.record_stream(compute)  # made on another stream: its memory must live until compute has read it
+        return placed
+
+    def _copy(self, batch: Batch) -> Batch:
+        return {
+            name: value.to(self.torch_device, non_blocking=True) if isinstance(value, torch.Tensor) else value
+            for name, value in batch.items()
+        }
+
+    def synchronize(self) -> None:
+        torch.cuda.synchronize(self.torch_device)
+
+    def reset_peak_memory(self) -> None:
+        torch.cuda.reset_peak_memory_stats(self.torch_device)
+        self._retries = int(torch.cuda.memory_stats(self.torch_device).get("num_alloc_retries", 0))
+
+    def peak_memory_bytes(self) -> int | None:
+        return int(torch.cuda.max_memory_allocated(self.torch_device))
+
+    def free_share_at_peak(self) -> float | None:
+        total = torch.cuda.get_device_properties(self.torch_device).total_memory
+        return 1 - torch.cuda.max_memory_reserved(self.torch_device) / total
+
+    def alloc_retries(self) -> int | None:
+        return int(torch.cuda.memory_stats(self.torch_device).get("num_alloc_retries", 0)) - self._retries
+
+    def energy_j(self) -> float | None:
+        millijoules = self._ask("nvmlDeviceGetTotalEnergyConsumption")
+        return None if millijoules is None else millijoules / 1000
+
+    def describe(self) -> dict[str, Any]:
+        limit = self._ask("nvmlDeviceGetPowerManagementLimit")
+        return {
+            "device_kind": "cuda",
+            "device_name": torch.cuda.get_device_name(self.torch_device),
+            "device_count": torch.cuda.device_count(),
+            "driver": self._driver(),
+            "cuda": torch.version.cuda,
+            "clocks_mhz": self._ask("nvmlDeviceGetMaxClockInfo", 1),  # 1: the multiprocessors' clock
+            "application_clocks_mhz": self._ask("nvmlDeviceGetApplicationsClock", 1),
+            "power_limit_w": None if limit is None else limit / 1000,
+            "device_memory_bytes": int(torch.cuda.get_device_properties(self.torch_device).total_memory),
+            "clock": "cuda events",
+        }
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        if isinstance(error, torch.OutOfMemoryError):
+            return True
+        text = str(error)
+        return isinstance(error, RuntimeError) and ("CUDA out of memory" in text or "CUDA error: out of memory" in text)
+
+    def _ask(self, function: str, *arguments: Any) -> Any:
+        """One NVML value of this GPU; None where NVML, or this GPU, does not tell it."""
+        if self._nvml is None:
+            return None
+        import pynvml
+
+        try:
+            return getattr(pynvml, function)(self._nvml, *arguments)
+        except (pynvml.NVMLError, AttributeError):
+            return None
+
+    def _driver(self) -> str | None:
+        if self._nvml is None:
+            return None
+        import pynvml
+
+        try:
+            version = pynvml.nvmlSystemGetDriverVersion()
+        except pynvml.NVMLError:
+            return None
+        return version.decode() if isinstance(version, bytes) else str(version)
+
+
+def _nvml_handle(properties: Any) -> Any:
+    """NVML's handle of the GPU torch calls this; by UUID, since NVML does not know CUDA_VISIBLE_DEVICES. None without pynvml."""
+    try:
+        import pynvml
+    except ImportError:
+        return None
+    try:
+        pynvml.nvmlInit()
+        return pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{properties.uuid}".encode())
+    except (pynvml.NVMLError, AttributeError):
+        return None

@@ -1,0 +1,19 @@
+"""Peak FLOP/s by device and precision, each with its source. Not in the table: unknown, and no MFU is computed."""
+
+from __future__ import annotations
+
+import csv
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+TABLE = Path(__file__).with_name("peaks.csv")
+
+
+def peak_flops(device_name: str | None, precision: str) -> tuple[float, str] | tuple[None, None]:
+    """(peak dense FLOP/s of one device, where the number is from), or (None, None). The name's case does not matter."""
+    if device_name is not None:
+        with open(TABLE, newline="", encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                if row["precision"] == precision and fnmatchcase(device_name.upper(), row["device"].upper()):
+                    return float(row["peak_tflops"]) * 1e12, row["source"]
+    return None, None

@@ -1,0 +1,134 @@
+"""The trial's entrypoint: trial.json in, journal.jsonl and result.json out.
+
+Exit status 0: result.json was published, whatever the outcome. Anything else: it could not be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from cluster.journal import JournalError, publish, read_journal
+from cluster.worker.outcome import Cancelled, Ending, classify
+from experiments.summary import summarise
+from experiments.trial import Outcome, Trial, TrialResult
+
+RESULT = "result.json"
+JOURNAL = "journal.jsonl"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one attempt of one trial."""
+    started_at = time.time()
+    options = _parse(arguments)
+    out: Path = options.out
+    out.mkdir(parents=True, exist_ok=True)
+    trial = Trial.model_validate_json(options.trial.read_text(encoding="utf-8"))
+    _set_defaults(trial)
+    signal.signal(signal.SIGTERM, _cancel)
+    rank = int(os.environ.get("RANK", "0"))
+    try:
+        ending = _run(trial, options)
+    except BaseException as error:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not cut off the result
+        ending = classify(error)
+        print(ending.detail, file=sys.stderr, flush=True)
+    if rank != 0:
+        return _leave_word(out, options.attempt, rank, ending)
+    publish_result(trial, out, options.attempt, started_at, ending)
+    return 0
+
+
+def publish_result(trial: Trial, out: Path, attempt: int, started_at: float, ending: Ending) -> None:
+    """result.json, its environment and summary derived from the journal as any later report derives them."""
+    environment: dict[str, Any] = {}
+    summary: dict[str, Any] = {}
+    try:
+        journal = read_journal(out / JOURNAL)
+        if journal.attempt == attempt:
+            environment = journal.environment
+            summary = dict(summarise(journal.steps, journal.window, journal.evaluations))
+            if journal.window and "batch_size" in journal.window:
+                summary["batch_size"] = journal.window["batch_size"]
+    except (JournalError, ValueError) as error:
+        if ending.outcome is Outcome.OK:
+            ending = Ending(Outcome.CRASHED, f"{type(error).__name__}: {error}")
+    result = TrialResult(
+        key=trial.key,
+        attempt=attempt,
+        outcome=ending.outcome,
+        reason=ending.reason,
+        detail=ending.detail,
+        started_at=started_at,
+        finished_at=time.time(),
+        emulated=trial.emulated,
+        environment=environment,
+        summary=summary,
+    )
+    publish(out / RESULT, result.model_dump_json(indent=1))
+
+
+def _run(trial: Trial, options: argparse.Namespace) -> Ending:
+    from cluster.worker import max_batch, ranks, training
+
+    notes: list[str] = []
+    parameters = trial.parameters
+    if parameters.get("batch_size") == "max":
+        if "RANK" in os.environ:
+            raise ValueError("batch_size max: start the trial without torchrun; it starts its own ranks")
+        found = max_batch.find(trial, options)
+        notes.append(found.note)
+        trial = max_batch.with_batch_size(trial, found.size)
+    if not options.ray and "RANK" not in os.environ and int(parameters.get("devices", 1)) > 1:
+        return ranks.supervise(trial, options, notes)
+    training.fit(trial, options, notes)
+    return Ending(Outcome.OK)
+
+
+def _leave_word(out: Path, attempt: int, rank: int, ending: Ending) -> int:
+    """A rank other than 0 tells its supervisor how it ended; rank 0 publishes."""
+    from cluster.worker.ranks import leave_word
+
+    if ending.outcome is Outcome.OK:
+        return 0
+    leave_word(out, attempt, rank, ending)
+    return 1
+
+
+def _cancel(number: int, frame: object) -> None:
+    raise Cancelled(f"told to end ({signal.Signals(number).name})")
+
+
+def _set_defaults(trial: Trial) -> None:
+    """Before torch and ray are imported: no telemetry, and of Ray Train only what a benchmark needs."""
+    for name, value in {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "DO_NOT_TRACK": "true",
+        "TOKENIZERS_PARALLELISM": "false",
+        "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
+        "RAY_TRAIN_METRICS_ENABLED": "0",
+        "RAY_CHDIR_TO_TRIAL_DIR": "0",
+        "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.1",
+    }.items():
+        os.environ.setdefault(name, value)
+    if trial.device == "cpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Ray's local mode would choose NCCL where it sees a GPU
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m cluster.worker.main", description=__doc__)
+    parser.add_argument("--trial", type=Path, required=True, help="trial.json")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the journal and the result")
+    parser.add_argument("--attempt", type=int, required=True, help="1 for the first")
+    parser.add_argument("--ray", action="store_true", help="inside a Ray job: a TorchTrainer with one worker per device")
+    parser.add_argument("--probe", action="store_true", help="two steps, to learn whether the batch fits; measures nothing")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,142 @@
+"""From what was raised, here or on another rank, to a typed outcome and one line that says why."""
+
+from __future__ import annotations
+
+import errno
+import re
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from experiments.trial import Outcome
+from experiments.workloads._protocol import Unsupported
+
+REASON_LIMIT = 500  # characters
+
+
+class Cancelled(BaseException):
+    """The process was told to end. A BaseException, so that no workload swallows it."""
+
+
+class Diverged(Exception):
+    """The loss is no longer finite."""
+
+    def __init__(self, step: int, loss: float) -> None:
+        super().__init__(step, loss)
+        self.step, self.loss = step, loss
+
+    def __str__(self) -> str:
+        return f"the loss was {self.loss} at step {self.step}"
+
+
+class TrialEnded(Exception):
+    """An ending that was classified before, handed on by a rank or by a probe."""
+
+    def __init__(self, outcome: str, reason: str) -> None:
+        super().__init__(outcome, reason)
+        self.outcome, self.reason = outcome, reason
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a trial ended. `reason` is None only for ok; the reason of infra starts with its kind, as in `disk_full: ...`."""
+
+    outcome: Outcome
+    reason: str | None = None
+    detail: str | None = None  # traceback
+
+
+# Ray's exceptions by name: this module works, and is tested, without importing ray
+_RAY_LOST = frozenset(
+    {
+        "ActorDiedError",
+        "ActorUnavailableError",
+        "LocalRayletDiedError",
+        "NodeDiedError",
+        "PreemptionError",
+        "RayActorError",
+        "RaySystemError",
+        "WorkerCrashedError",
+        "WorkerGroupStartupFailedError",
+        "WorkerGroupStartupTimeoutError",
+        "WorkerHealthCheckFailedError",
+        "WorkerHealthCheckTimeoutError",
+    }
+)
+_LOADER_KILLED = re.compile(r"DataLoader worker \(pid.*\) (is killed by signal|exited unexpectedly)")
+# What a healthy rank says when another one has gone. It explains nothing where any rank says more.
+_PEER_GONE = re.compile(
+    r"Connection (closed by|reset by|refused)|ncclRemoteError|ncclSystemError|gloo/transport.*(closed|reset|peer)", re.I
+)
+_OUT_OF_MEMORY = re.compile(r"CUDA out of memory|CUDA error: out of memory")
+
+# Which ending explains the others, where ranks ended differently; a lower number explains more.
+_RANKING = [Outcome.CANCELLED, Outcome.DOES_NOT_FIT, Outcome.UNSUPPORTED, Outcome.DIVERGED, Outcome.HANG, Outcome.INFRA, Outcome.CRASHED]
+
+
+def classify(error: BaseException) -> Ending:
+    """What `error` means: of its causes and its workers' failures, the one that explains the others."""
+    found = list(causes(error))
+    endings = [ending for cause in found if (ending := _known(cause)) is not None]
+    if not endings:
+        own = next((cause for cause in reversed(found) if not _PEER_GONE.search(str(cause))), found[-1])
+        endings = [Ending(Outcome.CRASHED, line(f"{type(own).__name__}: {own}"))]
+    best = min(endings, key=lambda ending: _RANKING.index(ending.outcome))
+    return replace(best, detail="".join(traceback.format_exception(error)))
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """The error, then what it was raised from and what Ray Train wrapped in it, outermost first."""
+    waiting, seen = [error], set[int]()
+    while waiting:
+        one = waiting.pop(0)
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        yield one
+        failures = getattr(one, "worker_failures", None)  # WorkerGroupError: rank -> exception
+        if isinstance(failures, dict):
+            waiting.extend(failures[rank] for rank in sorted(failures))
+        for name in ("controller_failure", "health_check_failure", "_base_exc", "cause", "__cause__"):
+            inner = getattr(one, name, None)
+            if isinstance(inner, BaseException):
+                waiting.append(inner)
+
+
+def line(text: str) -> str:
+    """`text` as one line of at most REASON_LIMIT characters."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= REASON_LIMIT else flat[: REASON_LIMIT - 1] + "…"
+
+
+def _known(error: BaseException) -> Ending | None:
+    """The ending of this very exception; None if it says nothing but that something was raised."""
+    name, module = type(error).__name__, type(error).__module__
+    text = line(str(error) or name)
+    match error:
+        case TrialEnded():
+            return Ending(Outcome(error.outcome), error.reason)
+        case Cancelled() | KeyboardInterrupt():
+            return Ending(Outcome.CANCELLED, text if str(error) else "interrupted")
+        case Diverged():
+            return Ending(Outcome.DIVERGED, text)
+        case Unsupported():
+            return Ending(Outcome.UNSUPPORTED, text)
+        case MemoryError():
+            return Ending(Outcome.INFRA, f"host_oom: {text}")
+        case OSError() if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return Ending(Outcome.INFRA, f"disk_full: {text}")
+    if name == "OutOfMemoryError" and module.split(".")[0] in ("torch", "builtins"):
+        return Ending(Outcome.DOES_NOT_FIT, text)
+    if isinstance(error, RuntimeError) and _OUT_OF_MEMORY.search(text):
+        return Ending(Outcome.DOES_NOT_FIT, text)
+    if module.startswith("ray"):
+        if name == "OutOfMemoryError":
+            return Ending(Outcome.INFRA, f"host_oom: {text}")
+        if name == "OutOfDiskError":
+            return Ending(Outcome.INFRA, f"disk_full: {text}")
+        if name in _RAY_LOST:
+            return Ending(Outcome.INFRA, f"worker_lost: {text}")
+    if isinstance(error, RuntimeError) and _LOADER_KILLED.search(text):
+        return Ending(Outcome.INFRA, f"worker_lost: {text}")
+    return None

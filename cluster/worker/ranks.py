@@ -1,0 +1,118 @@
+"""Several ranks on one machine without torchrun: start them, and say how the trial ended when one of them fails.
+
+torchrun tells the surviving ranks nothing but SIGTERM, so rank 0 could not know a lost neighbour from a cancelled sweep.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from cluster.journal import publish
+from cluster.worker.outcome import Cancelled, Ending, TrialEnded
+from experiments.trial import Outcome, Trial, TrialResult
+
+GRACE_S = 3.0
+POLL_S = 0.02
+_EXPLAINS = [Outcome.DOES_NOT_FIT, Outcome.UNSUPPORTED, Outcome.DIVERGED, Outcome.INFRA, Outcome.CRASHED, Outcome.CANCELLED]
+
+
+def supervise(trial: Trial, options: argparse.Namespace, notes: list[str]) -> Ending:
+    """Run one process per device until all have ended; end the rest once one has failed. Raises TrialEnded for anything but ok."""
+    from torch.distributed import TCPStore
+
+    world = int(trial.parameters["devices"])
+    # the ranks join a store that is already open here: no port that another process could take in between
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    folder: Path = options.out / "ranks"
+    folder.mkdir(exist_ok=True)
+    trial_file = folder / "trial.json"
+    publish(trial_file, trial.model_dump_json())
+    for old in folder.glob("rank-*.json"):
+        old.unlink()
+    command = [sys.executable, "-m", "cluster.worker.main", "--trial", str(trial_file), "--out", str(options.out)]
+    command += ["--attempt", str(options.attempt), *(["--probe"] if options.probe else [])]
+    shared = {
+        "WORLD_SIZE": str(world),
+        "LOCAL_WORLD_SIZE": str(world),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(store.port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "SWEEPBENCH_NOTES": json.dumps(notes),
+    }
+    children: list[subprocess.Popen[bytes]] = []
+    try:
+        for rank in range(world):
+            children.append(subprocess.Popen(command, env={**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}))
+        lost = _wait(children)
+    finally:
+        _end(children)
+    ending = _explain(options.out, options.attempt, lost)
+    if ending.outcome is not Outcome.OK:
+        raise TrialEnded(str(ending.outcome), ending.reason or "a rank failed")
+    return ending
+
+
+def leave_word(out: Path, attempt: int, rank: int, ending: Ending) -> None:
+    """How a rank other than 0 ended, for the supervisor."""
+    word = {"attempt": attempt, "outcome": str(ending.outcome), "reason": ending.reason}
+    publish(out / "ranks" / f"rank-{rank}.json", json.dumps(word))
+
+
+def _wait(children: list[subprocess.Popen[bytes]]) -> dict[int, int]:
+    """Ranks that failed first, by exit status; empty if all ended well."""
+    while True:
+        codes = [child.poll() for child in children]
+        failed = {rank: code for rank, code in enumerate(codes) if code}
+        if failed or all(code == 0 for code in codes):
+            return failed
+        time.sleep(POLL_S)
+
+
+def _end(children: list[subprocess.Popen[bytes]]) -> None:
+    for child in children:
+        if child.poll() is None:
+            child.terminate()
+    deadline = time.monotonic() + GRACE_S
+    for child in children:
+        try:
+            child.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:  # stuck in a collective whose peer is gone
+            child.kill()
+            child.wait()
+
+
+def _explain(out: Path, attempt: int, lost: dict[int, int]) -> Ending:
+    """The ending that explains the others, of what the ranks left and of how they were lost."""
+    endings: list[Ending] = []
+    for path in sorted((out / "ranks").glob("rank-*.json")):
+        word = json.loads(path.read_text())
+        if word["attempt"] == attempt:
+            rank = path.stem.removeprefix("rank-")
+            endings.append(Ending(Outcome(word["outcome"]), f"rank {rank}: {word['reason']}"))
+    for rank, code in lost.items():
+        if code < 0:
+            endings.append(Ending(Outcome.INFRA, f"worker_lost: rank {rank} was killed by {signal.Signals(-code).name}"))
+    own = _rank_zero(out, attempt)
+    if own is not None:
+        endings.append(own)
+    elif not endings:
+        endings.append(Ending(Outcome.CRASHED, f"ranks failed without a word: {lost}"))
+    return min(endings, key=lambda ending: _EXPLAINS.index(ending.outcome) if ending.outcome in _EXPLAINS else 99)
+
+
+def _rank_zero(out: Path, attempt: int) -> Ending | None:
+    path = out / "result.json"
+    if not path.exists():
+        return None
+    result = TrialResult.model_validate_json(path.read_text())
+    return Ending(result.outcome, result.reason, result.detail) if result.attempt == attempt else None
+
+
+__all__ = ["Cancelled", "leave_word", "supervise"]

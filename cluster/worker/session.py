@@ -1,0 +1,257 @@
+"""One rank of a trial, from its parameters to its last journal record. Ray Train calls `run_rank` on every worker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from cluster.devices import Device
+from cluster.devices import load as load_device
+from cluster.devices.clock import StepTiming
+from cluster.devices.peaks import peak_flops
+from cluster.journal import JournalWriter
+from cluster.worker.environment import environment
+from cluster.worker.learner import TorchLearner
+from cluster.worker.loop import run_steps
+from cluster.worker.meter import RankWindow, window_record
+from cluster.worker.outcome import Ending, classify
+from cluster.worker.recorder import Nowhere, Recorder
+from experiments import workloads
+from experiments.parameters import TrainingParameters
+from experiments.trial import Outcome, Trial
+from experiments.workloads._protocol import Context, Unsupported, Workload
+
+PROBE_HEADROOM = 0.03  # share of device memory a batch must leave unreserved to count as fitting
+JOURNAL = "journal.jsonl"
+
+
+class TooTight(RuntimeError):
+    """A probe ran, but left less than PROBE_HEADROOM of the device's memory."""
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Where this process stands among the trial's workers."""
+
+    rank: int = 0
+    world_size: int = 1
+    local_rank: int = 0
+    local_world_size: int = 1
+
+    @classmethod
+    def from_ray(cls) -> Ranks:
+        """As Ray Train says it, in local mode too."""
+        from ray.train import get_context
+
+        context = get_context()
+        return cls(context.get_world_rank(), context.get_world_size(), context.get_local_rank(), context.get_local_world_size())
+
+
+def run_rank(config: dict[str, Any]) -> None:
+    """Ray Train's train_loop_per_worker. `config`: trial (JSON), out, attempt, notes, probe. Raises what ended the trial early."""
+    import ray.train.torch  # noqa: F401 - imported by Ray Train anyway; here its time falls before the first phase
+
+    trial = Trial.model_validate_json(config["trial"])
+    ranks = Ranks.from_ray()
+    sink = JournalWriter(Path(config["out"]) / JOURNAL, config["attempt"]) if ranks.rank == 0 else Nowhere()
+    with Recorder(sink, ranks.world_size) as recorder:
+        for note in config.get("notes", ()):
+            recorder.note(note)
+        try:
+            Session(trial, ranks, recorder, Path(config["out"]), probe=config.get("probe", False)).run()
+        except BaseException as error:
+            with suppress(OSError):  # the disk may be what ended the trial
+                recorder.end(classify(error))
+            raise
+        recorder.phase("done")
+        recorder.end(Ending(Outcome.OK))
+
+
+@dataclass
+class Session:
+    """The phases of one trial on one rank."""
+
+    trial: Trial
+    ranks: Ranks
+    recorder: Recorder
+    out: Path
+    probe: bool = False
+    started_at: float = field(default_factory=lambda: psutil.Process().create_time())
+    _aside_s: float = 0.0  # spent on evaluation before the first step
+
+    def run(self) -> None:
+        """Raises Unsupported, DataError, Diverged, and whatever workload and libraries raise."""
+        self.recorder.phase("start")
+        module = workloads.load(self.trial.workload)
+        self.parameters: TrainingParameters = module.Parameters.model_validate(self.trial.parameters)
+        self.device = load_device(self.trial.device, self.ranks.local_rank)
+        threads = self.device.set_threads(self.parameters.threads, self.ranks.local_world_size)
+        self.recorder.environment(environment(self.device, self.ranks.world_size, threads))
+        why_not = self.device.unsupported(self.parameters.precision)
+        if why_not:
+            raise Unsupported(why_not)
+        self.device.set_precision(self.parameters.precision)
+        self.recorder.phase("data")
+        self.workload: Workload = module.build(self._context())
+        self.recorder.phase("build")
+        self.learner = self._learner()
+        self._evaluate("before")
+        window = self._train()
+        if self.probe:
+            self._check_headroom()
+            return
+        self._profile()
+        self._evaluate("after")
+        self._publish_window(window)
+
+    def _context(self) -> Context:
+        size = self.parameters.batch_size
+        if isinstance(size, str):
+            raise ValueError("batch_size max must be replaced by the size that was found before a trial runs")
+        return Context(
+            parameters=self.parameters,
+            data=self.trial.data,
+            device_kind=self.device.kind,
+            rank=self.ranks.rank,
+            world_size=self.ranks.world_size,
+            batch_size=size,
+            note=self.recorder.note,
+        )
+
+    def _learner(self) -> TorchLearner:
+        import torch
+
+        torch.manual_seed(self.parameters.seed)  # the same weights on every rank
+        model = self.workload.model()
+        learner = TorchLearner(self.workload, model, self.parameters, self.device, self.ranks.world_size)
+        torch.manual_seed(self.parameters.seed + self.ranks.rank)  # other dropout masks on every rank
+        return learner
+
+    def _train(self) -> dict[str, Any]:
+        """First step, warm-up, measured window. Returns the window record, its rates still missing."""
+        parameters, device = self.parameters, self.device
+        self.batches = iter(self.workload.batches())
+        self.clock = device.clock()
+        seen: list[StepTiming] = []
+
+        def warm_up(timing: StepTiming) -> None:
+            seen.append(timing)
+            self.recorder.step(timing, measured=False)
+
+        self.recorder.phase("first_step")
+        self.clock.begin()
+        self._steps(range(1, 2), warm_up)
+        to_first_step = time.time() - self.started_at - self._aside_s
+        self.recorder.phase("warmup")
+        self._steps(range(2, parameters.warmup_steps + 1), warm_up)
+        compile_s = None if parameters.compile == "none" else compile_seconds()
+
+        self.recorder.phase("measure")
+        self._meet()
+        device.reset_peak_memory()
+        device.synchronize()
+        energy = device.energy_j()
+        started = time.perf_counter()
+        self.clock.begin()
+        last = parameters.warmup_steps + parameters.steps
+        samples = self._steps(range(parameters.warmup_steps + 1, last + 1), lambda timing: self.recorder.step(timing, measured=True))
+        device.synchronize()
+        wall = time.perf_counter() - started
+        energy_end = device.energy_j()
+        mine = RankWindow(
+            rank=self.ranks.rank,
+            samples=samples,
+            wall_s=wall,
+            peak_memory_bytes=device.peak_memory_bytes(),
+            alloc_retries=device.alloc_retries(),
+            energy_j=None if energy is None or energy_end is None else energy_end - energy,
+        )
+        return {
+            **window_record(self._gather(mine)),
+            "time_to_first_step_s": to_first_step,
+            "compile_seconds": compile_s,
+            "first_measured_step": parameters.warmup_steps + 1,
+            "batch_size": parameters.batch_size,
+        }
+
+    def _steps(self, steps: range, record: Any) -> int:
+        return run_steps(steps, self.batches, self.learner, self.clock, record)
+
+    def _publish_window(self, window: dict[str, Any]) -> None:
+        """Complete the window with what takes time to find out, and write it."""
+        if self.ranks.rank != 0:
+            return
+        name = self.device.describe()["device_name"]
+        peak, source = peak_flops(name, self.parameters.precision)
+        flops = self.workload.flops_per_sample()
+        self.recorder.window({**window, "flops_per_sample": flops, "peak_flops": peak, "peak_source": source})
+
+    def _evaluate(self, when: str) -> None:
+        """On rank 0, while the others wait: replicas are equal."""
+        if not self.parameters.evaluate or self.probe:
+            return
+        with self._aside():
+            self.recorder.phase("evaluate")
+            if self.ranks.rank == 0:
+                self.recorder.evaluation(when, self.learner.evaluate())
+            self._meet()
+
+    def _profile(self) -> None:
+        """Trace some more steps, after the window, into trace.json.gz. They are no part of any figure."""
+        if not self.parameters.profile_steps:
+            return
+        from cluster.worker.profile import trace
+
+        self.recorder.phase("profile")
+        last = self.parameters.warmup_steps + self.parameters.steps
+        steps = range(last + 1, last + self.parameters.profile_steps + 1)
+        self.clock.begin()
+        with trace(self.out / "trace.json.gz" if self.ranks.rank == 0 else None):
+            self._steps(steps, lambda timing: None)
+        self.recorder.note(f"{len(steps)} more steps were traced into trace.json.gz")
+
+    def _check_headroom(self) -> None:
+        free = self.device.free_share_at_peak()
+        if free is not None and free < PROBE_HEADROOM:
+            raise TooTight(f"it ran, but only {free:.1%} of the device's memory stayed free, less than {PROBE_HEADROOM:.0%}")
+
+    def _meet(self) -> None:
+        """All ranks reach this point."""
+        if self.ranks.world_size > 1:
+            import torch.distributed
+
+            torch.distributed.barrier()
+
+    def _gather(self, mine: RankWindow) -> list[RankWindow]:
+        if self.ranks.world_size == 1:
+            return [mine]
+        import torch.distributed
+
+        everyone: list[Any] = [None] * self.ranks.world_size
+        torch.distributed.all_gather_object(everyone, mine)
+        return everyone
+
+    @contextmanager
+    def _aside(self) -> Iterator[None]:
+        started = time.time()
+        try:
+            yield
+        finally:
+            self._aside_s += time.time() - started
+
+
+def compile_seconds() -> float | None:
+    """Seconds torch.compile has spent in this process, as dynamo counts them; None on a torch that does not tell."""
+    try:
+        from torch._dynamo.utils import compilation_time_metrics
+
+        spent = compilation_time_metrics.get("_compile.compile_inner") or compilation_time_metrics.get("compile_inner")
+        return float(sum(spent)) if spent else None
+    except (ImportError, TypeError):
+        return None

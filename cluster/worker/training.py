@@ -1,0 +1,73 @@
+"""Ray Train around a trial: local mode in this process, or one worker per device on the cluster this job runs on."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+from cluster.worker.session import run_rank
+from experiments.trial import Trial
+
+START_TIMEOUT_S = "300"  # a cluster that cannot place the workers for so long has lost a node, or never had one
+PASSED_ON = ("SWEEPBENCH_", "TOKENIZERS_", "HF_")
+
+
+def fit(trial: Trial, options: argparse.Namespace, notes: list[str]) -> None:
+    """Train. Raises what ended it early: the exception itself in local mode, Ray Train's wrapping of it on a cluster."""
+    os.environ.setdefault("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", START_TIMEOUT_S)
+    from ray.train import FailureConfig, RunConfig, ScalingConfig
+    from ray.train.torch import TorchConfig, TorchTrainer
+
+    out: Path = options.out.resolve()
+    if options.ray:
+        _trim()
+        scaling = _cluster_scaling(trial)
+        passed = {name: value for name, value in os.environ.items() if name.startswith(PASSED_ON)}
+        run = RunConfig(
+            name=f"{trial.key}-a{options.attempt}",
+            storage_path=str(out / "ray"),
+            failure_config=FailureConfig(max_failures=0, controller_failure_limit=1, max_preemption_failures=0),
+            worker_runtime_env={"env_vars": passed},
+        )
+    else:
+        scaling = ScalingConfig(num_workers=0)
+        run = RunConfig(name=trial.key, storage_path=str(out / "ray"))
+    trainer = TorchTrainer(
+        run_rank,
+        train_loop_config={
+            "trial": trial.model_dump_json(),
+            "out": str(out),
+            "attempt": options.attempt,
+            "notes": notes,
+            "probe": options.probe,
+        },
+        torch_config=TorchConfig(backend="nccl" if trial.device == "cuda" else "gloo"),
+        scaling_config=scaling,
+        run_config=run,
+    )
+    trainer.fit()
+
+
+def _cluster_scaling(trial: Trial) -> Any:
+    from ray.train import ScalingConfig
+
+    devices = int(trial.parameters.get("devices", 1))
+    if trial.device == "cuda":
+        return ScalingConfig(num_workers=devices, use_gpu=True)
+    threads = trial.parameters.get("threads") or 1
+    return ScalingConfig(num_workers=devices, resources_per_worker={"CPU": threads})
+
+
+def _trim() -> None:
+    """Ray Train's placement-group cleaner polls every second, and a run waits for it to stop: 1.4 s of every trial."""
+    from ray.train.v2._internal.callbacks import placement_group_callback
+    from ray.train.v2.api import data_parallel_trainer
+
+    class Prompt(placement_group_callback.PlacementGroupCleanerCallback):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__(check_interval_s=0.05)
+
+    if hasattr(data_parallel_trainer, "PlacementGroupCleanerCallback"):
+        data_parallel_trainer.PlacementGroupCleanerCallback = Prompt

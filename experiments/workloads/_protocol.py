@@ -1,0 +1,70 @@
+"""What a workload is to the measured loop. One file per workload; files whose name starts with _ are parts of one.
+
+A workload file has `Parameters` (a TrainingParameters; importable without torch) and `build(context) -> Workload`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from experiments.parameters import TrainingParameters
+from experiments.trial import DataSource
+
+if TYPE_CHECKING:
+    import torch
+
+Batch = dict[str, Any]  # name -> tensor (first dimension: samples), or plain data that stays on the host
+P = TypeVar("P", bound=TrainingParameters, covariant=True)
+
+
+class Unsupported(Exception):
+    """This device, or this version of a library, cannot do what the trial asks. The trial ends as `unsupported`."""
+
+
+class DataError(Exception):
+    """The data set cannot be used; names the file and, where it applies, the rows. The trial ends as `crashed`."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """All that a workload is told about where it runs."""
+
+    parameters: Any  # the workload's own Parameters
+    data: DataSource | None
+    device_kind: str
+    rank: int
+    world_size: int
+    batch_size: int  # samples per device and step, a number even where the parameter says "max"
+    note: Callable[[str], None] = field(default=lambda text: None)  # writes a line into the trial's journal
+
+
+class Workload(Protocol):
+    """A model family under training. Everything here runs on one rank."""
+
+    find_unused_parameters: bool  # whether DDP must look for parameters without gradient
+
+    def model(self) -> torch.nn.Module:
+        """The model on the CPU in fp32, its weights a function of the seed alone."""
+
+    def layers(self, model: torch.nn.Module) -> list[torch.nn.Module]:
+        """The repeated blocks: what `compile: layer` compiles and activation checkpointing recomputes."""
+
+    def batches(self) -> Iterator[Batch]:
+        """Endless training batches of this rank, on the host. The order depends on seed, rank and world size only."""
+
+    def prepare(self, batch: Batch) -> Batch:
+        """The batch, already on the device, as the model takes it (device-side decoding). Runs on the copying stream."""
+
+    def loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
+        """The scalar training loss; called under the precision's autocast."""
+
+    def samples(self, batch: Batch) -> int:
+        """Samples in a batch."""
+
+    def evaluate(self, model: torch.nn.Module, place: Callable[[Batch], Batch]) -> dict[str, float]:
+        """Metrics on held-out data: at least `loss` and `chance_loss`. `place` moves a host batch to the device and prepares it."""
+
+    def flops_per_sample(self) -> float | None:
+        """Floating-point operations (multiply and add are two) of one training step per sample; None if unknown."""
