@@ -82,7 +82,7 @@ def _check_cells(suite: Suite, schema: type[TrainingParameters], pools: Mapping[
             present = list(dict.fromkeys(cell.axes[name] for cell in every))
             for item in values:
                 if not any(matrix.same(item, other) for other in present):
-                    raise ConfigError.one("--only", None, name, f"no cell has the value {item}", choose(item, present))
+                    raise ConfigError.one("--only", None, name, f"no cell has the value {item}", f"known: {', '.join(map(str, present))}")
         raise ConfigError.one("--only", None, "", "no cell has all these values", "leave one out; `sweep plan` shows the cells")
     trials = len(cells) * suite.repeats
     if trials > suite.limit:

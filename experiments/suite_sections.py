@@ -71,12 +71,16 @@ class Checker:
         return {name: [value for value in values if value is not BAD] for name, values in clean.items()}
 
     def _example(self, name: str) -> Any:
-        return next(iter(self.words.pools), "cpu") if name == "pool" else self.words.schema.model_fields[name].get_default() or "..."
+        field = None if name == "pool" else self.words.schema.model_fields[name]
+        value = next(iter(self.words.pools), "cpu") if field is None else "..." if field.is_required() else field.get_default()
+        return "null" if value is None else str(value).lower() if isinstance(value, bool) else value
 
     def distinct(self, key: KeyPath, values: Sequence[Any]) -> None:
+        seen: set[Any] = set()
         for number, value in enumerate(values):
-            if any(matrix.same(value, other) for other in values[:number]):
+            if (type(value), value) in seen:
                 self.complain((*key, number), f"{value!r} is listed twice", "list each value once")
+            seen.add((type(value), value))
 
     def linked(self, taken: Iterable[str]) -> list[Axes]:
         groups, seen = [], set(taken)
@@ -92,10 +96,12 @@ class Checker:
                 self.complain((*key, name), "is an axis already", "keep it in one place")
             seen.update(group)
             clean = self.axes(group, "linked", number)
-            rows = [[values[row] for values in clean.values()] for row in range(min(map(len, clean.values()), default=0))]
-            for row, values in enumerate(rows):
-                if any(all(map(matrix.same, values, other)) for other in rows[:row]):
+            seen_rows: set[Any] = set()
+            for row, values in enumerate(zip(*clean.values(), strict=False)):  # lists lose the values that were complained about
+                identity = tuple((type(value), value) for value in values)
+                if identity in seen_rows:
                     self.complain(key, f"row {row + 1} repeats an earlier one", "list each combination once")
+                seen_rows.add(identity)
             groups.append(clean)
         return groups
 
