@@ -57,6 +57,7 @@ def draw_figures(cells: Sequence[Cell], folder: Path, watermark: str | None = No
                 figure.text(0.5, 0.5, watermark.upper(), fontsize=24, color="#c0392b", alpha=0.3, ha="center", va="center", rotation=20)
             path = folder / f"{name}.svg"
             figure.savefig(path, format="svg", transparent=True, metadata={"Date": None, "Creator": "sweepbench", "Title": title})
+            figure.set_layout_engine("none")  # laid out already
             figure.savefig(path.with_suffix(".png"), dpi=150, facecolor="white")
             made.append((title, path))
     return made

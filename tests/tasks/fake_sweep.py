@@ -19,6 +19,7 @@ SUITE: dict[str, Any] = {
     "baseline": {"dataloader_workers": 0},
     "report": {"rows": ["pool", "model"], "columns": "dataloader_workers", "metric": "throughput", "title": None},
 }
+SWEEP_ID = "made-up-20260101-000000-0000"
 WARMUP = 5
 
 
@@ -31,6 +32,7 @@ class Fake:
     outcome: Outcome | None = Outcome.OK
     reason: str | None = None
     noise: float = 0.01  # relative, of a step's time
+    between: float = 0.0005  # relative, of a trial's rate
     waits: float = 0.1  # share of a step
     steps: int = 60
     emulated: bool = False
@@ -42,7 +44,7 @@ class Fake:
     evaluations: bool = True
 
 
-def make_sweep(root: Path, fakes: Sequence[Fake], *, sweep_id: str = "made-up-20260101-000000-0000", suite: Mapping[str, Any] = SUITE) -> Path:
+def make_sweep(root: Path, fakes: Sequence[Fake], *, sweep_id: str = SWEEP_ID, suite: Mapping[str, Any] = SUITE) -> Path:
     """Write plan.json and every trial's files; repeats interleaved. Returns the sweep's directory."""
     sweep_dir = root / sweep_id
     trials = []
@@ -127,13 +129,15 @@ def _write_trial(folder: Path, trial: Trial, fake: Fake) -> None:
 
 def _write_steps(journal: JournalWriter, fake: Fake, random: np.random.Generator) -> None:
     batch = 8
-    rate = fake.rate * float(np.exp(random.normal(0, fake.noise / 4)))
+    rate = fake.rate * float(np.exp(random.normal(0, fake.between)))
     shared = np.random.default_rng(3).normal(0, fake.loss_noise, fake.steps)  # the same data order in every trial
     if fake.evaluations:
         journal.append("evaluation", when="before", metrics={"loss": 5.0, "recall_at_1": 0.02})
+    times = np.maximum(0.2, 1 + fake.noise * random.normal(size=fake.steps))
+    times *= batch / rate / times[WARMUP:].mean()
     wall = 0.0
     for number in range(1, fake.steps + 1):
-        total = batch / rate * max(0.2, 1 + fake.noise * float(random.normal()))
+        total = float(times[number - 1])
         measured = number > WARMUP
         wall += total if measured else 0
         journal.append(

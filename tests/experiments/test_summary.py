@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from experiments.parity import loss_parity
+from experiments.published import Published, published_for, read_published, same_device
+from experiments.summary import NAMES, summarise
+
+
+def step(number: int, **changes: Any) -> dict[str, Any]:
+    parts = {"data_wait_s": 0.02, "h2d_s": 0.01, "forward_backward_s": 0.06, "optimizer_s": 0.01}
+    return {"step": number, "measured": number > 2, "loss": 3.0 - 0.01 * number, "samples": 16, "total_s": 0.1, **parts, **changes}
+
+
+def window(**changes: Any) -> dict[str, Any]:
+    ranks = [{"rank": 0, "samples": 160, "wall_s": 2.1}, {"rank": 1, "samples": 160, "wall_s": 2.0}]
+    return {"wall_s": 2.1, "samples": 320, "ranks": ranks, "energy_j": 640.0, "flops_per_sample": 1e9, "peak_flops": 1e12, **changes}
+
+
+def test_throughput_is_summed_over_ranks_each_over_its_own_wall() -> None:
+    found = summarise([step(n) for n in range(1, 23)], window(), [{"when": "after", "metrics": {"loss": 1.5, "recall_at_1": 0.4}}])
+    rate = 160 / 2.1 + 160 / 2.0
+    assert found["throughput"] == pytest.approx(rate)
+    assert found["throughput_settled"] == pytest.approx(rate)
+    assert (found["settled"], found["settled_at_step"], found["measured_steps"], found["samples"]) == (True, 3, 20, 320)
+    assert found["data_wait_share"] == pytest.approx(0.2)
+    assert found["optimizer_share"] == pytest.approx(0.1)
+    assert found["mfu"] == pytest.approx(1e9 * rate / (2 * 1e12))
+    assert found["energy_j_per_sample"] == 2.0
+    assert (found["first_loss"], found["final_loss"]) == (pytest.approx(2.99), pytest.approx(2.78))
+    assert (found["eval_loss_after"], found["eval_recall_at_1_after"], found["eval_loss_before"]) == (1.5, 0.4, None)
+
+
+def test_a_transient_inside_the_window_is_told_and_left_out_of_throughput_settled() -> None:
+    steps = [step(n, total_s=0.3 if n <= 22 else 0.1) for n in range(1, 103)]
+    found = summarise(steps, None)
+    assert found["settled_at_step"] == 23
+    assert found["throughput_settled"] == pytest.approx(160)
+    assert found["throughput"] == pytest.approx(16 * 100 / (20 * 0.3 + 80 * 0.1))
+
+
+def test_unknown_is_null_never_a_guess() -> None:
+    found = summarise([step(n, h2d_s=None) for n in range(1, 13)], window(peak_flops=None, energy_j=None))
+    assert found["mfu"] is None
+    assert found["h2d_share"] is None
+    assert found["energy_j_per_sample"] is None
+    nothing = summarise([], None)
+    assert set(nothing) == set(NAMES)
+    assert all(value is None for name, value in nothing.items() if name != "measured_steps")
+    diverged = summarise([step(1), step(2, loss=math.nan)], None)
+    assert (diverged["first_loss"], diverged["final_loss"], diverged["throughput"]) == (pytest.approx(2.99), None, None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"data_wait_s": -0.1}, "step 3: data_wait_s is -0.1"),
+        ({"total_s": 0}, "step 3: total_s is 0"),
+        ({"total_s": None}, "step 3: total_s is None"),
+        ({"optimizer_s": math.inf}, "step 3: optimizer_s is inf"),
+        ({"samples": 0}, "step 3: samples is 0"),
+        ({"step": 2}, "step 2 follows step 2"),
+    ],
+)
+def test_impossible_data_names_its_step(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        summarise([step(1), step(2), step(3) | changes], None)
+
+
+def test_an_impossible_window_names_its_rank() -> None:
+    with pytest.raises(ValueError, match="rank 1: 160 samples in 0 s"):
+        summarise(
+            [step(n) for n in range(1, 9)],
+            window(ranks=[{"rank": 0, "samples": 160, "wall_s": 2}, {"rank": 1, "samples": 160, "wall_s": 0}]),
+        )
+
+
+def curves(seed: int, n: int = 200) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(seed)
+    return 2 + 3 * np.exp(-np.arange(n) / 60), 0.1 * random.normal(size=n)
+
+
+def test_loss_parity_accepts_what_only_rounds_differently() -> None:
+    wrong = 0
+    for seed in range(200):
+        trend, shared = curves(seed)
+        mine = 0.1 * np.random.default_rng(seed + 1000).normal(size=200)  # noise as independent as it can become
+        wrong += not loss_parity(trend + shared, trend + mine).inside
+    assert wrong / 200 <= 0.06
+
+
+def test_loss_parity_finds_the_step_where_a_curve_leaves() -> None:
+    trend, shared = curves(1)
+    left = trend + shared + np.where(np.arange(200) >= 120, 0.4, 0)
+    found = loss_parity(trend + shared, left)
+    assert not found.inside
+    assert found.left_at == 121
+    assert found.worst > 1
+    assert loss_parity(trend + shared, trend + shared).worst == 0
+
+
+def test_loss_parity_and_not_finite_losses() -> None:
+    trend, shared = curves(2)
+    broken = trend + shared
+    broken = np.where(np.arange(200) == 150, np.nan, broken)
+    found = loss_parity(trend + shared, broken)
+    assert (found.inside, found.left_at, found.worst) == (False, 141, math.inf)
+    with pytest.raises(ValueError, match="4 steps"):
+        loss_parity([1, 2, 3, 4], [1, 2, 3, 4])
+
+
+def test_published_numbers_are_read_and_say_what_differs() -> None:
+    assert len(read_published()) == 39
+    found = published_for("bridgetower")
+    assert found
+    assert all(entry.workload == "bridgetower" and entry.metric == "throughput" for entry in found)
+    first = found[0]
+    assert isinstance(first, Published)
+    ours = {"model": first.model, "devices": 8, "batch_size": first.batch, "precision": "bf16", "dataloader_workers": 0}
+    assert first.differences(ours, "Habana Gaudi2 HL-225H") == []
+    told = first.differences({**ours, "devices": 1, "batch_size": 32}, "NVIDIA H100 80GB HBM3")
+    assert told == ["device gaudi2, ours NVIDIA H100 80GB HBM3", "devices 8, ours 1", f"batch per device {first.batch}, ours 32"]
+    assert same_device("a100-80", "NVIDIA A100-SXM4-80GB")
+    assert not same_device("a100-40", "NVIDIA A100-SXM4-80GB")
+
+
+def test_a_bad_line_of_published_numbers_is_named(tmp_path: Any) -> None:
+    path = tmp_path / "published.csv"
+    head = "workload,model,accelerator,devices,precision,batch_per_device,dataloader_workers,extra,metric,value,unit,source\n"
+    path.write_text(head + "w,m,a,8,bf16,1,0,,throughput,1,x,s\nw,m,a,eight,bf16,1,0,,throughput,1,x,s\n")
+    with pytest.raises(ValueError, match=r"published.csv, line 3: devices is 'eight'"):
+        read_published(path)
