@@ -34,6 +34,12 @@ class PoolState(Strict):
     problem: str | None = None
 
 
+def device_kinds() -> list[str]:
+    """Kinds that this version can run trials on: the files of cluster/devices that open a device. Read, not imported: they need torch."""
+    files = _DEVICES.glob("[!_]*.py")
+    return sorted(path.stem for path in files if "\ndef open_device(" in path.read_text())
+
+
 class PoolError(Exception):
     """A pool cannot be used as things are: says why and what to do."""
 
@@ -42,7 +48,7 @@ def probe(pool: Pool, timeout_s: float = _TIMEOUT_S) -> PoolState:
     """The pool's state now. Never raises: what is wrong is in `problem`."""
     facts: dict[str, Any] = {"pool": pool.name, "device": pool.device, "address": pool.address}
     try:
-        if not (_DEVICES / f"{pool.device}.py").exists():
+        if pool.device not in device_kinds():
             raise PoolError(f"this version cannot run trials on device {pool.device}: there is no cluster/devices/{pool.device}.py")
         found = _embedded(pool, timeout_s) if pool.embedded else _cluster(pool, timeout_s)
     except PoolError as error:

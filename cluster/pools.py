@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, StringConstraints
 
-from cluster.pool_state import PoolError, PoolState, probe
+from cluster.pool_state import PoolError, PoolState, device_kinds, probe
 from experiments.folders import extra_folders, runs_root
 from experiments.strict import Strict
 from experiments.suite_schema import Name
@@ -149,7 +149,7 @@ def _resolved(name: str, entry: PoolEntry) -> Pool:
 
 def _check(document: Document, name: str, entry: PoolEntry) -> list[tuple[tuple[str, ...], str, str]]:
     found: list[tuple[tuple[str, ...], str, str]] = []
-    kinds = sorted({path.stem for path in (_HERE / "devices").glob("[!_]*.py")} | set(_TO_COME))
+    kinds = sorted({*device_kinds(), *_TO_COME})
     if entry.device not in kinds:
         found.append(((name, "device"), f"unknown device {entry.device!r}", choose(entry.device, kinds)))
     if entry.address is None and entry.address_env is None:
