@@ -117,7 +117,11 @@ def _numbered(notes: Sequence[str]) -> list[str]:
 
 
 def table_markdown(table: TextTable) -> str:
-    return _grid([md(name) for name in table.header], [[md(value) for value in row] for row in table.rows], table.names)
+    return _grid(
+        [md(name) for name in table.header],
+        [[md(value) for value in row] for row in table.rows],
+        table.names if table.numeric else len(table.header),
+    )
 
 
 def _grid(header: Sequence[str], rows: Sequence[Sequence[str]], names: int) -> str:

@@ -14,7 +14,7 @@ from tasks.cells import Cell, confounders, make_cells
 from tasks.findings import Missing, Saturation, Winner, find_missing, find_winner, saturation
 from tasks.results import Sweep, TrialRow
 from tasks.table import ComparisonTable, build_table, text_of
-from tasks.words import OUTCOMES, amount, number, percent, plural, seconds, size
+from tasks.words import OUTCOMES, amount, listed, number, percent, plural, seconds, size
 
 PART_NAMES = ("data wait", "copy to device", "forward + backward", "optimiser", "other")
 PART_SHARES = ("data_wait_share", "h2d_share", "forward_backward_share", "optimizer_share")
@@ -228,7 +228,7 @@ def _evaluation(cells: Sequence[Cell]) -> TextTable:
     known = [m for m in metrics if any(cell.mean(f"eval_{m}_{when}") is not None for cell in cells for when in ("before", "after"))]
     header = ["cell", *(f"{metric.replace('_', ' ')}, {when}" for metric in known for when in ("before", "after"))]
     values = [
-        [cell.name, *(number(cell.mean(f"eval_{metric}_{when}")) for metric in known for when in ("before", "after"))]
+        [cell.name, *(number(cell.mean(f"eval_{metric}_{when}"), 3) for metric in known for when in ("before", "after"))]
         for cell in cells
         if cell.measured
     ]
@@ -252,12 +252,20 @@ def _outcomes(rows: Sequence[TrialRow]) -> TextTable:
 
 
 def _confounders(cells: Sequence[Cell]) -> TextTable:
-    rows = []
-    for name, groups in confounders([cell for cell in cells if cell.measured]):
-        for value, members in groups:
-            who = "all cells (it varies between repeats)" if len(members) == len(cells) > 1 else "; ".join(cell.name for cell in members)
-            rows.append([name, value, who])
-    return TextTable(["differs", "value", "cells"], rows, names=1)
+    compared = [cell for cell in cells if cell.measured]
+    rows = [[name, value, _who(members, compared)] for name, groups in confounders(compared) for value, members in groups]
+    return TextTable(["differs", "value", "cells"], rows)
+
+
+def _who(members: Sequence[Cell], cells: Sequence[Cell]) -> str:
+    """Some of the cells, in as few words as name them."""
+    if len(members) == len(cells):
+        return "every cell, in some of its repeats"
+    pools = list(dict.fromkeys(cell.trial.pool for cell in members))
+    if len(members) == sum(cell.trial.pool in pools for cell in cells) > 1:
+        return f"all cells of {listed([f'pool {pool}' for pool in pools])}"
+    rest = len(cells) - len(members)
+    return f"the other {len(members)} cells" if len(members) > 4 and rest < len(members) else listed([cell.name for cell in members], 8)
 
 
 def _environment(rows: Sequence[TrialRow]) -> list[tuple[str, str]]:
