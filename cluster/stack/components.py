@@ -30,7 +30,7 @@ class Component:
     environment: dict[str, str] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
     url: str | None = None
-    start_timeout_s: float = 120.0
+    start_timeout_s: float = 300.0  # one that dies is noticed at once; a busy machine is slow
     stop_grace_s: float = 10.0
 
 

@@ -1,0 +1,250 @@
+"""One real stack, up and down: everything answers, on loopback only, with its token; a deployment runs; nothing is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from cluster.stack import process, settings
+from cluster.stack.components import get, post
+from cluster.stack.settings import PORTS, Settings
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(420)]
+
+NAMES = ("prefect", "mlflow", "ray", "worker")
+
+FLOW = """
+import json, os, subprocess, sys
+from pathlib import Path
+from prefect import flow, task
+
+@task
+def look() -> dict:
+    names = ("MLFLOW_TRACKING_URI", "SWEEPBENCH_LOCAL_ADDRESS", "SWEEPBENCH_RUNS", "RAY_AUTH_TOKEN_PATH", "DO_NOT_TRACK")
+    return {"folder": os.getcwd(), "python": sys.executable, **{name: os.environ.get(name) for name in names}}
+
+@flow
+def sweep(suite: str, pools: list[str] = []) -> None:
+    Path("seen.json").write_text(json.dumps({"suite": suite, **look()}))
+"""
+
+PREFECT_YAML = """
+pull:
+  - prefect.deployments.steps.set_working_directory:
+      directory: "{{ $SWEEPBENCH_ROOT }}"
+deployments:
+  - name: bridgetower
+    entrypoint: tiny.py:sweep
+    parameters: {suite: bridgetower, pools: [local]}
+    work_pool: {name: local}
+"""
+
+# A process that leaves its session, as a workload may; it must not outlive the stack
+LEAVER = "import subprocess, time; subprocess.Popen(['sleep', '1000'], start_new_session=True); print('out'); time.sleep(1000)"
+
+
+class Stack:
+    """A repository with one deployment, and the stack brought up in it."""
+
+    def __init__(self, root: Path, variables: dict[str, str]) -> None:
+        self.root, self.variables = root, {**os.environ, **variables}
+        self.settings = Settings(root, root / "runs", {name: int(variables[variable]) for name, (variable, _) in PORTS.items()})
+
+    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "cluster.stack", "--root", str(self.root), *arguments]
+        return subprocess.run(command, env=self.variables, cwd=self.root, capture_output=True, text=True, check=False, timeout=300)
+
+    def status(self) -> dict[str, dict[str, Any]]:
+        return {row["name"]: row for row in json.loads(self.command("status", "--json").stdout)}
+
+    def members(self) -> list[psutil.Process]:
+        records = [process.read_record(self.settings.state, name) for name in NAMES]
+        return [member for record in records if record for member in process.members(record)]
+
+    def ray(self, path: str, body: object | None = None, token: str | None = "") -> tuple[int, Any]:
+        """A request to the Ray head: with its token (""), another, or none (None)."""
+        import urllib.error
+        import urllib.request
+
+        request = urllib.request.Request(f"{self.settings.ray_url}{path}", data=json.dumps(body).encode() if body else None)
+        request.add_header("Content-Type", "application/json")
+        if token is not None:
+            request.add_header("Authorization", f"Bearer {token or self.settings.token.read_text()}")
+        try:
+            with urllib.request.urlopen(request, timeout=30) as reply:
+                return reply.status, json.load(reply)
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    root = tmp_path_factory.mktemp("repository")
+    (root / "tiny.py").write_text(FLOW)
+    (root / "prefect.yaml").write_text(PREFECT_YAML)
+    probes = [socket.socket() for _ in PORTS]
+    for probe in probes:
+        probe.bind(("127.0.0.1", 0))
+    variables = {variable: str(probe.getsockname()[1]) for (variable, _), probe in zip(PORTS.values(), probes, strict=True)}
+    for probe in probes:
+        probe.close()
+    made = Stack(root, {**variables, "SWEEPBENCH_RUNS": str(root / "runs")})
+    up = made.command("up")
+    try:
+        assert up.returncode == 0, up.stdout + up.stderr
+        assert f"MLflow server: {made.settings.mlflow_url}" in up.stdout
+        assert "deployment sweep/bridgetower" in up.stdout
+        yield made
+        _goes_down(made)
+    finally:
+        made.command("down")
+
+
+@dataclass(frozen=True)
+class Mended:
+    """What `status` and `up` said after the MLflow server was killed; pids before and after."""
+
+    before: dict[str, int]
+    status: subprocess.CompletedProcess[str]
+    up: subprocess.CompletedProcess[str]
+    after: dict[str, int]
+
+
+@pytest.fixture(scope="module")
+def mended(stack: Stack) -> Mended:
+    """A fixture, since what it starts stays until the stack goes down."""
+    before = {name: row["pid"] for name, row in stack.status().items()}
+    mlflow = psutil.Process(before["mlflow"])
+    os.kill(mlflow.pid, signal.SIGKILL)
+    _until(lambda: not mlflow.is_running() or mlflow.status() == psutil.STATUS_ZOMBIE)
+    status, up = stack.command("status", "--json"), stack.command("up")
+    return Mended(before, status, up, {name: row["pid"] for name, row in stack.status().items()})
+
+
+def _goes_down(stack: Stack) -> None:
+    """Also with a job that runs and has a child in a session of its own."""
+    status, job = stack.ray("/api/jobs/", {"entrypoint": shlex.join([sys.executable, "-u", "-c", LEAVER])})
+    assert status == 200, job
+    _until(lambda: "out" in stack.ray(f"/api/jobs/{job['submission_id']}/logs")[1]["logs"])
+    members = stack.members()
+    assert any(member.cmdline()[:1] == ["sleep"] for member in members)
+    down = stack.command("down")
+    assert down.returncode == 0, down.stderr
+    assert not [member for member in members if member.is_running() and member.status() != psutil.STATUS_ZOMBIE]
+    assert not (stack.root / "prefect.toml").exists()
+    assert not stack.settings.ray_temp.exists()
+    again = stack.command("down")
+    assert (again.returncode, again.stdout.strip()) == (0, "the stack is not running")
+
+
+def _until(condition: Any, timeout_s: float = 60.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "this took too long"
+        time.sleep(0.1)
+
+
+def test_everything_answers(stack: Stack) -> None:
+    rows = stack.status()
+    assert {name: row["state"] for name, row in rows.items()} == dict.fromkeys(NAMES, "running")
+    for name in ("prefect", "mlflow", "ray"):
+        assert get(rows[name]["url"])[0] in (200, 401)
+    assert stack.ray("/api/jobs/")[0] == 200
+
+
+def test_only_loopback_listens(stack: Stack) -> None:
+    members = {member.pid for member in stack.members()}
+    listening = [c for c in psutil.net_connections("inet") if c.status == psutil.CONN_LISTEN and c.pid in members]
+    assert set(stack.settings.ports.values()) <= {c.laddr.port for c in listening}
+    assert {c.laddr.ip for c in listening} <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
+
+
+def test_ray_wants_its_token(stack: Stack) -> None:
+    job = {"entrypoint": "touch proof"}
+    assert stack.ray("/api/jobs/", job, token=None)[0] == 401
+    assert stack.ray("/api/jobs/", job, token="0" * 64)[0] == 403
+    assert stack.ray("/api/jobs/")[1] == [], "a job was taken without the token"
+    assert stack.settings.token.stat().st_mode & 0o777 == 0o600
+    secret = stack.settings.token.read_text()
+    assert not [member for member in stack.members() if secret in " ".join(member.cmdline())]
+    assert not [log for log in stack.settings.state.glob("*.log") if secret in log.read_text(errors="replace")]
+
+
+@pytest.mark.parametrize("header", [("Host", "evil.example"), ("Origin", "http://evil.example")])
+def test_foreign_pages_get_403(stack: Stack, header: tuple[str, str]) -> None:
+    import http.client
+
+    for name, path in (("prefect", "/api/flows/filter"), ("mlflow", "/api/2.0/mlflow/experiments/create")):
+        connection = http.client.HTTPConnection("127.0.0.1", stack.settings.ports[name], timeout=30)
+        own = {"Host": f"127.0.0.1:{stack.settings.ports[name]}", "Content-Type": "application/json"}
+        connection.request("POST", path, body=json.dumps({"name": f"evil {header[0]}"}), headers={**own, header[0]: header[1]})
+        assert connection.getresponse().status == 403, name
+        connection.close()
+
+
+def test_prefect_websocket_refuses_foreign_pages(stack: Stack) -> None:
+    from websockets.exceptions import InvalidStatus
+    from websockets.sync.client import connect
+    from websockets.typing import Origin
+
+    url = f"ws://127.0.0.1:{stack.settings.ports['prefect']}/api/events/out"
+    with pytest.raises(InvalidStatus) as refused:
+        connect(url, origin=Origin("http://evil.example"), open_timeout=30, proxy=None)
+    assert refused.value.response.status_code == 403
+    connect(url, subprotocols=["prefect"], open_timeout=30, proxy=None).close()  # type: ignore[list-item]
+
+
+def test_deployment_runs_as_typed_in_the_repository(stack: Stack) -> None:
+    """Only prefect.toml says where the server is; the user's home stays as it is."""
+    typed = {name: value for name, value in stack.variables.items() if not name.startswith(("PREFECT_", "SWEEPBENCH_"))}
+    command = [sys.executable, "-m", "prefect", "deployment", "run", "sweep/bridgetower", "--watch"]
+    done = subprocess.run(command, env=typed, cwd=stack.root, capture_output=True, text=True, check=False, timeout=180)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads((stack.root / "seen.json").read_text()) == {
+        "suite": "bridgetower",
+        "folder": str(stack.root),
+        "python": sys.executable,
+        "MLFLOW_TRACKING_URI": stack.settings.mlflow_url,
+        "SWEEPBENCH_LOCAL_ADDRESS": stack.settings.ray_url,
+        "SWEEPBENCH_RUNS": str(stack.settings.runs),
+        "RAY_AUTH_TOKEN_PATH": str(stack.settings.token),
+        "DO_NOT_TRACK": "true",
+    }
+    assert not (Path(typed["HOME"]) / ".prefect").exists()
+    assert not (Path(typed["HOME"]) / ".ray").exists()
+
+
+def test_pool_takes_one_flow_at_a_time(stack: Stack) -> None:
+    pool = get(f"{stack.settings.prefect_url}/api/work_pools/local")[1]
+    assert (pool["type"], pool["concurrency_limit"]) == ("process", 1)
+
+
+def test_environment_beside_the_stack_points_at_it(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when the ports of the environment are not those it was started with: the records know."""
+    monkeypatch.setenv("SWEEPBENCH_RUNS", str(stack.settings.runs))
+    variables = settings.environment(stack.root)
+    assert variables["MLFLOW_TRACKING_URI"] == stack.settings.mlflow_url
+    assert variables["PREFECT_API_URL"] == f"{stack.settings.prefect_url}/api"
+
+
+def test_up_again_mends_what_died_and_leaves_the_rest(stack: Stack, mended: Mended) -> None:
+    assert mended.status.returncode == 1
+    assert {row["name"]: row["state"] for row in json.loads(mended.status.stdout)}["mlflow"] == "dead"
+    assert mended.up.returncode == 0, mended.up.stderr
+    assert f"MLflow server: pid {mended.before['mlflow']} is no longer it" in mended.up.stdout
+    assert mended.up.stdout.count("already running") == 3
+    assert {name for name in NAMES if mended.after[name] != mended.before[name]} == {"mlflow"}
+    assert post(f"{stack.settings.mlflow_url}/api/2.0/mlflow/experiments/search", {"max_results": 1})[0] == 200
