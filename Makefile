@@ -66,6 +66,7 @@ $(STAMP): requirements.lock pyproject.toml
 	  echo "error: $(PYTHON) has no venv module; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 	@echo "making $(VENV) from requirements.lock: some minutes, once"
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install -qq --prefer-binary -r requirements.lock
+	@$(BIN)/python -m pip install -qq --no-compile --prefer-binary -r requirements.lock
+	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # as pip would, but on all cores; some packages ship files that do not compile
 	@$(BIN)/python -m pip install -qq --no-deps --no-build-isolation -e .
 	@touch $@
