@@ -60,8 +60,8 @@ clean: ## remove .venv and caches; runs/ stays
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
 $(STAMP): requirements.lock pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info[:2] <= (3, 12) else 1)' || { \
-	  echo "error: $(PYTHON) is $$($(PYTHON) --version 2>&1 || echo missing); sweepbench needs Python 3.11 or 3.12: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info[:2] <= (3, 12) else 1)' 2>/dev/null || { \
+	  echo "error: $(PYTHON) is $$($(PYTHON) --version 2>/dev/null || echo not there); sweepbench needs Python 3.11 or 3.12: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	  echo "error: $(PYTHON) has no venv module; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 	@echo "making $(VENV) from requirements.lock: some minutes, once"
