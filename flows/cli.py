@@ -28,7 +28,7 @@ err = Console(stderr=True)
 def _suite_names() -> list[str]:
     from experiments.suite import list_suites
 
-    return [str(name) for name in list_suites()]
+    return [info.name for info in list_suites()]
 
 
 def _sweep_ids() -> list[str]:
@@ -74,14 +74,16 @@ def _clean_errors(command: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(command)
     def wrapped(*arguments: Any, **options: Any) -> Any:
         from cluster.journal import JournalError
+        from cluster.pools import PoolError
         from experiments.yaml_strict import ConfigError
+        from flows.own_prefect import PrefectServerError
         from tasks.dataset import DatasetError
         from tasks.results import ResultsError
         from tasks.store import StoreError
 
         try:
             return command(*arguments, **options)
-        except (ConfigError, DatasetError, StoreError, JournalError, ResultsError) as error:
+        except (ConfigError, PoolError, DatasetError, StoreError, JournalError, ResultsError, PrefectServerError) as error:
             err.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
             raise typer.Exit(1) from None
 
@@ -184,17 +186,15 @@ def report(
     open_: Annotated[bool, typer.Option("--open", help="open report.html in the browser")] = False,
 ) -> None:
     """Derive results, report and figures again from the raw steps, and print the comparison."""
-    from tasks.report import write_report
-
     from flows import show
-    from tasks.results import write_results, write_steps
+    from tasks.report import write_report
+    from tasks.results import write_steps
     from tasks.store import SweepStore
 
     store = SweepStore(_sweep_id(sweep_id))
     for trial in store.load_plan().trials:
         if (store.trial_dir(trial.key) / "journal.jsonl").exists():
             write_steps(store.trial_dir(trial.key))
-    write_results(store.dir)
     paths = write_report(store.dir)
     show.comparison(out, store)
     out.print(f"report: {paths.html}", highlight=False, soft_wrap=True)

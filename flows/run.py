@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 
 from rich.console import Console
+from rich.markup import escape
 
 from cluster.stack.settings import environment
+from flows import live, show
+from flows.own_prefect import own_server
 from tasks.plan import expected_seconds
-from tasks.store import Plan, SweepBusy, SweepStore
+from tasks.store import Plan, SweepStore
 
 _QUIET = {
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "ERROR",  # the live table is what a person reads; Prefect's UI has the log
-    "PREFECT_SERVER_LOGGING_LEVEL": "ERROR",
-    "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "true",
     "GIT_PYTHON_REFRESH": "quiet",
 }
 
 
 def prepare_environment() -> str | None:
-    """Settings that Prefect and MLflow read when they are imported. Returns the URL of the Prefect server to use, None for our own.
+    """Settings that Prefect and MLflow read when they are imported. Returns the URL of the Prefect server to use, None where none runs.
 
-    A stack started by `make up` is used if it is up, so that its UIs show the sweep; else Prefect runs inside this process.
+    A stack started by `make up` is used if it is up, so that its UIs show the sweep.
     """
-    asked = os.environ.get("PREFECT_API_URL")
     for name, value in {**environment(), **_QUIET}.items():
         os.environ.setdefault(name, value)
-    # empty, not absent: a prefect.toml that a dead stack left behind must not send us to its server
-    os.environ["PREFECT_API_URL"] = asked or os.environ.get("PREFECT_API_URL", "")
-    return os.environ["PREFECT_API_URL"] or None
+    return os.environ.get("PREFECT_API_URL") or None
 
 
 def run_sweep(plan: Plan, out: Console, err: Console) -> int:
@@ -39,17 +38,34 @@ def run_sweep(plan: Plan, out: Console, err: Console) -> int:
             pass
     server = prepare_environment()
     err.print(f"sweep [bold]{plan.sweep_id}[/]: {len(plan.trials)} trials, results in {store.dir}", highlight=False, soft_wrap=True)
-    err.print(f"Prefect: {server or 'inside this process'}", highlight=False)
+    with ExitStack() as stack:
+        if server is None:
+            err.print("starting a Prefect server for this command (`make up` starts one that stays) ...", highlight=False)
+            os.environ["PREFECT_API_URL"] = stack.enter_context(own_server())
+        else:
+            err.print(f"Prefect: {server.removesuffix('/api')}", highlight=False)
+        interrupted = _run_flow(plan, err)
+    show.comparison(out, store)
+    show.where(out, store)
+    status = store.load_status()
+    if status is None:
+        err.print(f"[bold red]the sweep did not start its trials[/]; `sweep resume {plan.sweep_id}` tries again")
+        return 1
+    colour = {0: "green", 2: "yellow"}.get(status["status"], "red")
+    err.print(f"[{colour}]{escape(status['message'])}[/]", highlight=False, soft_wrap=True)
+    if interrupted or status["status"] == 1:
+        err.print(f"go on with it: sweep resume {plan.sweep_id}", highlight=False, soft_wrap=True)
+    return 1 if interrupted else int(status["status"])
 
+
+def _run_flow(plan: Plan, err: Console) -> bool:
+    """The flow, under the live table. True if it was interrupted."""
     from flows import board as boards
-    from flows import live, show
     from flows.sweep import sweep
 
     board = boards.Board(plan.trials, expected_seconds(plan))
-    board.note = "starting Prefect"
     boards.CURRENT.set(board)
     request = plan.request
-    interrupted = False
     try:
         with live.show(board, err):
             sweep(
@@ -63,17 +79,9 @@ def run_sweep(plan: Plan, out: Console, err: Console) -> int:
                 return_state=True,
             )
     except KeyboardInterrupt:
-        interrupted = True
-    except SweepBusy:
-        raise
-    status = store.load_status()
-    show.comparison(out, store)
-    show.where(out, store)
-    if status is None:
-        err.print(f"[bold red]the sweep did not start its trials[/]; `sweep resume {plan.sweep_id}` tries again")
-        return 1
-    colour = {0: "green", 2: "yellow"}.get(status["status"], "red")
-    err.print(f"[{colour}]{status['message']}[/]", highlight=False, soft_wrap=True)
-    if interrupted or status["status"] == 1:
-        err.print(f"go on with it: sweep resume {plan.sweep_id}", highlight=False, soft_wrap=True)
-    return 1 if interrupted else int(status["status"])
+        return True
+    except BaseException as error:
+        if type(error).__name__ != "TerminationSignal":  # SIGTERM, as Prefect passes it on
+            raise
+        return True
+    return False

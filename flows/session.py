@@ -9,21 +9,21 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from cluster.pools import Pool
 from filelock import FileLock, Timeout
 from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
-from tasks.report import write_report
 
 from cluster import launchers, pools
 from cluster.journal import JournalError, Record
+from cluster.pools import Pool
 from experiments.folders import runs_root
 from experiments.trial import Outcome, Trial, TrialResult
 from flows import artifacts
 from flows.board import Board
 from tasks.live_publisher import LivePublisher, first_line
 from tasks.publish import publish_sweep
-from tasks.results import write_results, write_steps
+from tasks.report import write_report
+from tasks.results import write_steps
 from tasks.store import Plan, SweepStore
 from tasks.trial import Policy, TrialRunner
 
@@ -154,13 +154,11 @@ class Session:
         problems = [*self.damaged]
         links: dict[str, str] = {}
         try:
-            write_results(self.store.dir)
-            reports = write_report(self.store.dir)
-            files = [self.store.dir / "results.parquet", *reports.files]
+            files = write_report(self.store.dir).all
         except Exception as error:
             self.log.exception("the report could not be written")
             problems.append(f"no report ({first_line(error)})")
-            files = [self.store.dir / "results.parquet"]
+            files = []
         try:
             links = publish_sweep(self.store, self.plan, files, self.store.stop_reason(), wait_s=_MLFLOW_WAIT_S, log=self.log)
             if links:

@@ -238,9 +238,13 @@ def two_sweeps(out: Console, a: SweepStore, b: SweepStore) -> None:
     from tasks.compare import compare, write_comparison
 
     found = compare(a.dir, b.dir)
-    out.print(found.rich())
-    paths = write_comparison(found, b.dir)
-    out.print(f"report: {paths.html}", highlight=False, soft_wrap=True)
+    out.print(found.headline, highlight=False)
+    table = _table(*found.table.header)
+    for row in found.table.rows:
+        table.add_row(*(Text(text) for text in row))
+    out.print(table)
+    _, html = write_comparison(found, b.dir)
+    out.print(f"report: {html}", highlight=False, soft_wrap=True)
 
 
 # --- sweep suites, pools

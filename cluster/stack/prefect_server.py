@@ -1,20 +1,34 @@
-"""`python -m cluster.stack.prefect_server PORT`: the Prefect server as `prefect server start` runs it, behind `LocalOnly`."""
+"""`python -m cluster.stack.prefect_server PORT`: the Prefect server as `prefect server start` runs it, behind `LocalOnly`.
+
+With `--until-eof` it ends when its standard input does: a server that belongs to one command must not outlive it, however that ends.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import threading
 
 from cluster.stack.guard import LocalOnly
 from cluster.stack.settings import HOST
 
 
-def main(port: int) -> None:
-    """Serve on loopback until a signal ends it."""
+def main(port: int, *, until_eof: bool = False) -> None:
+    """Serve on loopback until a signal, or the end of standard input, ends it."""
+    if until_eof:
+        threading.Thread(target=_end_with_input, daemon=True).start()
     import uvicorn
     from prefect.server.api.server import create_app
 
     uvicorn.run(LocalOnly(create_app(final=True)), host=HOST, port=port, timeout_keep_alive=5, log_level="warning")
 
 
+def _end_with_input() -> None:
+    while sys.stdin.buffer.read(4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), until_eof="--until-eof" in sys.argv[2:])
