@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -140,10 +141,10 @@ class EventClock:
         marks[-1].synchronize()
         assert self._anchor is not None
         anchor, anchored_at = self._anchor
-        parts = [before.elapsed_time(after) / 1000 for before, after in zip(marks, marks[1:], strict=False)]
+        data, copy, compute, update = (before.elapsed_time(after) / 1000 for before, after in pairwise(marks))
         total = marks[0].elapsed_time(marks[-1]) / 1000
         ended_at = anchored_at + anchor.elapsed_time(marks[-1]) / 1000
         loss = float(cell)  # on the host already: no wait
         self._cells.append(cell)
         self._events.extend(mark for mark in marks[:-1] if mark is not anchor)  # the last one starts the next step
-        return StepTiming(step, samples, loss, ended_at, *parts, total)
+        return StepTiming(step, samples, loss, ended_at, data, copy, compute, update, total)

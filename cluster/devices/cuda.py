@@ -33,7 +33,7 @@ class Cuda:
     def __init__(self, index: int) -> None:
         self.torch_device = torch.device("cuda", index)
         torch.cuda.set_device(self.torch_device)
-        self._copies = torch.cuda.Stream(self.torch_device)
+        self._copies = torch.cuda.Stream(self.torch_device)  # type: ignore[no-untyped-call]
         self._nvml = _nvml_handle(torch.cuda.get_device_properties(index))
         self._retries = 0
 
@@ -62,7 +62,7 @@ class Cuda:
 
     def clock(self) -> EventClock:
         clock = EventClock(
-            lambda: torch.cuda.Event(enable_timing=True, blocking=True),  # blocking: leave the core to the DataLoader
+            lambda: torch.cuda.Event(enable_timing=True, blocking=True),  # type: ignore[no-untyped-call]  # blocking: leave the core to the DataLoader
             lambda: torch.zeros((), pin_memory=True),
         )
         clock.name = "cuda events"

@@ -37,7 +37,7 @@ def environment(device: Device, world_size: int, threads: int | None) -> dict[st
 
 
 def git_state(folder: Path) -> tuple[str | None, bool | None]:
-    """(commit, whether tracked files differ from it); a launcher may say so in SWEEPBENCH_GIT_COMMIT where the code was copied without git."""
+    """(commit, whether tracked files differ from it). SWEEPBENCH_GIT_COMMIT says so where the code was copied without git."""
     given = os.environ.get("SWEEPBENCH_GIT_COMMIT")
     if given:
         return given, os.environ.get("SWEEPBENCH_GIT_DIRTY") == "1"

@@ -42,7 +42,7 @@ class TorchLearner:
     def learn(self, batch: Batch) -> torch.Tensor:
         with self.device.autocast(self.parameters.precision):
             loss = self.workload.loss(self.model, batch)
-        (self.scaler.scale(loss) if self.scaler else loss).backward()
+        (self.scaler.scale(loss) if self.scaler else loss).backward()  # type: ignore[no-untyped-call]
         return loss.detach()
 
     def update(self, step: int) -> None:

@@ -6,6 +6,7 @@ Exit status 0: result.json was published, whatever the outcome. Anything else: i
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import signal
 import sys
@@ -76,7 +77,7 @@ def publish_result(trial: Trial, out: Path, attempt: int, started_at: float, end
 def _run(trial: Trial, options: argparse.Namespace) -> Ending:
     from cluster.worker import max_batch, ranks, training
 
-    notes: list[str] = []
+    notes: list[str] = json.loads(os.environ.get("SWEEPBENCH_NOTES", "[]"))  # from the supervisor of several ranks
     parameters = trial.parameters
     if parameters.get("batch_size") == "max":
         if "RANK" in os.environ:

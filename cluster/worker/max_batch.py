@@ -28,7 +28,7 @@ class Found:
 
 
 def search(fits: Callable[[int], bool], limit: int = LIMIT) -> tuple[int, int | None]:
-    """(largest size found to fit, smallest found not to; None if nothing up to `limit` was too large). Size 0: not even one sample fits.
+    """(largest size found to fit, smallest found not to). 0: not even one sample fits. None: nothing up to `limit` was too large.
 
     Doubles from 1 until a size does not fit, then bisects until the gap is 1, or under RESOLUTION of the size.
     """
@@ -50,7 +50,7 @@ def search(fits: Callable[[int], bool], limit: int = LIMIT) -> tuple[int, int | 
 
 
 def find(trial: Trial, options: argparse.Namespace) -> Found:
-    """Search with real probes, noting each in the journal. Raises TrialEnded if the device cannot be too small, or a probe fails otherwise."""
+    """Search with real probes, noting each in the journal. Raises TrialEnded on a CPU, and where a probe fails in another way."""
     from cluster.worker.session import JOURNAL, PROBE_HEADROOM
 
     if trial.device == "cpu" and not trial.emulated:
@@ -71,8 +71,8 @@ def find(trial: Trial, options: argparse.Namespace) -> Found:
     edge = "no larger one was tried" if bad is None else f"{bad} does not"
     return Found(
         good,
-        f"batch_size max: {good} samples fit, {edge}; a size counts as fitting if {PROBE_STEPS + PROBE_WARMUP} steps in a fresh process leave "
-        f"{PROBE_HEADROOM:.0%} of the device's memory free ({', '.join(tried)})",
+        f"batch_size max: {good} samples fit, {edge}; a size counts as fitting if {PROBE_STEPS + PROBE_WARMUP} steps "
+        f"in a fresh process leave {PROBE_HEADROOM:.0%} of the device's memory free ({', '.join(tried)})",
     )
 
 

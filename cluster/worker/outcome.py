@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import re
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 
 from experiments.trial import Outcome
@@ -111,32 +111,34 @@ def line(text: str) -> str:
 
 def _known(error: BaseException) -> Ending | None:
     """The ending of this very exception; None if it says nothing but that something was raised."""
-    name, module = type(error).__name__, type(error).__module__
-    text = line(str(error) or name)
-    match error:
-        case TrialEnded():
-            return Ending(Outcome(error.outcome), error.reason)
-        case Cancelled() | KeyboardInterrupt():
-            return Ending(Outcome.CANCELLED, text if str(error) else "interrupted")
-        case Diverged():
-            return Ending(Outcome.DIVERGED, text)
-        case Unsupported():
-            return Ending(Outcome.UNSUPPORTED, text)
-        case MemoryError():
-            return Ending(Outcome.INFRA, f"host_oom: {text}")
-        case OSError() if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return Ending(Outcome.INFRA, f"disk_full: {text}")
-    if name == "OutOfMemoryError" and module.split(".")[0] in ("torch", "builtins"):
-        return Ending(Outcome.DOES_NOT_FIT, text)
-    if isinstance(error, RuntimeError) and _OUT_OF_MEMORY.search(text):
-        return Ending(Outcome.DOES_NOT_FIT, text)
-    if module.startswith("ray"):
-        if name == "OutOfMemoryError":
-            return Ending(Outcome.INFRA, f"host_oom: {text}")
-        if name == "OutOfDiskError":
-            return Ending(Outcome.INFRA, f"disk_full: {text}")
-        if name in _RAY_LOST:
-            return Ending(Outcome.INFRA, f"worker_lost: {text}")
-    if isinstance(error, RuntimeError) and _LOADER_KILLED.search(text):
-        return Ending(Outcome.INFRA, f"worker_lost: {text}")
+    if isinstance(error, TrialEnded):
+        return Ending(Outcome(error.outcome), error.reason)
+    text = line(str(error) or type(error).__name__)
+    for outcome, kind, applies in _RULES:
+        if applies(error):
+            return Ending(outcome, f"{kind}: {text}" if kind else text)
     return None
+
+
+def _ray(error: BaseException, names: Collection[str]) -> bool:
+    return type(error).__module__.startswith("ray") and type(error).__name__ in names
+
+
+def _device_memory(error: BaseException) -> bool:
+    if type(error).__name__ == "OutOfMemoryError":
+        return type(error).__module__.startswith("torch")
+    return isinstance(error, RuntimeError) and bool(_OUT_OF_MEMORY.search(str(error)))
+
+
+# outcome, kind of infrastructure failure, whether an exception means it; the first that applies
+_RULES: list[tuple[Outcome, str | None, Callable[[BaseException], bool]]] = [
+    (Outcome.CANCELLED, None, lambda error: isinstance(error, Cancelled | KeyboardInterrupt)),
+    (Outcome.DIVERGED, None, lambda error: isinstance(error, Diverged)),
+    (Outcome.UNSUPPORTED, None, lambda error: isinstance(error, Unsupported)),
+    (Outcome.DOES_NOT_FIT, None, _device_memory),
+    (Outcome.INFRA, "host_oom", lambda error: isinstance(error, MemoryError) or _ray(error, {"OutOfMemoryError"})),
+    (Outcome.INFRA, "disk_full", lambda error: isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)),
+    (Outcome.INFRA, "disk_full", lambda error: _ray(error, {"OutOfDiskError"})),
+    (Outcome.INFRA, "worker_lost", lambda error: _ray(error, _RAY_LOST)),
+    (Outcome.INFRA, "worker_lost", lambda error: isinstance(error, RuntimeError) and bool(_LOADER_KILLED.search(str(error)))),
+]

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from cluster.journal import publish
-from cluster.worker.outcome import Cancelled, Ending, TrialEnded
+from cluster.worker.outcome import Ending, TrialEnded
 from experiments.trial import Outcome, Trial, TrialResult
 
 GRACE_S = 3.0
@@ -25,7 +25,7 @@ _EXPLAINS = [Outcome.DOES_NOT_FIT, Outcome.UNSUPPORTED, Outcome.DIVERGED, Outcom
 
 def supervise(trial: Trial, options: argparse.Namespace, notes: list[str]) -> Ending:
     """Run one process per device until all have ended; end the rest once one has failed. Raises TrialEnded for anything but ok."""
-    from torch.distributed import TCPStore
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
     world = int(trial.parameters["devices"])
     # the ranks join a store that is already open here: no port that another process could take in between
@@ -48,8 +48,9 @@ def supervise(trial: Trial, options: argparse.Namespace, notes: list[str]) -> En
     }
     children: list[subprocess.Popen[bytes]] = []
     try:
-        for rank in range(world):
-            children.append(subprocess.Popen(command, env={**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}))
+        children.extend(
+            subprocess.Popen(command, env={**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(world)
+        )
         lost = _wait(children)
     finally:
         _end(children)
@@ -94,11 +95,10 @@ def _explain(out: Path, attempt: int, lost: dict[int, int]) -> Ending:
     for path in sorted((out / "ranks").glob("rank-*.json")):
         word = json.loads(path.read_text())
         if word["attempt"] == attempt:
-            rank = path.stem.removeprefix("rank-")
-            endings.append(Ending(Outcome(word["outcome"]), f"rank {rank}: {word['reason']}"))
-    for rank, code in lost.items():
-        if code < 0:
-            endings.append(Ending(Outcome.INFRA, f"worker_lost: rank {rank} was killed by {signal.Signals(-code).name}"))
+            who = path.stem.replace("-", " ")
+            endings.append(Ending(Outcome(word["outcome"]), f"{who}: {word['reason']}"))
+    killed = {rank: signal.Signals(-code).name for rank, code in lost.items() if code < 0}
+    endings.extend(Ending(Outcome.INFRA, f"worker_lost: rank {rank} was killed by {name}") for rank, name in killed.items())
     own = _rank_zero(out, attempt)
     if own is not None:
         endings.append(own)
@@ -113,6 +113,3 @@ def _rank_zero(out: Path, attempt: int) -> Ending | None:
         return None
     result = TrialResult.model_validate_json(path.read_text())
     return Ending(result.outcome, result.reason, result.detail) if result.attempt == attempt else None
-
-
-__all__ = ["Cancelled", "leave_word", "supervise"]

@@ -11,7 +11,6 @@ from typing import Any
 
 import psutil
 
-from cluster.devices import Device
 from cluster.devices import load as load_device
 from cluster.devices.clock import StepTiming
 from cluster.devices.peaks import peak_flops
@@ -20,7 +19,7 @@ from cluster.worker.environment import environment
 from cluster.worker.learner import TorchLearner
 from cluster.worker.loop import run_steps
 from cluster.worker.meter import RankWindow, window_record
-from cluster.worker.outcome import Ending, classify
+from cluster.worker.outcome import Ending, TrialEnded, classify
 from cluster.worker.recorder import Nowhere, Recorder
 from experiments import workloads
 from experiments.parameters import TrainingParameters
@@ -29,10 +28,6 @@ from experiments.workloads._protocol import Context, Unsupported, Workload
 
 PROBE_HEADROOM = 0.03  # share of device memory a batch must leave unreserved to count as fitting
 JOURNAL = "journal.jsonl"
-
-
-class TooTight(RuntimeError):
-    """A probe ran, but left less than PROBE_HEADROOM of the device's memory."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +56,10 @@ def run_rank(config: dict[str, Any]) -> None:
     ranks = Ranks.from_ray()
     sink = JournalWriter(Path(config["out"]) / JOURNAL, config["attempt"]) if ranks.rank == 0 else Nowhere()
     with Recorder(sink, ranks.world_size) as recorder:
-        for note in config.get("notes", ()):
+        for note in config["notes"]:
             recorder.note(note)
         try:
-            Session(trial, ranks, recorder, Path(config["out"]), probe=config.get("probe", False)).run()
+            Session(trial, ranks, recorder, Path(config["out"]), probe=config["probe"]).run()
         except BaseException as error:
             with suppress(OSError):  # the disk may be what ended the trial
                 recorder.end(classify(error))
@@ -219,7 +214,8 @@ class Session:
     def _check_headroom(self) -> None:
         free = self.device.free_share_at_peak()
         if free is not None and free < PROBE_HEADROOM:
-            raise TooTight(f"it ran, but only {free:.1%} of the device's memory stayed free, less than {PROBE_HEADROOM:.0%}")
+            reason = f"it ran, but only {free:.1%} of the device's memory stayed free, less than {PROBE_HEADROOM:.0%}"
+            raise TrialEnded(Outcome.DOES_NOT_FIT, reason)
 
     def _meet(self) -> None:
         """All ranks reach this point."""

@@ -23,10 +23,15 @@ PIXEL_STD = (0.26862954, 0.26130258, 0.27577711)
 # hidden, text and vision layers, heads, MLP, patch, image (pixels), cross layers, vocabulary, contrastive width, dropout.
 # large and base: BridgeTower/bridgetower-{large,base}-itm-mlm-itc. mini and tiny are ours, for CPUs.
 SIZES: dict[str, dict[str, Any]] = {
-    "large": dict(hidden=1024, layers=24, heads=16, mlp=4096, patch=14, image=294, cross=6, vocabulary=50265, contrastive=512, dropout=0.1),
-    "base": dict(hidden=768, layers=12, heads=12, mlp=3072, patch=16, image=288, cross=6, vocabulary=50265, contrastive=512, dropout=0.1),
-    "mini": dict(hidden=192, layers=4, heads=3, mlp=768, patch=16, image=128, cross=2, vocabulary=8192, contrastive=128, dropout=0.0),
-    "tiny": dict(hidden=64, layers=2, heads=2, mlp=256, patch=16, image=64, cross=2, vocabulary=1024, contrastive=64, dropout=0.0),
+    name: dict(
+        zip(("hidden", "layers", "heads", "mlp", "patch", "image", "cross", "vocabulary", "contrastive", "dropout"), values, strict=True)
+    )
+    for name, values in {
+        "large": (1024, 24, 16, 4096, 14, 294, 6, 50265, 512, 0.1),
+        "base": (768, 12, 12, 3072, 16, 288, 6, 50265, 512, 0.1),
+        "mini": (192, 4, 3, 768, 16, 128, 2, 8192, 128, 0.0),
+        "tiny": (64, 2, 2, 256, 16, 64, 2, 1024, 64, 0.0),
+    }.items()
 }
 LOGIT_SCALE = 2.6592  # ln(1 / 0.07)
 
@@ -110,6 +115,10 @@ def build(parameters: Parameters) -> nn.Module:
                 attn_implementation=parameters.attention,
                 dtype=torch.float32,
             )
+    for layer in (*model.bridgetower.cross_modal_text_layers, *model.bridgetower.cross_modal_image_layers):
+        # transformers marks these self-attentions causal. Eager attention ignores the mark; SDPA, where it is given no mask, does not,
+        # and would hide the later image tokens from the earlier ones: another, cheaper model
+        layer.attention.self.is_causal = False
     if parameters.freeze_text_pooler:  # its output is not used, so it would have no gradient, and DDP would wait for one
         model.bridgetower.text_model.pooler.requires_grad_(False)
     model.train()

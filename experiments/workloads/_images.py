@@ -90,9 +90,9 @@ class PairDataset:
         self, rows: Rows, tokenizer: Tokenizer, *, size: int, text_length: int, augment: bool, where: Literal["cpu", "device"]
     ) -> None:
         self.rows, self.tokenizer, self.size, self.augment, self.where = rows, tokenizer, size, augment, where
-        pad = tokenizer.token_to_id("<pad>")
+        pad, name = tokenizer.token_to_id("<pad>"), "<pad>"
         self.tokenizer.enable_truncation(text_length)
-        self.tokenizer.enable_padding(length=text_length, pad_id=1 if pad is None else pad, pad_token="<pad>")
+        self.tokenizer.enable_padding(length=text_length, pad_id=1 if pad is None else pad, pad_token=name)
 
     def __getitem__(self, draft: Draft) -> Batch:
         """input_ids and attention_mask (batch, text), pixels (batch, size, size, 3) or jpegs and boxes, corrupt [(row, name, why)]."""
@@ -170,9 +170,9 @@ def loader(dataset: PairDataset, order: Iterator[Draft], *, workers: int, prefet
     from torch.utils.data import DataLoader
 
     return DataLoader(
-        dataset,  # type: ignore[arg-type] - the index is a Draft
+        dataset,  # type: ignore[arg-type]  # its index is a Draft
         batch_size=None,
-        sampler=order,  # type: ignore[arg-type]
+        sampler=order,
         num_workers=workers,
         persistent_workers=workers > 0,
         prefetch_factor=prefetch_factor if workers else None,

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
-from experiments.parameters import TrainingParameters
 from experiments.trial import DataSource
 
 if TYPE_CHECKING:
     import torch
 
 Batch = dict[str, Any]  # name -> tensor (first dimension: samples), or plain data that stays on the host
-P = TypeVar("P", bound=TrainingParameters, covariant=True)
 
 
 class Unsupported(Exception):

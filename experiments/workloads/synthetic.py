@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
@@ -65,7 +65,7 @@ class Synthetic:
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self.parameters: Any = context.parameters
+        self.parameters: Parameters = context.parameters
 
     def model(self) -> nn.Module:
         import torch
@@ -87,9 +87,9 @@ class Synthetic:
         workers = parameters.dataloader_workers
         return iter(
             DataLoader(
-                Vectors(parameters),  # type: ignore[arg-type] - the index is a range of rows
+                Vectors(parameters),  # type: ignore[arg-type]  # its index is a range of rows
                 batch_size=None,
-                sampler=self._order(),  # type: ignore[arg-type]
+                sampler=self._order(),
                 num_workers=workers,
                 prefetch_factor=parameters.prefetch_factor if workers else None,
                 pin_memory=parameters.pin_memory and context.device_kind != "cpu",
@@ -124,8 +124,8 @@ class Synthetic:
 
     def flops_per_sample(self) -> float | None:
         """Three times the forward pass's matrix products."""
-        width = self.parameters.width
-        return 3.0 * 2 * (self.parameters.depth * width * width + width * self.parameters.classes)
+        width = float(self.parameters.width)
+        return 3 * 2 * (self.parameters.depth * width * width + width * self.parameters.classes)
 
     def _order(self) -> Iterator[range]:
         size, world = self.context.batch_size, self.context.world_size
