@@ -50,8 +50,6 @@ class Ranks:
 
 def run_rank(config: dict[str, Any]) -> None:
     """Ray Train's train_loop_per_worker. `config`: trial (JSON), out, attempt, notes, probe. Raises what ended the trial early."""
-    import ray.train.torch  # noqa: F401 - imported by Ray Train anyway; here its time falls before the first phase
-
     trial = Trial.model_validate_json(config["trial"])
     ranks = Ranks.from_ray()
     sink = JournalWriter(Path(config["out"]) / JOURNAL, config["attempt"]) if ranks.rank == 0 else Nowhere()

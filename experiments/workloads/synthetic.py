@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+POOL_VALUES = 2**22  # numbers held in memory
 HELD_OUT_BATCHES = 4
 HELD_OUT_SIZE = 32
 
@@ -38,24 +39,26 @@ def build(context: Context) -> Synthetic:
 
 
 class Vectors:
-    """Row n is a function of (seed, n) alone: a random vector and the class a fixed random projection gives it."""
+    """Random vectors, and the class that a fixed random projection gives each. Row n is row n modulo the pool's size, for ever."""
 
-    def __init__(self, parameters: Parameters) -> None:
+    def __init__(self, parameters: Parameters, *, held_out: bool = False) -> None:
         import torch
 
         self.parameters = parameters
         draw = torch.Generator().manual_seed(parameters.seed)
-        self.projection = torch.randn(parameters.width, parameters.classes, generator=draw)
+        projection = torch.randn(parameters.width, parameters.classes, generator=draw)
+        rows = max(64, min(4096, POOL_VALUES // parameters.width))
+        for _ in range(2 if held_out else 1):
+            self.vectors = torch.randn(rows, parameters.width, generator=draw)
+        self.classes = (self.vectors @ projection).argmax(dim=1)
 
     def __getitem__(self, rows: range) -> Batch:
         import torch
 
-        seed = hash((self.parameters.seed, rows.start, rows.stop)) % 2**63
-        draw = torch.Generator().manual_seed(seed)
-        vectors = torch.randn(len(rows), self.parameters.width, generator=draw)
         for _ in rows:
             _spend(self.parameters.input_cost)
-        return {"vectors": vectors, "classes": (vectors @ self.projection).argmax(dim=1)}
+        index = torch.arange(rows.start, rows.stop) % len(self.vectors)
+        return {"vectors": self.vectors[index], "classes": self.classes[index]}
 
 
 class Synthetic:
@@ -108,11 +111,11 @@ class Synthetic:
         return len(batch["vectors"])
 
     def evaluate(self, model: nn.Module, place: Callable[[Batch], Batch]) -> dict[str, float]:
-        """Mean loss and accuracy on rows that training never reaches; chance_loss is ln(classes)."""
+        """Mean loss and accuracy on vectors that training never sees; chance_loss is ln(classes)."""
         losses, right = [], 0
-        data = Vectors(self.parameters)
+        data = Vectors(self.parameters, held_out=True)
         for number in range(HELD_OUT_BATCHES):
-            start = -(number + 1) * HELD_OUT_SIZE
+            start = number * HELD_OUT_SIZE
             batch = place(data[range(start, start + HELD_OUT_SIZE)])
             losses.append(float(self.loss(model, batch)))
             right += int((model(batch["vectors"]).argmax(dim=1) == batch["classes"]).sum())

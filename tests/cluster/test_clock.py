@@ -148,7 +148,8 @@ def test_the_host_clock_splits_a_step_at_its_marks() -> None:
     for mark in range(UPDATE + 1):
         clock.mark(mark)
     (first,) = clock.finish(1, 8, torch.tensor(2.0))
-    assert first == StepTiming(1, 8, 2.0, 77.0, 0.5, pytest.approx(0.1), 1.0, pytest.approx(0.4), 2.0)
+    assert (first.step, first.samples, first.loss, first.ended_at, first.total_s) == (1, 8, 2.0, 77.0, 2.0)
+    assert (first.data_wait_s, first.h2d_s, first.forward_backward_s, first.optimizer_s) == pytest.approx((0.5, 0.1, 1.0, 0.4))
     for mark in range(UPDATE + 1):
         clock.mark(mark)
     (second,) = clock.finish(2, 8, torch.tensor(1.0))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import math
-import os
 import shutil
 import struct
 import subprocess
@@ -76,7 +75,7 @@ def test_the_first_losses_are_the_golden_ones(drawn: Path) -> None:
     losses = []
     for batch in islice(one.batches(), 3):
         loss = one.loss(model, batch)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         optimizer.zero_grad()
         losses.append(loss.item())
@@ -90,7 +89,7 @@ def test_held_out_loss_falls_clearly_below_chance_in_the_smoke_profiles_steps(dr
     before = evaluate(one, model)
     for step, batch in enumerate(islice(one.batches(), 60)):
         optimizer.param_groups[0]["lr"] = 1e-3 * (1 - step / 60)
-        one.loss(model, batch).backward()
+        one.loss(model, batch).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         optimizer.zero_grad()
     after = evaluate(one, model)
@@ -265,7 +264,7 @@ def bomb() -> bytes:
 def test_half_a_parquet_file_is_named(drawn: Path, tmp_path: Path) -> None:
     folder = damaged(drawn, tmp_path / "d", {})
     path = folder / "train.parquet"
-    path.write_bytes(path.read_bytes()[: os.path.getsize(path) // 2])
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     with pytest.raises(DataError, match=r"train\.parquet is not a whole Parquet file"):
         workload(folder)
 

@@ -1,0 +1,125 @@
+"""The trial's entrypoint as a process: Ray Train in local mode, two gloo ranks, signals, lost ranks, the largest batch."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from cluster.journal import read_journal
+from experiments.trial import Outcome, Trial, TrialResult
+
+pytestmark = pytest.mark.integration
+ROOT = Path(__file__).parents[2]
+EXTRA = ROOT / "tests" / "workloads_for_tests"
+BASE: dict[str, Any] = {"batch_size": 8, "steps": 6, "warmup_steps": 2, "threads": 1, "learning_rate": 0.05}
+
+
+def start(folder: Path, workload: str, *, emulated: bool = False, **parameters: Any) -> subprocess.Popen[bytes]:
+    folder.mkdir(exist_ok=True)
+    trial = Trial(
+        key=f"{folder.name:0>16}"[:16],
+        key_parts={},
+        sweep_id="s",
+        suite="s",
+        workload=workload,
+        pool="cpu",
+        device="cpu",
+        emulated=emulated,
+        cell="c",
+        repeat=1,
+        index=0,
+        axes={},
+        parameters={**BASE, **parameters},
+    )
+    (folder / "trial.json").write_text(trial.model_dump_json())
+    command = [sys.executable, "-m", "cluster.worker.main", "--trial", str(folder / "trial.json"), "--out", str(folder), "--attempt", "1"]
+    environment = {**os.environ, "SWEEPBENCH_EXTRA": str(EXTRA), "PYTHONPATH": str(ROOT), "SWEEPBENCH_TRIAL": trial.key}
+    with open(folder / "log.txt", "wb") as log:
+        return subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+
+
+def finish(folder: Path, process: subprocess.Popen[bytes]) -> TrialResult:
+    code = process.wait(timeout=240)
+    assert code == 0, (folder / "log.txt").read_text()[-3000:]
+    return TrialResult.model_validate_json((folder / "result.json").read_text())
+
+
+def test_two_ranks_learn_what_one_does_with_both_their_batches(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    alone = finish(one, start(one, "synthetic", batch_size=16))
+    both = finish(two, start(two, "synthetic", devices=2))
+    assert (alone.outcome, both.outcome) == (Outcome.OK, Outcome.OK)
+    assert both.environment["world_size"] == 2
+    assert both.summary["samples"] == alone.summary["samples"] == 6 * 16
+    assert alone.summary["eval_loss_after"] != pytest.approx(alone.summary["eval_loss_before"], rel=1e-3), "it learned something"
+    assert both.summary["eval_loss_after"] == pytest.approx(alone.summary["eval_loss_after"], rel=1e-5)
+    window = read_journal(two / "journal.jsonl").window
+    assert window is not None and [rank["rank"] for rank in window["ranks"]] == [0, 1]
+    end = read_journal(one / "journal.jsonl").end
+    assert end is not None and end["outcome"] == "ok"
+
+
+def test_a_rank_that_is_killed_is_a_lost_worker_and_takes_the_others_with_it(tmp_path: Path) -> None:
+    folder = tmp_path / "kill"
+    result = finish(folder, start(folder, "faulty", devices=2, fault="kill", fault_rank=1, marker_dir=str(tmp_path)))
+    assert "kill at step 3" in (tmp_path / "fault-fired").read_text()
+    assert result.outcome is Outcome.INFRA
+    assert result.reason is not None and result.reason.startswith("worker_lost: rank 1 was killed by SIGKILL")
+    assert len(read_journal(folder / "journal.jsonl").steps) >= 1
+    assert not _processes(f"{'kill':0>16}")
+
+
+def test_a_rank_out_of_device_memory_explains_the_trial(tmp_path: Path) -> None:
+    folder = tmp_path / "oom"
+    result = finish(folder, start(folder, "faulty", devices=2, fault="device_oom", fault_rank=1, marker_dir=str(tmp_path)))
+    assert "device_oom at step 3" in (tmp_path / "fault-fired").read_text()
+    assert result.outcome is Outcome.DOES_NOT_FIT
+    assert result.reason is not None and result.reason.startswith("rank 1: CUDA out of memory")
+
+
+def test_sigterm_publishes_cancelled(tmp_path: Path) -> None:
+    folder = tmp_path / "term"
+    process = start(folder, "faulty", fault="hang", marker_dir=str(tmp_path))
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "fault-fired").exists():
+        assert time.monotonic() < deadline and process.poll() is None, (folder / "log.txt").read_text()
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    result = finish(folder, process)
+    assert result.outcome is Outcome.CANCELLED and result.reason == "told to end (SIGTERM)"
+    journal = read_journal(folder / "journal.jsonl")
+    assert journal.end is not None and journal.end["outcome"] == "cancelled"
+    assert [step["step"] for step in journal.steps] == [1, 2]
+
+
+def test_the_largest_batch_is_found_by_probes_in_processes_of_their_own(tmp_path: Path) -> None:
+    folder = tmp_path / "max"
+    result = finish(folder, start(folder, "faulty", emulated=True, batch_size="max", fits=1))
+    assert result.outcome is Outcome.OK and result.emulated
+    assert result.summary["batch_size"] == 1
+    probes = {
+        int(path.parent.name.split("-")[1]): json.loads(path.read_text())["outcome"] for path in (folder / "probes").glob("*/result.json")
+    }
+    assert probes == {1: "ok", 2: "does_not_fit"}
+    notes = " ".join(note["text"] for note in read_journal(folder / "journal.jsonl").notes)
+    assert "1 samples fit, 2 does not" in notes and "3%" in notes
+
+
+def _processes(key: str) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("SWEEPBENCH_TRIAL") == key:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
