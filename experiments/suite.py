@@ -59,6 +59,11 @@ def suite_file(name_or_path: str | Path) -> Path:
     return files[text]
 
 
+def profile_names(name_or_path: str | Path) -> list[str]:
+    """The suite's profiles, `full` first. Raises ConfigError for a file that cannot be read."""
+    return [BASE, *_read(suite_file(name_or_path))[1].profiles]
+
+
 def load_suite(
     name_or_path: str | Path,
     *,

@@ -138,8 +138,8 @@ def run(
 
     wanted, _ = make_plan(_request(suite, profile, pool, set_, only, repeats))
     if profile == "auto":
-        why = "an accelerator pool answers" if wanted.profile == "full" else "no accelerator pool answers"
-        err.print(f"profile [bold]{wanted.profile}[/]: {why}")
+        pools_used = ", ".join(dict.fromkeys(trial.pool for trial in wanted.trials))
+        err.print(f"profile auto: took [bold]{wanted.profile}[/], pool {pools_used}", highlight=False)
     SweepStore(wanted.sweep_id).save_plan(wanted)
     raise typer.Exit(run_sweep(wanted, out, err))
 

@@ -46,6 +46,7 @@ def own_server() -> Iterator[str]:
     try:
         _wait(server, f"http://127.0.0.1:{port}/api/health", f"{folder / 'server.log'}")
         yield f"http://127.0.0.1:{port}/api"
+        _send_the_rest()
     finally:
         assert server.stdin is not None
         server.stdin.close()
@@ -54,6 +55,15 @@ def own_server() -> Iterator[str]:
         except subprocess.TimeoutExpired:
             server.kill()
             server.wait()
+
+
+def _send_the_rest() -> None:
+    """Prefect sends logs and events from threads; what they still hold at exit would be tried for a minute at a server that is gone."""
+    from prefect.events.worker import EventsWorker
+    from prefect.logging.handlers import APILogWorker
+
+    for worker in (APILogWorker, EventsWorker):
+        worker.drain_all(timeout=10)
 
 
 def _wait(server: subprocess.Popen[bytes], url: str, log: str) -> None:

@@ -15,7 +15,7 @@ from tasks.plan import expected_seconds
 from tasks.store import Plan, SweepStore
 
 _QUIET = {
-    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "ERROR",  # the live table is what a person reads; Prefect's UI has the log
+    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # the live table is what a person reads; Prefect's UI has the log
     "GIT_PYTHON_REFRESH": "quiet",
 }
 

@@ -7,13 +7,12 @@ import time
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from cluster.pools import Pool
-
 from cluster import pools
 from cluster.pool_state import probe
+from cluster.pools import Pool
 from experiments import matrix
 from experiments.strict import Strict
-from experiments.suite import Suite, load_suite
+from experiments.suite import Suite, load_suite, profile_names
 from experiments.trial import Trial, digest, key_parts, trial_key
 from tasks import dataset
 from tasks.environment import code_version, git_state, libraries_version
@@ -194,13 +193,14 @@ def _scalar(value: Any) -> str:
 
 
 def _resolve_profile(request: Request, known: Mapping[str, Pool]) -> tuple[str, list[str]]:
-    """`auto`: full size on the accelerator pools that answer (those asked for, else the suite's own), else smoke."""
+    """`auto`: full size on the accelerator pools that answer (those asked for, else the suite's own), else smoke if there is one."""
     if request.profile != "auto":
         return request.profile, request.pools
+    small = "smoke" if "smoke" in profile_names(request.suite) else "full"
     if request.pools:
         accelerated = any(known[name].device != "cpu" for name in request.pools if name in known)
-        return ("full" if accelerated else "smoke"), request.pools
+        return ("full" if accelerated else small), request.pools
     full = load_suite(request.suite, profile="full", pools=known)
-    candidates = [*dict.fromkeys([*(cell.pool for cell in matrix.expand(full)), *(n for n, p in known.items() if p.embedded)])]
+    candidates = dict.fromkeys([*(cell.pool for cell in matrix.expand(full)), *(name for name, pool in known.items() if pool.embedded)])
     reachable = [name for name in candidates if known[name].device != "cpu" and probe(known[name]).reachable]
-    return ("full", reachable) if reachable else ("smoke", [])
+    return ("full", reachable) if reachable else (small, [])

@@ -49,6 +49,8 @@ def connect() -> MlflowClient:
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
     from mlflow.tracking import MlflowClient
 
+    for name in ("mlflow", "alembic"):
+        getLogger(name).setLevel("WARNING")  # else a new database's tables are announced in the middle of the live table
     uri = tracking_uri()
     client = MlflowClient(tracking_uri=uri)
     if uri.startswith("sqlite:"):

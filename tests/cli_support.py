@@ -1,0 +1,85 @@
+"""Run the command line as a user does: another process, its own runs folder, real Prefect, Ray Train and MLflow."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from cluster.journal import JournalError, read_journal
+from experiments.folders import runs_root
+from tasks.store import SweepStore, list_sweeps
+
+ROOT = Path(__file__).resolve().parents[1]
+DEADLINE_S = 200.0
+
+
+def environment(**more: str) -> dict[str, str]:
+    """What the command sees: this test's runs folder, the suites and workloads made for tests."""
+    extra = str(ROOT / "tests" / "workloads_for_tests")
+    return {**os.environ, "SWEEPBENCH_RUNS": str(runs_root()), "SWEEPBENCH_EXTRA": extra, "PYTHONPATH": str(ROOT), **more}
+
+
+def start(*arguments: str, folder: Path, **more: str) -> subprocess.Popen[str]:
+    """Start `sweep ARGUMENTS` in a process group of its own, output in one pipe."""
+    command = [sys.executable, "-m", "flows.cli", *arguments]
+    return subprocess.Popen(
+        command, cwd=folder, env=environment(**more), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
+
+
+def sweep(*arguments: str, folder: Path, **more: str) -> tuple[int, str]:
+    """Run `sweep ARGUMENTS` to its end. Returns exit status and output."""
+    process = start(*arguments, folder=folder, **more)
+    text, _ = process.communicate(timeout=DEADLINE_S)
+    return process.returncode, text
+
+
+def sweep_json(*arguments: str, folder: Path) -> Any:
+    done = subprocess.run(
+        [sys.executable, "-m", "flows.cli", *arguments, "--json"], cwd=folder, env=environment(), capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout)
+
+
+def until(condition: Callable[[], Any], process: subprocess.Popen[str]) -> Any:
+    """Wait until `condition` gives something true, while the process runs."""
+    deadline = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline:
+        found = condition()
+        if found:
+            return found
+        if process.poll() is not None:
+            raise AssertionError(f"it ended with {process.returncode} before that:\n{process.communicate()[0]}")
+        time.sleep(0.05)
+    raise AssertionError("it did not come to that in time")
+
+
+def only_store() -> SweepStore | None:
+    """The one sweep of this test, None before it is planned."""
+    ids = list_sweeps()
+    return SweepStore(ids[0]) if ids else None
+
+
+def steps_done(store: SweepStore, number: int) -> int:
+    """Steps in the journal of trial `number` so far."""
+    trial = store.load_plan().trials[number]
+    try:
+        return len(read_journal(store.trial_dir(trial.key) / "journal.jsonl").steps)
+    except JournalError as error:
+        raise AssertionError(str(error)) from error
+
+
+def running_step(number: int, step: int = 3) -> Callable[[], SweepStore | None]:
+    """True once trial `number` of this test's sweep has made `step` steps and is not over."""
+
+    def there() -> SweepStore | None:
+        store = only_store()
+        return store if store is not None and steps_done(store, number) >= step else None
+
+    return there

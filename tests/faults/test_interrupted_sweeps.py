@@ -1,0 +1,108 @@
+"""A sweep that is killed, told to end, stopped or started twice loses nothing and runs nothing twice (rows 7, 8, 15, 25)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from cluster.launchers import processes
+from experiments.folders import runs_root
+from experiments.trial import Outcome
+from tasks.store import SweepStore
+from tests.cli_support import only_store, running_step, start, sweep, until
+from tests.mlflow_support import all_runs, check_projection
+
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(600)]
+
+
+def journal_bytes(store: SweepStore, number: int) -> bytes:
+    return (store.trial_dir(store.load_plan().trials[number].key) / "journal.jsonl").read_bytes()
+
+
+def flow_states() -> list[str]:
+    """States of all flow runs, oldest first, as Prefect's own database has them."""
+    with sqlite3.connect(runs_root() / ".prefect" / "prefect.db") as database:
+        return [row[0] for row in database.execute("select state_type from flow_run order by created")]
+
+
+def no_process_left(store: SweepStore) -> bool:
+    return all(processes.of_trial(trial.key) == [] for trial in store.load_plan().trials)
+
+
+def test_row_7_and_15_kill_9_then_resume(tmp_path: Path) -> None:
+    first = start("run", "slow", folder=tmp_path)
+    store = until(running_step(1), first)  # the first trial is done, the second on its way
+    finished = journal_bytes(store, 0)
+
+    # row 15: somebody else wants to work on it at the same time
+    status, text = sweep("resume", "last", folder=tmp_path)
+    assert status == 1
+    assert f"is being worked on by process {first.pid}" in text
+
+    os.kill(first.pid, signal.SIGKILL)
+    first.communicate()
+    assert first.returncode == -signal.SIGKILL
+    assert flow_states() == ["RUNNING"]  # Prefect does not know
+
+    status, text = sweep("resume", "last", folder=tmp_path)
+    assert status == 0, text
+    assert "1 of 3 trials are done" in text
+    assert flow_states() == ["CRASHED", "COMPLETED"]
+    assert journal_bytes(store, 0) == finished  # what was done was not run again
+    results = [store.result(trial.key) for trial in store.load_plan().trials]
+    assert [result.outcome for result in results if result] == [Outcome.OK] * 3
+    assert [result.attempt for result in results if result] == [1, 1, 1]  # and what ran on was followed, not repeated
+    check_projection(store)
+    assert no_process_left(store)
+
+    # row 25: a figure is changed by hand
+    trial = store.load_plan().trials[1]
+    path = store.trial_dir(trial.key) / "journal.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    changed = lines[9].replace(b'"loss":', b'"loss":1', 1)
+    assert changed != lines[9]
+    path.write_bytes(b"".join([*lines[:9], changed, *lines[10:]]))
+    before = path.read_bytes()
+    for command in ("report", "resume"):
+        status, text = sweep(command, "last", folder=tmp_path)
+        assert status == 1, text
+        assert f"{path}, line 10: " in text
+    assert path.read_bytes() == before
+
+
+def test_row_8_told_to_end_interrupted_and_stopped(tmp_path: Path) -> None:
+    def end_with(number: int) -> None:
+        os.kill(process.pid, number)
+
+    def end_by_command(_: int) -> None:
+        status, text = sweep("stop", "last", "--reason", "enough for today", folder=tmp_path)
+        assert status == 0, text
+
+    begun = ["run", "slow"]
+    ways = ((end_with, signal.SIGTERM, "SIGTERM"), (end_with, signal.SIGINT, "Ctrl-C"), (end_by_command, 0, "enough for today"))
+    for end, number, reason in ways:
+        process = start(*begun, folder=tmp_path)
+        store = until(running_step(0), process)
+        end(number)
+        text, _ = process.communicate(timeout=120)
+        assert process.returncode == 1, text
+        assert no_process_left(store)
+        runs = {run.data.tags["trial.attempt"]: run for run in all_runs(store.sweep_id)}
+        last = runs[max(runs)]
+        assert last.info.status == "KILLED"
+        assert reason in last.data.tags["reason"]
+        assert [run.info.status for run in all_runs(store.sweep_id, "parent")] == ["KILLED"]
+        assert "sweep resume" in text
+        begun = ["resume", "last"]
+    store = only_store()
+    assert store is not None
+    status, text = sweep("resume", "last", folder=tmp_path)
+    assert status == 0, text
+    assert {result.outcome for trial in store.load_plan().trials if (result := store.result(trial.key))} == {Outcome.OK}
+    check_projection(store)
+    status, text = sweep("stop", "last", folder=tmp_path)
+    assert status == 0 and "is not running" in text

@@ -1,0 +1,73 @@
+"""Every way a trial can end, in one sweep through the command line (rows 1, 3, 17, 24)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cluster.journal import read_journal
+from cluster.launchers import processes
+from experiments.trial import Outcome
+from tests.cli_support import only_store, sweep, sweep_json
+from tests.mlflow_support import all_runs, check_projection
+
+pytestmark = pytest.mark.fault
+
+
+def test_one_bad_trial_never_stops_the_others_and_each_ends_as_what_it_was(tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    marker.mkdir()
+    status, text = sweep("run", "faults", "--set", f"marker_dir={marker}", folder=tmp_path)
+    store = only_store()
+    assert store is not None, text
+    fired = (marker / "fault-fired").read_text()
+    for fault in ("kill", "device_oom", "nan", "inf", "raise", "unsupported"):
+        assert f"{fault} at step 3" in fired  # the fault was there
+    assert status == 2, text
+
+    plan = store.load_plan()
+    found = {str(trial.parameters["fault"]): store.result(trial.key) for trial in plan.trials}
+    outcomes = {fault: result.outcome for fault, result in found.items() if result is not None}
+    assert outcomes == {
+        "kill": Outcome.OK,  # row 1: tried again
+        "none": Outcome.OK,
+        "device_oom": Outcome.DOES_NOT_FIT,  # row 3
+        "nan": Outcome.DIVERGED,  # row 17
+        "inf": Outcome.DIVERGED,
+        "raise": Outcome.CRASHED,  # row 24
+        "unsupported": Outcome.UNSUPPORTED,
+    }
+    attempts = {fault: result.attempt for fault, result in found.items() if result is not None}
+    assert attempts == {**dict.fromkeys(attempts, 1), "kill": 2}  # only the infrastructure's failure was tried again
+    assert fired.count("device_oom") == fired.count("raise") == 1
+    for fault, result in found.items():
+        assert result is not None
+        assert bool(result.reason) == (result.outcome is not Outcome.OK), fault
+        if result.outcome is not Outcome.OK:
+            assert result.summary.get("throughput") is None or result.outcome is not Outcome.DIVERGED
+
+    # row 1: from the start, each step once
+    killed = next(trial for trial in plan.trials if trial.parameters["fault"] == "kill")
+    journal = read_journal(store.trial_dir(killed.key) / "journal.jsonl")
+    assert journal.attempt == 2 and [step["step"] for step in journal.steps] == list(range(1, 11))
+
+    check_projection(store)
+    runs = {(run.data.params["fault"], run.data.tags["trial.attempt"]): run for run in all_runs(store.sweep_id)}
+    assert runs["kill", "1"].info.status == "FAILED" and runs["kill", "1"].data.tags["reason"]
+    for fault in ("nan", "inf"):
+        assert "throughput" not in runs[fault, "1"].data.metrics
+        assert all(value < 1e300 for value in runs[fault, "1"].data.metrics.values())
+
+    # the user sees it, in words
+    for word in ("does_not_fit", "diverged", "crashed", "unsupported"):
+        assert word in text
+    shown = sweep_json("show", store.sweep_id, folder=tmp_path)
+    assert shown["status"]["status"] == 2
+    assert all(processes.of_trial(trial.key) == [] for trial in plan.trials)
+
+    # what it said about itself is final: a resume runs nothing
+    status, text = sweep("resume", "last", folder=tmp_path)
+    assert status == 2
+    assert "7 of 7 trials are done" in text
+    check_projection(store)
