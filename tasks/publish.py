@@ -165,7 +165,7 @@ class SweepRuns:
         mine = journal if journal.attempt == result.attempt else Journal()
         self.log_records(run_id, mine.steps)
         at = _ms(result.finished_at)
-        summary = summarise(mine.steps, mine.window, mine.evaluations) if mine.window else result.summary
+        summary = summarise(mine.steps, mine.window, mine.evaluations) if mine.window and result.outcome is Outcome.OK else result.summary
         metrics = [
             Metric(name, float(value), at, 0) for name, value in summary.items() if value is not None and math.isfinite(float(value))
         ]

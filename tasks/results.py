@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from cluster.journal import JournalError, Record, read_journal
 from experiments.summary import NAMES, Value, summarise
-from experiments.trial import Scalar, Trial, TrialResult
+from experiments.trial import Outcome, Scalar, Trial, TrialResult
 
 T = TypeVar("T", Trial, TrialResult)
 _META = b"sweepbench"
@@ -127,8 +127,10 @@ def _load(trial: Trial, trial_dir: Path) -> TrialRow:
     if result is not None and meta.get("attempt") not in (None, 0, result.attempt):
         steps, meta = [], {}  # an attempt that began after the one the result is of: its steps are not that result's
     environment = {**(result.environment if result else {}), **meta.get("environment", {})}
+    summary: dict[str, Value] = {}
     try:
-        summary = dict(summarise(steps, meta.get("window"), meta.get("evaluations", ())))
+        if result is None or result.outcome is Outcome.OK:  # a rate of a trial that failed is not a result
+            summary = dict(summarise(steps, meta.get("window"), meta.get("evaluations", ())))
     except (ValueError, KeyError) as error:
         raise ResultsError(f"{trial_dir / 'journal.jsonl'} holds what cannot be: {error}") from error
     if result is not None and not steps:
