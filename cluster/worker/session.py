@@ -49,7 +49,10 @@ class Ranks:
 
 
 def run_rank(config: dict[str, Any]) -> None:
-    """Ray Train's train_loop_per_worker. `config`: trial (JSON), out, attempt, notes, probe. Raises what ended the trial early."""
+    """Ray Train's train_loop_per_worker. `config`: trial (JSON), out, attempt, notes, probe, not_before.
+
+    Raises what ended the trial early.
+    """
     trial = Trial.model_validate_json(config["trial"])
     ranks = Ranks.from_ray()
     sink = JournalWriter(Path(config["out"]) / JOURNAL, config["attempt"]) if ranks.rank == 0 else Nowhere()
@@ -57,7 +60,9 @@ def run_rank(config: dict[str, Any]) -> None:
         for note in config["notes"]:
             recorder.note(note)
         try:
-            Session(trial, ranks, recorder, Path(config["out"]), probe=config["probe"]).run()
+            session = Session(trial, ranks, recorder, Path(config["out"]), probe=config["probe"])
+            session.started_at = max(session.started_at, config["not_before"])
+            session.run()
         except BaseException as error:
             with suppress(OSError):  # the disk may be what ended the trial
                 recorder.end(classify(error))

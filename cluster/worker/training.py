@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ def fit(trial: Trial, options: argparse.Namespace, notes: list[str]) -> None:
             "attempt": options.attempt,
             "notes": notes,
             "probe": options.probe,
+            "not_before": time.time() if notes else 0.0,  # the search for the largest batch is no part of the time to the first step
         },
         torch_config=TorchConfig(backend="nccl" if trial.device == "cuda" else "gloo"),
         scaling_config=scaling,

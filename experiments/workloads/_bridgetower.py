@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,8 +114,8 @@ def build(parameters: Parameters) -> nn.Module:
                 use_safetensors=True,  # never unpickle a checkpoint
                 trust_remote_code=False,
                 attn_implementation=parameters.attention,
-                dtype=torch.float32,
             )
+            model = model.float()  # transformers 5 keeps a checkpoint's own type
     for layer in (*model.bridgetower.cross_modal_text_layers, *model.bridgetower.cross_modal_image_layers):
         # transformers marks these self-attentions causal. Eager attention ignores the mark; SDPA, where it is given no mask, does not,
         # and would hide the later image tokens from the earlier ones: another, cheaper model
@@ -136,17 +137,42 @@ def layers(model: Any) -> list[nn.Module]:
     ]
 
 
-def inputs(batch: Batch) -> dict[str, torch.Tensor]:
-    """The model's arguments: pixels uint8 (batch, h, w, 3) become normalised fp32 (batch, 3, h, w), channels last in memory."""
+def inputs(batch: Batch, attention: str) -> dict[str, torch.Tensor]:
+    """The model's arguments: pixels uint8 (batch, h, w, 3) become normalised fp32 (batch, 3, h, w), channels last in memory.
+
+    Nothing here, nor in the forward pass with these arguments, makes the host wait for the device.
+    """
     import torch
 
-    pixels = batch["pixels"]
-    mean, std = (torch.tensor(values, device=pixels.device) for values in (PIXEL_MEAN, PIXEL_STD))
-    normal = (pixels.float() / 255 - mean) / std
-    return {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"], "pixel_values": normal.permute(0, 3, 1, 2)}
+    pixels, mask = batch["pixels"], batch["attention_mask"]
+    scale, shift = _normalisation(pixels.device)
+    if _takes_prepared_masks():
+        # given a 2D mask, transformers asks the device whether it is all ones, and the host waits for the answer in every step
+        mask = mask[:, None, None, :].bool()
+        if attention == "eager":  # adds the mask to the scores
+            mask = torch.zeros_like(mask, dtype=torch.float32).masked_fill_(~mask, torch.finfo(torch.float32).min)
+    return {"input_ids": batch["input_ids"], "attention_mask": mask, "pixel_values": (pixels * scale + shift).permute(0, 3, 1, 2)}
 
 
-def evaluate(model: Any, batches: Iterator[Batch], batch_size: int) -> dict[str, float]:
+@cache
+def _normalisation(device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """(scale, shift) by channel, from 0..255 to CLIP's statistics. Kept: to copy them in every step would stop the device's queue."""
+    import torch
+
+    scale = torch.tensor([1 / 255 / std for std in PIXEL_STD], device=device)
+    shift = torch.tensor([-mean / std for mean, std in zip(PIXEL_MEAN, PIXEL_STD, strict=True)], device=device)
+    return scale, shift
+
+
+@cache
+def _takes_prepared_masks() -> bool:
+    """Whether this transformers uses a 4D mask as it is."""
+    from transformers.models.bridgetower import modeling_bridgetower
+
+    return hasattr(modeling_bridgetower, "create_bidirectional_mask")
+
+
+def evaluate(model: Any, batches: Iterator[Batch], batch_size: int, attention: str) -> dict[str, float]:
     """Contrastive loss over whole batches, and text-to-image recall over all samples at once (`retrieval_pool` of them).
 
     chance_loss = ln(batch): the loss of embeddings that know nothing. recall_at_k: share of captions whose image is among the k nearest.
@@ -158,7 +184,7 @@ def evaluate(model: Any, batches: Iterator[Batch], batch_size: int) -> dict[str,
     images: list[torch.Tensor] = []
     with torch.no_grad():
         for batch in batches:
-            output = model(**inputs(batch), return_loss=True)
+            output = model(**inputs(batch, attention), return_loss=True)
             losses.append(float(output.loss))
             texts.append(output.text_embeds.float())
             images.append(output.image_embeds.float())

@@ -139,7 +139,7 @@ class BridgeTower:
     def loss(self, model: nn.Module, batch: Batch) -> torch.Tensor:
         from experiments.workloads import _bridgetower
 
-        loss: torch.Tensor = model(**_bridgetower.inputs(batch), return_loss=True).loss
+        loss: torch.Tensor = model(**_bridgetower.inputs(batch, self.parameters.attention), return_loss=True).loss
         return loss
 
     def samples(self, batch: Batch) -> int:
@@ -149,7 +149,7 @@ class BridgeTower:
         from experiments.workloads import _bridgetower
 
         size = self.parameters.evaluation_batch_size
-        metrics = _bridgetower.evaluate(model, map(place, self._held_out_batches(size)), size)
+        metrics = _bridgetower.evaluate(model, map(place, self._held_out_batches(size)), size, self.parameters.attention)
         return {**metrics, "corrupt_rows": float(len(self.corrupt) + len(self.corrupt_held_out))}
 
     def flops_per_sample(self) -> float | None:

@@ -18,6 +18,7 @@ import pytest
 import torch
 from PIL import Image
 from pydantic import ValidationError
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from experiments import scenes
 from experiments.trial import DataSource
@@ -119,6 +120,32 @@ def test_sdpa_computes_what_eager_does(drawn: Path) -> None:
     from transformers.models.bridgetower.modeling_bridgetower import BridgeTowerPreTrainedModel
 
     assert not BridgeTowerPreTrainedModel._supports_sdpa, "only while building"
+
+
+class HostReads(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts the operations that hand a tensor's value to the host: on a GPU, each waits until the device has caught up."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.found: list[str] = []
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if any(name in str(function) for name in ("_local_scalar_dense", "is_nonzero", "nonzero", "item")):
+            self.found.append(str(function))
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_a_step_never_makes_the_host_wait(drawn: Path, attention: str) -> None:
+    one = workload(drawn, attention=attention)
+    model, batch = one.model(), None
+    for batch in islice(one.batches(), 1):
+        with HostReads() as reads:
+            one.loss(model, batch).backward()  # type: ignore[no-untyped-call]
+    assert batch is not None and reads.found == []
+    with HostReads() as reads:
+        torch.ones(1).item()
+    assert reads.found, "the test can fail"
 
 
 def test_every_trained_parameter_gets_a_gradient(drawn: Path) -> None:
