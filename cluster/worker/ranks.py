@@ -63,7 +63,9 @@ def supervise(trial: Trial, options: argparse.Namespace, notes: list[str]) -> En
 def leave_word(out: Path, attempt: int, rank: int, ending: Ending) -> None:
     """How a rank other than 0 ended, for the supervisor."""
     word = {"attempt": attempt, "outcome": str(ending.outcome), "reason": ending.reason}
-    publish(out / "ranks" / f"rank-{rank}.json", json.dumps(word))
+    folder = out / "ranks"
+    folder.mkdir(exist_ok=True)
+    publish(folder / f"rank-{rank}.json", json.dumps(word))
 
 
 def _wait(children: list[subprocess.Popen[bytes]]) -> dict[int, int]:
