@@ -43,7 +43,8 @@ def _pool_names() -> list[str]:
     return list(load_pools())
 
 
-SuiteName = Annotated[str, typer.Argument(help="a suite's name (`sweep suites`) or the path of a YAML file", autocompletion=_suite_names)]
+_SUITE_HELP = "a suite's name (`sweep suites`) or the path of a YAML file"
+SuiteName = Annotated[str, typer.Argument(help=_SUITE_HELP, autocompletion=_suite_names)]
 SweepId = Annotated[str, typer.Argument(help="a sweep's id (`sweep list`), or `last`", autocompletion=_sweep_ids)]
 ProfileOption = Annotated[
     str,
@@ -90,16 +91,16 @@ def _clean_errors(command: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-@app.command(epilog="Example: sweep plan bridgetower --profile smoke --only precision=bf16")
+@app.command(epilog="Examples: sweep plan bridgetower --profile smoke --only precision=bf16 · sweep plan --sweep last")
 @_clean_errors
 def plan(
-    suite: SuiteName,
+    suite: Annotated[str | None, typer.Argument(help=f"{_SUITE_HELP}; not with --sweep", autocompletion=_suite_names)] = None,
     profile: ProfileOption = "auto",
     pool: PoolOption = None,
     set_: SetOption = None,
     only: OnlyOption = None,
     repeats: RepeatsOption = None,
-    sweep: Annotated[str | None, typer.Option("--sweep", help="show what is left of this sweep instead")] = None,
+    sweep: Annotated[str | None, typer.Option("--sweep", help="show what is left of this sweep instead", autocompletion=_sweep_ids)] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the expanded matrix, what of it is done, and how long it would take. Starts nothing."""
@@ -107,11 +108,14 @@ def plan(
     from tasks import plan as planning
     from tasks.store import SweepStore
 
+    if (suite is None) == (sweep is None):
+        raise typer.BadParameter("give a suite, or --sweep and a sweep's id: one of the two")
     if sweep:
         wanted = planning.renew(SweepStore(_sweep_id(sweep)).load_plan())
         against: str | None = sweep
         found = planning.states(wanted)
     else:
+        assert suite is not None
         wanted, _ = planning.make_plan(_request(suite, profile, pool, set_, only, repeats))
         against, found = planning.compare_with_last(wanted)
     expected = planning.expected_seconds(wanted)
@@ -132,15 +136,19 @@ def run(
     repeats: RepeatsOption = None,
 ) -> None:
     """Run a suite: every trial of its matrix, then the comparison."""
+    from experiments.folders import runs_root
     from flows.run import run_sweep
     from tasks.plan import make_plan
-    from tasks.store import SweepStore
+    from tasks.store import StoreError, SweepStore
 
     wanted, _ = make_plan(_request(suite, profile, pool, set_, only, repeats))
     if profile == "auto":
         pools_used = ", ".join(dict.fromkeys(trial.pool for trial in wanted.trials))
         err.print(f"profile auto: took [bold]{wanted.profile}[/], pool {pools_used}", highlight=False)
-    SweepStore(wanted.sweep_id).save_plan(wanted)
+    try:
+        SweepStore(wanted.sweep_id).save_plan(wanted)
+    except OSError as error:
+        raise StoreError(f"{runs_root()} cannot be written ({error.strerror}); SWEEPBENCH_RUNS names another folder") from None
     raise typer.Exit(run_sweep(wanted, out, err))
 
 
@@ -158,7 +166,7 @@ def resume(sweep_id: SweepId) -> None:
     raise typer.Exit(run_sweep(wanted, out, err))
 
 
-@app.command("list")
+@app.command("list", epilog="Examples: sweep list · sweep list --json")
 @_clean_errors
 def list_(as_json: JsonOption = False) -> None:
     """Sweeps on this machine, newest first."""
@@ -168,7 +176,7 @@ def list_(as_json: JsonOption = False) -> None:
     _print_json(rows) if as_json else show.sweeps(out, rows)
 
 
-@app.command(name="show")
+@app.command(name="show", epilog="Example: sweep show last")
 @_clean_errors
 def show_(sweep_id: SweepId, as_json: JsonOption = False) -> None:
     """One sweep: its trials, their outcomes and figures."""
@@ -179,7 +187,7 @@ def show_(sweep_id: SweepId, as_json: JsonOption = False) -> None:
     _print_json(show.sweep_json(store)) if as_json else show.sweep(out, store)
 
 
-@app.command()
+@app.command(epilog="Example: sweep report last --open")
 @_clean_errors
 def report(
     sweep_id: SweepId,
@@ -212,7 +220,7 @@ def compare(sweep_a: SweepId, sweep_b: SweepId) -> None:
     show.two_sweeps(out, SweepStore(_sweep_id(sweep_a)), SweepStore(_sweep_id(sweep_b)))
 
 
-@app.command()
+@app.command(epilog="Example: sweep stop last --reason 'the room is too warm'")
 @_clean_errors
 def stop(
     sweep_id: SweepId,
@@ -225,7 +233,7 @@ def stop(
     raise typer.Exit(stop_sweep(SweepStore(_sweep_id(sweep_id)), reason, out))
 
 
-@app.command()
+@app.command(epilog="Examples: sweep suites · sweep suites --json")
 @_clean_errors
 def suites(as_json: JsonOption = False) -> None:
     """The suites that can be run."""
@@ -235,7 +243,7 @@ def suites(as_json: JsonOption = False) -> None:
     _print_json(rows) if as_json else show.suites(out, rows)
 
 
-@app.command()
+@app.command(epilog="Examples: sweep pools · sweep pools --json")
 @_clean_errors
 def pools(as_json: JsonOption = False) -> None:
     """The node pools, and whether they answer."""
@@ -245,9 +253,9 @@ def pools(as_json: JsonOption = False) -> None:
     _print_json(rows) if as_json else show.pools(out, rows)
 
 
-@app.command()
+@app.command(epilog="Example: sweep ui --port 5001")
 @_clean_errors
-def ui(port: Annotated[int, typer.Option(help="port on 127.0.0.1")] = 5000) -> None:
+def ui(port: Annotated[int, typer.Option(help="port on 127.0.0.1", min=1024, max=65535)] = 5000) -> None:
     """The MLflow UI on the local store."""
     from flows.ui import serve
 
