@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from contextlib import ExitStack
 
 from rich.console import Console
@@ -63,6 +64,7 @@ def _run_flow(plan: Plan, err: Console) -> bool:
     from flows import board as boards
     from flows.sweep import sweep
 
+    signal.signal(signal.SIGTERM, _terminated)
     board = boards.Board(plan.trials, expected_seconds(plan))
     boards.CURRENT.set(board)
     request = plan.request
@@ -78,10 +80,14 @@ def _run_flow(plan: Plan, err: Console) -> bool:
                 sweep_id=plan.sweep_id,
                 return_state=True,
             )
-    except KeyboardInterrupt:
-        return True
-    except BaseException as error:
-        if type(error).__name__ != "TerminationSignal":  # SIGTERM, as Prefect passes it on
-            raise
+    except (KeyboardInterrupt, Terminated):
         return True
     return False
+
+
+class Terminated(BaseException):
+    """SIGTERM reached this process. The flow has dealt with it by then: Prefect passes the signal on to the handler that was there."""
+
+
+def _terminated(number: int, frame: object) -> None:
+    raise Terminated

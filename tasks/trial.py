@@ -17,6 +17,7 @@ from tasks.store import SweepStore
 _POLL_S = 0.2
 _UNREACHABLE_S = 60.0  # a pool may restart its head; after this it is lost
 _TAIL = 4000
+_KILLED = 128  # a shell's exit status for a signal, and more: Ray says 137 for SIGKILL
 
 Observer = Callable[[Trial, int, Sequence[Record]], None]
 
@@ -96,11 +97,13 @@ class TrialRunner:
         progress_at = answered_at = time.monotonic()
         while True:
             over: str | None = None  # why, once it is
+            failed = False
             try:
                 status = self.launcher.status(launch)
                 answered_at = time.monotonic()
                 if not status.running:
                     over = status.message or "it ended without a result"
+                    failed = 0 < (status.exit_code or 0) < _KILLED  # its own error, before it could publish one
             except LaunchError as error:
                 if time.monotonic() - answered_at > _UNREACHABLE_S:
                     over = str(error)
@@ -108,9 +111,8 @@ class TrialRunner:
             if self._take_new(trial, launch, follower, journal):
                 progress_at = time.monotonic()
             if over is not None:
-                result = self._worker_result(launch) or _without_worker(
-                    trial, launch.attempt, Outcome.INFRA, f"worker lost: {over}", journal
-                )
+                outcome, why = (Outcome.CRASHED, over) if failed else (Outcome.INFRA, f"worker lost: {over}")
+                result = self._worker_result(launch) or _without_worker(trial, launch.attempt, outcome, why, journal)
                 break
             if self.stop.is_set():
                 result = _without_worker(trial, launch.attempt, Outcome.CANCELLED, self._why_stopped(), journal)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from cluster.launchers.processes import MARK
@@ -33,4 +34,4 @@ def trial_environment(trial: Trial) -> dict[str, str]:
     """Variables added to those of the process that starts the trial. Its own hub access is off unless it names a hub."""
     hub = [value for value in trial.parameters.values() if isinstance(value, str) and value.startswith("hf://")]
     offline = {} if hub or trial.parameters.get("revision") else {"HF_HUB_OFFLINE": "1"}
-    return {**_QUIET, **offline, MARK: trial.key, "PYTHONPATH": str(ROOT)}
+    return {**_QUIET, **offline, MARK: trial.key, "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))}

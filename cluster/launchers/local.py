@@ -28,12 +28,8 @@ class LocalLauncher:
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, trial: Trial, trial_dir: Path, attempt: int) -> Launch:
-        devices = int(trial.parameters.get("devices", 1))
         python = self.pool.python or sys.executable
-        launch_with = [python]
-        if devices > 1:  # Ray Train's local mode takes its ranks from torchrun
-            launch_with += ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={devices}"]
-        arguments = [*launch_with, *trial_command(trial_dir, attempt)]
+        arguments = [python, *trial_command(trial_dir, attempt)]
         with open(trial_dir / LOG_FILE, "ab") as log:
             log.write(f"--- attempt {attempt} at {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}\n".encode())
             log.flush()

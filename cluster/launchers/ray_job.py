@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.launchers import Launch, LaunchError, Status, processes
-from cluster.launchers.command import ROOT, trial_command, trial_environment
+from cluster.launchers.command import trial_command, trial_environment
 from cluster.pools import Pool
 from experiments.trial import Trial
 
@@ -31,7 +31,6 @@ class RayJobLauncher:
         launch = Launch(launcher="ray_job", key=trial.key, attempt=attempt, id=submission_id)
         arguments = [self.pool.python or "python", *trial_command(trial_dir, attempt), "--ray"]
         environment = trial_environment(trial)
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
         extra = os.environ.get("SWEEPBENCH_EXTRA")
         if extra:
             environment["SWEEPBENCH_EXTRA"] = extra

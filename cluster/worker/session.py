@@ -126,7 +126,8 @@ class Session:
         import torch
 
         torch.manual_seed(self.parameters.seed)  # the same weights on every rank
-        model = self.workload.model()
+        with self.device.torch_device:  # made where it will be: drawing large weights on the CPU takes longer than training them
+            model = self.workload.model()
         learner = TorchLearner(self.workload, model, self.parameters, self.device, self.ranks.world_size)
         torch.manual_seed(self.parameters.seed + self.ranks.rank)  # other dropout masks on every rank
         return learner
@@ -187,7 +188,11 @@ class Session:
             return
         name = self.device.describe()["device_name"]
         peak, source = peak_flops(name, self.parameters.precision)
-        flops = self.workload.flops_per_sample()
+        try:
+            flops = self.workload.flops_per_sample()
+        except Exception as error:  # not knowing them costs the MFU; it must not cost a trial that was measured
+            flops = None
+            self.recorder.note(f"FLOPs not counted: {type(error).__name__}: {str(error)[:200]}")
         self.recorder.window({**window, "flops_per_sample": flops, "peak_flops": peak, "peak_source": source})
 
     def _evaluate(self, when: str) -> None:

@@ -200,6 +200,22 @@ def evaluate(model: Any, batches: Iterator[Batch], batch_size: int, attention: s
     }
 
 
+@contextmanager
+def _without_masks() -> Iterator[None]:
+    """Masks cost no matrix product, and transformers looks at their values, which fake tensors do not have."""
+    from transformers.models.bridgetower import modeling_bridgetower as module
+
+    made_by = getattr(module, "create_bidirectional_mask", None)
+    if made_by is None:
+        yield
+        return
+    module.create_bidirectional_mask = lambda *_, **__: None
+    try:
+        yield
+    finally:
+        module.create_bidirectional_mask = made_by
+
+
 def flops_per_sample(parameters: Parameters, text_length: int) -> float:
     """Training FLOPs per sample: 3 x the forward pass, counted by torch's FlopCounterMode on fake tensors (no memory, any size).
 
@@ -212,7 +228,7 @@ def flops_per_sample(parameters: Parameters, text_length: int) -> float:
 
     settings = config(parameters)
     side, batch = settings.vision_config.image_size, 2
-    with FakeTensorMode(), torch.no_grad():
+    with FakeTensorMode(), torch.no_grad(), _without_masks():
         model = BridgeTowerForContrastiveLearning._from_config(settings, attn_implementation="eager")
         model.train()  # nn.MultiheadAttention's fused inference path is invisible to the counter
         counter = FlopCounterMode(display=False)

@@ -63,14 +63,14 @@ def test_row_7_and_15_kill_9_then_resume(tmp_path: Path) -> None:
     trial = store.load_plan().trials[1]
     path = store.trial_dir(trial.key) / "journal.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
-    changed = lines[9].replace(b'"loss":', b'"loss":1', 1)
-    assert changed != lines[9]
-    path.write_bytes(b"".join([*lines[:9], changed, *lines[10:]]))
+    number = next(number for number, line in enumerate(lines) if b'"kind":"step"' in line)
+    lines[number] = lines[number].replace(b'"loss":', b'"loss":1', 1)
+    path.write_bytes(b"".join(lines))
     before = path.read_bytes()
     for command in ("report", "resume"):
         status, text = sweep(command, "last", folder=tmp_path)
         assert status == 1, text
-        assert f"{path}, line 10: " in text
+        assert f"{path}, line {number + 1}: " in text
     assert path.read_bytes() == before
 
 
