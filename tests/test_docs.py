@@ -1,0 +1,140 @@
+"""What the documents show is true: the examples of docs/extending.md run, and every command they name exists."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from cluster.journal import publish, read_journal
+from cluster.launchers import for_pool
+from cluster.pool_state import device_kinds
+from cluster.pools import load_pools
+from experiments.trial import Outcome, TrialResult
+from flows.cli import app
+from tasks.plan import make_plan
+from tasks.store import Request
+from tests.contracts import make_trial, result_of, wait
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+_BLOCK = re.compile(r"^`(?P<path>[\w./-]+)`:\n\n```(?:python|yaml)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def examples() -> dict[str, str]:
+    """Path -> content of the files that docs/extending.md shows."""
+    return {found["path"]: found["text"] for found in _BLOCK.finditer((ROOT / "docs" / "extending.md").read_text())}
+
+
+@pytest.fixture
+def extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder my-bench of the document, named by SWEEPBENCH_EXTRA."""
+    folder = tmp_path / "my-bench"
+    for name, text in examples().items():
+        if name.startswith("my-bench/"):
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    monkeypatch.setenv("SWEEPBENCH_EXTRA", str(folder))
+    return folder
+
+
+def test_the_document_shows_a_workload_a_suite_a_pool_and_a_device() -> None:
+    assert set(examples()) == {
+        "my-bench/workloads/sine.py",
+        "my-bench/suites/sine.yaml",
+        "my-bench/pools.yaml",
+        "cluster/devices/onecore.py",
+    }
+
+
+def test_the_suite_of_the_document_can_be_planned(extra: Path) -> None:
+    done = CliRunner().invoke(app, ["plan", "sine", "--profile", "full", "--json"])
+    assert done.exit_code == 0, done.output
+    plan = json.loads(done.output)
+    values = [(trial["values"]["precision"], trial["values"]["width"], trial["repeat"]) for trial in plan["trials"]]
+    assert values == [("fp32", 64, 1), ("fp32", 1024, 1), ("bf16", 1024, 1), ("fp32", 64, 2), ("fp32", 1024, 2), ("bf16", 1024, 2)]
+    rates = {trial["values"]["width"]: trial["parameters"]["learning_rate"] for trial in plan["trials"]}
+    assert rates == {64: 1e-2, 1024: 1e-3}
+    smoke, _ = make_plan(Request(suite="sine", profile="smoke"))
+    assert [trial.parameters["steps"] for trial in smoke.trials] == [10, 10, 10]
+
+
+def test_the_pools_of_the_document_are_there(extra: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB_ADDRESS", "http://127.0.0.1:1")
+    pools = load_pools()
+    assert pools["one_core"].embedded
+    assert (pools["lab"].address, pools["lab"].capacity) == ("http://127.0.0.1:1", 16)
+    assert "cpu" in pools
+
+
+@pytest.mark.integration
+def test_a_trial_of_the_document_runs_and_learns(extra: Path, tmp_path: Path) -> None:
+    plan, _ = make_plan(Request(suite="sine", profile="full"))
+    trial = plan.trials[0]
+    folder = tmp_path / "trial"
+    folder.mkdir()
+    publish(folder / "trial.json", trial.model_dump_json())
+    launcher = for_pool(load_pools()[trial.pool])
+    launch = launcher.start(trial, folder, 1)
+    wait(launcher, launch)
+    result = result_of(folder)
+    assert result.outcome is Outcome.OK, launcher.log(launch, folder)
+    assert len(read_journal(folder / "journal.jsonl").steps) == 35
+    assert result.summary["eval_loss_after"] < result.summary["eval_chance_loss_after"] / 2  # type: ignore[operator]
+
+
+@pytest.mark.integration
+def test_the_device_of_the_document_is_one_new_file(tmp_path: Path) -> None:
+    root = tmp_path / "repository"
+    for package in ("cluster", "experiments"):
+        shutil.copytree(ROOT / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
+    kind = "onecore"
+    (root / "cluster" / "devices" / f"{kind}.py").write_text(examples()[f"cluster/devices/{kind}.py"])
+    folder = tmp_path / "trial"
+    trial = make_trial(folder, "aaaa00000000000d", threads=4)
+    publish(folder / "trial.json", trial.model_copy(update={"device": kind}).model_dump_json())
+    command = [sys.executable, "-m", "cluster.worker.main", "--trial", str(folder / "trial.json"), "--out", str(folder), "--attempt", "1"]
+    done = subprocess.run(command, cwd=root, env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    result = TrialResult.model_validate_json((folder / "result.json").read_text())
+    assert result.outcome is Outcome.OK, result.detail
+    assert (result.environment["device_kind"], result.environment["threads"]) == (kind, 1)
+    assert kind not in device_kinds()
+    look = [sys.executable, "-c", "from cluster.pool_state import device_kinds; print(device_kinds())"]
+    found = subprocess.run(look, cwd=root, env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True, text=True, check=True)
+    assert kind in found.stdout
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_command_and_file_that_a_document_names_exists(document: Path) -> None:
+    text = document.read_text()
+    commands = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
+    for name in re.findall(r"(?:^ {4}|`)sweep ([a-z]+)\b", text, re.MULTILINE):
+        assert name in commands, f"{document.name}: there is no `sweep {name}`"
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for name in re.findall(r"(?:^ {4}|`)make ([a-z-]+)", text, re.MULTILINE):
+        assert name in targets, f"{document.name}: there is no `make {name}`"
+    for name in re.findall(r"\b((?:experiments|cluster|tasks|flows|tests|benchmarks|docs)/[\w./-]+\.(?:py|yaml|csv|md))", text):
+        assert (ROOT / name).exists() or name in examples(), f"{document.name}: there is no {name}"
+    for name in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
+        assert (document.parent / name).exists(), f"{document.name}: the link {name} leads nowhere"
+
+
+def test_the_options_in_the_documents_are_those_of_the_command_line() -> None:
+    known = {"run": set[str](), "plan": set[str](), "ui": set[str](), "report": set[str]()}
+    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+        known[name] = {option for parameter in command.params for option in (*parameter.opts, "--help", "-h")}
+    for document in DOCUMENTS:
+        for line in re.findall(r"(?:^ {4}|`)sweep ([^`\n#]+)", document.read_text(), re.MULTILINE):
+            name, *words = line.split()
+            wrong = [word for word in words if word.startswith("-") and word.split("=")[0] not in known.get(name, set())]
+            assert not wrong, f"{document.name}: `sweep {line}`: {wrong}"
