@@ -40,6 +40,7 @@ class LivePublisher:
         self._queue: queue.SimpleQueue[Callable[[_Batch], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="mlflow", daemon=True)
         self.failures = 0
+        self._sent: dict[tuple[str, int], set[int]] = {}  # steps that MLflow took, by attempt
 
     def start(self) -> None:
         self._thread.start()
@@ -82,8 +83,10 @@ class LivePublisher:
         for (key, attempt), records in batch.steps.items():
             run_id = runs.trial_run(self._trials[key], attempt, batch.started[key, attempt])
             runs.log_records(run_id, records)
+            self._sent.setdefault((key, attempt), set()).update(record["step"] for record in records if record["kind"] == "step")
         for key, result, folder in batch.ended:
-            runs.finish_trial(self._trials[key], read_journal(folder / "journal.jsonl"), result, folder)
+            sent = self._sent.pop((key, result.attempt), set())
+            runs.finish_trial(self._trials[key], read_journal(folder / "journal.jsonl"), result, folder, sent)
 
     def _gather(self) -> tuple[_Batch, bool]:
         batch = _Batch()

@@ -10,7 +10,7 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from logging import Logger, LoggerAdapter, getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,6 +21,7 @@ from cluster.journal import Journal, JournalError, Record, read_journal
 from experiments.folders import runs_root
 from experiments.summary import summarise
 from experiments.trial import Outcome, Trial, TrialResult
+from tasks import mlflow_pages
 from tasks.store import Plan, SweepStore
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class SweepRuns:
         self.client, self.plan = client, plan
         self.experiment_id = self._experiment(plan.trials[0].suite if plan.trials else str(plan.suite["suite"]))
         self.parent = self._parent()
+        client.set_experiment_tag(self.experiment_id, *mlflow_pages.view_tag(plan))
 
     # --- finding and creating
 
@@ -75,7 +77,8 @@ class SweepRuns:
         if found is None:
             location = (runs_root() / "mlartifacts" / name).as_uri() if _is_local(tracking_uri()) else None
             try:
-                return str(self.client.create_experiment(name, artifact_location=location))
+                tags = mlflow_pages.experiment_tags(self.plan)
+                return str(self.client.create_experiment(name, artifact_location=location, tags=tags))
             except Exception:
                 found = self.client.get_experiment_by_name(name)  # somebody else was first
                 if found is None:
@@ -92,7 +95,8 @@ class SweepRuns:
             "sweep.role": "parent",
             "sweep.profile": plan.profile,
             "sweep.command": plan.command,
-            "mlflow.note.content": f"`{plan.command}`",
+            "mlflow.note.content": mlflow_pages.sweep_note(plan, self.experiment_id),
+            **mlflow_pages.source_tags(plan),
             **_tags("git", plan.git),
         }
         return self._create(plan.sweep_id, plan.created_at, tags)
@@ -104,6 +108,7 @@ class SweepRuns:
             return str(self._canonical(existing).info.run_id)
         tags = {
             "mlflow.parentRunId": self.parent,
+            **mlflow_pages.source_tags(self.plan),
             "sweep.id": trial.sweep_id,
             "sweep.role": "trial",
             "trial.key": trial.key,
@@ -153,8 +158,13 @@ class SweepRuns:
         for chunk in _chunks(list(step_metrics(records)), _BATCH):
             self.client.log_batch(run_id, metrics=chunk)
 
-    def finish_trial(self, trial: Trial, journal: Journal, result: TrialResult, trial_dir: Path) -> str:
-        """Bring one run to its end: every step once, summary, environment, steps.parquet, outcome. Returns the run's id."""
+    def finish_trial(
+        self, trial: Trial, journal: Journal, result: TrialResult, trial_dir: Path, sent: Collection[int] = frozenset()
+    ) -> str:
+        """Bring one run to its end: every step once, summary, environment, steps.parquet, outcome. Returns the run's id.
+
+        `sent`: steps that MLflow is known to have taken. Sending them again would change nothing, but takes as long as the first time.
+        """
         run_id = self.trial_run(trial, result.attempt, result.started_at)
         stamp = f"{journal.checksum}-{result.outcome}"
         run = self.client.get_run(run_id)
@@ -163,7 +173,7 @@ class SweepRuns:
         from mlflow.entities import Metric, RunTag
 
         mine = journal if journal.attempt == result.attempt else Journal()
-        self.log_records(run_id, mine.steps)
+        self.log_records(run_id, [record for record in mine.steps if record["step"] not in sent])
         at = _ms(result.finished_at)
         summary = summarise(mine.steps, mine.window, mine.evaluations) if mine.window and result.outcome is Outcome.OK else result.summary
         metrics = [
@@ -196,6 +206,8 @@ class SweepRuns:
         for path in artifacts:
             if path.is_dir():
                 self.client.log_artifacts(self.parent, str(path), path.name)
+            elif path.name == "report.md":
+                self.client.log_text(self.parent, mlflow_pages.with_figures(path.read_text(), self.parent), path.name)
             elif path.exists():
                 self.client.log_artifact(self.parent, str(path))
         for name, value in metrics.items():
@@ -251,6 +263,32 @@ def step_metrics(records: Iterable[Record]) -> Iterable[Metric]:
                 yield Metric(name, float(value), at, step)
 
 
+@dataclass(frozen=True)
+class Published:
+    """Where a sweep is in MLflow. `base` is the server's address, with a slash at its end, also where none runs just now."""
+
+    sweep_id: str
+    base: str
+    experiment_id: str
+    parent: str
+    trials: dict[str, str]  # trial key -> address of its run
+
+    @property
+    def served(self) -> bool:
+        """True if a server at `base` took what was published."""
+        return tracking_uri().startswith("http")
+
+    @property
+    def table(self) -> str:
+        """Address of the sweep's trials as a table."""
+        return self.base + mlflow_pages.table_link(self.experiment_id, self.sweep_id)
+
+    @property
+    def charts(self) -> str:
+        """Address of the sweep's trials as charts."""
+        return self.base + mlflow_pages.charts_link(self.experiment_id, self.sweep_id)
+
+
 def publish_sweep(
     store: SweepStore,
     plan: Plan,
@@ -259,8 +297,8 @@ def publish_sweep(
     *,
     wait_s: float,
     log: Logger | LoggerAdapter[Logger] | None = None,
-) -> dict[str, str]:
-    """Publish every finished trial from its journal and close the parent run. Returns links to the runs by trial key.
+) -> Published:
+    """Publish every finished trial from its journal and close the parent run.
 
     Tries again for `wait_s` seconds while MLflow does not answer or its database is locked, then raises what it said. Raises JournalError
     for journals that were changed by others, after all the others have been published.
@@ -281,7 +319,7 @@ def publish_sweep(
             pause = min(pause * 2, 10.0)
 
 
-def _publish_once(store: SweepStore, plan: Plan, artifacts: list[Path], reason: str | None) -> dict[str, str]:
+def _publish_once(store: SweepStore, plan: Plan, artifacts: list[Path], reason: str | None) -> Published:
     client = connect()
     runs = SweepRuns(client, plan)
     found: dict[str, str] = {}
@@ -306,8 +344,9 @@ def _publish_once(store: SweepStore, plan: Plan, artifacts: list[Path], reason: 
     runs.finish_sweep(states, artifacts, reason, metrics)
     if damaged:
         raise damaged
-    base = ui_url()
-    return {key: f"{base}/#/experiments/{runs.experiment_id}/runs/{run_id}" for key, run_id in found.items()}
+    base = f"{ui_url()}/"
+    links = {key: f"{base}#/experiments/{runs.experiment_id}/runs/{run_id}" for key, run_id in found.items()}
+    return Published(plan.sweep_id, base, runs.experiment_id, runs.parent, links)
 
 
 def ui_url() -> str:
