@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -21,7 +22,11 @@ _STATES = {"done": "green", "again": "yellow", "to do": "cyan"}
 
 
 def _table(*headings: str) -> Table:
-    return Table(*headings, box=None, pad_edge=False, header_style="bold")
+    """Nothing is cut off, also where the output is no terminal and 80 columns are assumed; the first column, a name, is not broken."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for number, heading in enumerate(headings):
+        table.add_column(heading, no_wrap=number == 0, overflow="ignore" if number == 0 else "fold")
+    return table
 
 
 # --- sweep plan
@@ -217,9 +222,19 @@ def comparison(out: Console, store: SweepStore) -> None:
     from tasks.table import comparison_table
 
     table = comparison_table(store.dir)
-    if table.rows:
-        out.print()
-        out.print(table.rich())
+    if not table.rows:
+        return
+    out.print()
+    drawn = table.rich()
+    if Measurement.get(out, out.options.update(max_width=10_000), drawn).maximum <= out.width:
+        out.print(drawn)
+        return
+    out.print(table.title, style="italic", highlight=False)  # too wide for this terminal: a line for each cell
+    for names, cells in table.rows:
+        out.print(" · ".join(f"{axis.replace('_', ' ')} {name}" for axis, name in zip(table.row_axes, names, strict=True)), style="bold", soft_wrap=True)
+        for head, cell in zip(table.columns, cells, strict=True):
+            if cell.plain:
+                out.print(f"  {head:>8}  {cell.plain}", highlight=False, markup=False, soft_wrap=True)
 
 
 def where(out: Console, store: SweepStore) -> None:

@@ -154,7 +154,8 @@ def compare_with_last(plan: Plan) -> tuple[str | None, list[TrialState]]:
                 found.append(TrialState(trial=trial, state="done", why=str(result.outcome)))
             else:
                 found.append(TrialState(trial=trial, state="again", why=difference or f"ended as {result.outcome}: {result.reason}"))
-        return sweep_id, found
+        if any(entry.state != "to do" for entry in found):  # else it has no cell of this plan
+            return sweep_id, found
     return None, [TrialState(trial=trial, state="to do") for trial in plan.trials]
 
 
