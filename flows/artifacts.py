@@ -1,7 +1,11 @@
-"""What a person sees on the flow run's page in the Prefect UI: progress, each trial's figures, the comparison table."""
+"""What a person sees on the flow run's page in the Prefect UI: progress, each trial's figures, the comparison table.
+
+Keys name the suite and the trial, not the sweep: so Prefect's page of an artifact is its history over the sweeps.
+"""
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from typing import Any
 
@@ -9,42 +13,56 @@ from prefect.artifacts import create_markdown_artifact, create_progress_artifact
 
 from experiments.trial import Trial, TrialResult
 from flows.board import Board
-from tasks.store import SweepStore
+from tasks import mlflow_pages
+from tasks.publish import Published
+from tasks.store import Plan, SweepStore
 
 _progress: dict[str, Any] = {}
 
 
-def progress(sweep_id: str, board: Board) -> None:
+def progress(plan: Plan, board: Board) -> None:
     """Percent of trials done, one artifact for each sweep."""
     with board.lock:
-        percent = 100 * sum(row.ended is not None for row in board.rows.values()) / max(1, len(board.rows))
+        done, total = sum(row.ended is not None for row in board.rows.values()), len(board.rows)
+    percent, text = 100 * done / max(1, total), f"{done} of {total} trials of {plan.sweep_id}"
     with suppress(Exception):  # a lost Prefect server costs a picture, not a sweep
-        if sweep_id in _progress:
-            update_progress_artifact(_progress[sweep_id], percent)
+        if plan.sweep_id in _progress:
+            update_progress_artifact(_progress[plan.sweep_id], percent, description=text)
         else:
-            _progress[sweep_id] = create_progress_artifact(percent, key=_key(sweep_id, "progress"), description=sweep_id)
+            _progress[plan.sweep_id] = create_progress_artifact(percent, key=_key(_suite(plan), "progress"), description=text)
 
 
 def trial(trial: Trial, result: TrialResult) -> None:
     """The trial's outcome and summary as a table."""
     rows = [
-        {"": "outcome", " ": str(result.outcome)},
-        *([{"": "reason", " ": result.reason}] if result.reason else []),
+        {"figure": "outcome", "value": str(result.outcome)},
+        *([{"figure": "reason", "value": result.reason}] if result.reason else []),
         *(
-            {"": name, " ": f"{value:.6g}" if isinstance(value, float) else str(value)}
+            {"figure": name, "value": f"{value:.6g}" if isinstance(value, float) else str(value)}
             for name, value in result.summary.items()
             if value is not None
         ),
     ]
     with suppress(Exception):
-        create_table_artifact(rows, key=f"trial-{trial.key}", description=trial.name)
+        create_table_artifact(rows, key=_key(trial.suite, trial.name), description=f"{trial.name}, trial {trial.key} of {trial.sweep_id}")
 
 
-def sweep(store: SweepStore) -> None:
-    """The report."""
+def sweep(store: SweepStore, plan: Plan, published: Published | None) -> None:
+    """The report, its figures taken from MLflow's server where one runs."""
     with suppress(Exception):
-        create_markdown_artifact((store.dir / "report.md").read_text(), key=_key(store.sweep_id, "report"), description=store.sweep_id)
+        text = (store.dir / "report.md").read_text()
+        if published is not None and published.served:
+            compare = f"Compare the trials in MLflow: [table]({published.table}) · [charts]({published.charts})"
+            text = f"{compare}\n\n{mlflow_pages.with_figures(text, published.parent, published.base)}"
+        else:
+            text = mlflow_pages.without_figures(text)
+        create_markdown_artifact(text, key=_key(_suite(plan), "report"), description=plan.sweep_id)
 
 
-def _key(sweep_id: str, what: str) -> str:
-    return f"{sweep_id.replace('_', '-')}-{what}"
+def _suite(plan: Plan) -> str:
+    return plan.trials[0].suite if plan.trials else str(plan.suite.get("suite", "sweep"))
+
+
+def _key(suite: str, what: str) -> str:
+    """Lower-case letters, digits and dashes: all that Prefect takes."""
+    return re.sub(r"[^a-z0-9]+", "-", f"{suite} {what}".lower()).strip("-")

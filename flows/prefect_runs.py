@@ -16,6 +16,25 @@ from tasks.store import SweepStore
 _OPEN = (StateType.RUNNING, StateType.PENDING, StateType.CANCELLING, StateType.PAUSED)
 
 
+def rename(run_id: str, name: str, log: Any) -> None:
+    """Name a flow run after its sweep, which is known only once it runs."""
+    try:
+        with get_client(sync_client=True) as client:
+            client.update_flow_run(UUID(run_id), name=name)
+    except Exception as error:
+        log.warning("Prefect: flow run %s could not be renamed (%s)", run_id, first_line(error))
+
+
+def being_cancelled(run_id: str) -> bool:
+    """True if somebody cancelled the flow run in Prefect; False also where Prefect cannot be asked."""
+    try:
+        with get_client(sync_client=True) as client:
+            state = client.read_flow_run(UUID(run_id)).state
+    except Exception:
+        return False
+    return state is not None and state.type in (StateType.CANCELLING, StateType.CANCELLED)
+
+
 def reconcile(store: SweepStore, log: Any) -> None:
     """Mark earlier flow runs of this sweep that are still open as Crashed. For the holder of the lease: no other process works on it."""
     for run_id in store.flow_runs():

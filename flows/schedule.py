@@ -9,10 +9,10 @@ from typing import Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
-from prefect.states import Completed, Failed
+from prefect.states import Cancelled, Completed, Failed
 from prefect.utilities.annotations import quote
 
-from experiments.trial import Trial
+from experiments.trial import Outcome, Trial
 from flows.session import Session
 
 
@@ -46,4 +46,6 @@ def run(session: Session, trial: Trial, name: str) -> State[Any]:
     result = session.run(trial)
     if result.outcome.expected:
         return Completed(name="Completed" if result.outcome == "ok" else str(result.outcome), message=result.reason)
+    if result.outcome is Outcome.CANCELLED:
+        return Cancelled(message=result.reason)
     return Failed(name=str(result.outcome), message=result.reason)

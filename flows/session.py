@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -21,13 +22,15 @@ from experiments.trial import Outcome, Trial, TrialResult
 from flows import artifacts
 from flows.board import Board
 from tasks.live_publisher import LivePublisher, first_line
-from tasks.publish import publish_sweep
+from tasks.publish import Published, publish_sweep
 from tasks.report import write_report
 from tasks.results import write_steps
 from tasks.store import Plan, SweepStore
 from tasks.trial import Policy, TrialRunner
 
 _MLFLOW_WAIT_S = 60.0
+_STOP_S = 20.0  # for the trials to stop; Prefect kills a cancelled flow after 30
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Session:
@@ -40,6 +43,7 @@ class Session:
         self._pools = pools.load_pools()
         self._launchers = {name: launchers.for_pool(self.pool(name)) for name in {trial.pool for trial in plan.trials}}
         self._publisher = LivePublisher(plan, logger)
+        self._at_work, self._all_ended = 0, threading.Condition()
         self._started: dict[tuple[str, int], float] = {}
         self._policy = Policy(retries=int(plan.suite.get("retries", 2)), hang_timeout_s=float(plan.suite.get("hang_timeout_s", 600.0)))
 
@@ -76,6 +80,16 @@ class Session:
 
     def run(self, trial: Trial) -> TrialResult:
         """Run one trial, in the thread of its task."""
+        with self._all_ended:
+            self._at_work += 1
+        try:
+            return self._run(trial)
+        finally:
+            with self._all_ended:
+                self._at_work -= 1
+                self._all_ended.notify_all()
+
+    def _run(self, trial: Trial) -> TrialResult:
         log = get_run_logger()
         log.info("trial %s (%s) on pool %s", trial.name, trial.key, trial.pool)
         folder = self.store.trial_dir(trial.key)
@@ -105,9 +119,8 @@ class Session:
         self._publisher.feed(trial, attempt, started, records)
 
     def _say(self, log: Any, trial: Trial, result: TrialResult, folder: Path) -> None:
-        text = (folder / "log.txt").read_text(errors="replace")[-20_000:] if (folder / "log.txt").exists() else ""
-        for line in text.splitlines():
-            log.debug("%s", line) if result.outcome.expected else log.info("%s", line)
+        if result.outcome is not Outcome.CANCELLED and (folder / "log.txt").exists():
+            log.info("log of %s:\n%s", trial.name, _COLOUR.sub("", (folder / "log.txt").read_text(errors="replace"))[-20_000:])
         rate = result.summary.get("throughput")
         log.log(
             logging.INFO if result.outcome.expected else logging.ERROR,
@@ -118,7 +131,7 @@ class Session:
             f" ({result.reason})" if result.reason else "",
         )
         artifacts.trial(trial, result)
-        artifacts.progress(self.store.sweep_id, self.board)
+        artifacts.progress(self.plan, self.board)
 
     def _slot(self, trial: Trial) -> _Slot:
         return _Slot(self.pool(trial.pool), self.slots(trial.pool), self.stop)
@@ -132,10 +145,12 @@ class Session:
                 self.stop.set()
 
     def stop_now(self, reason: str) -> None:
-        """Stop every trial and wait until none of their processes is left."""
+        """Stop every trial and wait until none of their processes is left and their ends are recorded."""
         if self.store.stop_reason() is None:
             self.store.request_stop(reason)
         self.stop.set()
+        with self._all_ended:  # each trial's own thread stops it and says how it ended; only then can that be published
+            self._all_ended.wait_for(lambda: self._at_work == 0, timeout=_STOP_S)
         for trial in self.plan.trials:
             launch = launchers.load(self.store.trial_dir(trial.key))
             if launch is not None and self.store.result(trial.key) is None:
@@ -152,7 +167,7 @@ class Session:
         self.board.note = "publishing"
         self._publisher.close()
         problems = [*self.damaged]
-        links: dict[str, str] = {}
+        published: Published | None = None
         try:
             files = write_report(self.store.dir).all
         except Exception as error:
@@ -160,9 +175,9 @@ class Session:
             problems.append(f"no report ({first_line(error)})")
             files = []
         try:
-            links = publish_sweep(self.store, self.plan, files, self.store.stop_reason(), wait_s=_MLFLOW_WAIT_S, log=self.log)
-            if links:
-                write_report(self.store.dir, mlflow_links=links)
+            published = publish_sweep(self.store, self.plan, files, self.store.stop_reason(), wait_s=_MLFLOW_WAIT_S, log=self.log)
+            if published.trials:
+                write_report(self.store.dir, mlflow_links=published.trials)
         except JournalError as error:
             problems.append(str(error))
         except Exception as error:
@@ -170,7 +185,7 @@ class Session:
             problems.append(
                 f"not all is in MLflow ({first_line(error)}): nothing is lost, `sweep resume {self.store.sweep_id}` publishes it"
             )
-        artifacts.sweep(self.store)
+        artifacts.sweep(self.store, self.plan, published)
         return "; ".join(dict.fromkeys(problems)) or None
 
 

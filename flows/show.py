@@ -231,7 +231,8 @@ def comparison(out: Console, store: SweepStore) -> None:
         return
     out.print(table.title, style="italic", highlight=False)  # too wide for this terminal: a line for each cell
     for names, cells in table.rows:
-        out.print(" · ".join(f"{axis.replace('_', ' ')} {name}" for axis, name in zip(table.row_axes, names, strict=True)), style="bold", soft_wrap=True)
+        row = " · ".join(f"{axis.replace('_', ' ')} {name}" for axis, name in zip(table.row_axes, names, strict=True))
+        out.print(row, style="bold", soft_wrap=True)
         for head, cell in zip(table.columns, cells, strict=True):
             if cell.plain:
                 out.print(f"  {head:>8}  {cell.plain}", highlight=False, markup=False, soft_wrap=True)

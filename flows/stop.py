@@ -38,8 +38,8 @@ def stop_sweep(store: SweepStore, reason: str, out: Console) -> int:
             if launch is None or store.result(trial.key) is not None:
                 continue
             launchers.for_pool(pools.named(known, trial.pool)).stop(launch)
-            now = time.time()
-            if store.result(trial.key) is None:
+            now, ended = time.time(), store.result(trial.key)
+            if ended is None or ended.outcome in (Outcome.CRASHED, Outcome.INFRA, Outcome.CANCELLED):  # it was the stop that ended it
                 result = TrialResult(
                     key=trial.key, attempt=launch.attempt, outcome=Outcome.CANCELLED, reason=reason, started_at=now, finished_at=now
                 )

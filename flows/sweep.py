@@ -51,6 +51,7 @@ def sweep(
         plan = load_or_plan(store, request)
         prefect_runs.reconcile(store, get_run_logger())
         store.add_flow_run(str(flow_run.id))
+        prefect_runs.rename(str(flow_run.id), store.sweep_id, get_run_logger())
         board = CURRENT.get() or Board()
         board.fill(plan.trials)
         session = Session(store, plan, board, get_run_logger())
@@ -111,6 +112,8 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, KeyboardInterrupt):
         return "interrupted (Ctrl-C)"
     if type(error).__name__ == "TerminationSignal":
+        if prefect_runs.being_cancelled(str(flow_run.id)):
+            return "cancelled in Prefect"
         return f"process {os.getpid()} was told to end (SIGTERM)"
     return f"the sweep failed: {type(error).__name__}: {error}"
 

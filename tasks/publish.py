@@ -11,6 +11,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from logging import Logger, LoggerAdapter, getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar

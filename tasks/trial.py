@@ -123,6 +123,8 @@ class TrialRunner:
                 result = _without_worker(trial, launch.attempt, Outcome.HANG, reason, journal)
                 break
             self.stop.wait(_POLL_S)
+        if self.stop.is_set() and result.outcome in (Outcome.CRASHED, Outcome.INFRA):  # being stopped is what ended it
+            result = _without_worker(trial, launch.attempt, Outcome.CANCELLED, self._why_stopped(), journal)
         self.launcher.stop(launch)  # nothing of it may run beside the next trial
         self._take_new(trial, launch, follower, journal)
         log = self.launcher.log(launch, folder)

@@ -39,7 +39,7 @@ class RayJobLauncher:
                 entrypoint=shlex.join(arguments),
                 submission_id=submission_id,
                 runtime_env={"env_vars": environment},
-                metadata={"sweep.id": trial.sweep_id, "trial.key": trial.key, "trial.name": trial.name},
+                metadata={"job_name": trial.name, "sweep.id": trial.sweep_id, "trial.key": trial.key},  # the dashboard shows job_name
             )
         except LaunchError:
             raise

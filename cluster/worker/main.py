@@ -38,6 +38,8 @@ def main(arguments: list[str] | None = None) -> int:
         ending = _run(trial, options)
     except BaseException as error:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not cut off the result
+        if options.ray and isinstance(error, SystemExit):  # Ray's driver puts a handler of its own in the place of _cancel
+            error = Cancelled("told to end (SIGTERM)")
         ending = classify(error)
         print(ending.detail, file=sys.stderr, flush=True)
     if rank != 0:

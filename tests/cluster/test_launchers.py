@@ -1,6 +1,6 @@
 """Both launchers keep one contract: start, follow to the end, find again from plain data, stop with nothing left running.
 
-The local launcher is held to it here; the Ray job launcher, which needs a Ray head, in tests/integration/test_ray_jobs.py by the same checks.
+The local launcher is held to it here; the Ray job launcher, which needs a Ray head, in tests/integration/test_ray_jobs.py.
 """
 
 from __future__ import annotations
