@@ -22,10 +22,11 @@ _STATES = {"done": "green", "again": "yellow", "to do": "cyan"}
 
 
 def _table(*headings: str) -> Table:
-    """Nothing is cut off, also where the output is no terminal and 80 columns are assumed; the first column, a name, is not broken."""
+    """Only the last column is broken over lines, also where the output is no terminal and 80 columns are assumed; nothing is cut off."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for number, heading in enumerate(headings):
-        table.add_column(heading, no_wrap=number == 0, overflow="ignore" if number == 0 else "fold")
+    for heading in headings[:-1]:
+        table.add_column(heading, no_wrap=True, overflow="ignore")
+    table.add_column(headings[-1], overflow="fold")
     return table
 
 
@@ -240,12 +241,13 @@ def comparison(out: Console, store: SweepStore) -> None:
 
 def where(out: Console, store: SweepStore) -> None:
     """Where the report is and how to see the curves."""
+    from cluster.stack.settings import environment
     from tasks.publish import tracking_uri
 
     report = store.dir / "report.html"
     if report.exists():
         out.print(f"report:    {report}", highlight=False, soft_wrap=True)
-    uri = tracking_uri()
+    uri = environment().get("MLFLOW_TRACKING_URI") or tracking_uri()  # the stack's, if it is up
     out.print(f"MLflow UI: {uri if uri.startswith('http') else 'sweep ui'}", highlight=False, soft_wrap=True)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from cluster.journal import JournalError, read_journal
+from cluster.journal import read_journal
 from experiments.folders import runs_root
 from tasks.store import SweepStore, list_sweeps
 
@@ -66,20 +66,14 @@ def only_store() -> SweepStore | None:
     return SweepStore(ids[0]) if ids else None
 
 
-def steps_done(store: SweepStore, number: int) -> int:
-    """Steps in the journal of trial `number` so far."""
-    trial = store.load_plan().trials[number]
-    try:
-        return len(read_journal(store.trial_dir(trial.key) / "journal.jsonl").steps)
-    except JournalError as error:
-        raise AssertionError(str(error)) from error
-
-
-def running_step(number: int, step: int = 3) -> Callable[[], SweepStore | None]:
-    """True once trial `number` of this test's sweep has made `step` steps and is not over."""
+def running_step(number: int, step: int = 3, attempt: int = 1) -> Callable[[], SweepStore | None]:
+    """Gives the sweep once trial `number` has made `step` steps of an attempt."""
 
     def there() -> SweepStore | None:
         store = only_store()
-        return store if store is not None and steps_done(store, number) >= step else None
+        if store is None:
+            return None
+        journal = read_journal(store.trial_dir(store.load_plan().trials[number].key) / "journal.jsonl")
+        return store if journal.attempt == attempt and len(journal.steps) >= step else None
 
     return there
