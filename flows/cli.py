@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -21,8 +22,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-out = Console()
-err = Console(stderr=True)
+
+
+def _console(*, stderr: bool) -> Console:
+    """A pipe or a file has no width: then one wide enough that no name is broken."""
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(stderr=stderr, width=None if stream.isatty() or "COLUMNS" in os.environ else 160)
+
+
+out, err = _console(stderr=False), _console(stderr=True)
 
 
 def _suite_names() -> list[str]:
@@ -112,7 +120,7 @@ def plan(
         raise typer.BadParameter("give a suite, or --sweep and a sweep's id: one of the two")
     if sweep:
         wanted = planning.renew(SweepStore(_sweep_id(sweep)).load_plan())
-        against: str | None = sweep
+        against: str | None = wanted.sweep_id
         found = planning.states(wanted)
     else:
         assert suite is not None

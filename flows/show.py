@@ -22,11 +22,10 @@ _STATES = {"done": "green", "again": "yellow", "to do": "cyan"}
 
 
 def _table(*headings: str) -> Table:
-    """Only the last column is broken over lines, also where the output is no terminal and 80 columns are assumed; nothing is cut off."""
+    """Nothing is cut off where the terminal is narrow: cells are broken over lines, except the first, a name to be copied."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in headings[:-1]:
-        table.add_column(heading, no_wrap=True, overflow="ignore")
-    table.add_column(headings[-1], overflow="fold")
+    for number, heading in enumerate(headings):
+        table.add_column(heading, no_wrap=number == 0, overflow="ignore" if number == 0 else "fold")
     return table
 
 
@@ -54,7 +53,7 @@ def plan_json(plan: Plan, found: Sequence[TrialState], expected: Mapping[str, fl
         "suite": suite,
         "profile": plan.profile,
         "compared_with": against,
-        "expected_s": _total(plan, found, expected),
+        "expected_s": _total(plan, found, expected, against),
         "trials": trials,
     }
 
@@ -78,14 +77,16 @@ def plan(out: Console, plan: Plan, found: Sequence[TrialState], expected: Mappin
     if against:
         said = ", ".join(f"{count} {state}" for state, count in counts.items())
         out.print(f"against {against}: {said}. `sweep run` measures all anew; `sweep resume {against}` goes on", highlight=False)
-    total = _total(plan, found, expected)
+    total = _total(plan, found, expected, against)
     out.print("expected: " + (clock(total) if total is not None else "unknown, no history yet for some cells"), highlight=False)
 
 
-def _total(plan: Plan, found: Sequence[TrialState], expected: Mapping[str, float]) -> float | None:
-    """Seconds until all trials of a new sweep are done, pools side by side; None where a cell has no history."""
+def _total(plan: Plan, found: Sequence[TrialState], expected: Mapping[str, float], against: str | None) -> float | None:
+    """Seconds until all trials are done, pools side by side (of a sweep that exists, the rest); None where a cell has no history."""
     lanes: dict[str, float] = {}
     for entry in found:
+        if plan.sweep_id == against and entry.state == "done":
+            continue
         seconds = expected.get(entry.trial.cell)
         if seconds is None:
             return None
@@ -257,10 +258,11 @@ def two_sweeps(out: Console, a: SweepStore, b: SweepStore) -> None:
 
     found = compare(a.dir, b.dir)
     out.print(found.headline, highlight=False)
-    table = _table(*found.table.header)
-    for row in found.table.rows:
-        table.add_row(*(Text(text) for text in row))
-    out.print(table)
+    if found.pairs:
+        table = _table(*found.table.header)
+        for row in found.table.rows:
+            table.add_row(*(Text(text) for text in row))
+        out.print(table)
     _, html = write_comparison(found, b.dir)
     out.print(f"report: {html}", highlight=False, soft_wrap=True)
 

@@ -69,7 +69,7 @@ class SweepRuns:
         self.client, self.plan = client, plan
         self.experiment_id = self._experiment(plan.trials[0].suite if plan.trials else str(plan.suite["suite"]))
         self.parent = self._parent()
-        client.set_experiment_tag(self.experiment_id, *mlflow_pages.view_tag(plan))
+        self._describe()
 
     # --- finding and creating
 
@@ -78,13 +78,17 @@ class SweepRuns:
         if found is None:
             location = (runs_root() / "mlartifacts" / name).as_uri() if _is_local(tracking_uri()) else None
             try:
-                tags = mlflow_pages.experiment_tags(self.plan)
-                return str(self.client.create_experiment(name, artifact_location=location, tags=tags))
+                return str(self.client.create_experiment(name, artifact_location=location))
             except Exception:
                 found = self.client.get_experiment_by_name(name)  # somebody else was first
                 if found is None:
                     raise
         return str(found.experiment_id)
+
+    def _describe(self) -> None:
+        before = self.client.get_experiment(self.experiment_id).tags
+        for name, value in mlflow_pages.experiment_tags(self.plan, self.experiment_id, self.parent, before).items():
+            self.client.set_experiment_tag(self.experiment_id, name, value)
 
     def _parent(self) -> str:
         plan = self.plan
@@ -96,7 +100,7 @@ class SweepRuns:
             "sweep.role": "parent",
             "sweep.profile": plan.profile,
             "sweep.command": plan.command,
-            "mlflow.note.content": mlflow_pages.sweep_note(plan, self.experiment_id),
+            mlflow_pages.NOTE: mlflow_pages.sweep_note(plan, self.experiment_id),
             **mlflow_pages.source_tags(plan),
             **_tags("git", plan.git),
         }
@@ -208,7 +212,8 @@ class SweepRuns:
             if path.is_dir():
                 self.client.log_artifacts(self.parent, str(path), path.name)
             elif path.name == "report.md":
-                self.client.log_text(self.parent, mlflow_pages.with_figures(path.read_text(), self.parent), path.name)
+                text = mlflow_pages.linked_figures(path.read_text(), self.experiment_id, self.parent)
+                self.client.log_text(self.parent, text, path.name)
             elif path.exists():
                 self.client.log_artifact(self.parent, str(path))
         for name, value in metrics.items():
@@ -346,7 +351,7 @@ def _publish_once(store: SweepStore, plan: Plan, artifacts: list[Path], reason: 
     if damaged:
         raise damaged
     base = f"{ui_url()}/"
-    links = {key: f"{base}#/experiments/{runs.experiment_id}/runs/{run_id}" for key, run_id in found.items()}
+    links = {key: base + mlflow_pages.run_link(runs.experiment_id, run_id) for key, run_id in found.items()}
     return Published(plan.sweep_id, base, runs.experiment_id, runs.parent, links)
 
 

@@ -1,0 +1,48 @@
+"""What people read on MLflow's pages: links lead to the sweep's own trials, descriptions by people stay, figures are found."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+from experiments.trial import Outcome
+from tasks import mlflow_pages
+from tasks.publish import SweepRuns, connect
+from tests.mlflow_support import make_store
+
+NOTE = mlflow_pages.NOTE
+
+
+def test_experiment_is_described_and_leads_to_its_latest_sweep(tmp_path: Path) -> None:
+    _, plan = make_store(tmp_path / "runs", {"a": Outcome.OK, "b": Outcome.CRASHED})
+    client = connect()
+    runs = SweepRuns(client, plan)
+    tags = client.get_experiment(runs.experiment_id).tags
+    assert tags["mlflow.experimentKind"] == "custom_model_development"
+    assert f"runs/{runs.parent}?" in tags[NOTE]
+    link = mlflow_pages.table_link(runs.experiment_id, plan.sweep_id)
+    assert f"]({link})" in tags[NOTE]
+    assert f"]({link})" in client.get_run(runs.parent).data.tags[NOTE]
+
+    key = parse_qs(urlsplit(link.removeprefix("#")).query)["viewStateShareKey"][0]
+    view = json.loads(tags[f"mlflow.sharedViewState.{key}"])
+    for trial in plan.trials:
+        runs.trial_run(trial, 1, 1.7e9)
+    found = client.search_runs([runs.experiment_id], view["searchFilter"])
+    assert sorted(run.data.tags["trial.key"] for run in found) == sorted(trial.key for trial in plan.trials)
+    columns = {column.split("`")[1] for column in view["selectedColumns"] if column.startswith("params.")}
+    assert columns == set(plan.trials[0].axes) <= set(found[0].data.params)
+    assert not view["orderByKey"].startswith("attributes.start_time")  # MLflow would fold them into their parent
+
+    client.set_experiment_tag(runs.experiment_id, NOTE, "my own words")
+    SweepRuns(client, plan)
+    assert client.get_experiment(runs.experiment_id).tags[NOTE] == "my own words"
+
+
+def test_figures_of_a_report() -> None:
+    text = "before\n\n## Figures\n\n![Loss](figures/loss.svg)\n\n![B · c](figures/b.svg)\n\n## After\n"
+    assert "![Loss](http://h:1/get-artifact?path=figures%2Floss.svg&run_uuid=r)" in mlflow_pages.with_figures(text, "r", "http://h:1/")
+    assert "- [B · c](#/experiments/7/runs/r/artifacts/figures/b.svg)" in mlflow_pages.linked_figures(text, "7", "r")
+    without = mlflow_pages.without_figures(text)
+    assert "figures" not in without and "Figures" not in without and "## After" in without
