@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cluster import launchers
 from cluster.journal import Journal, JournalFollower, Record
-from cluster.launchers import Launch, Launcher, LaunchError
+from cluster.launchers import Launch, Launcher, LaunchError, LaunchRefused
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.store import SweepStore
 
@@ -81,6 +81,8 @@ class TrialRunner:
         while not self.stop.is_set():
             try:
                 launch = self.launcher.start(trial, folder, attempt)
+            except LaunchRefused:
+                raise
             except LaunchError:
                 if time.monotonic() > deadline:
                     raise

@@ -12,6 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from cluster.launchers import processes
+
 MARK = "SWEEPBENCH_TEST"  # every process started by a test inherits it
 
 _SET = {
@@ -84,6 +86,15 @@ def started_here() -> dict[int, psutil.Process]:
     return found
 
 
+def _is_of_a_stack(process: psutil.Process) -> bool:
+    """True for what a stack's Ray head keeps for later; what it runs for a trial counts as the test's. The stack ends with its fixture."""
+    try:
+        environment = process.environ()
+        return "SWEEPBENCH_STACK" in environment and (processes.MARK not in environment or processes.of_the_cluster(process))
+    except (psutil.Error, OSError):
+        return True  # gone
+
+
 def _counts(process: psutil.Process) -> bool:
     if process.status() == psutil.STATUS_ZOMBIE:
         return False
@@ -99,10 +110,10 @@ def _isolated(tmp_path: Path) -> Iterator[None]:
     """
     outer_runs = os.environ["SWEEPBENCH_RUNS"]
     os.environ["SWEEPBENCH_RUNS"] = str(tmp_path / "runs")
-    environment, processes = _environment(), started_here()
+    environment, before = _environment(), started_here()
     yield
     changed = _environment()
-    left = {pid: process for pid, process in started_here().items() if pid not in processes}
+    left = {pid: process for pid, process in started_here().items() if pid not in before and not _is_of_a_stack(process)}
     if left:
         _, still = psutil.wait_procs(list(left.values()), timeout=2.0)  # one that is just ending is no leak
         left = {process.pid: process for process in still}

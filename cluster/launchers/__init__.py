@@ -40,6 +40,10 @@ class LaunchError(Exception):
     """A trial could not be started or asked about: the pool's state, not the trial's."""
 
 
+class LaunchRefused(LaunchError):
+    """The pool answered and does not take trials from here: waiting does not help."""
+
+
 class Launcher(Protocol):
     """All methods may be called from any process that can reach the pool."""
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import psutil
 
 MARK = "SWEEPBENCH_TRIAL"
+# A detached actor that a cluster's first trial starts for all that follow, with its own environment; Ray restarts it when it is killed
+_OF_THE_CLUSTER = "ray::_AutoscalingCoordinatorActor"
 
 
 def of_trial(key: str) -> list[psutil.Process]:
@@ -15,11 +17,16 @@ def of_trial(key: str) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         try:
-            if process.environ().get(MARK) == key:
+            if process.environ().get(MARK) == key and not of_the_cluster(process):
                 found.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess, OSError):
             continue  # gone, or somebody else's
     return found
+
+
+def of_the_cluster(process: psutil.Process) -> bool:
+    """True for a process that carries a trial's mark and serves the whole Ray cluster."""
+    return "".join(process.cmdline()[:1]).startswith(_OF_THE_CLUSTER)
 
 
 def end_all(key: str, wait_s: float = 5.0) -> int:

@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cluster.launchers import Launch, LaunchError, Status, processes
+from cluster.launchers import Launch, LaunchError, LaunchRefused, Status, processes
 from cluster.launchers.command import trial_command, trial_environment
-from cluster.pools import Pool
+from cluster.pools import Pool, PoolError
 from experiments.trial import Trial
 
 _OVER = ("SUCCEEDED", "FAILED", "STOPPED")
@@ -46,7 +46,7 @@ class RayJobLauncher:
         except Exception as error:
             if "already exists" in str(error):  # the reply to an earlier submit was lost: it is ours, follow it
                 return launch
-            raise LaunchError(f"pool {self.pool.name} at {self.pool.address}: cannot submit a job: {_first_line(error)}") from error
+            raise self._failed("cannot submit a job", error) from error
         return launch
 
     def status(self, launch: Launch) -> Status:
@@ -57,7 +57,7 @@ class RayJobLauncher:
         except Exception as error:
             if "does not exist" in str(error) or "404" in str(error):
                 return Status(running=False, message=f"pool {self.pool.name} does not know job {launch.id}: its head was restarted")
-            raise LaunchError(f"pool {self.pool.name} at {self.pool.address} does not answer: {_first_line(error)}") from error
+            raise self._failed("does not answer", error) from error
         state = details.status.value
         return Status(
             running=state not in _OVER,
@@ -85,12 +85,22 @@ class RayJobLauncher:
             from ray.job_submission import JobSubmissionClient  # about a second: only when a cluster is used
 
             try:
-                token = self.pool.token()
-                headers = {"Authorization": f"Bearer {token}"} if token else {}
-                self._client_ = JobSubmissionClient(self.pool.url(), headers=headers)
+                url, token = self.pool.url(), self.pool.token()
+            except PoolError as error:
+                raise LaunchRefused(str(error)) from error
+            try:
+                self._client_ = JobSubmissionClient(url, headers={"Authorization": f"Bearer {token}"} if token else {})
             except Exception as error:
-                raise LaunchError(f"pool {self.pool.name} at {self.pool.address} does not answer: {_first_line(error)}") from error
+                raise self._failed("does not answer", error) from error
         return self._client_
+
+    def _failed(self, what: str, error: Exception) -> LaunchError:
+        """What to raise for `error` of Ray's client; it has no type of its own for a wrong token."""
+        where, text = f"pool {self.pool.name} at {self.pool.address}", _first_line(error)
+        if "authentication" in text.lower() or "unauthorized" in text.lower():
+            source = self.pool.token_env or self.pool.token_file
+            return LaunchRefused(f"{where} refuses {f'the token of {source}' if source else 'trials without a token'}: {text}")
+        return LaunchError(f"{where} {what}: {text}")
 
 
 def _first_line(error: BaseException) -> str:

@@ -251,6 +251,7 @@ def _after(settings: Settings, names: list[str], say: Say) -> None:
         say(f"deployment {name}")
     if not deployments.write_prefect_toml(settings):
         say(f"{settings.root / 'prefect.toml'} is yours and stays; for the prefect command: PREFECT_API_URL={settings.prefect_url}/api")
+    say(f"the Ray dashboard asks for its token: cat {os.path.relpath(settings.token)}")
     if names:
         example = next((name for name in names if name == "sweep/bridgetower"), names[0])
         say(f"run one, with .venv activated: prefect deployment run {example} --watch")

@@ -4,113 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import signal
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
-from cluster.stack import process, settings
+from cluster.stack import settings
 from cluster.stack.components import get, post
-from cluster.stack.settings import PORTS, Settings
+from tests.stack_support import NAMES, Stack, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(420)]
-
-NAMES = ("prefect", "mlflow", "ray", "worker")
-
-FLOW = """
-import json, os, subprocess, sys
-from pathlib import Path
-from prefect import flow, task
-
-@task
-def look() -> dict:
-    names = ("MLFLOW_TRACKING_URI", "SWEEPBENCH_LOCAL_ADDRESS", "SWEEPBENCH_RUNS", "RAY_AUTH_TOKEN_PATH", "DO_NOT_TRACK")
-    return {"folder": os.getcwd(), "python": sys.executable, **{name: os.environ.get(name) for name in names}}
-
-@flow
-def sweep(suite: str, pools: list[str] = []) -> None:
-    Path("seen.json").write_text(json.dumps({"suite": suite, **look()}))
-"""
-
-PREFECT_YAML = """
-pull:
-  - prefect.deployments.steps.set_working_directory:
-      directory: "{{ $SWEEPBENCH_ROOT }}"
-deployments:
-  - name: bridgetower
-    entrypoint: tiny.py:sweep
-    parameters: {suite: bridgetower, pools: [local]}
-    work_pool: {name: local}
-"""
-
-# A process that leaves its session, as a workload may; it must not outlive the stack
-LEAVER = "import subprocess, time; subprocess.Popen(['sleep', '1000'], start_new_session=True); print('out'); time.sleep(1000)"
-
-
-class Stack:
-    """A repository with one deployment, and the stack brought up in it."""
-
-    def __init__(self, root: Path, variables: dict[str, str]) -> None:
-        self.root, self.variables = root, {**os.environ, **variables}
-        self.settings = Settings(root, root / "runs", {name: int(variables[variable]) for name, (variable, _) in PORTS.items()})
-
-    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "cluster.stack", "--root", str(self.root), *arguments]
-        return subprocess.run(command, env=self.variables, cwd=self.root, capture_output=True, text=True, check=False, timeout=300)
-
-    def status(self) -> dict[str, dict[str, Any]]:
-        return {row["name"]: row for row in json.loads(self.command("status", "--json").stdout)}
-
-    def members(self) -> list[psutil.Process]:
-        records = [process.read_record(self.settings.state, name) for name in NAMES]
-        return [member for record in records if record for member in process.members(record)]
-
-    def ray(self, path: str, body: object | None = None, token: str | None = "") -> tuple[int, Any]:
-        """A request to the Ray head: with its token (""), another, or none (None)."""
-        import urllib.error
-        import urllib.request
-
-        request = urllib.request.Request(f"{self.settings.ray_url}{path}", data=json.dumps(body).encode() if body else None)
-        request.add_header("Content-Type", "application/json")
-        if token is not None:
-            request.add_header("Authorization", f"Bearer {token or self.settings.token.read_text()}")
-        try:
-            with urllib.request.urlopen(request, timeout=30) as reply:
-                return reply.status, json.load(reply)
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
-
-
-@pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    root = tmp_path_factory.mktemp("repository")
-    (root / "tiny.py").write_text(FLOW)
-    (root / "prefect.yaml").write_text(PREFECT_YAML)
-    probes = [socket.socket() for _ in PORTS]
-    for probe in probes:
-        probe.bind(("127.0.0.1", 0))
-    variables = {variable: str(probe.getsockname()[1]) for (variable, _), probe in zip(PORTS.values(), probes, strict=True)}
-    for probe in probes:
-        probe.close()
-    made = Stack(root, {**variables, "SWEEPBENCH_RUNS": str(root / "runs")})
-    up = made.command("up")
-    try:
-        assert up.returncode == 0, up.stdout + up.stderr
-        assert f"MLflow server: {made.settings.mlflow_url}" in up.stdout
-        assert "deployment sweep/bridgetower" in up.stdout
-        yield made
-        _goes_down(made)
-    finally:
-        made.command("down")
 
 
 @dataclass(frozen=True)
@@ -129,32 +36,9 @@ def mended(stack: Stack) -> Mended:
     before = {name: row["pid"] for name, row in stack.status().items()}
     mlflow = psutil.Process(before["mlflow"])
     os.kill(mlflow.pid, signal.SIGKILL)
-    _until(lambda: not mlflow.is_running() or mlflow.status() == psutil.STATUS_ZOMBIE)
+    until(lambda: not mlflow.is_running() or mlflow.status() == psutil.STATUS_ZOMBIE)
     status, up = stack.command("status", "--json"), stack.command("up")
     return Mended(before, status, up, {name: row["pid"] for name, row in stack.status().items()})
-
-
-def _goes_down(stack: Stack) -> None:
-    """Also with a job that runs and has a child in a session of its own."""
-    status, job = stack.ray("/api/jobs/", {"entrypoint": shlex.join([sys.executable, "-u", "-c", LEAVER])})
-    assert status == 200, job
-    _until(lambda: "out" in stack.ray(f"/api/jobs/{job['submission_id']}/logs")[1]["logs"])
-    members = stack.members()
-    assert any(member.cmdline()[:1] == ["sleep"] for member in members)
-    down = stack.command("down")
-    assert down.returncode == 0, down.stderr
-    assert not [member for member in members if member.is_running() and member.status() != psutil.STATUS_ZOMBIE]
-    assert not (stack.root / "prefect.toml").exists()
-    assert not stack.settings.ray_temp.exists()
-    again = stack.command("down")
-    assert (again.returncode, again.stdout.strip()) == (0, "the stack is not running")
-
-
-def _until(condition: Any, timeout_s: float = 60.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "this took too long"
-        time.sleep(0.1)
 
 
 def test_everything_answers(stack: Stack) -> None:
@@ -209,9 +93,7 @@ def test_prefect_websocket_refuses_foreign_pages(stack: Stack) -> None:
 
 def test_deployment_runs_as_typed_in_the_repository(stack: Stack) -> None:
     """Only prefect.toml says where the server is; the user's home stays as it is."""
-    typed = {name: value for name, value in stack.variables.items() if not name.startswith(("PREFECT_", "SWEEPBENCH_"))}
-    command = [sys.executable, "-m", "prefect", "deployment", "run", "sweep/bridgetower", "--watch"]
-    done = subprocess.run(command, env=typed, cwd=stack.root, capture_output=True, text=True, check=False, timeout=180)
+    done = stack.prefect("deployment", "run", "sweep/bridgetower", "--watch")
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads((stack.root / "seen.json").read_text()) == {
         "suite": "bridgetower",
@@ -223,8 +105,8 @@ def test_deployment_runs_as_typed_in_the_repository(stack: Stack) -> None:
         "RAY_AUTH_TOKEN_PATH": str(stack.settings.token),
         "DO_NOT_TRACK": "true",
     }
-    assert not (Path(typed["HOME"]) / ".prefect").exists()
-    assert not (Path(typed["HOME"]) / ".ray").exists()
+    assert not (Path(stack.typed["HOME"]) / ".prefect").exists()
+    assert not (Path(stack.typed["HOME"]) / ".ray").exists()
 
 
 def test_pool_takes_one_flow_at_a_time(stack: Stack) -> None:

@@ -1,0 +1,35 @@
+"""One real stack for all integration tests that need one: it takes half a minute to start and a gigabyte to keep."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from cluster.stack.settings import PORTS
+from tests.stack_support import EXTRA, FLOW, PREFECT_YAML, Stack, goes_down
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    root = tmp_path_factory.mktemp("repository")
+    (root / "tiny.py").write_text(FLOW)
+    (root / "real.py").write_text('from flows.sweep import sweep\n\n__all__ = ["sweep"]\n')
+    (root / "prefect.yaml").write_text(PREFECT_YAML)
+    probes = [socket.socket() for _ in PORTS]
+    for probe in probes:
+        probe.bind(("127.0.0.1", 0))
+    variables = {variable: str(probe.getsockname()[1]) for (variable, _), probe in zip(PORTS.values(), probes, strict=True)}
+    for probe in probes:
+        probe.close()
+    made = Stack(root, {**variables, "SWEEPBENCH_RUNS": str(root / "runs"), "SWEEPBENCH_EXTRA": str(EXTRA)})
+    up = made.command("up")
+    try:
+        assert up.returncode == 0, up.stdout + up.stderr
+        assert f"MLflow server: {made.settings.mlflow_url}" in up.stdout
+        assert "deployment sweep/bridgetower" in up.stdout
+        yield made
+        goes_down(made)
+    finally:
+        made.command("down")
