@@ -93,10 +93,11 @@ def trials_of(sweep_id: str) -> str:
 
 
 def with_figures(markdown: str, run_id: str, base: str) -> str:
-    """A report whose figures are taken from the run's artifacts on the MLflow server at `base`."""
+    """A report whose figures are taken from the run's artifacts on the MLflow server at `base`; those on white, for pages of any colour."""
 
     def replace(match: re.Match[str]) -> str:
-        return f"{match[1]}{base}get-artifact?{urlencode({'path': match[2], 'run_uuid': run_id})})"
+        path = match[2].removesuffix(".svg") + ".png"
+        return f"{match[1]}{base}get-artifact?{urlencode({'path': path, 'run_uuid': run_id})})"
 
     return _FIGURE.sub(replace, markdown)
 

@@ -42,7 +42,7 @@ def test_experiment_is_described_and_leads_to_its_latest_sweep(tmp_path: Path) -
 
 def test_figures_of_a_report() -> None:
     text = "before\n\n## Figures\n\n![Loss](figures/loss.svg)\n\n![B · c](figures/b.svg)\n\n## After\n"
-    assert "![Loss](http://h:1/get-artifact?path=figures%2Floss.svg&run_uuid=r)" in mlflow_pages.with_figures(text, "r", "http://h:1/")
+    assert "![Loss](http://h:1/get-artifact?path=figures%2Floss.png&run_uuid=r)" in mlflow_pages.with_figures(text, "r", "http://h:1/")
     assert "- [B · c](#/experiments/7/runs/r/artifacts/figures/b.svg)" in mlflow_pages.linked_figures(text, "7", "r")
     without = mlflow_pages.without_figures(text)
     assert "figures" not in without and "Figures" not in without and "## After" in without
