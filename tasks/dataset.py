@@ -71,6 +71,8 @@ def _listing(dataset: str) -> str:
     try:
         filesystem, path = fs.FileSystem.from_uri(uri)
         kind = filesystem.get_file_info(path).type
+        if kind == fs.FileType.NotFound:
+            raise DatasetError(f"dataset {dataset} does not exist; give a folder of Parquet files, s3://, gs://, hf:// or 'drawn'")
         selector = fs.FileSelector(path, recursive=True) if kind == fs.FileType.Directory else [path]
         files = [info for info in filesystem.get_file_info(selector) if info.type == fs.FileType.File]
     except OSError as error:
