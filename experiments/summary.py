@@ -12,6 +12,7 @@ Value = float | int | bool | None
 Summary = dict[str, Value]
 
 PARTS = ("data_wait", "h2d", "forward_backward", "optimizer")  # a step's parts, in order; `<part>_s` in a step, `<part>_share` here
+LATENCIES = {"latency_p50_s": 50, "latency_p90_s": 90, "latency_p99_s": 99}  # percentiles
 _FROM_WINDOW = ("peak_memory_bytes", "alloc_retries", "time_to_first_step_s", "compile_seconds", "mean_power_w")
 
 
@@ -23,6 +24,7 @@ def summarise(
     throughput: samples/s of the measured window, each rank's samples over its own wall time, summed; without a window record (the trial
     ended early) the measured steps' samples over their times. throughput_low/_high: 95 % over steps (`throughput_interval`).
     throughput_settled: samples/s from the step on at which the window settled. step_time_*: s. *_share: part of the measured time, 0..1.
+    latency_p*_s: only where nothing is trained, a step without the wait for its data: from the batch being on the host to its output.
     mfu: flops_per_sample * throughput / (devices * peak_flops), peak per device. eval_<metric>_before/_after: held-out evaluation.
 
     Raises ValueError, naming the step, for data that cannot be: times that are negative or not finite, a step of no time, samples <= 0,
@@ -40,6 +42,8 @@ def summarise(
         result |= _timing(measured, window)
     if window is not None:
         result |= _window(window, result["throughput"])
+        if measured and not window.get("trains", True):
+            result |= _latency(measured)
     for evaluation in evaluations:
         when = evaluation["when"]
         result |= {f"eval_{name}_{when}": _finite(value) for name, value in evaluation["metrics"].items()}
@@ -55,6 +59,7 @@ NAMES = (
     "samples",
     "step_time_median_s",
     "step_time_p90_s",
+    *LATENCIES,
     *(f"{part}_share" for part in PARTS),
     "settled",
     "settled_at_step",
@@ -137,6 +142,15 @@ def _window(window: Mapping[str, Any], throughput: Value) -> Summary:
     devices = len(window.get("ranks") or [0])
     result["mfu"] = flops * throughput / (devices * peak) if flops and peak and throughput else None
     return result
+
+
+def _latency(measured: Sequence[Mapping[str, Any]]) -> Summary:
+    """Percentiles over batches; null if a step does not say how long it waited for data."""
+    waits = [step.get("data_wait_s") for step in measured]
+    times = [step["total_s"] - wait for step, wait in zip(measured, waits, strict=True) if wait is not None]
+    if len(times) < len(measured):
+        return {}
+    return {name: percentile(times, rank) for name, rank in LATENCIES.items()}
 
 
 def _finite(value: Any) -> float | None:

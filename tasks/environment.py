@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import platform
 import subprocess
 from functools import cache
@@ -11,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from cluster.pools import Pool
-
 from experiments import workloads
 from experiments.trial import digest
 
@@ -22,9 +22,11 @@ _LIBRARIES = ("torch", "transformers", "ray", "numpy", "pillow", "tokenizers", "
 @cache
 def code_version(workload: str, device: str) -> str:
     """16 hex digits over the source files whose change can change a trial's result: its workload, its device, the measured loop."""
-    source = Path(str(workloads.load(workload).__file__))
+    module = workloads.load(workload)
+    source = Path(str(module.__file__))
     files = [
         source,
+        *(Path(str(importlib.import_module(name).__file__)) for name in getattr(module, "BUILDS_ON", ())),  # of which it takes parts
         *sorted(source.parent.glob("_*.py")),
         *sorted((ROOT / "experiments" / "workloads").glob("_*.py")),
         *sorted((ROOT / "cluster" / "worker").glob("*.py")),

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from experiments.published import published_for
+from experiments.summary import LATENCIES
 from experiments.trial import Trial
 from tasks.cells import Cell, confounders, make_cells
 from tasks.findings import Missing, Saturation, Winner, find_missing, find_winner, saturation
@@ -176,6 +177,7 @@ def _decomposition(cells: Sequence[Cell]) -> TextTable:
         "cell",
         "step, median",
         "step, p90",
+        *(f"latency, {name.split('_')[1]}" for name in LATENCIES),
         *PART_NAMES,
         "peak memory",
         "alloc. retries",
@@ -195,6 +197,7 @@ def _decomposition(cells: Sequence[Cell]) -> TextTable:
                 cell.name,
                 seconds(cell.mean("step_time_median_s")),
                 seconds(cell.mean("step_time_p90_s")),
+                *(seconds(cell.mean(name)) for name in LATENCIES),
                 *(percent(share) for share in shares),
                 percent(other_share(shares)),
                 size(cell.mean("peak_memory_bytes")),

@@ -1,4 +1,4 @@
-"""Makes a workload's model trainable as the trial asks: placement, checkpointing, compilation, DDP, optimiser, learning rate."""
+"""Makes a workload's model ready to train, or to infer, as the trial asks: placement, checkpointing, compilation, DDP, optimiser."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from experiments.parameters import TrainingParameters
-from experiments.workloads._protocol import Unsupported
+from experiments.workloads._protocol import Unsupported, trains
 
 if TYPE_CHECKING:
     from cluster.devices import Device
@@ -16,36 +16,42 @@ if TYPE_CHECKING:
 
 
 class TorchLearner:
-    """See cluster.worker.loop.Learner."""
+    """See cluster.worker.loop.Learner. Where nothing is trained a step is the forward pass: no gradient, no optimiser, no DDP."""
 
     def __init__(
         self, workload: Workload, model: torch.nn.Module, parameters: TrainingParameters, device: Device, world_size: int = 1
     ) -> None:
         self.workload, self.parameters, self.device = workload, parameters, device
-        self.plain = model.to(device.torch_device)  # what is evaluated, whatever wraps it
+        self.trains = trains(workload)
+        self.plain = model.to(device.torch_device).train(self.trains)  # what is evaluated, whatever wraps it
         layers = workload.layers(self.plain)
         self._compile_layers(layers)
         self._checkpoint(layers)
         self.model: Any = self.plain
         if parameters.compile == "model":
             self.model = torch.compile(self.plain)
-        if world_size > 1:
+        if world_size > 1 and self.trains:
             self.model = self._distribute()
         self.trained = [parameter for parameter in self.plain.parameters() if parameter.requires_grad]
-        self.optimizer = self._optimizer()
-        self.scaler = device.scaler(parameters.precision)
+        self.optimizer = self._optimizer() if self.trains else None
+        self.scaler = device.scaler(parameters.precision) if self.trains else None
         self._all_steps = parameters.warmup_steps + parameters.steps
 
     def place(self, batch: Batch) -> Batch:
         return self.device.place(batch, self.workload.prepare, prefetch=self.parameters.prefetch_to_device)
 
     def learn(self, batch: Batch) -> torch.Tensor:
+        if not self.trains:
+            with torch.inference_mode(), self.device.autocast(self.parameters.precision):
+                return self.workload.loss(self.model, batch)
         with self.device.autocast(self.parameters.precision):
             loss = self.workload.loss(self.model, batch)
         (self.scaler.scale(loss) if self.scaler else loss).backward()  # type: ignore[no-untyped-call]
         return loss.detach()
 
     def update(self, step: int) -> None:
+        if self.optimizer is None:
+            return
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate(step)
         if self.scaler:
@@ -71,7 +77,7 @@ class TorchLearner:
             with torch.no_grad(), torch.compiler.set_stance("force_eager"), self.device.autocast(self.parameters.precision):
                 return self.workload.evaluate(self.plain, lambda batch: self.device.place(batch, self.workload.prepare, prefetch=False))
         finally:
-            self.plain.train()
+            self.plain.train(self.trains)
 
     def _compile_layers(self, layers: list[torch.nn.Module]) -> None:
         if self.parameters.compile != "layer":

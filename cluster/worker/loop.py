@@ -20,10 +20,10 @@ class Learner(Protocol):
         """The batch on the device."""
 
     def learn(self, batch: Batch) -> torch.Tensor:
-        """Forward and backward; returns the loss, still on the device."""
+        """Forward and backward, or forward alone; returns the loss, still on the device."""
 
     def update(self, step: int) -> None:
-        """The optimiser's step."""
+        """The optimiser's step; nothing where nothing is trained."""
 
     def samples(self, batch: Batch) -> int:
         """Samples in a batch."""

@@ -24,7 +24,7 @@ from cluster.worker.recorder import Nowhere, Recorder
 from experiments import workloads
 from experiments.parameters import TrainingParameters
 from experiments.trial import Outcome, Trial
-from experiments.workloads._protocol import Context, Unsupported, Workload
+from experiments.workloads._protocol import Context, Unsupported, Workload, trains
 
 PROBE_HEADROOM = 0.03  # share of device memory a batch must leave unreserved to count as fitting
 JOURNAL = "journal.jsonl"
@@ -105,7 +105,8 @@ class Session:
             self._check_headroom()
             return
         self._profile()
-        self._evaluate("after")
+        if trains(self.workload):  # else it would say what "before" said
+            self._evaluate("after")
         self._publish_window(window)
 
     def _context(self) -> Context:
@@ -177,6 +178,7 @@ class Session:
             "compile_seconds": compile_s,
             "first_measured_step": parameters.warmup_steps + 1,
             "batch_size": parameters.batch_size,
+            "trains": trains(self.workload),
         }
 
     def _steps(self, steps: range, record: Any) -> int:

@@ -39,7 +39,7 @@ class Context:
 
 
 class Workload(Protocol):
-    """A model family under training. Everything here runs on one rank."""
+    """A model family under training, or in use. Everything here runs on one rank."""
 
     find_unused_parameters: bool  # whether DDP must look for parameters without gradient
 
@@ -56,7 +56,10 @@ class Workload(Protocol):
         """The batch, already on the device, as the model takes it (device-side decoding). Runs on the copying stream."""
 
     def loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        """The scalar training loss; called under the precision's autocast."""
+        """The scalar training loss; called under the precision's autocast. Without training: the forward pass, and a scalar of its output.
+
+        A value that is not finite ends the trial.
+        """
 
     def samples(self, batch: Batch) -> int:
         """Samples in a batch."""
@@ -65,4 +68,9 @@ class Workload(Protocol):
         """Metrics on held-out data: at least `loss` and `chance_loss`. `place` moves a host batch to the device and prepares it."""
 
     def flops_per_sample(self) -> float | None:
-        """Floating-point operations (multiply and add are two) of one training step per sample; None if unknown."""
+        """Floating-point operations (multiply and add are two) of one step per sample; None if unknown."""
+
+
+def trains(workload: Workload) -> bool:
+    """Whether a step is forward, backward and optimiser. With `trains = False` it is the forward pass alone, in evaluation mode."""
+    return bool(getattr(workload, "trains", True))

@@ -55,6 +55,15 @@ def test_unknown_is_null_never_a_guess() -> None:
     assert (diverged["first_loss"], diverged["final_loss"], diverged["throughput"]) == (pytest.approx(2.99), None, None)
 
 
+def test_latency_is_a_batchs_time_without_the_wait_for_its_data_and_only_where_nothing_is_trained() -> None:
+    steps = [step(n, total_s=n / 1000 + 0.02) for n in range(1, 104)]  # the measured ones: 3 to 103 ms
+    found = summarise(steps, window(trains=False))
+    assert [found[f"latency_p{rank}_s"] for rank in (50, 90, 99)] == pytest.approx([0.053, 0.093, 0.102])
+    for training in (window(trains=True), window(), None):
+        assert summarise(steps, training)["latency_p50_s"] is None
+    assert summarise([*steps, step(104, data_wait_s=None)], window(trains=False))["latency_p99_s"] is None
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
