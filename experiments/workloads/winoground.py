@@ -1,0 +1,253 @@
+"""BridgeTower against CLIP on Winoground: which model tells captions of the same words apart, and how fast does it score?
+
+A sample is one example: two captions with two images, four scores. Scores: BridgeTower's image-text matching logit
+(BridgeTowerForImageAndTextRetrieval, logits[:, 1]), CLIP's logits_per_image. See experiments/winoground.py.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field, model_validator
+
+from experiments import winoground
+from experiments.parameters import TrainingParameters
+from experiments.workloads._protocol import Batch, Context, DataError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+BUILDS_ON = ("experiments.winoground",)  # its source is part of the trial key too
+COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+class Parameters(TrainingParameters):
+    """Which model, from where, on which copy of the data set."""
+
+    family: Literal["bridgetower", "clip"] = Field("bridgetower", description="the model that scores")
+    bridgetower_weights: str | None = Field(None, description="a hub id, or a folder made by save_pretrained, with tokenizer.json")
+    bridgetower_revision: str | None = Field(None, description="commit (40 hex digits) of a hub id, for bridgetower_weights")
+    clip_weights: str | None = Field(None, description="a hub id, or a folder made by save_pretrained, with tokenizer.json")
+    clip_revision: str | None = Field(None, description="commit (40 hex digits) of a hub id, for clip_weights")
+    dataset: str | None = Field(None, description="folder of a local copy of Winoground: Parquet in the data set's own columns")
+    text_length: int = Field(77, ge=4, le=512, description="tokens per caption, padded or cut; CLIP takes at most 77")
+
+    @model_validator(mode="after")
+    def _pinned(self) -> Parameters:
+        for family in ("bridgetower", "clip"):
+            weights, revision = getattr(self, f"{family}_weights"), getattr(self, f"{family}_revision")
+            hub = weights is not None and not weights.startswith(("/", ".", "~"))
+            if hub and not COMMIT.fullmatch(revision or ""):
+                problem = f"{family}_weights {weights!r} is a hub id: {family}_revision must be its commit, 40 hex digits"
+                raise ValueError(f"{problem} (a path starts with / or .)")
+            if not hub and revision is not None:
+                raise ValueError(f"{family}_revision is only for {family}_weights that are a hub id")
+        if self.dataset is not None and "://" in self.dataset:
+            raise ValueError("dataset: Winoground is read from a local folder")
+        return self
+
+
+def build(context: Context) -> Winoground:
+    """The workload on this rank. Raises DataError."""
+    return Winoground(context)
+
+
+class Winoground:
+    """See Workload."""
+
+    trains = False
+    find_unused_parameters = False
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.parameters: Parameters = context.parameters
+        self.family = self.parameters.family
+        weights = getattr(self.parameters, f"{self.family}_weights")
+        if weights is None:
+            raise DataError(f"{self.family}_weights is not set: a hub id with {self.family}_revision, or a folder made by save_pretrained")
+        if context.data is None:
+            raise DataError("dataset is not set: the folder of a local copy of Winoground (its licence forbids us to bring one)")
+        self.weights = str(Path(weights).expanduser()) if weights.startswith("~") else str(weights)
+        self.revision: str | None = getattr(self.parameters, f"{self.family}_revision")
+        try:
+            self.examples = list(winoground.read(Path(context.data.uri)))  # 400 of them
+        except winoground.WinogroundError as error:
+            raise DataError(str(error)) from error
+        if not self.examples:
+            raise DataError(f"{context.data.uri}: no examples")
+        self.image_size = 0  # known once the model is built
+
+    def model(self) -> nn.Module:
+        import transformers
+
+        kind = transformers.CLIPModel if self.family == "clip" else transformers.BridgeTowerForImageAndTextRetrieval
+        model: Any = kind.from_pretrained(
+            self.weights,
+            revision=self.revision or "main",
+            local_files_only=Path(self.weights).is_dir(),
+            use_safetensors=True,  # never unpickle a checkpoint
+            trust_remote_code=False,
+            attn_implementation="eager",
+        )
+        self.image_size = model.config.vision_config.image_size
+        model = model.float().eval()  # transformers 5 keeps a checkpoint's own type
+        return model  # type: ignore[no-any-return]
+
+    def layers(self, model: nn.Module) -> list[nn.Module]:
+        from experiments.workloads import _bridgetower
+
+        if self.family == "bridgetower":
+            return _bridgetower.layers(model)
+        clip: Any = model
+        return [*clip.text_model.encoder.layers, *clip.vision_model.encoder.layers]
+
+    def batches(self) -> Iterator[Batch]:
+        """Examples in the data set's order, over and over; ranks take turns."""
+        from torch.utils.data import DataLoader
+
+        parameters = self.parameters
+        workers = parameters.dataloader_workers
+        return iter(
+            DataLoader(
+                self._pairs(),  # type: ignore[arg-type]  # its index is a list of examples' numbers
+                batch_size=None,
+                sampler=self._order(),
+                num_workers=workers,
+                prefetch_factor=parameters.prefetch_factor if workers else None,
+                pin_memory=parameters.pin_memory and self.context.device_kind != "cpu",
+            )
+        )
+
+    def prepare(self, batch: Batch) -> Batch:
+        return batch
+
+    def loss(self, model: nn.Module, batch: Batch) -> torch.Tensor:
+        """Cross-entropy of choosing between the two captions for each image; ln 2 for a model that knows nothing."""
+        return _choice(self.scores(model, batch))
+
+    def scores(self, model: Any, batch: Batch) -> torch.Tensor:
+        """s(caption, image), fp32 (examples, 2 captions, 2 images)."""
+        from experiments.workloads import _bridgetower
+
+        count = len(batch["input_ids"]) // 2
+        if self.family == "clip":
+            # the mask stays two-dimensional: transformers makes CLIP's causal one from it
+            pixels = _bridgetower.inputs(batch, "eager")["pixel_values"]
+            output = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], pixel_values=pixels)
+            every = output.logits_per_image.float().view(count, 2, count, 2)  # example, image, example, caption
+            return every.diagonal(dim1=0, dim2=2).permute(2, 1, 0)  # type: ignore[no-any-return]
+        pairs = {  # each caption with each image of its example: c0 i0, c0 i1, c1 i0, c1 i1
+            "input_ids": batch["input_ids"].repeat_interleave(2, dim=0),
+            "attention_mask": batch["attention_mask"].repeat_interleave(2, dim=0),
+            "pixels": batch["pixels"].unflatten(0, (count, 1, 2)).expand(-1, 2, -1, -1, -1, -1).flatten(0, 2),
+        }
+        logits = model(**_bridgetower.inputs(pairs, "eager")).logits
+        return logits[:, 1].float().view(count, 2, 2)  # type: ignore[no-any-return]
+
+    def samples(self, batch: Batch) -> int:
+        return len(batch["input_ids"]) // 2
+
+    def evaluate(self, model: nn.Module, place: Callable[[Batch], Batch]) -> dict[str, float]:
+        """Text, image and group score over every example, beside what chance gives."""
+        import torch
+
+        pairs, size = self._pairs(), self.context.batch_size
+        numbers = range(len(self.examples))
+        found = torch.cat([self.scores(model, place(pairs[list(numbers[at : at + size])])).cpu() for at in numbers[::size]])
+        if not bool(found.isfinite().all()):
+            raise DataError(f"{self.weights} gives scores that are not finite")
+        return {
+            "loss": float(_choice(found)),
+            "chance_loss": math.log(2),
+            **winoground.summary(found.tolist()),
+            **{f"chance_winoground_{name}": chance for name, chance in winoground.CHANCE.items()},
+            "winoground_examples": float(len(found)),
+        }
+
+    def flops_per_sample(self) -> float | None:
+        return None  # depends on the checkpoint
+
+    def _order(self) -> Iterator[list[int]]:
+        size, world = self.context.batch_size, self.context.world_size
+        start = self.context.rank * size
+        while True:
+            yield [number % len(self.examples) for number in range(start, start + size)]
+            start += size * world
+
+    def _pairs(self) -> Pairs:
+        if not self.image_size:
+            raise RuntimeError("model() comes before batches(): the model knows its image size")
+        tokenizer = self._tokenizer()
+        length = min(self.parameters.text_length, 77) if self.family == "clip" else self.parameters.text_length
+        pad = next((token for token in ("<pad>", "<|endoftext|>") if tokenizer.token_to_id(token) is not None), None)
+        if pad is None:
+            raise DataError(f"the tokenizer of {self.weights} has neither <pad> nor <|endoftext|>")
+        tokenizer.enable_truncation(length)
+        tokenizer.enable_padding(length=length, pad_id=tokenizer.token_to_id(pad), pad_token=pad)
+        return Pairs(self.examples, tokenizer, self.image_size)
+
+    def _tokenizer(self) -> Any:
+        from tokenizers import Tokenizer
+
+        if self.revision:
+            from huggingface_hub import hf_hub_download
+
+            return Tokenizer.from_file(hf_hub_download(self.weights, "tokenizer.json", revision=self.revision))
+        path = Path(self.weights) / "tokenizer.json"
+        if not path.is_file():
+            raise DataError(f"{path} does not exist: save the tokenizer beside the weights")
+        return Tokenizer.from_file(str(path))
+
+
+class Pairs:
+    """Numbers of examples -> a batch: input_ids and attention_mask (2 x examples, text), pixels uint8 (2 x examples, size, size, 3)."""
+
+    def __init__(self, examples: list[winoground.Example], tokenizer: Any, size: int) -> None:
+        self.examples, self.tokenizer, self.size = examples, tokenizer, size
+
+    def __getitem__(self, numbers: list[int]) -> Batch:
+        import numpy as np
+        import torch
+
+        chosen = [self.examples[number] for number in numbers]
+        encodings = self.tokenizer.encode_batch_fast([caption for example in chosen for caption in example.captions])
+        images = [pixels(data, self.size, example.name) for example in chosen for data in example.images]
+        return {
+            "input_ids": torch.tensor([encoding.ids for encoding in encodings]),
+            "attention_mask": torch.tensor([encoding.attention_mask for encoding in encodings]),
+            "pixels": torch.from_numpy(np.stack(images)),
+        }
+
+
+def pixels(data: bytes, size: int, name: str) -> Any:
+    """uint8 (size, size, 3): the shorter side resized to `size` bicubically, the middle cut out, as both models' processors do.
+
+    Raises DataError: no example of Winoground may be left out.
+    """
+    import numpy as np
+    from PIL import Image
+
+    from experiments.workloads import _images
+
+    try:
+        image = _images.open_image(data).convert("RGB")
+    except (_images.CorruptRow, OSError, DataError) as error:
+        raise DataError(f"{name}: {error}") from error
+    scale = size / min(image.size)
+    image = image.resize((max(size, round(image.width * scale)), max(size, round(image.height * scale))), Image.Resampling.BICUBIC)
+    left, top = (image.width - size) // 2, (image.height - size) // 2
+    return np.asarray(image.crop((left, top, left + size, top + size)))
+
+
+def _choice(scores: torch.Tensor) -> torch.Tensor:
+    import torch
+    from torch.nn import functional
+
+    by_image = scores.transpose(1, 2).reshape(-1, 2)  # (examples x images, captions)
+    right = torch.arange(2, device=scores.device).repeat(len(scores))
+    return functional.cross_entropy(by_image, right)
