@@ -140,6 +140,10 @@ def test_scores_are_those_of_the_model_pair_by_pair(home: Path, family: str) -> 
             alone = output.logits_per_image[0, 0] if family == "clip" else output.logits[0, 1]
             assert float(found[example, caption, image]) == pytest.approx(float(alone), abs=1e-4)
     assert len({round(value, 6) for value in found.flatten().tolist()}) == 8, "the pairs can be told apart"
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+        low = one.scores(model, batch)
+    assert low.dtype == torch.float32 and not torch.equal(low, found)
+    assert torch.allclose(low, found, rtol=0.02, atol=0.05)
 
 
 @pytest.mark.parametrize("family", ["clip", "bridgetower"])
