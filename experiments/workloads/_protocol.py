@@ -44,7 +44,7 @@ class Workload(Protocol):
     find_unused_parameters: bool  # whether DDP must look for parameters without gradient
 
     def model(self) -> torch.nn.Module:
-        """The model on the CPU in fp32, its weights a function of the seed alone."""
+        """The model in fp32 on torch's current default device, its weights a function of the seed alone."""
 
     def layers(self, model: torch.nn.Module) -> list[torch.nn.Module]:
         """The repeated blocks: what `compile: layer` compiles and activation checkpointing recomputes."""
