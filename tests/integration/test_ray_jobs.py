@@ -57,6 +57,7 @@ def test_two_workers_and_a_job_submitted_twice(stack: Stack, tmp_path: Path) -> 
     first, second = ray.start(trial, tmp_path, 1), ray.start(trial, tmp_path, 1)
     assert first == second
     assert wait(ray, second).exit_code == 0, ray.log(second, tmp_path)
+    ray.stop(second)  # as a sweep does: what the job leaves behind ends here
     result, journal = result_of(tmp_path), read_journal(tmp_path / "journal.jsonl")
     assert result.outcome is Outcome.OK, result
     assert journal.environment["world_size"] == 2
