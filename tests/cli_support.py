@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -29,8 +30,20 @@ def start(*arguments: str, folder: Path, **more: str) -> subprocess.Popen[str]:
     """Start `sweep ARGUMENTS` in a process group of its own, output in one pipe."""
     command = [sys.executable, "-m", "flows.cli", *arguments]
     return subprocess.Popen(
-        command, cwd=folder, env=environment(**more), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        command,
+        cwd=folder,
+        env=environment(**more),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        preexec_fn=_heed_ctrl_c,
     )
+
+
+def _heed_ctrl_c() -> None:
+    """A shell starts what it runs in the background with Ctrl-C ignored, and children inherit that: tests may be started so."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def sweep(*arguments: str, folder: Path, **more: str) -> tuple[int, str]:
