@@ -37,7 +37,7 @@ def start(*arguments: str, folder: Path, **more: str) -> subprocess.Popen[str]:
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
-        preexec_fn=_heed_ctrl_c,
+        preexec_fn=_heed_ctrl_c,  # noqa: PLW1509 - the tests start no threads of their own
     )
 
 
