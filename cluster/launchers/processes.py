@@ -51,6 +51,8 @@ def alive(pid: int, born: float | None) -> bool:
     try:
         process = psutil.Process(pid)
         same = born is None or abs(process.create_time() - born) < 1.0
-        return same and process.status() != psutil.STATUS_ZOMBIE
+        # The first thread of a process that is being ended is a zombie while the others still run; its parent cannot reap it yet
+        over = process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1
+        return same and not over
     except psutil.NoSuchProcess:
         return False
