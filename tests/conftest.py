@@ -65,6 +65,16 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ[MARK] = secrets.token_hex(8)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What may run beside what (pytest-xdist): tests of the one stack stay together, fast tests stay with their file's fixtures."""
+    for item in items:
+        slow = item.get_closest_marker("integration") or item.get_closest_marker("fault")
+        alone = item.nodeid if slow else str(item.path)
+        group = "stack" if "stack" in getattr(item, "fixturenames", ()) else alone
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Give the environment back."""
     before = getattr(config, "sweepbench_environment", None)
