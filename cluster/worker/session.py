@@ -15,6 +15,7 @@ from cluster.devices import load as load_device
 from cluster.devices.clock import StepTiming
 from cluster.devices.peaks import peak_flops
 from cluster.journal import JournalWriter
+from cluster.worker.engine import choose as choose_engine
 from cluster.worker.environment import environment
 from cluster.worker.learner import TorchLearner
 from cluster.worker.loop import run_steps
@@ -95,6 +96,8 @@ class Session:
         if why_not:
             raise Unsupported(why_not)
         self.device.set_precision(self.parameters.precision)
+        self.engine = choose_engine(self.parameters, self.device, self.ranks.world_size)
+        self.engine.adapt()
         self.recorder.phase("data")
         self.workload: Workload = module.build(self._context())
         self.recorder.phase("build")
@@ -129,7 +132,7 @@ class Session:
         torch.manual_seed(self.parameters.seed)  # the same weights on every rank
         with self.device.torch_device:  # made where it will be: drawing large weights on the CPU takes longer than training them
             model = self.workload.model()
-        learner = TorchLearner(self.workload, model, self.parameters, self.device, self.ranks.world_size)
+        learner = TorchLearner(self.workload, model, self.parameters, self.device, self.engine)
         torch.manual_seed(self.parameters.seed + self.ranks.rank)  # other dropout masks on every rank
         return learner
 
