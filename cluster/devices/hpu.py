@@ -83,12 +83,11 @@ class Hpu:
         return torch.get_num_threads()
 
     def clock(self) -> EventClock:
-        clock = HpuClock(
-            lambda: self._hpu.Event(enable_timing=True),
-            lambda: torch.zeros((), pin_memory=True),
-        )
-        clock.flush = self.flush
-        return clock
+        return HpuClock(self)
+
+    def event(self) -> Any:
+        """An event that can be timed."""
+        return self._hpu.Event(enable_timing=True)
 
     def flush(self) -> None:
         """Hand what lazy mode has gathered to the device. A break between graphs; nobody waits."""
@@ -148,9 +147,10 @@ class HpuClock(EventClock):
 
     name = "hpu events"
 
-    def flush(self) -> None:
-        """Replaced by the device's."""
+    def __init__(self, device: Hpu) -> None:
+        super().__init__(device.event, lambda: torch.zeros((), pin_memory=True))
+        self._device = device
 
     def _record(self) -> Any:
-        self.flush()
+        self._device.flush()
         return super()._record()

@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import torch
-
 from habana_frameworks.torch import hpu
 
 _AS = {"uint32": torch.int32, "uint64": torch.int64, "uint16": torch.int16}  # torch has no unsigned types of these sizes

@@ -4,7 +4,7 @@ STEPS = 0
 
 
 def mark_step(*_: object, **__: object) -> None:
-    global STEPS
+    global STEPS  # noqa: PLW0603
     STEPS += 1
 
 

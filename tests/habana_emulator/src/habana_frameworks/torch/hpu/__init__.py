@@ -20,7 +20,7 @@ _initialised = False
 
 
 def init() -> None:
-    global _initialised
+    global _initialised  # noqa: PLW0603
     _initialised = True
 
 

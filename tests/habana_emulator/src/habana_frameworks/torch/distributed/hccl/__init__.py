@@ -51,6 +51,10 @@ class ProcessGroupHccl(dist.ProcessGroup):
         super().__init__(rank, size)
         self._gloo = dist.ProcessGroupGloo(store, rank, size, timeout=timeout)
 
+    @property
+    def _device_types(self) -> list[Any]:
+        return [torch.device("hpu")]  # where torch puts what object collectives send
+
     def getBackendName(self) -> str:
         return "hccl"
 
@@ -58,24 +62,24 @@ class ProcessGroupHccl(dist.ProcessGroup):
         getattr(self._gloo, name)(*map(_host, tensors), options).wait()
         return _Done(out)
 
-    def allreduce(self, tensors: Any, options: Any = None) -> _Done:
-        return self._run("allreduce", tensors, tensors, options=options or dist.AllreduceOptions())
+    def allreduce(self, tensors: Any, opts: Any = None) -> _Done:
+        return self._run("allreduce", tensors, tensors, options=opts or dist.AllreduceOptions())
 
-    def allreduce_coalesced(self, tensors: Any, options: Any = None) -> _Done:
+    def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> _Done:
         for tensor in tensors:
-            self.allreduce([tensor], options)
+            self.allreduce([tensor], opts)
         return _Done(tensors)
 
-    def broadcast(self, tensors: Any, options: Any = None) -> _Done:
-        return self._run("broadcast", tensors, tensors, options=options or dist.BroadcastOptions())
+    def broadcast(self, tensors: Any, opts: Any = None) -> _Done:
+        return self._run("broadcast", tensors, tensors, options=opts or dist.BroadcastOptions())
 
-    def allgather(self, outputs: Any, inputs: Any, options: Any = None) -> _Done:
-        return self._run("allgather", outputs, outputs, inputs, options=options or dist.AllgatherOptions())
+    def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> _Done:
+        return self._run("allgather", outputs, outputs, inputs, options=opts or dist.AllgatherOptions())
 
-    def _allgather_base(self, output: Any, tensor: Any, options: Any = None) -> _Done:
-        return self._run("_allgather_base", [output], output, tensor, options=options or dist.AllgatherOptions())
+    def _allgather_base(self, output: Any, tensor: Any, opts: Any = None) -> _Done:
+        return self._run("_allgather_base", [output], output, tensor, options=opts or dist.AllgatherOptions())
 
-    def barrier(self, options: Any = None) -> _Done:
+    def barrier(self, opts: Any = None) -> _Done:
         self._gloo.barrier(dist.BarrierOptions()).wait()
         return _Done([])
 
