@@ -39,7 +39,7 @@ class PoolEntry(Strict):
     accelerator_type: str | None = Field(default=None, description="Ray's accelerator type, such as A100")
     image: str | None = Field(default=None, description="container image of the nodes")
     python: str | None = Field(
-        default=None, description="Python executable on the nodes, on an embedded pool also as a path in the repository; null: as here"
+        default=None, description="Python executable on the nodes (embedded: also a path from the repository); null: as here"
     )
     storage: str | None = Field(default=None, description="URI that all nodes and the flow can reach; null: runs/")
     labels: dict[str, str] = Field(default_factory=dict)

@@ -39,7 +39,8 @@ def write_report(sweep_dir: Path, *, mlflow_links: Mapping[str, str] | None = No
     """Write results.parquet, the figures, report.md and report.html of a sweep, finished or not.
 
     `mlflow_links`: trial key -> address of its run. With `emulated`, the report is of the emulated trials alone, marked all over, and goes
-    into files of its own: report-emulated.md, report-emulated.html, figures-emulated/. Raises ResultsError where plan.json is missing or damaged; a trial that cannot be read is a line of the report.
+    into files of its own: report-emulated.md, report-emulated.html, figures-emulated/. Raises ResultsError where plan.json is missing or
+    damaged; a trial that cannot be read is a line of the report.
     """
     sweep = load_sweep(sweep_dir)
     results = write_results(sweep_dir, sweep)

@@ -127,8 +127,8 @@ class Shape:
 def open_pipe(names: Any, files: list[Path], shape: Shape, corrupt: CorruptRows) -> Any:
     """An iterator over batches that are born on the device: normalised images fp32 (batch, 3, size, size), input_ids, attention_mask.
 
-    `names`: batches of Names, from a DataLoader; `files`: all files that they may name. Raises whatever keeps the pipe from being made: that
-    is for the caller to record.
+    `names`: batches of Names, from a DataLoader; `files`: all files that they may name.
+    Raises whatever keeps the pipe from being made: that is for the caller to record.
     """
     import numpy as np
     from habana_frameworks.mediapipe import fn
