@@ -124,8 +124,6 @@ def _set_defaults(trial: Trial) -> None:
         os.environ.setdefault(name, value)
     if trial.device == "hpu":
         os.environ["PT_HPU_LAZY_MODE"] = "1" if lazy_mode(trial.parameters) else "0"  # the bridge reads it once, when it is imported
-        # optimum-habana asks `pip` for the bridge's version: it has to be the one of this Python
-        os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     if trial.device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Ray's local mode would choose NCCL where it sees a GPU
 
