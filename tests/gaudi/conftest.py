@@ -31,6 +31,12 @@ def _one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
+def _workloads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those made for tests, too."""
+    monkeypatch.setenv("SWEEPBENCH_EXTRA", str(Path(__file__).parents[1] / "workloads_for_tests"))
+
+
+@pytest.fixture(autouse=True)
 def _no_flops(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counting a step's operations takes longer than the steps of these tests; the trials in processes of their own do count."""
     from experiments.workloads.bridgetower import BridgeTower

@@ -9,16 +9,11 @@ import pytest
 import torch
 
 from experiments.workloads._protocol import Unsupported
-from tests.gaudi_support import EXTRA, HABANA, PAIRS, SMALL, losses, run_here
+from tests.gaudi_support import HABANA, PAIRS, SMALL, losses, run_here
 
 # Fused or not, lazy or eager, a step sums in another order: fp32 rounding, magnified over six steps
 FP32 = 1e-4
 BF16 = 2e-2
-
-
-@pytest.fixture(autouse=True)
-def _extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SWEEPBENCH_EXTRA", str(EXTRA))
 
 
 @pytest.fixture(scope="module")

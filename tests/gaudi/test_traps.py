@@ -13,15 +13,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.gaudi_support import EXTRA, LAZY, ROOT, SMALL, losses, mode, run_here
+from tests.gaudi_support import LAZY, ROOT, SMALL, losses, mode, run_here
 
 
 @pytest.fixture(autouse=True)
-def _adapted(monkeypatch: pytest.MonkeyPatch) -> None:
+def _adapted() -> None:
     """As the engine adapts it, in this process."""
     from cluster.worker.engine_habana import adapt
 
-    monkeypatch.setenv("SWEEPBENCH_EXTRA", str(EXTRA))
     adapt()
 
 
@@ -167,15 +166,17 @@ def test_the_trainer_forgets_bf16_and_ours_is_not_it(tmp_path: Path) -> None:
     from optimum.habana import GaudiConfig, GaudiTrainer, GaudiTrainingArguments
     from transformers.models.clip import modeling_clip
 
+    from cluster.worker.engine_habana import clip_kept
     from experiments import workloads
 
     before = dict(os.environ)
     try:  # its state is in variables, too
         options = {"use_habana": True, "use_lazy_mode": True, "bf16": True, "report_to": "none"}
-        arguments = GaudiTrainingArguments(output_dir=str(tmp_path), **options)
-        assert arguments.bf16
-        model = modeling_clip.CLIPModel(workloads.load("clip_pairs").config())
-        GaudiTrainer(model=model, gaudi_config=GaudiConfig(), args=arguments)
+        with clip_kept():  # its arguments adapt transformers once more
+            arguments = GaudiTrainingArguments(output_dir=str(tmp_path), **options)
+            assert arguments.bf16
+            model = modeling_clip.CLIPModel(workloads.load("clip_pairs").config())
+            GaudiTrainer(model=model, gaudi_config=GaudiConfig(), args=arguments)
         assert not arguments.bf16, "the trap: whoever reads it afterwards takes the run for fp32"
     finally:
         os.environ.clear()
