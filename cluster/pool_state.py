@@ -159,13 +159,10 @@ def _versions_problem(found: dict[str, str | None]) -> str | None:
     ray, python = found.get("ray"), found.get("python")
     if ray and ray.split(".")[:2] != mine.split(".")[:2]:
         wanted = ".".join(mine.split(".")[:2])
-        return (
-            f"it runs Ray {ray}, sweepbench here Ray {mine}; put ray[default,train]=={wanted}.* into the pool's image, or use its Ray here"
-        )
+        return f"it runs Ray {ray}, sweepbench here {mine}; put ray[default,train]=={wanted}.* into the pool's image, or use its Ray here"
     if python and tuple(int(part) for part in python.split(".")[:2]) not in PYTHONS:
-        return (
-            f"it runs Python {python}, the worker needs {' or '.join(f'{major}.{minor}' for major, minor in PYTHONS)} in the pool's image"
-        )
+        wanted = " or ".join(f"{major}.{minor}" for major, minor in PYTHONS)
+        return f"it runs Python {python}; the worker needs {wanted} in the pool's image"
     return None
 
 

@@ -129,6 +129,11 @@ class Session:
                 result = TrialRunner(self.store, launcher, self._policy, self.stop, self._observe, watch, self.board.say).run(trial)
             if (folder / "journal.jsonl").exists():
                 write_steps(folder)
+            if (launch := launchers.load(folder)) is not None:
+                try:
+                    launcher.keep(launch, folder)
+                except launchers.LaunchError as error:
+                    log.warning("results are here and not on the pool's storage: %s", error)
         except JournalError as error:
             self.damaged.append(str(error))
             log.error("%s", error)

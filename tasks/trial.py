@@ -55,6 +55,8 @@ class TrialRunner:
         """
         attempts, first = 0, True
         while True:
+            if (late := self.store.result(trial.key)) and late.outcome.final:  # its worker published it after it was given up here
+                return late
             before = launchers.load(self._folder(trial))
             attempt = (before.attempt if before else 0) + 1
             try:
@@ -63,6 +65,8 @@ class TrialRunner:
                 if launch is None and not self.stop.is_set():
                     launch = self._start(trial, attempt)
             except LaunchError as error:
+                if (late := self.store.result(trial.key)) and late.outcome.final:
+                    return late
                 return self._publish(_without_worker(trial, attempt, Outcome.INFRA, f"not started: {error}"))
             if launch is None:
                 return self._publish(_without_worker(trial, attempt, Outcome.CANCELLED, self._why_stopped()))
@@ -81,10 +85,13 @@ class TrialRunner:
         result = self._worker_result(launch)
         if result is None:
             return launch
-        if result.outcome is not Outcome.INFRA:
-            return None
         status = self._patiently(lambda: self.launcher.status(launch), trial)
-        return launch if status is not None and status.running else None
+        if status is None or not status.running:
+            return None
+        if result.outcome is Outcome.INFRA:
+            return launch
+        self._patiently(lambda: self.launcher.stop(launch), trial)  # it was cancelled, and its pool could not be told
+        return None
 
     def _start(self, trial: Trial, attempt: int) -> Launch | None:
         """Start an attempt, waiting for a pool that is down; None if the sweep was stopped meanwhile. Raises LaunchError."""

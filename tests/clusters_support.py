@@ -1,4 +1,4 @@
-"""Real Ray clusters on loopback, each a head with a token of its own; and the pools file that names them."""
+"""Real Ray clusters on loopback, each a head with a token of its own; the pools file that names them; two of them for all tests."""
 
 from __future__ import annotations
 
@@ -15,10 +15,15 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
+
+from tests.s3_support import s3_server
 
 HOST = "127.0.0.1"
 MARK = "SWEEPBENCH_STACK"  # tests/conftest.py leaves what carries it to its fixture
@@ -165,3 +170,42 @@ def free_ports(count: int) -> list[int]:
     finally:
         for probe in probes:
             probe.close()
+
+
+class Clusters:
+    """Two clusters, `a` with its trials' files on an S3 and `b` with a folder that it shares with the flow."""
+
+    def __init__(self, storage: str) -> None:
+        credentials = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+        second = os.environ.get("SECOND_CLUSTER_PYTHON") or sys.executable  # another environment, as another pool's image has
+        self.a = Cluster("a", resources={"bench_a": 2}, **credentials)
+        self.b = Cluster("b", python=second, resources={"bench_b": 2})
+        self.storage, self.credentials = storage, credentials
+
+    def entries(self) -> dict[str, dict[str, Any]]:
+        """Entries of a pools file."""
+        common = {"accelerators_per_node": 2}
+        return {
+            "a": self.a.entry(resources={"bench_a": 1}, storage=self.storage, **common),
+            "b": self.b.entry(resources={"bench_b": 1}, **common),
+        }
+
+
+def write_pools(path: Path, entries: dict[str, dict[str, Any]]) -> Path:
+    path.write_text(json.dumps({"pools": entries}, indent=1))  # JSON is YAML, without aliases
+    return path
+
+
+@pytest.fixture(scope="session")
+def clusters() -> Iterator[Clusters]:
+    """Both clusters, for the whole session; a test that kills one starts it again."""
+    with s3_server() as storage:
+        made = Clusters(storage)
+        try:
+            with ThreadPoolExecutor(2) as threads:
+                for started in [threads.submit(cluster.start) for cluster in (made.a, made.b)]:
+                    started.result()
+            yield made
+        finally:
+            made.a.close()
+            made.b.close()

@@ -61,6 +61,9 @@ class Launcher(Protocol):
         Raises LaunchError while the pool's storage does not answer, JournalError for a journal that is not as written.
         """
 
+    def keep(self, launch: Launch, trial_dir: Path) -> None:
+        """Put what the flow made of the trial (result.json, steps.parquet) beside the trial's own files. Raises LaunchError."""
+
     def stop(self, launch: Launch, grace_s: float = 5.0) -> None:
         """Ask the trial to end, and end it and all its processes after `grace_s`. Harmless on one that is over.
 

@@ -91,6 +91,12 @@ class RayJobLauncher:
         except StorageError as error:
             raise LaunchError(f"pool {self.pool.name}: {error}") from error
 
+    def keep(self, launch: Launch, trial_dir: Path) -> None:
+        try:
+            self.files.keep(launch, trial_dir)
+        except StorageError as error:
+            raise LaunchError(f"pool {self.pool.name}: {error}") from error
+
     def stop(self, launch: Launch, grace_s: float = 5.0) -> None:
         status = self.status(launch)
         if status.pending:  # Ray says that it stops such a job, and starts it later all the same

@@ -61,3 +61,11 @@ class SharedFiles:
             if trace is not None:
                 (trial_dir / "trace.json.gz").write_bytes(trace)
             publish(trial_dir / "result.json", result.decode())
+
+    def keep(self, launch: Launch, trial_dir: Path) -> None:
+        """The flow's verdict and its Parquet of the steps, so that the storage alone tells all of the trial."""
+        if not self.pool.storage or launch.folder is None:
+            return
+        for name in ("result.json", "steps.parquet"):
+            if (trial_dir / name).exists():
+                Storage(launch.folder).put(name, (trial_dir / name).read_bytes())

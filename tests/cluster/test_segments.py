@@ -181,4 +181,3 @@ def until(condition: object, timeout_s: float = 20.0) -> None:
     while not condition():  # type: ignore[operator]
         assert time.monotonic() < deadline, "this took too long"
         time.sleep(0.01)
-
