@@ -143,6 +143,17 @@ class Cluster:
                     killed += 1
         return killed
 
+    def drain(self, resource: str) -> int:
+        """Announce the end of the nodes that have `resource`, as a cloud does that takes them back; how many there were."""
+        nodes = self.get("/api/v0/nodes?detail=true")[1]["data"]["result"]["result"]
+        ids = [node["node_id"] for node in nodes if node["state"] == "ALIVE" and resource in node["resources_total"]]
+        for node in ids:
+            reason = ["--reason", "DRAIN_NODE_REASON_PREEMPTION", "--reason-message", "spot"]
+            command = ["drain-node", "--address", f"{HOST}:{self.port}", "--node-id", node, *reason, "--deadline-remaining-seconds", "3"]
+            ray = [self.python, "-m", "ray.scripts.scripts", *command]
+            subprocess.run(ray, env=self.environment, check=True, capture_output=True, timeout=60)
+        return len(ids)
+
     def stop(self) -> None:
         """End every process of the cluster; its folder and token stay, so that it can be started again."""
         for _ in range(10):
