@@ -23,6 +23,8 @@ _ASK_AGAIN_S = 3.0  # a pool that is down
 _TAIL = 4000
 _KILLED = 128  # a shell's exit status for a signal, and more: Ray says 137 for SIGKILL
 
+_KINDS = {"running low on memory": "host_oom", "preempt": "preempted", "drain": "preempted"}  # words of Ray about a job that is over
+
 Observer = Callable[[Trial, int, Sequence[Record]], None]
 T = TypeVar("T")
 
@@ -166,6 +168,9 @@ class TrialRunner:
         """The result of an attempt that ended without publishing one, or that is not heard of."""
         why = lost or (over and over.message) or "it ended without a result"
         code = over.exit_code if over else None
+        for word, kind in _KINDS.items():  # the trial's process was among what Ray lost, and could not say so itself
+            if over and word in why:
+                return _without_worker(trial, launch.attempt, Outcome.INFRA, f"{kind}: {why}", journal)
         if code == STORAGE_LOST:
             return _without_worker(trial, launch.attempt, Outcome.INFRA, f"storage_lost: {why}", journal)
         if 0 < (code or 0) < _KILLED:  # its own error, before it could publish one

@@ -33,10 +33,19 @@ class Cluster:
     """A Ray head started from `python`'s Ray. Its folder must be short: sockets have paths of at most 107 bytes."""
 
     def __init__(
-        self, name: str, *, python: str = sys.executable, resources: dict[str, float] | None = None, cpus: int = 4, **more: str
+        self,
+        name: str,
+        *,
+        python: str = sys.executable,
+        resources: dict[str, float] | None = None,
+        cpus: int = 4,
+        nodes: bool = False,
+        **more: str,
     ) -> None:
         self.name, self.python = name, python
-        self.resources, self.cpus, self.more = resources or {}, cpus, more
+        self.resources, self.cpus = resources or {}, cpus
+        # Stay on the loopback address. Ray then takes no further node, so a cluster of several listens on all interfaces, behind its token
+        self.more = more if nodes else {**more, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
         self.folder = Path(tempfile.mkdtemp(prefix=f"sb-{name}-"))
         self.token = self.folder / "token"
         self.token.touch(mode=0o600)
@@ -54,7 +63,6 @@ class Cluster:
             **os.environ,
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN_PATH": str(self.token),
-            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # stay on the loopback address
             "AUTOSCALER_METRIC_PORT": "0",
             "DASHBOARD_METRIC_PORT": "0",
             "RAY_USAGE_STATS_ENABLED": "0",
@@ -77,7 +85,7 @@ class Cluster:
         self.wait()
 
     def add_node(self, resources: dict[str, float], cpus: int = 2) -> None:
-        """One more raylet on this machine."""
+        """One more raylet on this machine, for a cluster of several nodes."""
         self._ray(f"--address={HOST}:{self.port}", f"--resources={json.dumps(resources)}", cpus=cpus)
 
     def _ray(self, *arguments: str, cpus: int | None = None) -> None:

@@ -179,7 +179,7 @@ def test_row_2_a_host_out_of_memory_is_bounded(follow: Callable[..., Running]) -
 
 @slow
 def test_row_5_a_drained_node_has_attempts_of_its_own_and_then_is_infra(follow: Callable[..., Running]) -> None:
-    with cluster("drain", resources={}) as head:
+    with cluster("drain", nodes=True) as head:
         head.add_node({"bench": 2})
         ray = launcher(head, resources={"bench": 1})
         running = follow(ray, "ffff000000000005", retries=1, wait_s=5, steps=1_000_000, step_sleep_s=0.01)
