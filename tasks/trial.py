@@ -34,6 +34,7 @@ class Policy:
     """How patient the sweep is with a trial; with its pool: see PoolWatch."""
 
     retries: int = 2  # further attempts after an infrastructure failure
+    preemptions: int = 5  # further attempts after a node that was taken back, which is no fault of anybody's
     hang_timeout_s: float = 600.0  # no new journal record for this long
 
 
@@ -55,7 +56,7 @@ class TrialRunner:
 
         An attempt that another flow left is followed to its end, not repeated. Raises JournalError if the journal was changed by others.
         """
-        attempts, first = 0, True
+        attempts, preemptions, first = 0, 0, True
         while True:
             if (late := self.store.result(trial.key)) and late.outcome.final:  # its worker published it after it was given up here
                 return late
@@ -73,9 +74,12 @@ class TrialRunner:
             if launch is None:
                 return self._publish(_without_worker(trial, attempt, Outcome.CANCELLED, self._why_stopped()))
             result = self._publish(self._follow(trial, launch))
-            attempts += 0 if first and followed else 1  # what became of a dead flow's attempt costs no retry
+            if not (first and followed):  # what became of a dead flow's attempt costs no retry
+                preempted = (result.reason or "").startswith("preempted")
+                attempts, preemptions = attempts + (not preempted), preemptions + preempted
             first = False
-            if result.outcome is not Outcome.INFRA or attempts > self.policy.retries or self.stop.is_set():
+            spent = attempts > self.policy.retries or preemptions > self.policy.preemptions
+            if result.outcome is not Outcome.INFRA or spent or self.stop.is_set():
                 return result
 
     def _left(self, trial: Trial, launch: Launch) -> Launch | None:

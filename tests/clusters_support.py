@@ -152,14 +152,16 @@ class Cluster:
         return killed
 
     def drain(self, resource: str) -> int:
-        """Announce the end of the nodes that have `resource`, as a cloud does that takes them back; how many there were."""
+        """Announce the end of the nodes that have `resource`, then end them, as a cloud that takes them back; how many there were."""
         nodes = self.get("/api/v0/nodes?detail=true")[1]["data"]["result"]["result"]
         ids = [node["node_id"] for node in nodes if node["state"] == "ALIVE" and resource in node["resources_total"]]
         for node in ids:
             reason = ["--reason", "DRAIN_NODE_REASON_PREEMPTION", "--reason-message", "spot"]
-            command = ["drain-node", "--address", f"{HOST}:{self.port}", "--node-id", node, *reason, "--deadline-remaining-seconds", "3"]
+            command = ["drain-node", "--address", f"{HOST}:{self.port}", "--node-id", node, *reason, "--deadline-remaining-seconds", "1"]
             ray = [self.python, "-m", "ray.scripts.scripts", *command]
             subprocess.run(ray, env=self.environment, check=True, capture_output=True, timeout=60)
+        time.sleep(1)  # the notice that it gives
+        assert self.kill(f"{resource},") >= len(ids)  # a raylet's command has its resources
         return len(ids)
 
     def stop(self) -> None:

@@ -139,6 +139,7 @@ _RULES: list[tuple[Outcome, str | None, Callable[[BaseException], bool]]] = [
     (Outcome.INFRA, "host_oom", lambda error: isinstance(error, MemoryError) or _ray(error, {"OutOfMemoryError"})),
     (Outcome.INFRA, "disk_full", lambda error: isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)),
     (Outcome.INFRA, "disk_full", lambda error: _ray(error, {"OutOfDiskError"})),
+    (Outcome.INFRA, "preempted", lambda error: _ray(error, {"PreemptionError"}) or getattr(error, "preempted", False) is True),
     (Outcome.INFRA, "storage_lost", lambda error: type(error).__name__ == "StorageError"),
     (Outcome.INFRA, "worker_lost", lambda error: _ray(error, _RAY_LOST)),
     (Outcome.INFRA, "worker_lost", lambda error: isinstance(error, RuntimeError) and bool(_LOADER_KILLED.search(str(error)))),

@@ -29,11 +29,19 @@ EXTRA = str(Path(__file__).parents[1] / "workloads_for_tests")
 slow = pytest.mark.skipif("not __import__('os').environ.get('SWEEPBENCH_SLOW')", reason="takes a minute: SWEEPBENCH_SLOW=1")
 
 
+class Remembers(SweepStore):
+    """Keeps every result that was published, not only the last."""
+
+    def save_result(self, result: TrialResult) -> None:
+        super().save_result(result)
+        self.results = [*getattr(self, "results", []), result]
+
+
 class Running:
     """A trial that a runner follows in a thread of its own."""
 
     def __init__(self, folder: Path, launcher: Launcher, key: str, policy: Policy, pool: PoolWatch, **parameters: Any) -> None:
-        self.store = SweepStore("contract-20260101-000000-0000", folder)
+        self.store = Remembers("contract-20260101-000000-0000", folder)
         self.folder = self.store.trial_dir(key)
         values = {"fault_times": 1, "marker_dir": str(folder), "threads": 1, **parameters}
         self.trial: Trial = make_trial(self.folder, key, workload="faulty", **values)
@@ -186,6 +194,7 @@ def test_row_5_a_drained_node_has_attempts_of_its_own_and_then_is_infra(follow: 
         running.until_step(3)
         assert head.drain("bench") == 1  # as a cloud announces that it takes a node back
         result = running.end(240)
+    print([result.reason for result in running.store.results])
     assert result.outcome is Outcome.INFRA
     assert result.reason is not None and ("no node has room" in result.reason or "worker" in result.reason), result
 

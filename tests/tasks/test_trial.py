@@ -212,6 +212,25 @@ def test_a_job_that_ray_has_not_started_is_no_hang(cluster: Cluster) -> None:
     assert result.outcome is Outcome.HANG and time.monotonic() - began > 0.3
 
 
+def test_nodes_that_were_taken_back_have_a_budget_of_their_own(cluster: Cluster) -> None:
+    made = trial(cluster)
+
+    def taken_back(cluster: Cluster) -> None:
+        for launch in cluster.started:
+            if cluster.jobs[launch] == "RUNNING":
+                attempt = int(launch.rpartition("a")[2])
+                result = TrialResult(
+                    key=KEY, attempt=attempt, outcome=Outcome.INFRA, reason="preempted: x", started_at=1.0, finished_at=2.0
+                )
+                publish(cluster.store.trial_dir(KEY) / "result.json", result.model_dump_json())
+                cluster.jobs[launch] = "FAILED"
+
+    cluster.on_ask = taken_back
+    result = runner(cluster, retries=0, preemptions=3).run(made)
+    assert (result.outcome, result.reason) == (Outcome.INFRA, "preempted: x")
+    assert len(cluster.started) == 4
+
+
 def test_a_pool_that_dies_under_a_trial(cluster: Cluster) -> None:
     def die(cluster: Cluster) -> None:
         with JournalWriter(cluster.store.trial_dir(KEY) / "journal.jsonl", 1) as journal:
