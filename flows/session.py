@@ -77,7 +77,8 @@ class Session:
             self.board.pool(pool, None)
             return
         until = time.strftime("%H:%M:%S", time.localtime(time.time() + left_s))
-        text = f"{problem.removeprefix(f'pool {pool} ')}; its trials wait until {until} and then end as infra"
+        then = f"its trials wait until {until} and then end as infra" if left_s else "its trials end as infra"
+        text = f"{problem.removeprefix(f'pool {pool} ')}; {then}"
         self.log.warning("pool %s %s", pool, text)
         self.board.pool(pool, text)
 

@@ -26,6 +26,13 @@ class PoolWatch:
         if was is not None:
             self._tell(self.pool, None, self.wait_s)
 
+    def refused(self, problem: str) -> None:
+        """It answered, and does not take trials from here: they end at once."""
+        with self._lock:
+            changed, self._problem = problem != self._problem, problem
+        if changed:
+            self._tell(self.pool, problem, 0.0)
+
     def down(self, problem: str) -> bool:
         """It does not. True once it has been so for `wait_s`: trials then end as infra, and the next ones do not wait anew."""
         now = time.monotonic()

@@ -114,7 +114,7 @@ class TrialRunner:
             try:
                 answer = ask()
             except LaunchRefused as error:  # waiting does not help
-                self.pool.down(str(error))
+                self.pool.refused(str(error))
                 raise
             except LaunchError as error:
                 if self.pool.down(str(error)):
@@ -134,21 +134,22 @@ class TrialRunner:
         while True:
             over: Status | None = None
             lost: str | None = None
+            asked_at = time.monotonic()
             try:
                 status = self.launcher.status(launch)
+                answered_at = asked_at
+                self.launcher.fetch(launch, folder, last=not status.running)
                 over = None if status.running else status
-                self.launcher.fetch(launch, folder, last=over is not None)
-                answered_at = time.monotonic()
                 if status.pending:  # Ray has not started it: no hang
-                    progress_at = answered_at
+                    progress_at = asked_at
                     self.say(trial, "pending")
                 self.pool.up()
             except LaunchError as error:
-                self.pool.down(str(error))
-                progress_at = time.monotonic()  # not heard of is not hung
-                if progress_at - answered_at > self.pool.lost_after_s:
-                    lost = str(error)
-                over = None
+                # The cluster lets go of a trial that it has lost; its storage may come back, and has all of it then
+                waited_enough = self.pool.down(str(error))
+                too_long = waited_enough if answered_at == asked_at else asked_at - answered_at > self.pool.lost_after_s
+                progress_at = asked_at  # not heard of is not hung
+                lost = str(error) if too_long else None
             # read after asking: what the trial wrote before it ended is then in the file
             if self._take_new(trial, launch, follower, journal):
                 progress_at = time.monotonic()

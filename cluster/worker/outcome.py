@@ -81,7 +81,7 @@ def classify(error: BaseException) -> Ending:
     if not endings:
         own = next((cause for cause in reversed(found) if not _PEER_GONE.search(str(cause))), found[-1])
         endings = [Ending(Outcome.CRASHED, line(f"{type(own).__name__}: {own}"))]
-    best = min(endings, key=lambda ending: _RANKING.index(ending.outcome))
+    best = min(endings, key=lambda ending: (_RANKING.index(ending.outcome), not (ending.reason or "").startswith("preempted")))
     return replace(best, detail="".join(traceback.format_exception(error)))
 
 

@@ -194,7 +194,7 @@ def test_row_5_a_drained_node_has_attempts_of_its_own_and_then_is_infra(follow: 
         running.until_step(3)
         assert head.drain("bench") == 1  # as a cloud announces that it takes a node back
         result = running.end(240)
-    print([result.reason for result in running.store.results])
+    print([(result.reason, result.detail) for result in running.store.results])
     assert result.outcome is Outcome.INFRA
     assert result.reason is not None and ("no node has room" in result.reason or "worker" in result.reason), result
 

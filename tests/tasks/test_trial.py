@@ -30,6 +30,7 @@ class Cluster:
     store: SweepStore
     jobs: dict[str, str] = field(default_factory=dict)
     down: LaunchError | None = None
+    storage_down: LaunchError | None = None
     asked: int = 0
     started: list[str] = field(default_factory=list)
     on_ask: Callable[[Cluster], None] = lambda cluster: None
@@ -54,6 +55,8 @@ class Cluster:
 
     def fetch(self, launch: Launch, trial_dir: Path, *, last: bool = False) -> None:
         self._ask()
+        if self.storage_down:
+            raise self.storage_down
 
     def keep(self, launch: Launch, trial_dir: Path) -> None:
         self._ask()
@@ -138,7 +141,7 @@ def test_a_refusal_is_not_waited_for(cluster: Cluster) -> None:
     cluster.down = LaunchRefused("pool p refuses the token")
     result = runner(cluster, told, wait_s=600).run(trial(cluster))
     assert (result.outcome, result.reason) == (Outcome.INFRA, "not started: pool p refuses the token")
-    assert cluster.asked == 1 and told.said[0][0] == "pool p refuses the token"
+    assert cluster.asked == 1 and told.said == [("pool p refuses the token", 0.0)]
 
 
 def left_by_a_dead_flow(cluster: Cluster, state: str) -> Trial:
@@ -210,6 +213,27 @@ def test_a_job_that_ray_has_not_started_is_no_hang(cluster: Cluster) -> None:
     cluster.on_ask = go_on
     result = runner(cluster, hang_timeout_s=0.1).run(made)
     assert result.outcome is Outcome.HANG and time.monotonic() - began > 0.3
+
+
+def test_storage_that_is_away_longer_than_a_pool_may_be_loses_nothing(cluster: Cluster) -> None:
+    told, began = Told(), time.monotonic()
+
+    def away(cluster: Cluster) -> None:
+        cluster.storage_down = LaunchError("storage s3://b does not answer")
+        cluster.on_ask = back
+
+    def back(cluster: Cluster) -> None:
+        if cluster.jobs[f"{KEY}-a1"] == "RUNNING":
+            cluster.jobs[f"{KEY}-a1"] = "SUCCEEDED"  # it ended meanwhile, and its result is not to be had yet
+        if time.monotonic() - began > 0.5:
+            cluster.storage_down = None
+            cluster.finish(1)
+
+    cluster.on_ask = at(4, away)
+    result = runner(cluster, told, wait_s=10, lost_after_s=0.1, hang_timeout_s=0.2).run(trial(cluster))
+    assert time.monotonic() - began > 0.5
+    assert (result.outcome, result.attempt, cluster.started) == (Outcome.OK, 1, [f"{KEY}-a1"])
+    assert [problem for problem, _ in told.said] == ["storage s3://b does not answer", None]
 
 
 def test_nodes_that_were_taken_back_have_a_budget_of_their_own(cluster: Cluster) -> None:
