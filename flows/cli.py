@@ -74,6 +74,10 @@ OnlyOption = Annotated[
     typer.Option("--only", help="keep only cells with this axis value: axis=value (repeat for more)", metavar="AXIS=VALUE"),
 ]
 RepeatsOption = Annotated[int | None, typer.Option("--repeats", "-n", min=1, help="how often each cell is measured, interleaved")]
+PoolWaitOption = Annotated[
+    float | None,
+    typer.Option("--pool-wait", min=0, help="seconds trials wait for a pool that is down, then end as infra; else as the pool says"),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
@@ -142,6 +146,7 @@ def run(
     set_: SetOption = None,
     only: OnlyOption = None,
     repeats: RepeatsOption = None,
+    pool_wait: PoolWaitOption = None,
 ) -> None:
     """Run a suite: every trial of its matrix, then the comparison."""
     from experiments.folders import runs_root
@@ -149,7 +154,7 @@ def run(
     from tasks.plan import make_plan
     from tasks.store import StoreError, SweepStore
 
-    wanted, _ = make_plan(_request(suite, profile, pool, set_, only, repeats))
+    wanted, _ = make_plan(_request(suite, profile, pool, set_, only, repeats).model_copy(update={"pool_wait_s": pool_wait}))
     if profile == "auto":
         pools_used = ", ".join(dict.fromkeys(trial.pool for trial in wanted.trials))
         err.print(f"profile auto: took [bold]{wanted.profile}[/], pool {pools_used}", highlight=False)
@@ -162,7 +167,7 @@ def run(
 
 @app.command(epilog="Example: sweep resume last")
 @_clean_errors
-def resume(sweep_id: SweepId) -> None:
+def resume(sweep_id: SweepId, pool_wait: PoolWaitOption = None) -> None:
     """Go on with an interrupted sweep: only what is not done is run, and why is said."""
     from flows import show
     from flows.run import run_sweep
@@ -170,6 +175,8 @@ def resume(sweep_id: SweepId) -> None:
     from tasks.store import SweepStore
 
     wanted = renew(SweepStore(_sweep_id(sweep_id)).load_plan())
+    if pool_wait is not None:
+        wanted = wanted.model_copy(update={"request": wanted.request.model_copy(update={"pool_wait_s": pool_wait})})
     show.why_again(err, states(wanted))
     raise typer.Exit(run_sweep(wanted, out, err))
 
@@ -255,7 +262,7 @@ def suites(as_json: JsonOption = False) -> None:
 @app.command(epilog="Examples: sweep pools · sweep pools --json")
 @_clean_errors
 def pools(as_json: JsonOption = False) -> None:
-    """The node pools, and whether they answer."""
+    """The node pools: whether they answer, what is free, their versions, and what is wrong with them."""
     from flows import show
 
     rows = show.pool_rows()

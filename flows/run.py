@@ -78,6 +78,7 @@ def _run_flow(plan: Plan, err: Console) -> bool:
                 only=request.only,
                 repeats=request.repeats,
                 sweep_id=plan.sweep_id,
+                pool_wait_s=request.pool_wait_s,
                 return_state=True,
             )
     except (KeyboardInterrupt, Terminated):

@@ -33,6 +33,7 @@ def sweep(
     only: dict[str, list[Any]] | None = None,
     repeats: int | None = None,
     sweep_id: str | None = None,
+    pool_wait_s: float | None = None,
 ) -> State[Any]:
     """Run every trial of a suite's matrix, or the rest of a sweep that was interrupted.
 
@@ -44,8 +45,11 @@ def sweep(
         only: keep only cells with these axis values, as in {"precision": ["bf16"]}
         repeats: how often each cell is measured
         sweep_id: go on with this sweep; what is done in it is not run again
+        pool_wait_s: how long trials wait for a pool that is down before they end as infra; null: each pool's own `wait_s`
     """
-    request = Request(suite=suite, profile=profile, pools=pools or [], set=set or {}, only=only or {}, repeats=repeats)
+    request = Request(
+        suite=suite, profile=profile, pools=pools or [], set=set or {}, only=only or {}, repeats=repeats, pool_wait_s=pool_wait_s
+    )
     store = SweepStore(sweep_id or new_sweep_id(_stem(suite)))
     with store.lease():
         plan = load_or_plan(store, request)
@@ -54,7 +58,7 @@ def sweep(
         prefect_runs.rename(str(flow_run.id), store.sweep_id, get_run_logger())
         board = CURRENT.get() or Board()
         board.fill(plan.trials)
-        session = Session(store, plan, board, get_run_logger())
+        session = Session(store, plan, board, get_run_logger(), pool_wait_s)
         return finish(session, _until_stopped(session, lambda: _work(session)))
 
 

@@ -186,6 +186,8 @@ def command_of(request: Request, profile: str) -> str:
         words += [word for value in values for word in ("--only", f"{axis}={_scalar(value)}")]
     if request.repeats is not None:
         words += ["--repeats", str(request.repeats)]
+    if request.pool_wait_s is not None:
+        words += ["--pool-wait", f"{request.pool_wait_s:g}"]
     return shlex.join(words)
 
 

@@ -44,6 +44,7 @@ class Request(Strict):
     set: dict[str, Any] = Field(default_factory=dict)
     only: dict[str, list[Any]] = Field(default_factory=dict)
     repeats: int | None = None
+    pool_wait_s: float | None = Field(None, ge=0, description="how long trials wait for a pool that is down; null: as the pool says")
 
 
 class Superseded(Strict):

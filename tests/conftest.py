@@ -13,6 +13,9 @@ import psutil
 import pytest
 
 from cluster.launchers import processes
+from tests.clusters_support import clusters
+
+__all__ = ["clusters"]  # a fixture that integration and faults share
 
 MARK = "SWEEPBENCH_TEST"  # every process started by a test inherits it
 

@@ -51,12 +51,13 @@ def search(fits: Callable[[int], bool], limit: int = LIMIT) -> tuple[int, int | 
 
 def find(trial: Trial, options: argparse.Namespace) -> Found:
     """Search with real probes, noting each in the journal. Raises TrialEnded on a CPU, and where a probe fails in another way."""
+    from cluster.worker import shared
     from cluster.worker.session import JOURNAL, PROBE_HEADROOM
 
     if trial.device == "cpu" and not trial.emulated:
         raise TrialEnded(Outcome.UNSUPPORTED, "batch_size max: a CPU has no memory of its own that could be the limit")
     tried: list[str] = []
-    with JournalWriter(options.out / JOURNAL, options.attempt) as journal:
+    with JournalWriter(options.out / JOURNAL, options.attempt) as journal, shared.mirror(options.out / JOURNAL, options, part=0):
         journal.append("phase", name="max_batch")
 
         def fits(size: int) -> bool:
@@ -83,7 +84,7 @@ def probe(trial: Trial, size: int, options: argparse.Namespace) -> tuple[bool, s
     small = with_batch_size(trial, size, steps=PROBE_STEPS, warmup_steps=PROBE_WARMUP, evaluate=False, profile_steps=0)
     publish(folder / "trial.json", small.model_dump_json(indent=1))
     command = [sys.executable, "-m", "cluster.worker.main", "--trial", str(folder / "trial.json"), "--out", str(folder)]
-    command += ["--attempt", str(options.attempt), "--probe", *(["--ray"] if options.ray else [])]
+    command += ["--attempt", str(options.attempt), "--probe", *(["--placement", options.placement] if options.placement else [])]
     with subprocess.Popen(command) as child:
         try:
             code = child.wait(PROBE_TIMEOUT_S)

@@ -15,6 +15,7 @@ from cluster.devices import load as load_device
 from cluster.devices.clock import StepTiming
 from cluster.devices.peaks import peak_flops
 from cluster.journal import JournalWriter
+from cluster.worker import leftovers, shared
 from cluster.worker.engine import choose as choose_engine
 from cluster.worker.environment import environment
 from cluster.worker.learner import TorchLearner
@@ -50,18 +51,23 @@ class Ranks:
 
 
 def run_rank(config: dict[str, Any]) -> None:
-    """Ray Train's train_loop_per_worker. `config`: trial (JSON), out, attempt, notes, probe, not_before.
+    """Ray Train's train_loop_per_worker. `config`: trial (JSON), out, attempt, notes, probe, store, not_before.
 
     Raises what ended the trial early.
     """
     trial = Trial.model_validate_json(config["trial"])
     ranks = Ranks.from_ray()
-    sink = JournalWriter(Path(config["out"]) / JOURNAL, config["attempt"]) if ranks.rank == 0 else Nowhere()
-    with Recorder(sink, ranks.world_size) as recorder:
+    left_over = leftovers.end() if ranks.local_rank == 0 else []
+    out = shared.folder_of_rank(config)
+    sink = JournalWriter(out / JOURNAL, config["attempt"]) if ranks.rank == 0 else Nowhere()
+    sent = shared.mirror_of_rank(out / JOURNAL, config, ranks.rank)
+    with sent, Recorder(sink, ranks.world_size) as recorder:
+        for found in left_over:
+            recorder.note(found)
         for note in config["notes"]:
             recorder.note(note)
         try:
-            session = Session(trial, ranks, recorder, Path(config["out"]), probe=config["probe"])
+            session = Session(shared.with_local_data(trial, config["store"]), ranks, recorder, out, probe=config["probe"])
             session.started_at = max(session.started_at, config["not_before"])
             session.run()
         except BaseException as error:
