@@ -23,7 +23,7 @@ from cluster.storage import StorageError
 from experiments.trial import Trial
 
 _OVER = ("SUCCEEDED", "FAILED", "STOPPED")
-_TIMEOUT_S = (5.0, 20.0)  # to connect, to answer
+_TIMEOUT_S = (5.0, 10.0)  # to connect, to answer
 
 
 class RayJobLauncher:
