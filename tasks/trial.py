@@ -155,6 +155,8 @@ class TrialRunner:
                 progress_at = time.monotonic()
             if over is not None or lost is not None:
                 result = self._worker_result(launch) or self._lost(trial, launch, over, lost, journal)
+                if lost is not None:  # who does not answer can neither be told to stop nor asked for a log
+                    return self._unless_stopped(trial, launch, result, journal)
                 break
             if self.stop.is_set():
                 result = _without_worker(trial, launch.attempt, Outcome.CANCELLED, self._why_stopped(), journal)
@@ -165,9 +167,13 @@ class TrialRunner:
                 result = _without_worker(trial, launch.attempt, Outcome.HANG, reason, journal)
                 break
             self.stop.wait(_POLL_S)
-        if self.stop.is_set() and result.outcome in (Outcome.CRASHED, Outcome.INFRA):  # being stopped is what ended it
-            result = _without_worker(trial, launch.attempt, Outcome.CANCELLED, self._why_stopped(), journal)
-        return self._leave(trial, launch, result, follower, journal)
+        return self._leave(trial, launch, self._unless_stopped(trial, launch, result, journal), follower, journal)
+
+    def _unless_stopped(self, trial: Trial, launch: Launch, result: TrialResult, journal: Journal) -> TrialResult:
+        """The result, or `cancelled` where being stopped is what ended the trial."""
+        if self.stop.is_set() and result.outcome in (Outcome.CRASHED, Outcome.INFRA):
+            return _without_worker(trial, launch.attempt, Outcome.CANCELLED, self._why_stopped(), journal)
+        return result
 
     def _lost(self, trial: Trial, launch: Launch, over: Status | None, lost: str | None, journal: Journal) -> TrialResult:
         """The result of an attempt that ended without publishing one, or that is not heard of."""

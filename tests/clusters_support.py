@@ -121,7 +121,7 @@ class Cluster:
         if token is not None:
             request.add_header("Authorization", f"Bearer {token or self.token.read_text()}")
         try:
-            with urllib.request.urlopen(request, timeout=10) as reply:
+            with urllib.request.urlopen(request, timeout=5) as reply:
                 return reply.status, json.load(reply)
         except urllib.error.HTTPError as error:
             with error:

@@ -23,6 +23,7 @@ from cluster.storage import StorageError
 from experiments.trial import Trial
 
 _OVER = ("SUCCEEDED", "FAILED", "STOPPED")
+_TIMEOUT_S = (5.0, 10.0)  # to connect, to answer
 
 
 class RayJobLauncher:
@@ -134,12 +135,18 @@ class RayJobLauncher:
         if self._client_ is None:
             from ray.job_submission import JobSubmissionClient  # about a second: only when a cluster is used
 
+            class Client(JobSubmissionClient):  # type: ignore[misc]
+                """Ray's own waits for ever for a head that took the request and does not answer, as one without its GCS does."""
+
+                def _do_request(self, method: str, endpoint: str, **more: Any) -> Any:
+                    return super()._do_request(method, endpoint, **{"timeout": _TIMEOUT_S, **more})
+
             try:
                 url, token = self.pool.url(), self.pool.token()
             except PoolError as error:
                 raise LaunchRefused(str(error)) from error
             try:
-                self._client_ = JobSubmissionClient(url, headers={"Authorization": f"Bearer {token}"} if token else {})
+                self._client_ = Client(url, headers={"Authorization": f"Bearer {token}"} if token else {})
             except Exception as error:
                 raise self._failed("does not answer", error) from error
         return self._client_

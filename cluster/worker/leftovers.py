@@ -18,7 +18,7 @@ def end() -> list[str]:
     pool = os.environ.get(POOL_MARK)
     if not pool:
         return []
-    said = []
+    said, killed = [], []
     for process in psutil.process_iter():
         try:
             environment = process.environ()
@@ -27,10 +27,11 @@ def end() -> list[str]:
                 continue
             command = " ".join(process.cmdline())[:100]
             process.kill()
-            process.wait(timeout=5)
         except (psutil.Error, OSError):
             continue
+        killed.append(process)
         said.append(f"ended process {process.pid} ({command}), which trial {left_by} had left on this node")
+    psutil.wait_procs(killed, timeout=2)  # its memory on the device is free once it is gone
     return said
 
 

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from cluster.journal import read_journal
-from cluster.launchers import Launcher, processes
+from cluster.launchers import Launcher, processes, ray_job
 from cluster.launchers.local import LocalLauncher
 from cluster.launchers.ray_job import RayJobLauncher
 from cluster.pools import Pool
@@ -135,12 +135,15 @@ def started_again(cluster: Cluster) -> Iterator[None]:
             cluster.start()
 
 
-def test_row_6_a_head_that_dies_under_a_trial_and_stays_away(clusters: Clusters, follow: Callable[..., Running]) -> None:
+def test_row_6_a_head_that_dies_under_a_trial_and_stays_away(
+    clusters: Clusters, follow: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Detected, and the trial ends as infra after the stated time."""
     with started_again(clusters.b):
         running = follow(launcher(clusters.b), "ffff000000000060", wait_s=3, lost_after_s=1, steps=1_000_000, step_sleep_s=0.05)
         running.until_step(3)
         assert clusters.b.kill("gcs_server") == 1
+        monkeypatch.setattr(ray_job, "_TIMEOUT_S", (1.0, 1.0))  # its dashboard takes requests for another minute
         running.until(lambda: clusters.b.get("/api/jobs/")[0] != 200)  # the fault is there
         result = running.end()
     assert result.outcome is Outcome.INFRA
@@ -194,7 +197,7 @@ def test_row_5_a_drained_node_has_attempts_of_its_own_and_then_is_infra(follow: 
         running.until_step(3)
         assert head.drain("bench") == 1  # as a cloud announces that it takes a node back
         result = running.end(240)
-    print([(result.reason, result.detail) for result in running.store.results])
+    assert [result.attempt for result in running.store.results] == [1, 2]  # the second found no node in the time that it had
     assert result.outcome is Outcome.INFRA
     assert result.reason is not None and ("no node has room" in result.reason or "worker" in result.reason), result
 

@@ -190,7 +190,7 @@ def test_a_result_that_comes_after_the_trial_was_given_up_counts(cluster: Cluste
         cluster.on_ask = at(cluster.asked + 30, lambda cluster: cluster.finish(1))  # into the folder that both share
 
     cluster.on_ask = at(4, away)
-    result = runner(cluster, lost_after_s=0.05, wait_s=10).run(trial(cluster))
+    result = runner(cluster, lost_after_s=0.05, wait_s=1).run(trial(cluster))
     assert (result.outcome, result.attempt, cluster.started) == (Outcome.OK, 1, [f"{KEY}-a1"])
 
 
