@@ -35,4 +35,7 @@ class TrainingParameters(Strict):
     ddp_static_graph: bool = Field(False, description="DDP static_graph")
     threads: int | None = Field(None, ge=1, le=1024, description="intra-operator threads on a CPU; null: all cores / devices")
     evaluate: bool = Field(True, description="evaluate on held-out data before and after training, outside the measured window")
+    communication_steps: int = Field(
+        8, ge=0, le=1000, description="steps with and as many without gradient all-reduce, at the end; for several devices; 0: not measured"
+    )
     profile_steps: int = Field(0, ge=0, le=100, description="steps traced with torch.profiler after the measured window")

@@ -14,21 +14,17 @@ from experiments.trial import Trial
 from tasks.cells import Cell, confounders, make_cells
 from tasks.findings import Missing, Saturation, Winner, find_missing, find_winner, saturation
 from tasks.results import Sweep, TrialRow
-from tasks.table import ComparisonTable, build_table, text_of
+from tasks.scaling import profile, scaling
+from tasks.table import ComparisonTable, TextTable, build_table, text_of
 from tasks.words import OUTCOMES, amount, listed, number, percent, plural, seconds, size
 
+SCALING = (
+    "Over the fewest devices of cells that differ in nothing else. Exposed: how much longer a step's forward and backward take with the "
+    "all-reduce of gradients than without it; its part of the step is the communication share."
+)
+PROFILE = "Steps after the measured window, traced by torch.profiler, which slows the host. What ran side by side counts in full."
 PART_NAMES = ("data wait", "copy to device", "forward + backward", "optimiser", "other")
 PART_SHARES = ("data_wait_share", "h2d_share", "forward_backward_share", "optimizer_share")
-
-
-@dataclass(frozen=True)
-class TextTable:
-    """A table of text. The first `names` columns name the row."""
-
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    names: int = 1
-    numeric: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,7 +56,9 @@ class Report:
     missing: Sequence[Missing]
     saturation: Sequence[Saturation]
     cautions: Sequence[str]
+    scaling: TextTable
     decomposition: TextTable
+    profile: TextTable
     evaluation: TextTable
     outcomes: TextTable
     confounders: TextTable
@@ -94,7 +92,9 @@ def make_report(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None, 
         missing=find_missing(cells),
         saturation=saturation(cells),
         cautions=_cautions(sweep.rows, cells),
+        scaling=scaling(cells),
         decomposition=_decomposition(cells),
+        profile=profile(cells),
         evaluation=_evaluation(cells),
         outcomes=_outcomes(sweep.rows),
         confounders=_confounders(cells),

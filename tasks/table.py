@@ -17,6 +17,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class TextTable:
+    """A table of text. The first `names` columns name the row."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    names: int = 1
+    numeric: bool = False
+
+
+@dataclass(frozen=True)
 class TableCell:
     """One cell of the table as text. `value` or `outcome` is set, never both."""
 
