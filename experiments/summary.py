@@ -26,8 +26,8 @@ def summarise(
     ended early) the measured steps' samples over their times. throughput_low/_high: 95 % over steps (`throughput_interval`).
     throughput_settled: samples/s from the step on at which the window settled. step_time_*: s. *_share: part of the measured time, 0..1.
     latency_p*_s: only where nothing is trained, a step without the wait for its data: from the batch being on the host to its output.
-    communication_s: one all-reduce of all gradients with nothing beside it; communication_exposed_s: how much longer a step's forward and
-    backward take with the all-reduce than without it (at least 0); communication_share: the latter's part of the step. Several devices only.
+    communication_s: one all-reduce of all gradients with nothing beside it; communication_exposed_s: how much longer a step's forward
+    and backward take with the all-reduce than without it, at least 0; communication_share: its part of the step. Several devices only.
     mfu: flops_per_sample * throughput / (devices * peak_flops), peak per device. eval_<metric>_before/_after: held-out evaluation.
 
     Raises ValueError, naming the step, for data that cannot be: times that are negative or not finite, a step of no time, samples <= 0,

@@ -148,7 +148,7 @@ def run(
             "--profile-steps",
             min=1,
             max=100,
-            help="trace so many steps of each trial after its measured window (torch.profiler): artifact trace.json.gz, a table in the report",
+            help="trace so many steps of each trial after its measured window: artifact trace.json.gz, and a table in the report",
         ),
     ] = None,
 ) -> None:

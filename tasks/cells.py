@@ -26,8 +26,9 @@ _Z95 = 1.959964
 
 # Parameters that change how a step is computed or fed, not what is learnt: a reference curve may differ in them.
 _SAME_MATHEMATICS = frozenset(
-    {"precision", "dataloader_workers", "prefetch_factor", "pin_memory", "prefetch_to_device", "optimizer", "compile", "threads", "image_decode"}
-    | {"activation_checkpointing", "ddp_bucket_view", "ddp_static_graph", "evaluate", "profile_steps", "communication_steps", "attention"}
+    {"precision", "dataloader_workers", "prefetch_factor", "pin_memory", "prefetch_to_device", "image_decode", "optimizer", "compile"}
+    | {"activation_checkpointing", "ddp_bucket_view", "ddp_static_graph", "threads", "attention"}
+    | {"evaluate", "profile_steps", "communication_steps"}
 )
 _OF_THE_POOL = frozenset({"device_kind", "device_name", "device_count", "pool"})
 

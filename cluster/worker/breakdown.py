@@ -21,7 +21,10 @@ _GROUPS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("fused by torch.compile", r"^triton_"),
         ("attention", r"flash|fmha|attention|sdpa"),
         ("optimiser", r"multi_tensor|adam|_foreach"),
-        ("matrix products", r"gemm|gemv|cutlass|xmma|nvjet|cublas|splitk|aten::(add|b|ba)?b?mm\b|aten::linear|aten::matmul|convolution|fprop"),
+        (
+            "matrix products",
+            r"gemm|gemv|cutlass|xmma|nvjet|cublas|splitk|aten::(add|b|ba)?b?mm\b|aten::(linear|matmul)|convolution|fprop",
+        ),
         ("normalisation and softmax", r"layer_?norm|batch_?norm|rms_?norm|gammabeta|softmax"),
         ("dropout and random numbers", r"dropout|philox|distribution|bernoulli|random"),
         ("embeddings, gather and scatter", r"embedding|index|gather|scatter"),
@@ -44,7 +47,7 @@ def breakdown(events: Iterable[Event], steps: int) -> dict[str, Any] | None:
 
     `events`: the trace's traceEvents; times in microseconds. Where kernels ran on a device only these count, else the host's operators,
     each without the operators that it called. Returns `where` (device or host), `steps`, `span_s` (first start to last end, per step),
-    `idle_s` (nothing ran, per step) and `groups`, the largest first: `group`, `seconds` and `calls` per step, `top`, its most expensive name.
+    `idle_s` (nothing ran, per step) and `groups`, the largest first: `group`, `seconds` and `calls` per step, `top`, its costliest name.
     Groups that ran beside each other count in full, so that groups and idle time may add up to more than the span.
     """
     if steps < 1:
@@ -103,7 +106,7 @@ def _own_times(events: Sequence[Event]) -> Iterable[tuple[str, float]]:
         open_: list[tuple[float, list[Any]]] = []  # (end, [name, own time])
         for event in sorted(mine, key=lambda event: (event["ts"], -event["dur"])):
             while open_ and open_[-1][0] <= event["ts"]:
-                yield tuple(open_.pop()[1])  # type: ignore[misc]
+                yield tuple(open_.pop()[1])
             if open_:
                 open_[-1][1][1] -= event["dur"]
             open_.append((event["ts"] + event["dur"], [str(event["name"]), float(event["dur"])]))
