@@ -187,11 +187,20 @@ def trainer(steps: int, batches: Iterator[Any], learner: TorchLearner, device: D
         disable_tqdm=True,
         remove_unused_columns=False,
     )
+    low = parameters.precision in ("bf16", "fp16")
+
+    def check(*_: Any) -> None:
+        if torch.is_autocast_enabled(device.torch_device.type) is not low:
+            raise RuntimeError(f"transformers.Trainer does not compute in {parameters.precision}")
+
+    hook = next(learner.plain.children()).register_forward_pre_hook(check)
     try:
         with contextlib.redirect_stdout(sys.stderr):  # it prints what it trained
             Same(model=learner.plain, args=arguments, callbacks=[Timer()]).train()
     finally:
-        vars(learner.plain).pop("forward", None)  # accelerate puts its autocast wrapper there
+        hook.remove()
+        for name in ("forward", "_original_forward", "_is_accelerate_prepared"):  # accelerate wraps a model's forward in autocast, once
+            vars(learner.plain).pop(name, None)
         learner.plain.train()
         learner.plain.zero_grad(set_to_none=True)
     return marks[1] - marks[0]
