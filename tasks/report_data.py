@@ -142,9 +142,7 @@ def _cautions(rows: Sequence[TrialRow], cells: Sequence[Cell]) -> list[str]:
     found = []
     done = [cell for cell in cells if cell.estimate]
     if done and max(len(cell.measured) for cell in done) == 1:
-        found.append(
-            "Each cell ran once: the intervals hold what varies between steps, not between trials. `--repeats 3` measures that too."
-        )
+        found.append("Each cell ran once: the intervals hold what varies between steps, not between trials; --repeats 3 measures that too.")
     unsettled = [cell.name for cell in done if not all(row.summary.get("settled") for row in cell.measured)]
     if unsettled:
         found.append(f"Step times never settled in {plural(len(unsettled), 'cell')}: {'; '.join(unsettled)}.")
