@@ -11,6 +11,17 @@ from experiments.strict import Strict
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
 
 
+REFERENCE = "fp32"  # the precision that others are judged against
+
+# Parameters that change how a step is computed or fed, not what is learnt: a reference curve may differ in them. The number of steps is
+# none of them: the learning rate's schedule depends on it.
+SAME_MATHEMATICS = frozenset(
+    {"precision", "dataloader_workers", "prefetch_factor", "pin_memory", "prefetch_to_device", "image_decode", "optimizer", "compile"}
+    | {"activation_checkpointing", "ddp_bucket_view", "ddp_static_graph", "threads", "attention"}
+    | {"evaluate", "profile_steps", "communication_steps"}
+)
+
+
 class TrainingParameters(Strict):
     """The measured loop's settings. A workload's `Parameters` class extends this; each field can be an axis."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -157,9 +158,8 @@ def _cautions(rows: Sequence[TrialRow], cells: Sequence[Cell]) -> list[str]:
     if late:
         found.append(f"Step times settled only inside the measured window in {'; '.join(late)}: a longer warm-up would cut that off.")
     found += [f"{cell.name}: {cell.parity_note}." for cell in cells if cell.parity_note and not cell.claimed]
-    ungated = [cell for cell in cells if cell.parity_note and cell.claimed]
-    if ungated:
-        found.append(f"Loss parity could not be checked for {plural(len(ungated), 'cell')}: {ungated[0].parity_note}.")
+    ungated = Counter(cell.parity_note for cell in cells if cell.parity_note and cell.claimed)
+    found += [f"Loss parity could not be checked for {plural(count, 'cell')}: {note}." for note, count in ungated.items()]
     hidden = sum(row.trial.emulated for row in rows)
     if hidden:
         shown = any(cell.trial.emulated for cell in cells)

@@ -130,7 +130,7 @@ def table_cell(cell: Cell | None) -> TableCell:
     if cell.parity_note:
         notes.append(cell.parity_note)
     elif cell.parity is not None:
-        notes.append("loss within the band of fp32")
+        notes.append(f"loss within the band of fp32, {cell.parity.steps[-1]} steps")
     if cell.trial.emulated:
         notes.append("emulated, not a measurement")
     return TableCell(
