@@ -82,7 +82,7 @@ def label(axis: str, value: Scalar) -> str:
     return str(value)
 
 
-_NEEDS_AXIS = frozenset({"compile", "batch_size"})
+_NEEDS_AXIS = frozenset({"compile", "batch_size", "image_decode"})
 
 
 class TrialResult(Strict):

@@ -147,6 +147,15 @@ def run(
     only: OnlyOption = None,
     repeats: RepeatsOption = None,
     pool_wait: PoolWaitOption = None,
+    profile_steps: Annotated[
+        int | None,
+        typer.Option(
+            "--profile-steps",
+            min=1,
+            max=100,
+            help="trace so many steps of each trial after its measured window: artifact trace.json.gz, and a table in the report",
+        ),
+    ] = None,
 ) -> None:
     """Run a suite: every trial of its matrix, then the comparison."""
     from experiments.folders import runs_root
@@ -154,6 +163,8 @@ def run(
     from tasks.plan import make_plan
     from tasks.store import StoreError, SweepStore
 
+    if profile_steps is not None:
+        set_ = [*(set_ or []), f"profile_steps={profile_steps}"]
     wanted, _ = make_plan(_request(suite, profile, pool, set_, only, repeats).model_copy(update={"pool_wait_s": pool_wait}))
     if profile == "auto":
         pools_used = ", ".join(dict.fromkeys(trial.pool for trial in wanted.trials))

@@ -7,12 +7,15 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from cluster.journal import JournalWriter, publish, read_journal
 from experiments.trial import Outcome, TrialResult
 from tasks.publish import connect
 from tasks.store import Plan, Request, SweepStore
 from tests.contracts import make_trial
 
+COMMUNICATION = {"with_s": 0.07, "without_s": 0.065, "step_s": 0.1, "alone_s": 0.008}
 METRICS = ("loss", "step_time_s", "data_wait_s", "samples_per_s")
 
 
@@ -34,7 +37,9 @@ def write_journal(folder: Path, attempt: int, steps: int, begin: float = 1_700_0
                 optimizer_s=0.02,
                 total_s=0.1,
             )
-        journal.append("window", wall_s=(steps - 2) * 0.1, samples=(steps - 2) * 16, ranks=[], peak_memory_bytes=None)
+        journal.append(
+            "window", wall_s=(steps - 2) * 0.1, samples=(steps - 2) * 16, ranks=[], peak_memory_bytes=None, communication=COMMUNICATION
+        )
 
 
 def make_store(root: Path, outcomes: dict[str, Outcome], steps: int = 30) -> tuple[SweepStore, Plan]:
@@ -105,6 +110,8 @@ def check_projection(store: SweepStore) -> None:
             "samples_per_s": {(s["step"], round(s["t"] * 1000), s["samples"] / s["total_s"]) for s in journal.steps},
         }
         assert expected["loss"]
+        told = [mine[0].data.metrics[f"communication_{name}"] for name in ("s", "exposed_s", "share")]
+        assert told == pytest.approx([0.008, 0.005, 0.05])
         for name in METRICS:
             rows = [(m.step, m.timestamp, m.value) for m in client.get_metric_history(mine[0].info.run_id, name)]
             assert len(rows) == len(journal.steps), f"{name}: {len(rows)} rows for {len(journal.steps)} steps"

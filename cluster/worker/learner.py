@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -87,3 +88,7 @@ class TorchLearner:
         finally:
             self.plain.forward = stepping
             self.plain.train(self.trains)
+
+    def gradients_apart(self, apart: bool = True) -> AbstractContextManager[Any]:
+        """Steps inside leave each rank its own gradients: DDP's no_sync(). Nothing where `apart` is false or there is no DDP."""
+        return self.model.no_sync() if apart and hasattr(self.model, "no_sync") else nullcontext()

@@ -114,9 +114,10 @@ class Session:
         if self.probe:
             self._check_headroom()
             return
-        self._profile()
+        self._profile(window)
         if trains(self.workload):  # else it would say what "before" said
             self._evaluate("after")
+            self._communicate(window)
         self._publish_window(window)
 
     def _context(self) -> Context:
@@ -223,19 +224,41 @@ class Session:
                 self.recorder.evaluation(when, self.learner.evaluate())
             self._meet()
 
-    def _profile(self) -> None:
-        """Trace some more steps, after the window, into trace.json.gz. They are no part of any figure."""
+    def _profile(self, window: dict[str, Any]) -> None:
+        """Trace some more steps, after the window, into trace.json.gz, and put what they spent their time on into the window's record."""
         if not self.parameters.profile_steps:
             return
-        from cluster.worker.profile import trace
+        from cluster.worker.profile import read_breakdown, trace
 
         self.recorder.phase("profile")
         last = self.parameters.warmup_steps + self.parameters.steps
         steps = range(last + 1, last + self.parameters.profile_steps + 1)
         self.clock.begin()
-        with trace(self.out / "trace.json.gz" if self.ranks.rank == 0 else None):
+        path = self.out / "trace.json.gz"
+        with trace(path if self.ranks.rank == 0 else None):
             self._steps(steps, lambda timing: None)
-        self.recorder.note(f"{len(steps)} more steps were traced into trace.json.gz")
+            self.device.synchronize()
+        if self.ranks.rank == 0:
+            window["profile"] = read_breakdown(path, len(steps))
+            self.recorder.note(f"{len(steps)} more steps were traced into trace.json.gz")
+
+    def _communicate(self, window: dict[str, Any]) -> None:
+        """How long the gradients' all-reduce takes, and how much longer it makes a step."""
+        steps = self.parameters.communication_steps
+        if self.ranks.world_size == 1 or not steps:
+            return
+        from cluster.worker import communication
+
+        self.recorder.phase("communication")
+        step = self.parameters.warmup_steps + self.parameters.steps + self.parameters.profile_steps
+
+        def run(count: int, record: Any) -> None:
+            self._meet()
+            self.device.synchronize()
+            self.clock.begin()
+            self._steps(range(step + 1, step + count + 1), record)
+
+        window["communication"] = communication.measure(self.learner, self.device, steps, run)
 
     def _check_headroom(self) -> None:
         free = self.device.free_share_at_peak()
