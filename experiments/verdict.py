@@ -7,6 +7,7 @@ false discovery rate over all cells of the night (`fdr`). And the change must be
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,7 +30,7 @@ def look_levels(looks: Sequence[int], alpha: float = ALPHA) -> list[float]:
     bound holds whatever the dependence between looks; and nearly all of `alpha` is left for the last one.
     Raises ValueError for looks that do not rise.
     """
-    if not looks or any(b <= a for a, b in zip(looks, looks[1:], strict=False)) or looks[0] < 1:
+    if not looks or any(b <= a for a, b in pairwise(looks)) or looks[0] < 1:
         raise ValueError(f"looks must be rising numbers of repeats, got {list(looks)}")
     z = special.ndtri(1 - alpha / 2)
     spent = [float(2 * special.ndtr(-z / np.sqrt(look / looks[-1]))) for look in looks]

@@ -60,7 +60,7 @@ def sweep(store: SweepStore, plan: Plan, published: Published | None) -> None:
 
 
 def _suite(plan: Plan) -> str:
-    return plan.trials[0].suite if plan.trials else str(plan.suite.get("suite", "sweep"))
+    return plan.name
 
 
 def _key(suite: str, what: str) -> str:
