@@ -40,6 +40,7 @@ class Judged:
 
 METRICS: dict[str, Judged] = {
     "throughput": Judged(True, 0.03, True, "slower", "faster"),
+    "step_time_p10_s": Judged(False, 0.03, True, "slower", "faster"),
     "step_time_median_s": Judged(False, 0.03, True, "slower", "faster"),
     "step_time_p90_s": Judged(False, 0.05, True, "slower", "faster"),
     "latency_p50_s": Judged(False, 0.03, True, "slower", "faster"),
@@ -61,7 +62,7 @@ class NightCells(Strict):
     only: dict[str, list[Scalar]] = Field(default_factory=dict, description="axis -> values: other cells stay out")
     set: dict[str, Any] = Field(default_factory=dict, description="workload parameter -> value")
     value: float = Field(default=1.0, gt=0, description="what a verdict on them is worth: the lowest is dropped first to fit the budget")
-    metrics: list[str] = Field(default_factory=lambda: list(DEFAULT_METRICS), min_length=1, description="summary metrics; the first decides")
+    metrics: list[str] = Field(default_factory=lambda: list(DEFAULT_METRICS), min_length=1, description="the first asks for repeats")
     minimum_effect: dict[str, Effect] = Field(default_factory=dict, description="metric -> smallest change that matters; 0.03 is 3 %")
 
 
@@ -110,9 +111,8 @@ def load_night(name_or_path: str) -> NightFile:
     if file.nightly != path.stem:
         problems.append(document.problem(("nightly",), f"is {file.nightly!r}, the file is {path.name}", f"write `nightly: {path.stem}`"))
     for index, entry in enumerate(file.cells):
-        for metric in [*entry.metrics, *entry.minimum_effect]:
-            if metric not in METRICS:
-                problems.append(document.problem(("cells", index, "metrics"), f"{metric!r} is not judged", choose(metric, METRICS)))
+        unknown = [metric for metric in [*entry.metrics, *entry.minimum_effect] if metric not in METRICS]
+        problems += [document.problem(("cells", index, "metrics"), f"{name!r} is not judged", choose(name, METRICS)) for name in unknown]
     if any(later <= earlier for earlier, later in zip(file.all_looks, file.looks, strict=False)):
         problems.append(document.problem(("looks",), f"is {file.looks}", f"write rising numbers of repeats above {file.repeats}"))
     try:

@@ -36,6 +36,4 @@ class TrainingParameters(Strict):
     threads: int | None = Field(None, ge=1, le=1024, description="intra-operator threads on a CPU; null: all cores / devices")
     evaluate: bool = Field(True, description="evaluate on held-out data before and after training, outside the measured window")
     profile_steps: int = Field(0, ge=0, le=100, description="steps traced with torch.profiler after the measured window")
-    injected_slowdown: float = Field(
-        0.0, ge=0, le=1, description="each measured step is made longer by this share, to test verdicts"
-    )
+    injected_slowdown: float = Field(0.0, ge=0, le=1, description="each measured step is made longer by this share, to test verdicts")

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from pydantic import Field
+
 from experiments.statistics import Verdict
 from experiments.strict import Strict
 
@@ -25,7 +27,7 @@ class Change(Strict):
     accepted_on: str  # date of the night, or of the day, on which it was accepted
     by: str  # a person, or `nights` where it accepted itself
     note: str = ""
-    cause: list[str] = []  # what of the environment changed with it
+    cause: list[str] = Field(default_factory=list)  # what of the environment changed with it
 
 
 def start_of(changes: Sequence[Change], date: str) -> str | None:
@@ -34,7 +36,7 @@ def start_of(changes: Sequence[Change], date: str) -> str | None:
 
 
 def open_alarm(verdicts: Mapping[str, Verdict], date: str, start: str | None) -> list[str]:
-    """The nights before `date` of an alarm that is neither accepted nor over: all since its first, also those between that stayed undecided.
+    """The nights before `date` of an alarm that is neither accepted nor over: all since its first, also undecided ones between.
 
     `verdicts`: by date. `same`, or an alarm in the other direction, ends an alarm.
     """

@@ -14,6 +14,7 @@ from prefect.artifacts import create_markdown_artifact, create_progress_artifact
 from experiments.trial import Trial, TrialResult
 from flows.board import Board
 from tasks import mlflow_pages
+from tasks.night_store import Night
 from tasks.publish import Published
 from tasks.store import Plan, SweepStore
 
@@ -57,6 +58,12 @@ def sweep(store: SweepStore, plan: Plan, published: Published | None) -> None:
         else:
             text = mlflow_pages.without_figures(text)
         create_markdown_artifact(text, key=_key(_suite(plan), "report"), description=plan.sweep_id)
+
+
+def night(night: Night, text: str) -> None:
+    """A night's verdicts; the page of this key is their history over the nights."""
+    with suppress(Exception):
+        create_markdown_artifact(mlflow_pages.without_figures(text), key=_key("nightly", f"{night.name} verdicts"), description=night.date)
 
 
 def _suite(plan: Plan) -> str:

@@ -78,6 +78,13 @@ class Session:
         self.log.info("%d of %d trials to run", len(left), len(self.plan.trials))
         return left
 
+    def extend(self, plan: Plan) -> None:
+        """Go on with a plan that has more trials; what is done stays done."""
+        self.store.save_plan(plan)
+        self.plan = plan
+        self.board.fill(plan.trials)
+        self._publisher.extend(plan)
+
     def run(self, trial: Trial) -> TrialResult:
         """Run one trial, in the thread of its task."""
         with self._all_ended:
@@ -133,8 +140,8 @@ class Session:
         artifacts.trial(trial, result)
         artifacts.progress(self.plan, self.board)
 
-    def _slot(self, trial: Trial) -> _Slot:
-        return _Slot(self.pool(trial.pool), self.slots(trial.pool), self.stop)
+    def _slot(self, trial: Trial) -> Slot:
+        return Slot(self.pool(trial.pool), self.slots(trial.pool), self.stop)
 
     # --- being told to stop
 
@@ -189,7 +196,7 @@ class Session:
         return "; ".join(dict.fromkeys(problems)) or None
 
 
-class _Slot:
+class Slot:
     """A place on a pool that no other sweep on this machine has. The operating system takes it back when its holder dies."""
 
     def __init__(self, pool: Pool, count: int, stop: threading.Event) -> None:

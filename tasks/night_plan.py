@@ -39,8 +39,8 @@ class Wanted:
 
     @property
     def axes(self) -> dict[str, Scalar]:
-        extra: dict[str, Scalar] = {"twin": {"probe": "A/A twin"}, "injected": {"probe": f"slowed by {self.slowdown:.3g}"}}.get(self.role, {})  # type: ignore[assignment]
-        return {"suite": self.suite.suite, **self.cell.axes, **extra}
+        probe = {"twin": "A/A twin", "injected": f"slowed by {self.slowdown:.3g}"}.get(self.role)
+        return {"suite": self.suite.suite, **self.cell.axes, **({"probe": probe} if probe else {})}
 
 
 def plan_night(definition: NightFile, night: Night, pool_names: Sequence[str] = ()) -> tuple[Plan, Night]:
@@ -112,18 +112,22 @@ def _wanted(definition: NightFile, pool_names: Sequence[str]) -> list[Wanted]:
     used = {item.cell.pool for item in cells}
     canaries = []
     if definition.canary:
-        canaries = [item for item in _expand(definition.canary, "canary", known, sorted(used))]
+        canaries = list(_expand(definition.canary, "canary", known, sorted(used)))
         for pool in sorted(used):
             count = sum(item.cell.pool == pool for item in canaries)
             if count != 1:
                 problem = f"gives {count} cells on pool {pool}"
-                raise ConfigError.one(f"nightly {definition.nightly}", None, "canary", problem, "narrow it with `only` to one for each pool")
+                raise ConfigError.one(
+                    f"nightly {definition.nightly}", None, "canary", problem, "narrow it with `only` to one for each pool"
+                )
     twice = next((item for item in cells if item.suite.suite == definition.probe), None) if definition.probe else None
     probe = twice or (canaries or cells)[0]
     seen: dict[str, str] = {}
     for item in cells:
         if item.identity in seen:
-            raise ConfigError.one(f"nightly {definition.nightly}", None, "cells", f"{item.suite.suite} names a cell twice", "keep one of them")
+            raise ConfigError.one(
+                f"nightly {definition.nightly}", None, "cells", f"{item.suite.suite} names a cell twice", "keep one of them"
+            )
         seen[item.identity] = item.suite.suite
     slowed = dataclasses.replace(
         probe,

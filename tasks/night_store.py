@@ -68,6 +68,7 @@ class Judgement(Strict):
     high: float | None = None
     p_value: float | None = None
     q_value: float | None = None
+    share: float | None = Field(None, description="how much of the canary's change was taken off: 0 none, 1 all")
     detectable: float | None = Field(None, description="smallest worsening that would have been found with 95 % chance: 0.04 is 4 %")
     minimum: float
     repeats: int

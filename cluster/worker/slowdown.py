@@ -78,10 +78,10 @@ class Slowed:
 
 
 def _cycles_per_s() -> float:
-    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
     torch.cuda._sleep(_PROBE_CYCLES)  # type: ignore[no-untyped-call]  # wakes the clock up
     begin.record()
     torch.cuda._sleep(_PROBE_CYCLES)  # type: ignore[no-untyped-call]
     end.record()
     end.synchronize()
-    return _PROBE_CYCLES / (begin.elapsed_time(end) / 1000)
+    return float(_PROBE_CYCLES / (begin.elapsed_time(end) / 1000))
