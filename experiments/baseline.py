@@ -6,6 +6,7 @@ the one before it the baseline's nights, oldest first; whatever axes precede are
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,6 +75,14 @@ def night_effect(
     The error is that of a prediction: what the baseline shows from night to night, the error of its own location, and what tonight's
     repeats leave. Needs two nights and one repeat; else everything is NaN. Raises ValueError for shapes that do not belong together.
     """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a night or a canary that is not there is NaN, and stays so
+        return _night_effect(baseline, tonight, canary_baseline, canary_tonight)
+
+
+def _night_effect(
+    baseline: ArrayLike, tonight: ArrayLike, canary_baseline: ArrayLike | None, canary_tonight: ArrayLike | None
+) -> NightEffect:
     y, t = np.asarray(baseline, dtype=float), np.asarray(tonight, dtype=float)
     if y.ndim != t.ndim + 1 or y.shape[:-2] != t.shape[:-1]:
         raise ValueError(f"a baseline of shape {y.shape} does not fit a night of shape {t.shape}")

@@ -40,7 +40,7 @@ class Judged:
 
 METRICS: dict[str, Judged] = {
     "throughput": Judged(True, 0.03, True, "slower", "faster"),
-    "step_time_p10_s": Judged(False, 0.03, True, "slower", "faster"),
+    "step_time_p05_s": Judged(False, 0.03, True, "slower", "faster"),
     "step_time_median_s": Judged(False, 0.03, True, "slower", "faster"),
     "step_time_p90_s": Judged(False, 0.05, True, "slower", "faster"),
     "latency_p50_s": Judged(False, 0.03, True, "slower", "faster"),
