@@ -6,6 +6,7 @@ a score; the alarm is raised where the score is above `stock`, the rule's own th
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from math import comb
 
@@ -115,7 +116,7 @@ def _split(series: Array, level: float) -> list[int]:
 
 def _intervals(points: list[int], size: int) -> list[tuple[int, int]]:
     edges = [0, *points, size]
-    return list(zip(edges, edges[1:], strict=False))
+    return list(itertools.pairwise(edges))
 
 
 def _p(series: Array, points: list[int], index: int) -> float:
