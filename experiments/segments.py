@@ -35,23 +35,23 @@ def start_of(changes: Sequence[Change], date: str) -> str | None:
     return max((change.since for change in changes if change.since <= date), default=None)
 
 
-def open_alarm(verdicts: Mapping[str, Verdict], date: str, start: str | None) -> list[str]:
+def open_alarm(verdicts: Mapping[str, Verdict], changes: Sequence[Change], date: str) -> list[str]:
     """The nights before `date` of an alarm that is neither accepted nor over: all since its first, also undecided ones between.
 
-    `verdicts`: by date. `same`, or an alarm in the other direction, ends an alarm.
+    `verdicts`: by date. `same`, or an alarm in the other direction, ends an alarm. What was said up to the night on which a change was
+    accepted was said against the old level, and is settled by that.
     """
+    start = start_of(changes, date)
     run: list[str] = []
     direction: Verdict | None = None
     for night in sorted(verdicts):
         if night >= date or (start is not None and night < start):
             continue
         word = verdicts[night]
-        if word in _ALARM and word is direction:
-            run.append(night)
-        elif word in _ALARM:
-            run, direction = [night], word
-        elif word is Verdict.SAME:
+        if word is Verdict.SAME or any(change.since <= night <= change.accepted_on for change in changes):
             run, direction = [], None
+        elif word in _ALARM and word is not direction:
+            run, direction = [night], word
         elif run:
             run.append(night)
     return run
@@ -60,7 +60,7 @@ def open_alarm(verdicts: Mapping[str, Verdict], date: str, start: str | None) ->
 def baseline_nights(nights: Sequence[str], verdicts: Mapping[str, Verdict], changes: Sequence[Change], date: str, most: int) -> list[str]:
     """Dates, of those in `nights`, that `date` is compared with: of its segment, before it, without an open alarm; the last `most`."""
     start = start_of(changes, date)
-    apart = set(open_alarm(verdicts, date, start))
+    apart = set(open_alarm(verdicts, changes, date))
     return [night for night in sorted(nights) if night < date and (start is None or night >= start) and night not in apart][-most:]
 
 
@@ -69,7 +69,7 @@ def accepts_itself(verdicts: Mapping[str, Verdict], changes: Sequence[Change], d
     tonight = verdicts.get(date)
     if tonight not in _ALARM:
         return None
-    run = open_alarm(verdicts, date, start_of(changes, date))
+    run = open_alarm(verdicts, changes, date)
     held = [night for night in run if verdicts[night] is tonight]
     if run and verdicts[run[0]] is not tonight:
         return None

@@ -186,10 +186,12 @@ def _finish(work: Work, error: BaseException | None) -> State[Any]:
     problem = work.session.publish_and_report()
     store = work.session.store
     status = 1 if problem or error is not None else exit_status(store.states(work.plan))
-    if error is not None:
+    if error is not None or work.session.stop.is_set():
         message = f"night {work.night.date} was interrupted; the next `sweep nightly` of that date goes on with it"
         store.save_status(1, message)
-        raise error
+        if error is not None:
+            raise error
+        return Failed(message=message)
     try:
         past = _past(work)
         work.session.task("judge", lambda: _verdicts(work, past))

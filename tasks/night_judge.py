@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from experiments.baseline import NightEffect, night_effect, night_value
 from experiments.night import METRICS, NightFile
-from experiments.segments import Change, baseline_nights, open_alarm, start_of
+from experiments.segments import Change, baseline_nights, open_alarm
 from experiments.statistics import Verdict
 from experiments.verdict import as_estimate, judge, look_levels, word
 from tasks.night_history import History, Measured, what_changed
@@ -78,7 +78,7 @@ class Judge:
         changes = [change for change in self.changes if (change.cell, change.metric) == (cell.cell, metric)]
         known = [date for date, trials in past.items() if any(metric in trial.values for trial in trials)]
         dates = baseline_nights(known, verdicts, changes, self.night.date, self.definition.baseline_nights)
-        alarm = open_alarm(verdicts, self.night.date, start_of(changes, self.night.date))
+        alarm = open_alarm(verdicts, changes, self.night.date)
         canary = self._canaries.get(cell.pool) if METRICS[metric].of_the_node else None
         return Case(
             cell,
