@@ -32,12 +32,12 @@ CELL = "synthetic"
 DEFINITION = """nightly: cpu
 description: Two small networks on the CPU of this machine, three weeks of nights compressed in time
 cells:
-  - {suite: synthetic, profile: smoke, set: {steps: 1000}, metrics: [step_time_p05_s, peak_memory_bytes], value: 2}
-  - {suite: canary, profile: smoke, set: {steps: 1000, width: 192}, metrics: [step_time_p05_s, peak_memory_bytes]}
-canary: {suite: canary, profile: smoke, set: {steps: 1000}, metrics: [step_time_p05_s]}
+  - {suite: synthetic, profile: smoke, set: {steps: 2000}, metrics: [step_time_p05_s, peak_memory_bytes], value: 2}
+  - {suite: canary, profile: smoke, set: {steps: 2000, width: 192}, metrics: [step_time_p05_s, peak_memory_bytes]}
+canary: {suite: canary, profile: smoke, set: {steps: 2000}, metrics: [step_time_p05_s]}
 repeats: 3
 looks: [5]
-budget: 6m
+budget: 12m
 notify: [custom-webhook/nightly]
 """
 BEFORE = 'functional.cross_entropy(model(batch["vectors"]), batch["classes"])'

@@ -40,7 +40,8 @@ class Wanted:
     @property
     def axes(self) -> dict[str, Scalar]:
         probe = {"twin": "A/A twin", "injected": f"slowed by {self.slowdown:.3g}"}.get(self.role)
-        return {"suite": self.suite.suite, **self.cell.axes, **({"probe": probe} if probe else {})}
+        fixed = {name: self.cell.parameters[name] for name in self.entry.set if name in self.cell.parameters}
+        return {"suite": self.suite.suite, **self.cell.axes, **fixed, **({"probe": probe} if probe else {})}
 
 
 def plan_night(definition: NightFile, night: Night, pool_names: Sequence[str] = ()) -> tuple[Plan, Night]:
