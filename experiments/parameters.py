@@ -56,6 +56,7 @@ class TrainingParameters(Strict):
         8, ge=0, le=1000, description="steps with and as many without gradient all-reduce, at the end; for several devices; 0: not measured"
     )
     profile_steps: int = Field(0, ge=0, le=100, description="steps traced with torch.profiler after the measured window")
+    injected_slowdown: float = Field(0.0, ge=0, le=1, description="each measured step is made longer by this share, to test verdicts")
 
 
 def lazy_mode(parameters: Mapping[str, Any]) -> bool:

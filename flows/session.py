@@ -108,6 +108,13 @@ class Session:
         self.log.info("%d of %d trials to run, %d of them begun", len(begun) + len(left), len(self.plan.trials), len(begun))
         return begun + left
 
+    def extend(self, plan: Plan) -> None:
+        """Go on with a plan that has more trials; what is done stays done."""
+        self.store.save_plan(plan)
+        self.plan = plan
+        self.board.fill(plan.trials)
+        self._publisher.extend(plan)
+
     def run(self, trial: Trial) -> TrialResult:
         """Run one trial, in the thread of its task."""
         with self._all_ended:

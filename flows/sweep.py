@@ -59,7 +59,7 @@ def sweep(
         board = CURRENT.get() or Board()
         board.fill(plan.trials)
         session = Session(store, plan, board, get_run_logger(), pool_wait_s)
-        return finish(session, _until_stopped(session, lambda: _work(session)))
+        return finish(session, until_stopped(session, lambda: _work(session)))
 
 
 def load_or_plan(store: SweepStore, request: Request) -> Plan:
@@ -77,7 +77,7 @@ def _work(session: Session) -> None:
     run_trials(session)
 
 
-def _until_stopped(session: Session, work: Callable[[], None]) -> BaseException | None:
+def until_stopped(session: Session, work: Callable[[], None]) -> BaseException | None:
     """Do the work. Being told to stop (Ctrl-C, SIGTERM, cancel, `sweep stop`) stops the trials first, and is given back."""
     watch_ended = threading.Event()
     watcher = threading.Thread(target=session.watch_stop_file, args=(watch_ended,), name="stop", daemon=True)

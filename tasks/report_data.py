@@ -338,6 +338,8 @@ def reproduce(trial: Trial, command: str) -> str:
         words = shlex.split(command)
     except ValueError:
         return command
+    if words[:2] != ["sweep", "run"]:  # a night: it runs cells of several suites
+        return command
     kept: list[str] = []
     skip = False
     for word in words:

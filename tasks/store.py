@@ -68,6 +68,12 @@ class Plan(Strict):
     git: dict[str, Any] = Field(default_factory=dict)
     trials: list[Trial]
     superseded: list[Superseded] = Field(default_factory=list)
+    labels: dict[str, str] = Field(default_factory=dict, description="tags of the sweep's MLflow run")
+
+    @property
+    def name(self) -> str:
+        """The suite's name; a night's own, since it runs cells of several suites."""
+        return str(self.suite.get("suite") or self.trials[0].suite)
 
 
 def new_sweep_id(suite: str) -> str:

@@ -90,5 +90,5 @@ class TorchLearner:
             self.plain.train(self.trains)
 
     def gradients_apart(self, apart: bool = True) -> AbstractContextManager[Any]:
-        """Steps inside leave each rank its own gradients: DDP's no_sync(). Nothing where `apart` is false or there is no DDP."""
-        return self.model.no_sync() if apart and hasattr(self.model, "no_sync") else nullcontext()
+        """Steps inside leave each rank its own gradients: DDP's no_sync(). Nothing where `apart` is false."""
+        return self.model.no_sync() if apart else nullcontext()

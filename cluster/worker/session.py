@@ -23,6 +23,7 @@ from cluster.worker.loop import run_steps
 from cluster.worker.meter import RankWindow, window_record
 from cluster.worker.outcome import Ending, TrialEnded, classify
 from cluster.worker.recorder import Nowhere, Recorder
+from cluster.worker.slowdown import Slowed
 from experiments import workloads
 from experiments.parameters import TrainingParameters
 from experiments.trial import Outcome, Trial
@@ -89,6 +90,7 @@ class Session:
     probe: bool = False
     started_at: float = field(default_factory=lambda: psutil.Process().create_time())
     _aside_s: float = 0.0  # spent on evaluation before the first step
+    _slowed: Slowed | None = None
 
     def run(self) -> None:
         """Raises Unsupported, DataError, Diverged, and whatever workload and libraries raise."""
@@ -155,6 +157,9 @@ class Session:
         parameters, device = self.parameters, self.device
         self.batches = iter(self.workload.batches())
         self.clock = device.clock()
+        if parameters.injected_slowdown:
+            self._slowed = Slowed(self.learner, parameters.injected_slowdown)
+            self.recorder.note(f"every measured step is made {parameters.injected_slowdown:.3g} times itself longer, on purpose (injected)")
         seen: list[StepTiming] = []
 
         def warm_up(timing: StepTiming) -> None:
@@ -170,6 +175,8 @@ class Session:
         compile_s = None if parameters.compile == "none" else compile_seconds()
 
         self.recorder.phase("measure")
+        if self._slowed:
+            self._slowed.start()
         self._meet()
         device.reset_peak_memory()
         device.synchronize()
@@ -196,10 +203,11 @@ class Session:
             "first_measured_step": parameters.warmup_steps + 1,
             "batch_size": parameters.batch_size,
             "trains": trains(self.workload),
+            **({"injected_slowdown": parameters.injected_slowdown} if parameters.injected_slowdown else {}),
         }
 
     def _steps(self, steps: range, record: Any) -> int:
-        return run_steps(steps, self.batches, self.learner, self.clock, record)
+        return run_steps(steps, self.batches, self._slowed or self.learner, self.clock, record)
 
     def _publish_window(self, window: dict[str, Any]) -> None:
         """Complete the window with what takes time to find out, and write it."""
@@ -245,7 +253,7 @@ class Session:
     def _communicate(self, window: dict[str, Any]) -> None:
         """How long the gradients' all-reduce takes, and how much longer it makes a step."""
         steps = self.parameters.communication_steps
-        if self.ranks.world_size == 1 or not steps:
+        if not steps or not hasattr(self.learner.model, "no_sync"):  # one rank, or an all-reduce of the engine's own: nothing to leave out
             return
         from cluster.worker import communication
 
