@@ -25,7 +25,13 @@ CELLS = [cell("canary", "canary"), cell("one"), cell("two"), cell("canary", "twi
 
 
 def night(**more: object) -> Night:
-    values = {"name": "made-up", "date": TONIGHT, "sweep_id": "nightly-made-up-20261021-020000-0000", "opened_at": 1.8e9, "budget_s": 7200.0}
+    values = {
+        "name": "made-up",
+        "date": TONIGHT,
+        "sweep_id": "nightly-made-up-20261021-020000-0000",
+        "opened_at": 1.8e9,
+        "budget_s": 7200.0,
+    }
     return Night.model_validate({**values, "cells": CELLS, **more})
 
 
@@ -51,7 +57,10 @@ def trials(
             date=date,
             round=repeat,
             host=host,
-            values={"throughput": rate * (node or {}).get(date, 1.0) * float(np.exp(noise * random.normal())), "peak_memory_bytes": 2.0**30},
+            values={
+                "throughput": rate * (node or {}).get(date, 1.0) * float(np.exp(noise * random.normal())),
+                "peak_memory_bytes": 2.0**30,
+            },
             facts={"torch": "2.13.0", "git_commit": "a" * 40, **(facts or {})},
         )
         for date in dates

@@ -53,7 +53,8 @@ def test_a_canary_whose_own_software_changed_cannot_tell() -> None:
     tonight = now({"one": 92.0}, canary=92.0)
     old = tonight.cells["id-canary", "canary"][TONIGHT]
     tonight.cells["id-canary", "canary"][TONIGHT] = [
-        type(trial)(trial.cell, trial.role, trial.date, trial.round, trial.host, trial.values, {**trial.facts, "torch": "2.14.0"}) for trial in old
+        type(trial)(trial.cell, trial.role, trial.date, trial.round, trial.host, trial.values, {**trial.facts, "torch": "2.14.0"})
+        for trial in old
     ]
     found, nodes, _ = judged(tonight)
     assert "cannot be told apart" in (nodes[0].note or "")
