@@ -52,7 +52,7 @@ def test_changes_are_recorded_once_and_damage_is_named(tmp_path: Path) -> None:
         store.changes()
     (store.folder("2026-11-21")).mkdir()
     (store.folder("2026-11-21") / "night.json").write_text("{")
-    with pytest.raises(StoreError, match="night.json is not a night"):
+    with pytest.raises(StoreError, match=r"night\.json is not a night"):
         store.load("2026-11-21")
 
 
