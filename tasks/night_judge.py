@@ -93,7 +93,8 @@ class Judge:
         size = float(effect.effect[0])
         if not (size < -math.log1p(case.minimum) and float(effect.p_value[0]) < self.definition.alpha):
             return None
-        return f"{case.cell.name}: {case.metric} crept: its last {_RECENT} nights are {-math.expm1(size):.1%} worse than the first ones since {nights[0]}."
+        worse = f"its last {_RECENT} nights are {-math.expm1(size):.1%} worse than the first ones since {nights[0]}"
+        return f"{case.cell.name}: {case.metric} crept: {worse}."
 
     def undecided(self, found: Sequence[Judgement]) -> list[tuple[str, str]]:
         """(identity, role) of the cells for which more repeats may decide something: by their first metric alone."""
