@@ -35,8 +35,8 @@ cells:
   - {suite: synthetic, profile: smoke, set: {steps: 2000}, metrics: [step_time_p05_s, peak_memory_bytes], value: 2}
   - {suite: canary, profile: smoke, set: {steps: 2000, width: 192}, metrics: [step_time_p05_s, peak_memory_bytes]}
 canary: {suite: canary, profile: smoke, set: {steps: 2000}, metrics: [step_time_p05_s]}
-repeats: 3
-looks: [5]
+repeats: 2
+looks: [4]
 budget: 12m
 notify: [custom-webhook/nightly]
 """

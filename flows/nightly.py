@@ -212,13 +212,14 @@ def _verdicts(work: Work, past: night_history.History) -> None:
     """Judge for good, note what was missed, accept what held long enough; the night is closed by this."""
     judge, now = _judge(work, past)
     found, nodes = judge.judgements(now)
+    remarks = [*work.night.remarks, *judge.creep(now)]
     probes = {item.role: item.verdict for item in found if item.role in ("twin", "injected") and item.metric == _first_metric(work, item)}
     missed = [
         Dropped(cell=cell.cell, name=cell.name, why=_why_missed(work, cell.cell))
         for cell in work.night.cells
         if cell.role == "history" and not now.of(cell.cell, "history").get(work.night.date)
     ]
-    work.save(judgements=found, nodes=nodes, probes=probes, missed=missed, closed_at=time.time())
+    work.save(judgements=found, nodes=nodes, probes=probes, missed=missed, remarks=remarks, closed_at=time.time())
     nights = work.store.all()
     for item in found:
         if item.role == "history":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -159,6 +160,8 @@ def run_once(tree: Path, trial: Trial, out: Path, metric: str) -> float:
 
     Raises BisectError if the trial did not end ok, with its reason and where its log is.
     """
+    if not (tree / "cluster" / "worker" / "main.py").exists():  # else whatever is installed would run in its place
+        raise BisectError(f"{tree.name} has no cluster/worker/main.py: it cannot run a trial of today")
     out.mkdir(parents=True)
     publish(out / "trial.json", _for_any_version(trial).model_dump_json(exclude={"labels"}))
     command = [sys.executable, "-m", "cluster.worker.main", "--trial", str(out / "trial.json"), "--out", str(out), "--attempt", "1"]
@@ -175,9 +178,7 @@ def run_once(tree: Path, trial: Trial, out: Path, metric: str) -> float:
     value = result.summary.get(metric)
     if result.outcome is not Outcome.OK or value is None or not value > 0:
         raise BisectError(f"a trial of {tree.name} ended {result.outcome} ({result.reason}) without {metric}; its log is {out / 'log.txt'}")
-    from math import log as logarithm
-
-    return logarithm(value) if METRICS[metric].higher_is_better else -logarithm(value)
+    return math.log(value) if METRICS[metric].higher_is_better else -math.log(value)
 
 
 def _for_any_version(trial: Trial) -> Trial:

@@ -96,7 +96,13 @@ def draw_course(course: Course, folder: Path, stem: str) -> tuple[str, Path]:
             if change.since in course.dates:
                 place = course.dates.index(change.since) - 0.5
                 axes.axvline(place, color=INK, linewidth=0.8, linestyle=":")
-                axes.text(place + 0.08, axes.get_ylim()[1], f"accepted by {change.by}", fontsize=8, va="top")
+                axes.text(
+                    place + 0.08,
+                    axes.get_ylim()[1],
+                    f"accepted by {'itself' if change.by == 'nights' else change.by}",
+                    fontsize=8,
+                    va="top",
+                )
         for word, (mark, colour) in _MARKS.items():
             better = METRICS[course.metric]
             text = {Verdict.SLOWER: better.worse, Verdict.FASTER: better.better}.get(word, str(word))
@@ -104,7 +110,8 @@ def draw_course(course: Course, folder: Path, stem: str) -> tuple[str, Path]:
                 axes.plot([], [], mark, color=colour, label=text)
         step = max(1, len(x) // 10)
         axes.set_xticks(x[::step], [date[5:] for date in course.dates[::step]])
-        axes.set_ylabel(f"{course.metric.replace('_', ' ')}{f', {unit}' if unit else ''}")
+        label = course.metric.removesuffix("_s").removesuffix("_bytes").replace("_", " ")
+        axes.set_ylabel(f"{label}, {unit}" if unit else label)
         axes.set_title(course.name, loc="left", fontsize=10)
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8)
         path = folder / f"{stem}.svg"

@@ -20,6 +20,7 @@ from tasks.night_store import Judgement, Night, NightCell, NodeState, verdicts_o
 
 Where = Literal["code", "node", "code and node", "code or node"]
 Array = NDArray[np.float64]
+_RECENT = 5  # nights in which a creep must show
 _SOFTWARE = ("code", "libraries", "torch", "driver", "image")  # what may change a canary though its node did not
 
 
@@ -60,6 +61,41 @@ class Judge:
         order = {(cell.cell, cell.role): index for index, cell in enumerate(self.night.cells)}
         return sorted(found, key=lambda item: order[item.cell, item.role]), nodes
 
+    def creep(self, now: History) -> list[str]:
+        """Sentences about cells that no single night calls slower, but whose last nights are, against the first of their segment.
+
+        The baseline moves on with its nights, so what creeps by less than a night can see would be lost in it.
+        """
+        found = []
+        for cell in self.night.cells:
+            if cell.role != "history":
+                continue
+            case = self._case(cell, cell.metrics[0], now, most=10_000)
+            nights = [*case.dates, *([self.night.date] if case.now else [])]
+            if len(nights) < 3 * _RECENT:
+                continue
+            said = self._creep(case, nights)
+            found += [said] if said else []
+        return found
+
+    def _creep(self, case: Case, nights: list[str]) -> str | None:
+        past, beside = {**case.past, self.night.date: case.now}, {**case.canary_past, self.night.date: case.canary_now}
+        y, x = np.full((2, 1, len(nights), 1), np.nan)
+        for place, date in enumerate(nights):
+            mine, other = (
+                night_value([_log(trial, case.metric) for trial in trials]) if trials else np.nan
+                for trials in (past.get(date, []), beside.get(date, []))
+            )
+            y[0, place, 0], x[0, place, 0] = mine, other
+        first, last = slice(0, len(nights) - _RECENT), slice(len(nights) - _RECENT, None)
+        half = slice(0, (len(nights) - _RECENT) // 2)  # the nights between may have crept already
+        effect = night_effect(y[:, first][:, half], y[:, last, 0], x[:, first][:, half], x[:, last, 0])
+        size = float(effect.effect[0])
+        if not (size < -math.log1p(case.minimum) and float(effect.p_value[0]) < self.definition.alpha):
+            return None
+        worse = f"its last {_RECENT} nights are {-math.expm1(size):.1%} worse than the first ones since {nights[0]}"
+        return f"{case.cell.name}: {case.metric} crept: {worse}."
+
     def undecided(self, found: Sequence[Judgement]) -> list[tuple[str, str]]:
         """(identity, role) of the cells for which more repeats may decide something: by their first metric alone."""
         first = {(cell.cell, cell.role): cell.metrics[0] for cell in self.night.cells}
@@ -71,13 +107,13 @@ class Judge:
 
     # --- one metric, all cells
 
-    def _case(self, cell: NightCell, metric: str, now: History) -> Case:
+    def _case(self, cell: NightCell, metric: str, now: History, most: int | None = None) -> Case:
         probes = cell.role in ("twin", "injected")  # both stand against the twin's own nights, which nobody slowed down
         past = self.past.of(cell.cell, "twin" if probes else "history")
         verdicts = {} if probes else verdicts_of(list(self.nights), cell.cell, metric)
         changes = [change for change in self.changes if (change.cell, change.metric) == (cell.cell, metric)]
         known = [date for date, trials in past.items() if any(metric in trial.values for trial in trials)]
-        dates = baseline_nights(known, verdicts, changes, self.night.date, self.definition.baseline_nights)
+        dates = baseline_nights(known, verdicts, changes, self.night.date, most or self.definition.baseline_nights)
         alarm = open_alarm(verdicts, changes, self.night.date)
         canary = self._canaries.get(cell.pool) if METRICS[metric].of_the_node else None
         return Case(

@@ -124,7 +124,7 @@ def remarks(night: Night, nights: Sequence[Night], changes: Sequence[Change]) ->
     lines += [f"Missed ({why}): {listed(names, 8)}." for why, names in by_why.items()]
     lines += [f"Dropped: {entry.name} ({entry.why})." for entry in night.dropped]
     lines += [
-        f"{_name_of(night, change.cell)}: the change of {change.metric} since {change.since} was accepted ({change.by}): a new baseline."
+        f"{_name_of(night, change.cell)}: the change of {change.metric} since {change.since} was accepted ({by_whom(change)}): a new baseline."
         for change in changes
         if change.accepted_on == night.date
     ]
@@ -140,6 +140,12 @@ def remarks(night: Night, nights: Sequence[Night], changes: Sequence[Change]) ->
                 what = "the A/A twin" if role == "twin" else "the injected slow-down"
                 lines.append(f"Read with care: {what} was called {item.word}, not {want} ({change_of(item)}).")
     return [*lines, *rates(nights).sentences]
+
+
+def by_whom(change: Change) -> str:
+    """`by itself: held for 5 nights`, `by ann: the new tokenizer is worth it`."""
+    who = "itself" if change.by == "nights" else change.by
+    return f"by {who}{f': {change.note}' if change.note else ''}"
 
 
 def _name_of(night: Night, cell: str) -> str:

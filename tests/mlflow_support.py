@@ -19,7 +19,7 @@ COMMUNICATION = {"with_s": 0.07, "without_s": 0.065, "step_s": 0.1, "alone_s": 0
 METRICS = ("loss", "step_time_s", "data_wait_s", "samples_per_s")
 
 
-def write_journal(folder: Path, attempt: int, steps: int, begin: float = 1_700_000_000.0) -> None:
+def write_journal(folder: Path, attempt: int, steps: int, begin: float = 1_700_000_000.0, step_s: float = 0.1) -> None:
     """A journal as a worker writes it, with figures that no worker measured."""
     with JournalWriter(folder / "journal.jsonl", attempt) as journal:
         journal.append("environment", device_name="none", host="none")
@@ -31,14 +31,15 @@ def write_journal(folder: Path, attempt: int, steps: int, begin: float = 1_700_0
                 measured=step > 2,
                 loss=2.0 / step,
                 samples=16,
-                data_wait_s=0.01,
+                data_wait_s=0.1 * step_s,
                 h2d_s=0.0,
-                forward_backward_s=0.07,
-                optimizer_s=0.02,
-                total_s=0.1,
+                forward_backward_s=0.7 * step_s,
+                optimizer_s=0.2 * step_s,
+                total_s=step_s,
             )
+        window_s = (steps - 2) * step_s
         journal.append(
-            "window", wall_s=(steps - 2) * 0.1, samples=(steps - 2) * 16, ranks=[], peak_memory_bytes=None, communication=COMMUNICATION
+            "window", wall_s=window_s, samples=(steps - 2) * 16, ranks=[], peak_memory_bytes=None, communication=COMMUNICATION
         )
 
 

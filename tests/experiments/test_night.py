@@ -49,7 +49,7 @@ def test_what_is_wrong_is_named_with_its_line(tmp_path: Path, change: tuple[str,
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="unknown nightly definition.*regression"):
+    with pytest.raises(ConfigError, match=r"unknown nightly definition.*regression"):
         load_night("regresion")
 
 

@@ -96,6 +96,19 @@ def test_other_metrics_have_their_own_direction_and_words() -> None:
     assert memory.ratio == pytest.approx(1 / 1.2, abs=1e-6)
 
 
+def test_what_creeps_by_less_than_a_night_can_see_is_said() -> None:
+    before = past()
+    before.cells.pop(("id-one", "history"))
+    for number, date in enumerate(DATES):
+        before.add(trials("one", [date], rate=100.0 * 0.997**number, seed=number))
+    tonight = now({"one": 100.0 * 0.997 ** len(DATES), "two": 100.0})
+    judge = Judge(DEFINITION, night(), before, [], [])
+    assert next(item for item in judge.judgements(tonight)[0] if item.name == "one").verdict is not Verdict.SLOWER
+    [said] = judge.creep(tonight)
+    assert said.startswith("one: throughput crept: its last 5 nights are") and "since 2026-10-01" in said
+    assert Judge(DEFINITION, night(), past(), [], []).creep(now({"one": 100.0, "two": 100.0})) == []
+
+
 def said(date: str, verdict: Verdict) -> Night:
     item = Judgement(cell="id-one", name="one", role="history", metric="throughput", verdict=verdict, word="w", minimum=0.03, repeats=3)
     return night(date=date, judgements=[item])
