@@ -10,6 +10,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import tempfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -76,9 +77,9 @@ def _below(folder: Path) -> list[Path]:
 
 
 def _copy(files: dict[str, Path], folder: Path) -> None:
-    """Whole or not at all; two flows may do it at once."""
-    temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
+    """Whole or not at all; two flows, and two threads of a flow, may do it at once."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     for name, path in files.items():
         (temporary / name).parent.mkdir(parents=True, exist_ok=True)
         (temporary / name).write_bytes(path.read_bytes())

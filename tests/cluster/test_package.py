@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,13 @@ def test_a_change_of_the_code_is_another_package(tmp_path: Path, monkeypatch: py
     before = build().folder
     (folder / "workloads" / "mine.py").write_text("# changed\n")
     assert build().folder != before and before.exists()
+
+
+def test_pools_that_start_at_once_make_one_package() -> None:
+    with ThreadPoolExecutor(8) as threads:
+        made = list(threads.map(lambda _: build(), range(8)))
+    assert len({package.folder for package in made}) == 1
+    assert [path.name for path in made[0].folder.parent.iterdir()] == [made[0].folder.name]
 
 
 def test_data_among_the_code_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
