@@ -50,3 +50,7 @@ class TrainingParameters(Strict):
         8, ge=0, le=1000, description="steps with and as many without gradient all-reduce, at the end; for several devices; 0: not measured"
     )
     profile_steps: int = Field(0, ge=0, le=100, description="steps traced with torch.profiler after the measured window")
+
+    def lacking(self) -> dict[str, str]:
+        """Parameters that have no value and need one before a trial can run, each with what to give."""
+        return {}
