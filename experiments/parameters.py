@@ -58,6 +58,10 @@ class TrainingParameters(Strict):
     profile_steps: int = Field(0, ge=0, le=100, description="steps traced with torch.profiler after the measured window")
     injected_slowdown: float = Field(0.0, ge=0, le=1, description="each measured step is made longer by this share, to test verdicts")
 
+    def lacking(self) -> dict[str, str]:
+        """Parameters that have no value and need one before a trial can run, each with what to give."""
+        return {}
+
 
 def lazy_mode(parameters: Mapping[str, Any]) -> bool:
     """Whether a trial with these parameters runs a Gaudi in lazy mode. Needed before torch is imported, hence from plain values."""

@@ -85,12 +85,13 @@ def run(
     """Run a suite: every trial of its matrix, then the comparison."""
     from experiments.folders import runs_root
     from flows.run import run_sweep
-    from tasks.plan import make_plan
+    from tasks.plan import check_ready, make_plan
     from tasks.store import StoreError, SweepStore
 
     if profile_steps is not None:
         set_ = [*(set_ or []), f"profile_steps={profile_steps}"]
     wanted, _ = make_plan(_request(suite, profile, pool, set_, only, repeats).model_copy(update={"pool_wait_s": pool_wait}))
+    check_ready(wanted)
     if profile == "auto":
         pools_used = ", ".join(dict.fromkeys(trial.pool for trial in wanted.trials))
         err.print(f"profile auto: took [bold]{wanted.profile}[/], pool {pools_used}", highlight=False)

@@ -18,7 +18,7 @@ from flows.board import CURRENT, Board
 from flows.schedule import run_trials
 from flows.session import Session
 from tasks.dataset import build
-from tasks.plan import make_plan, renew
+from tasks.plan import check_ready, make_plan, renew
 from tasks.store import Plan, Request, SweepStore, exit_status, new_sweep_id
 
 _NAMES = {0: "every trial ended as expected", 1: "the sweep is incomplete", 2: "some trials failed"}
@@ -64,7 +64,11 @@ def sweep(
 
 def load_or_plan(store: SweepStore, request: Request) -> Plan:
     """The sweep's plan under today's code and data; a new one if the sweep is new. Written before anything starts."""
-    plan = renew(store.load_plan()) if store.exists() else make_plan(request, store.sweep_id)[0]
+    if store.exists():
+        plan = renew(store.load_plan())
+    else:
+        plan, _ = make_plan(request, store.sweep_id)
+        check_ready(plan)
     store.save_plan(plan)
     return plan
 

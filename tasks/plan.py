@@ -10,10 +10,11 @@ from typing import Any, Literal
 from cluster import pools
 from cluster.pool_state import probe
 from cluster.pools import Pool
-from experiments import matrix
+from experiments import matrix, workloads
 from experiments.strict import Strict
 from experiments.suite import Suite, load_suite, profile_names
 from experiments.trial import Scalar, Trial, digest, key_parts, trial_key
+from experiments.yaml_strict import ConfigError, Problem
 from tasks import dataset
 from tasks.environment import code_version, git_state, libraries_version
 from tasks.store import Plan, Request, Superseded, SweepStore, list_sweeps, new_sweep_id
@@ -116,6 +117,18 @@ def once_more(trial: Trial, repeat: int, index: int) -> Trial:
     """Another repeat of a trial's cell."""
     parts = {**trial.key_parts, "repeat": str(repeat)}
     return trial.model_copy(update={"key": trial_key(parts), "key_parts": parts, "repeat": repeat, "index": index})
+
+
+def check_ready(plan: Plan) -> None:
+    """Raise ConfigError if a trial needs a value that nobody gave, such as a data set that cannot be brought along."""
+    lacking: dict[str, str] = {}
+    for trial in plan.trials:
+        lacking |= workloads.load(trial.workload).Parameters.model_validate(trial.parameters).lacking()
+    if lacking:
+        suite = str(plan.suite.get("file") or plan.request.suite)
+        raise ConfigError(
+            [Problem(str(suite), None, name, "is not set", f"give {what}: --set {name}=...") for name, what in lacking.items()]
+        )
 
 
 def renew(plan: Plan) -> Plan:

@@ -38,9 +38,7 @@ def write_journal(folder: Path, attempt: int, steps: int, begin: float = 1_700_0
                 total_s=step_s,
             )
         window_s = (steps - 2) * step_s
-        journal.append(
-            "window", wall_s=window_s, samples=(steps - 2) * 16, ranks=[], peak_memory_bytes=None, communication=COMMUNICATION
-        )
+        journal.append("window", wall_s=window_s, samples=(steps - 2) * 16, ranks=[], peak_memory_bytes=None, communication=COMMUNICATION)
 
 
 def make_store(root: Path, outcomes: dict[str, Outcome], steps: int = 30) -> tuple[SweepStore, Plan]:

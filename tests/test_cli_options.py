@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,3 +31,17 @@ def test_profile_steps_sets_the_parameter_of_every_trial(monkeypatch: pytest.Mon
 def test_profile_steps_out_of_range_is_refused(steps: str) -> None:
     done = CliRunner().invoke(app, ["run", "bridgetower", "--profile-steps", steps])
     assert done.exit_code == 2 and "--profile-steps" in done.output
+
+
+def test_what_nobody_gave_is_asked_for_before_anything_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SWEEPBENCH_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("COLUMNS", "300")
+    run = ["run", "winoground", "--profile", "smoke"]
+    done = CliRunner().invoke(app, run)
+    told = " ".join(done.output.split())
+    assert done.exit_code == 1 and not (tmp_path / "runs").exists()
+    for name in ("dataset", "clip_weights", "bridgetower_weights"):
+        assert f"{name}: is not set" in told and f"--set {name}=" in told, told
+    assert CliRunner().invoke(app, ["plan", *run[1:]]).exit_code == 0, "the matrix can be looked at"
+    only = CliRunner().invoke(app, [*run, "--only", "family=clip"])
+    assert "clip_weights" in only.output and "bridgetower_weights" not in only.output

@@ -114,7 +114,7 @@ class Session:
         self._evaluate("before")
         window = self._train()
         if self.probe:
-            self._check_headroom()
+            self._check_headroom(window)
             return
         self._profile(window)
         if trains(self.workload):  # else it would say what "before" said
@@ -268,8 +268,11 @@ class Session:
 
         window["communication"] = communication.measure(self.learner, self.device, steps, run)
 
-    def _check_headroom(self) -> None:
+    def _check_headroom(self, window: dict[str, Any]) -> None:
+        """A probe's end. Its window record says how much of the device's memory it took, `memory_share`, for the search to learn from."""
         free = self.device.free_share_at_peak()
+        if free is not None and self.ranks.rank == 0:
+            self.recorder.window({**window, "memory_share": 1 - free})
         if free is not None and free < PROBE_HEADROOM:
             reason = f"it ran, but only {free:.1%} of the device's memory stayed free, less than {PROBE_HEADROOM:.0%}"
             raise TrialEnded(Outcome.DOES_NOT_FIT, reason)
