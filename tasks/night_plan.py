@@ -68,6 +68,10 @@ def plan_night(definition: NightFile, night: Night, pool_names: Sequence[str] = 
     dropped = _drop(cells, definition, night.budget_s)
     gone = {entry.cell for entry in dropped}
     kept = [(cell, trial) for cell, trial in zip(cells, first, strict=True) if cell.role != "history" or cell.cell not in gone]
+    if all(cell.role != "history" for cell, _ in kept):
+        least = definition.repeats * round_seconds([cell for cell, _ in kept])
+        problem = f"{night.budget_s:.0f} s leave no time for a cell; what the night measures itself with takes {least:.0f} s"
+        raise ConfigError.one(f"nightly {definition.nightly}", None, "budget", problem, "give it more")
     night = night.model_copy(update={"cells": [cell for cell, _ in kept], "dropped": dropped})
     plan = plan.model_copy(update={"trials": []})
     return with_repeats(plan, [trial for _, trial in kept], definition.repeats), night

@@ -124,8 +124,7 @@ def remarks(night: Night, nights: Sequence[Night], changes: Sequence[Change]) ->
     lines += [f"Missed ({why}): {listed(names, 8)}." for why, names in by_why.items()]
     lines += [f"Dropped: {entry.name} ({entry.why})." for entry in night.dropped]
     lines += [
-        f"{_name_of(night, change.cell)}: the change of {change.metric} since {change.since} was accepted ({by_whom(change)}): "
-        "a new baseline."
+        f"{_name_of(night, change.cell)}: {change.metric} since {change.since} was accepted as the new baseline ({by_whom(change)})."
         for change in changes
         if change.accepted_on == night.date
     ]
