@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.journal import read_journal
+from cluster.journal import publish, read_journal
 from cluster.launchers.ray_job import RayJobLauncher
 from cluster.pool_state import probe
 from cluster.pools import Pool
@@ -31,6 +31,7 @@ def test_two_ranks_on_a_ray_cluster_have_a_module_each_and_equal_weights(tmp_pat
         habana = {"engine": "optimum_habana", "ddp": "fast", "hpu_graphs": True, "optimizer": "fused", "precision": "bf16"}
         settings = {**habana, "devices": 2, "threads": 1, "batch_size": 8, "dataloader_workers": 0, "record_dir": str(records)}
         trial = make_trial(folder, "eeee0000000000a1", "clip_pairs", steps=2, **settings).model_copy(update={"device": "hpu"})
+        publish(folder / "trial.json", trial.model_dump_json())
         launcher = RayJobLauncher(pool)
         launch = launcher.start(trial, folder, 1)
         status = wait(launcher, launch)
