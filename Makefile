@@ -4,6 +4,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+GAUDI := .venv-gaudi
+GAUDI_STAMP := $(GAUDI)/.installed
+GAUDI_SOURCES := $(shell find tests/habana_emulator -type f -not -path '*/__pycache__/*' 2>/dev/null)
 LOCK_TORCH ?= 2.13.0
 
 # Nothing here reports to anybody
@@ -15,7 +18,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help setup sweep test test-fast lint up down status bench lock clean
+.PHONY: help setup sweep test test-fast test-gaudi lint up down status bench lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +33,10 @@ test: $(STAMP) ## all tests, under 15 minutes on two cores
 
 test-fast: $(STAMP) ## the tests that start no server
 	$(BIN)/python -m pytest -m "not integration and not fault"
+
+test-gaudi: $(STAMP) $(GAUDI_STAMP) ## the Gaudi path: real optimum-habana on an emulated device, under 6 minutes
+	$(GAUDI)/bin/python -m pytest tests/gaudi
+	SWEEPBENCH_GAUDI=1 $(BIN)/python -m pytest tests/gaudi
 
 lint: $(STAMP) ## ruff, mypy, import-linter
 	$(BIN)/ruff check .
@@ -57,7 +64,7 @@ lock: ## write requirements.lock anew from pyproject.toml (LOCK_TORCH=version)
 	@rm -rf build/lock
 
 clean: ## remove .venv and caches; runs/ stays
-	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(GAUDI) build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info[:2] <= (3, 12) else 1)' 2>/dev/null || { \
@@ -69,4 +76,15 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install -qq --no-compile --prefer-binary -r requirements.lock
 	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # as pip would, but on all cores; some packages ship files that do not compile
 	@$(BIN)/python -m pip install -qq --no-deps --no-build-isolation -e .
+	@touch $@
+
+# optimum-habana needs transformers 4.55, so it has an environment of its own. The emulated device is compiled here, once
+$(GAUDI_STAMP): requirements-gaudi.lock $(GAUDI_SOURCES) | $(STAMP)
+	@command -v c++ >/dev/null || { echo "error: the emulated device is C++: a compiler is needed (on Debian and Ubuntu: apt install g++)" >&2; exit 1; }
+	@echo "making $(GAUDI) from requirements-gaudi.lock: some minutes, once"
+	@[ -x $(GAUDI)/bin/python ] || $(PYTHON) -m venv $(GAUDI)
+	@$(GAUDI)/bin/python -m pip install -qq --no-compile --no-deps --prefer-binary -r requirements-gaudi.lock
+	@mkdir -p build && rm -rf build/habana_emulator && cp -R tests/habana_emulator build/habana_emulator  # what pip builds stays out of tests/
+	@$(GAUDI)/bin/python -m pip install -qq --no-deps --no-build-isolation --force-reinstall ./build/habana_emulator
+	@$(GAUDI)/bin/python -m compileall -qq -j 0 $(GAUDI)/lib || true
 	@touch $@

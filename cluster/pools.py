@@ -38,7 +38,9 @@ class PoolEntry(Strict):
     resources: dict[str, float] = Field(default_factory=dict, description="Ray resources a worker takes besides its CPU and device")
     accelerator_type: str | None = Field(default=None, description="Ray's accelerator type, such as A100")
     image: str | None = Field(default=None, description="container image of the nodes")
-    python: str | None = Field(default=None, description="Python executable on the nodes; null: the same as here")
+    python: str | None = Field(
+        default=None, description="Python executable on the nodes (embedded: also a path from the repository); null: as here"
+    )
     storage: str | None = Field(default=None, description="URI that all nodes and the flow can reach; null: runs/")
     labels: dict[str, str] = Field(default_factory=dict)
     exclusive: bool = Field(default=True, description="one trial at a time on a node")
@@ -144,6 +146,8 @@ def _resolved(name: str, entry: PoolEntry) -> Pool:
         if wrong := _address_problem(override):
             raise ConfigError.one(f"${entry.address_env}", None, "", wrong, "write http://host:8265, or embedded")
         values["address"] = override.rstrip("/")
+    if values["address"] == EMBEDDED and values["python"] and os.sep in values["python"]:
+        values["python"] = str(_HERE.parent / Path(values["python"]).expanduser())  # a path from the repository's root
     return Pool(name=name, **values)
 
 

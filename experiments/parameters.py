@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -25,6 +26,7 @@ class TrainingParameters(Strict):
     warmup_steps: int = Field(10, ge=1, le=100_000, description="steps before the measured window, never part of a figure")
     seed: int = Field(0, ge=0, le=2**31 - 1, description="initial weights, data order and augmentation")
     optimizer: Literal["per_parameter", "foreach", "fused"] = Field("foreach", description="AdamW implementation")
+    clip_grad_norm: float | None = Field(None, gt=0, le=1e6, description="largest norm of all gradients together; null: not clipped")
     learning_rate: float = Field(1e-5, gt=0, le=10)
     weight_decay: float = Field(0.01, ge=0, le=1)
     beta2: float = Field(0.999, gt=0, lt=1)
@@ -33,6 +35,19 @@ class TrainingParameters(Strict):
     activation_checkpointing: bool = Field(False, description="recompute each layer's activations in the backward pass")
     ddp_bucket_view: bool = Field(True, description="DDP gradient_as_bucket_view")
     ddp_static_graph: bool = Field(False, description="DDP static_graph")
+    engine: Literal["native", "optimum_habana"] = Field("native", description="plain torch; or optimum-habana, on hpu only")
+    ddp: Literal["stock", "fast"] = Field("stock", description="torch's DDP; or fast: one fused all-reduce, engine optimum_habana only")
+    hpu_graphs: bool = Field(False, description="record the model as HPU graphs and replay them; hpu in lazy mode only")
+    hpu_lazy: bool | None = Field(None, description="hpu: lazy or eager mode; null: lazy with optimum_habana or hpu_graphs, else eager")
     threads: int | None = Field(None, ge=1, le=1024, description="intra-operator threads on a CPU; null: all cores / devices")
     evaluate: bool = Field(True, description="evaluate on held-out data before and after training, outside the measured window")
     profile_steps: int = Field(0, ge=0, le=100, description="steps traced with torch.profiler after the measured window")
+
+
+def lazy_mode(parameters: Mapping[str, Any]) -> bool:
+    """Whether a trial with these parameters runs a Gaudi in lazy mode. Needed before torch is imported, hence from plain values."""
+    if parameters.get("hpu_lazy") is not None:
+        return bool(parameters["hpu_lazy"])
+    if parameters.get("compile", "none") != "none":
+        return False
+    return parameters.get("engine") == "optimum_habana" or bool(parameters.get("hpu_graphs"))

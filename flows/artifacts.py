@@ -36,6 +36,7 @@ def trial(trial: Trial, result: TrialResult) -> None:
     """The trial's outcome and summary as a table."""
     rows = [
         {"figure": "outcome", "value": str(result.outcome)},
+        *([{"figure": "emulated", "value": "true: nothing here is a measurement"}] if result.emulated else []),
         *([{"figure": "reason", "value": result.reason}] if result.reason else []),
         *(
             {"figure": name, "value": f"{value:.6g}" if isinstance(value, float) else str(value)}

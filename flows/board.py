@@ -27,6 +27,7 @@ class Row:
     steps: int = 0
     loss: float | None = None
     samples_per_s: float | None = None
+    emulated: bool = False
     started: float | None = None  # monotonic s
     ended: float | None = None
     _samples: float = field(default=0.0, repr=False)
@@ -67,7 +68,9 @@ class Board:
             if attempt != row.attempt:
                 row.attempt, row.step, row._samples, row._seconds = attempt, 0, 0.0, 0.0
             for record in records:
-                if record["kind"] == "phase":
+                if record["kind"] == "environment":
+                    row.emulated = row.trial.emulated or bool(record.get("emulated"))
+                elif record["kind"] == "phase":
                     row.state = str(record.get("name", row.state))
                 elif record["kind"] == "step":
                     row.step, row.loss = int(record["step"]), record.get("loss")

@@ -200,6 +200,7 @@ def show_(sweep_id: SweepId, as_json: JsonOption = False) -> None:
 def report(
     sweep_id: SweepId,
     open_: Annotated[bool, typer.Option("--open", help="open report.html in the browser")] = False,
+    emulated: Annotated[bool, typer.Option("--emulated", help="of the trials on an emulated device, by themselves and marked")] = False,
 ) -> None:
     """Derive results, report and figures again from the raw steps, and print the comparison."""
     from flows import show
@@ -211,8 +212,8 @@ def report(
     for trial in store.load_plan().trials:
         if (store.trial_dir(trial.key) / "journal.jsonl").exists():
             write_steps(store.trial_dir(trial.key))
-    paths = write_report(store.dir)
-    show.comparison(out, store)
+    paths = write_report(store.dir, emulated=emulated)
+    show.comparison(out, store, emulated=emulated)
     out.print(f"report: {paths.html}", highlight=False, soft_wrap=True)
     if open_:
         typer.launch(paths.html.as_uri())

@@ -56,6 +56,8 @@ def render(board: Board, height: int) -> Group:
 
 def _cells(row: Row) -> tuple[str | Text, ...]:
     state = Text(str(row.outcome) if row.outcome else row.state, style=_COLOUR.get(row.outcome, "red") if row.outcome else "")
+    if row.emulated:
+        state.append(" (emulated)", style="dim")
     if row.attempt > 1:
         state.append(f" (attempt {row.attempt})", style="dim")
     return (
@@ -77,7 +79,7 @@ def _lines(board: Board, console: Console, stop: threading.Event) -> None:
             if row.outcome is None or seen.get(row.trial.key) == row.outcome:
                 continue
             seen[row.trial.key] = row.outcome
-            rate = f", {row.samples_per_s:.1f} samples/s" if row.samples_per_s else ""
+            rate = f", {row.samples_per_s:.1f} samples/s{' (emulated)' if row.emulated else ''}" if row.samples_per_s else ""
             console.print(
                 f"{time.strftime('%H:%M:%S')} {number}/{len(rows)} {row.trial.name}: {row.outcome}{rate}"
                 + (f" ({row.reason})" if row.reason else ""),

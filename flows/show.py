@@ -171,7 +171,7 @@ def sweep_json(store: SweepStore) -> dict[str, Any]:
                 "outcome": str(result.outcome) if result else None,
                 "reason": result.reason if result else None,
                 "attempt": result.attempt if result else None,
-                "emulated": trial.emulated,
+                "emulated": trial.emulated or (result is not None and result.emulated),
                 "summary": result.summary if result else {},
             }
         )
@@ -205,7 +205,7 @@ def sweep(out: Console, store: SweepStore) -> None:
 def _result_cells(result: TrialResult) -> tuple[str, ...]:
     summary = result.summary
     return (
-        str(result.outcome) + (f" (attempt {result.attempt})" if result.attempt > 1 else ""),
+        str(result.outcome) + (" (emulated)" if result.emulated else "") + (f" (attempt {result.attempt})" if result.attempt > 1 else ""),
         _number(summary.get("throughput"), "{:.1f}"),
         _number(summary.get("step_time_median_s"), "{:.1f}", 1000),
         _number(summary.get("data_wait_share"), "{:.1f} %", 100),
@@ -219,13 +219,15 @@ def _number(value: float | None, form: str, scale: float = 1.0) -> str:
     return "" if value is None else form.format(value * scale)
 
 
-def comparison(out: Console, store: SweepStore) -> None:
-    """The suite's comparison table."""
+def comparison(out: Console, store: SweepStore, *, emulated: bool = False) -> None:
+    """The suite's comparison table; with `emulated`, that of the emulated trials, which says so."""
     from tasks.table import comparison_table
 
-    table = comparison_table(store.dir)
+    table = comparison_table(store.dir, emulated=emulated)
     if not table.rows:
         return
+    if emulated:
+        out.print("EMULATED: NOT A MEASUREMENT", style="bold red")
     out.print()
     drawn = table.rich()
     if Measurement.get(out, out.options.update(max_width=10_000), drawn).maximum <= out.width:

@@ -71,6 +71,11 @@ class Cell:
         return self.rows[0].trial
 
     @property
+    def emulated(self) -> bool:
+        """Whether any repeat is emulated; cells are made of one kind only."""
+        return any(row.emulated for row in self.rows)
+
+    @property
     def axes(self) -> Mapping[str, Scalar]:
         return self.trial.axes
 
@@ -132,13 +137,13 @@ def estimate_of(row: TrialRow, metric: Metric) -> Estimate:
     return Estimate(value, float(low), float(high), se, math.inf)
 
 
-def make_cells(rows: Iterable[TrialRow], suite: Mapping[str, Any], *, include_emulated: bool = False) -> list[Cell]:
-    """Cells in the plan's order, compared with their baselines. Emulated trials stay out unless asked for."""
+def make_cells(rows: Iterable[TrialRow], suite: Mapping[str, Any], *, emulated: bool = False) -> list[Cell]:
+    """Cells in the plan's order, compared with their baselines: of the trials that measured, or of the emulated ones, never of both."""
     report = suite.get("report") or {}
     metric = Metric.of(str(report.get("metric") or "throughput"))
     groups: dict[str, list[TrialRow]] = {}
     for row in rows:
-        if include_emulated or not row.trial.emulated:
+        if row.emulated == emulated:
             groups.setdefault(row.trial.cell, []).append(row)
     cells = [Cell(sorted(group, key=lambda row: row.trial.repeat), metric) for group in groups.values()]
     for pool in {cell.trial.pool for cell in cells}:

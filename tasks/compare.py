@@ -95,14 +95,14 @@ class Comparison:
         return found
 
 
-def compare(sweep_dir_a: Path, sweep_dir_b: Path, *, minimum: float = MINIMUM_EFFECT, include_emulated: bool = False) -> Comparison:
+def compare(sweep_dir_a: Path, sweep_dir_b: Path, *, minimum: float = MINIMUM_EFFECT) -> Comparison:
     """Cells of B against the same cells (pool and parameters) of A. Verdicts control the false discovery rate over all cells.
 
     Repeats of two sweeps are not interleaved, so they are not paired: Welch's interval, with the noise of repeats pooled over each
-    sweep's cells. Raises ResultsError where a plan cannot be read.
+    sweep's cells. Emulated trials are left out. Raises ResultsError where a plan cannot be read.
     """
     sweeps = [load_sweep(folder) for folder in (sweep_dir_a, sweep_dir_b)]
-    a, b = (make_cells(sweep.rows, sweep.plan.get("suite") or {}, include_emulated=include_emulated) for sweep in sweeps)
+    a, b = (make_cells(sweep.rows, sweep.plan.get("suite") or {}) for sweep in sweeps)
     pool_blind = not {_identity(cell, True) for cell in a} & {_identity(cell, True) for cell in b}
     left, right = ({_identity(cell, not pool_blind): cell for cell in side} for side in (a, b))
     if pool_blind and (len(left) < len(a) or len(right) < len(b)):  # several pools in one sweep: no telling which to match

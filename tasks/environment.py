@@ -31,6 +31,7 @@ def code_version(workload: str, device: str) -> str:
         *sorted((ROOT / "experiments" / "workloads").glob("_*.py")),
         *sorted((ROOT / "cluster" / "worker").glob("*.py")),
         ROOT / "cluster" / "devices" / f"{device}.py",
+        *sorted((ROOT / "cluster" / "devices").glob(f"_{device}_*.py")),
     ]
     parts = {str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name: path.read_bytes() for path in files}
     return digest({name: hashlib.sha256(text).hexdigest() for name, text in sorted(parts.items())})

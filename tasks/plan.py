@@ -199,9 +199,9 @@ def _resolve_profile(request: Request, known: Mapping[str, Pool]) -> tuple[str, 
         return request.profile, request.pools
     small = "smoke" if "smoke" in profile_names(request.suite) else "full"
     if request.pools:
-        accelerated = any(known[name].device != "cpu" for name in request.pools if name in known)
+        accelerated = any(known[name].device != "cpu" and not known[name].emulated for name in request.pools if name in known)
         return ("full" if accelerated else small), request.pools
     full = load_suite(request.suite, profile="full", pools=known)
     candidates = dict.fromkeys([*(cell.pool for cell in matrix.expand(full)), *(name for name, pool in known.items() if pool.embedded)])
-    reachable = [name for name in candidates if known[name].device != "cpu" and probe(known[name]).reachable]
+    reachable = [name for name in candidates if known[name].device != "cpu" and not known[name].emulated and probe(known[name]).reachable]
     return ("full", reachable) if reachable else (small, [])

@@ -187,6 +187,7 @@ class SweepRuns:
         tags = {
             "trial.outcome": str(result.outcome),
             **({"reason": result.reason or str(result.outcome)} if result.outcome is not Outcome.OK else {}),
+            "emulated": str(trial.emulated or result.emulated).lower(),  # known for sure only once the device has said so
             **_tags("env", mine.environment or result.environment),
         }
         for chunk in _chunks(metrics, _BATCH):
@@ -340,7 +341,11 @@ def _publish_once(store: SweepStore, plan: Plan, artifacts: list[Path], reason: 
             found[trial.key] = runs.finish_trial(trial, read_journal(folder / "journal.jsonl"), result, folder)
         except JournalError as error:
             damaged = damaged or error
-        if result.outcome is Outcome.OK and isinstance(rate := result.summary.get("throughput"), float):
+        if (
+            result.outcome is Outcome.OK
+            and not (trial.emulated or result.emulated)
+            and isinstance(rate := result.summary.get("throughput"), float)
+        ):
             rates.append(rate)
     states = store.states(plan)
     counts = Counter(f"trials_{outcome or 'not_run'}" for outcome in states.values())

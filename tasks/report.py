@@ -35,18 +35,21 @@ class ReportPaths:
         return [self.results, self.markdown, self.html, *([self.figures[0].parent] if self.figures else [])]
 
 
-def write_report(sweep_dir: Path, *, mlflow_links: Mapping[str, str] | None = None, include_emulated: bool = False) -> ReportPaths:
+def write_report(sweep_dir: Path, *, mlflow_links: Mapping[str, str] | None = None, emulated: bool = False) -> ReportPaths:
     """Write results.parquet, the figures, report.md and report.html of a sweep, finished or not.
 
-    `mlflow_links`: trial key -> address of its run. Emulated trials are compared only with `include_emulated`, and then everything is
-    marked. Raises ResultsError where plan.json is missing or damaged; a trial that cannot be read is a line of the report.
+    `mlflow_links`: trial key -> address of its run. With `emulated`, the report is of the emulated trials alone, marked all over, and goes
+    into files of its own: report-emulated.md, report-emulated.html, figures-emulated/. Raises ResultsError where plan.json is missing or
+    damaged; a trial that cannot be read is a line of the report.
     """
     sweep = load_sweep(sweep_dir)
     results = write_results(sweep_dir, sweep)
-    report = make_report(sweep, mlflow_links=mlflow_links, include_emulated=include_emulated)
-    figures = draw_figures(report.cells, sweep_dir / "figures", report.watermark)
-    report = dataclasses.replace(report, figures=[(title, f"figures/{path.name}") for title, path in figures])
-    markdown, html = sweep_dir / "report.md", sweep_dir / "report.html"
+    report = make_report(sweep, mlflow_links=mlflow_links, emulated=emulated)
+    suffix = "-emulated" if emulated else ""
+    folder = sweep_dir / f"figures{suffix}"
+    figures = draw_figures(report.cells, folder, report.watermark)
+    report = dataclasses.replace(report, figures=[(title, f"{folder.name}/{path.name}") for title, path in figures])
+    markdown, html = sweep_dir / f"report{suffix}.md", sweep_dir / f"report{suffix}.html"
     publish(markdown, render_markdown(report))
     publish(html, render_html(report, [(title, path) for title, path in figures]))
     return ReportPaths(markdown, html, [path for _, path in figures], results)

@@ -72,12 +72,12 @@ class Report:
     figures: Sequence[tuple[str, str]] = field(default_factory=tuple)  # (title, file name)
 
 
-def make_report(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None, include_emulated: bool = False) -> Report:
-    """Derive the report of a sweep, finished or not."""
+def make_report(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None, emulated: bool = False) -> Report:
+    """Derive the report of a sweep, finished or not: of the trials that measured, or with `emulated` of the others alone."""
     plan = sweep.plan
     suite: Mapping[str, Any] = plan.get("suite") or {}
-    cells = make_cells(sweep.rows, suite, include_emulated=include_emulated)
-    emulated = any(cell.trial.emulated for cell in cells)
+    rows = [row for row in sweep.rows if row.emulated == emulated]
+    cells = make_cells(rows, suite, emulated=emulated)
     table = build_table(cells, suite)
     cells = [place.cell for _, places in table.rows for place in places if place.cell is not None]  # in the table's order
     winner = find_winner(cells)
@@ -90,18 +90,20 @@ def make_report(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None, 
         cells=cells,
         table=table,
         winner=winner,
-        nothing="" if winner else _nothing(sweep.rows, cells),
+        nothing="" if winner else _nothing(sweep.rows, cells, emulated=emulated),
         missing=find_missing(cells),
         saturation=saturation(cells),
-        cautions=_cautions(sweep.rows, cells),
+        cautions=_cautions(sweep.rows, cells, emulated=emulated),
         decomposition=_decomposition(cells),
         evaluation=_evaluation(cells),
-        outcomes=_outcomes(sweep.rows),
+        outcomes=_outcomes(rows),
         confounders=_confounders(cells),
-        environment=_environment(sweep.rows),
+        environment=_environment(rows),
         published=_published(sweep.rows, cells),
-        trials=[_trial_line(row, plan, (mlflow_links or {}).get(row.trial.key)) for row in sweep.rows],
-        notes=list(dict.fromkeys(f"{row.trial.name}: {note}" for row in sweep.rows for note in row.notes)),
+        trials=[
+            _trial_line(row, plan, (mlflow_links or {}).get(row.trial.key), shown=emulated) for row in (rows if emulated else sweep.rows)
+        ],
+        notes=list(dict.fromkeys(f"{row.trial.name}: {note}" for row in rows for note in row.notes)),
         watermark="emulated: not a measurement" if emulated else None,
     )
 
@@ -127,9 +129,11 @@ def _date(at: Any) -> str:
     return datetime.fromtimestamp(float(at), UTC).strftime("%Y-%m-%d %H:%M UTC") if isinstance(at, int | float) else ""
 
 
-def _nothing(rows: Sequence[TrialRow], cells: Sequence[Cell]) -> str:
+def _nothing(rows: Sequence[TrialRow], cells: Sequence[Cell], *, emulated: bool) -> str:
     if not rows:
         return "The sweep has no trials."
+    if emulated:
+        return "No trial of this sweep is emulated." if not cells else "No emulated trial has ended ok."
     if not cells:
         return "Every trial is emulated: nothing here is a measurement, so nothing is compared."
     if all(cell.outcome == "to do" for cell in cells):
@@ -137,7 +141,7 @@ def _nothing(rows: Sequence[TrialRow], cells: Sequence[Cell]) -> str:
     return "No cell has a result that can be claimed."
 
 
-def _cautions(rows: Sequence[TrialRow], cells: Sequence[Cell]) -> list[str]:
+def _cautions(rows: Sequence[TrialRow], cells: Sequence[Cell], *, emulated: bool) -> list[str]:
     """What a reader must know before believing the numbers."""
     found = []
     done = [cell for cell in cells if cell.estimate]
@@ -162,12 +166,18 @@ def _cautions(rows: Sequence[TrialRow], cells: Sequence[Cell]) -> list[str]:
     ungated = [cell for cell in cells if cell.parity_note and cell.claimed]
     if ungated:
         found.append(f"Loss parity could not be checked for {plural(len(ungated), 'cell')}: {ungated[0].parity_note}.")
-    hidden = sum(row.trial.emulated for row in rows)
+    fallen = [row.trial.name for cell in cells for row in cell.rows if str(row.environment.get("media_pipe", "")).startswith("fallback")]
+    if fallen:
+        found.append(f"The media pipe could not be used, and the DataLoader decoded the images, in {'; '.join(fallen)}.")
+    hidden = sum(row.emulated for row in rows)
     if hidden:
-        shown = any(cell.trial.emulated for cell in cells)
         found.append(
             f"{plural(hidden, 'trial')} ran on an emulated device, which measures nothing: "
-            + ("shown because it was asked for." if shown else "left out of every comparison.")
+            + (
+                "shown here alone, because it was asked for."
+                if emulated
+                else "left out; `sweep report --emulated` shows them by themselves."
+            )
         )
     return found
 
@@ -287,7 +297,7 @@ def _published(rows: Sequence[TrialRow], cells: Sequence[Cell]) -> TextTable:
     header = ["published by others", "setting", "their value", "our nearest cell", "our value", "what differs", "source"]
     if not rows:
         return TextTable(header, [])
-    done = [cell for cell in cells if cell.estimate and cell.metric.name == "throughput" and not cell.trial.emulated]
+    done = [cell for cell in cells if cell.estimate and cell.metric.name == "throughput" and not cell.emulated]
     lines = []
     for entry in published_for(rows[0].trial.workload):
         nearest = min(done, key=lambda cell: len(entry.differences(cell.trial.parameters, device_of(cell))), default=None)
@@ -309,17 +319,18 @@ def device_of(cell: Cell) -> str:
     return next((str(row.environment["device_name"]) for row in cell.rows if row.environment.get("device_name")), cell.trial.device)
 
 
-def _trial_line(row: TrialRow, plan: Mapping[str, Any], link: str | None) -> TrialLine:
+def _trial_line(row: TrialRow, plan: Mapping[str, Any], link: str | None, *, shown: bool) -> TrialLine:
+    """`shown`: whether figures of an emulated trial are."""
     throughput, first, last = (row.summary.get(name) for name in ("throughput", "first_loss", "final_loss"))
     return TrialLine(
         row.trial.name,
         OUTCOMES.get(row.outcome, row.outcome),
         row.reason or "",
-        amount(float(throughput), "samples/s") if throughput else "–",
+        amount(float(throughput), "samples/s") if throughput and (shown or not row.emulated) else "–",
         f"{number(float(first))} → {number(float(last))}" if first is not None and last is not None else "–",
         reproduce(row.trial, str(plan.get("command") or f"sweep run {row.trial.suite}")),
         link if link and link.startswith(("http://", "https://")) else None,
-        row.trial.emulated,
+        row.emulated,
     )
 
 

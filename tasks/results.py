@@ -53,6 +53,11 @@ class TrialRow:
         return str(self.result.outcome) if self.result else "to do"
 
     @property
+    def emulated(self) -> bool:
+        """True if its pool says so, or the device did: then nothing of it is a measurement."""
+        return self.trial.emulated or (self.result is not None and self.result.emulated) or bool(self.environment.get("emulated"))
+
+    @property
     def reason(self) -> str | None:
         return self.problem or (self.result.reason if self.result else None)
 
@@ -223,7 +228,7 @@ def _flat(sweep_id: str, row: TrialRow) -> dict[str, Scalar]:
         "workload": trial.workload,
         "pool": trial.pool,
         "device": trial.device,
-        "emulated": trial.emulated,
+        "emulated": row.emulated,
         "cell": trial.cell,
         "repeat": trial.repeat,
         "index": trial.index,

@@ -69,11 +69,11 @@ class ComparisonTable:
         return table
 
 
-def comparison_table(sweep_dir: Path, *, include_emulated: bool = False) -> ComparisonTable:
+def comparison_table(sweep_dir: Path, *, emulated: bool = False) -> ComparisonTable:
     """The table of a sweep as it stands, finished or not. Raises ResultsError where there is no readable plan."""
     sweep = load_sweep(sweep_dir)
     suite = sweep.plan.get("suite") or {}
-    return build_table(make_cells(sweep.rows, suite, include_emulated=include_emulated), suite)
+    return build_table(make_cells(sweep.rows, suite, emulated=emulated), suite)
 
 
 def build_table(cells: Sequence[Cell], suite: Mapping[str, Any]) -> ComparisonTable:
@@ -121,7 +121,7 @@ def table_cell(cell: Cell | None) -> TableCell:
         notes.append(cell.parity_note)
     elif cell.parity is not None:
         notes.append("loss within the band of fp32")
-    if cell.trial.emulated:
+    if cell.emulated:
         notes.append("emulated, not a measurement")
     return TableCell(
         cell,

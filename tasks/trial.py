@@ -173,6 +173,6 @@ def _without_worker(trial: Trial, attempt: int, outcome: Outcome, reason: str, j
         reason=reason,
         started_at=(journal.started_at if journal else None) or now,
         finished_at=now,
-        emulated=trial.emulated,
+        emulated=trial.emulated or bool(journal and journal.environment.get("emulated")),
         environment=journal.environment if journal else {},
     )

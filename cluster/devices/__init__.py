@@ -24,6 +24,8 @@ class Device(Protocol):
     kind: str
     torch_device: torch.device
     backend: str  # torch.distributed backend for collectives
+    compile_backend: str  # of torch.compile
+    emulated: bool  # True where a test stands in for the accelerator: nothing it gives is a measurement
     has_own_memory: bool  # False: the device's memory is the host's, and no batch size is too large for it alone
 
     def unsupported(self, precision: Precision) -> str | None:

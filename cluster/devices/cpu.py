@@ -26,6 +26,8 @@ class Cpu:
 
     kind = "cpu"
     backend = "gloo"
+    compile_backend = "inductor"
+    emulated = False
     has_own_memory = False
 
     def __init__(self) -> None:

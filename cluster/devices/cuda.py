@@ -28,6 +28,8 @@ class Cuda:
 
     kind = "cuda"
     backend = "nccl"
+    compile_backend = "inductor"
+    emulated = False
     has_own_memory = True
 
     def __init__(self, index: int) -> None:

@@ -22,6 +22,7 @@ def environment(device: Device, world_size: int, threads: int | None) -> dict[st
     commit, dirty = git_state(ROOT)
     return {
         **device.describe(),
+        "emulated": device.emulated,
         "world_size": world_size,
         "threads": threads,
         **{name: _version(name) for name in LIBRARIES},

@@ -1,4 +1,4 @@
-"""Makes a workload's model ready to train, or to infer, as the trial asks: placement, checkpointing, compilation, DDP, optimiser."""
+"""Makes a workload's model ready to train, or to infer, as the trial asks, and does one step of it. What differs by engine: engine.py."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from cluster.worker.engine import Engine, choose
 from experiments.parameters import TrainingParameters
-from experiments.workloads._protocol import Unsupported, trains
+from experiments.workloads._protocol import trains
 
 if TYPE_CHECKING:
     from cluster.devices import Device
@@ -19,21 +20,22 @@ class TorchLearner:
     """See cluster.worker.loop.Learner. Where nothing is trained a step is the forward pass: no gradient, no optimiser, no DDP."""
 
     def __init__(
-        self, workload: Workload, model: torch.nn.Module, parameters: TrainingParameters, device: Device, world_size: int = 1
+        self, workload: Workload, model: torch.nn.Module, parameters: TrainingParameters, device: Device, engine: Engine | None = None
     ) -> None:
         self.workload, self.parameters, self.device = workload, parameters, device
+        self.engine = engine or choose(parameters, device, world_size=1)
         self.trains = trains(workload)
         self.plain = model.to(device.torch_device).train(self.trains)  # what is evaluated, whatever wraps it
+        self._forward = self.plain.forward
         layers = workload.layers(self.plain)
-        self._compile_layers(layers)
-        self._checkpoint(layers)
-        self.model: Any = self.plain
-        if parameters.compile == "model":
-            self.model = torch.compile(self.plain)
-        if world_size > 1 and self.trains:
-            self.model = self._distribute()
+        self.engine.compile_layers(layers)
+        self.engine.checkpoint(self.plain, layers)
+        self.engine.graphs(self.plain, training=self.trains, find_unused=workload.find_unused_parameters)
+        self.model: Any = self.engine.whole(self.plain)
+        if self.engine.world_size > 1 and self.trains:
+            self.model = self.engine.distribute(self.model, find_unused=workload.find_unused_parameters)
         self.trained = [parameter for parameter in self.plain.parameters() if parameter.requires_grad]
-        self.optimizer = self._optimizer() if self.trains else None
+        self.optimizer = self.engine.optimizer(self.trained) if self.trains else None
         self.scaler = device.scaler(parameters.precision) if self.trains else None
         self._all_steps = parameters.warmup_steps + parameters.steps
 
@@ -47,6 +49,7 @@ class TorchLearner:
         with self.device.autocast(self.parameters.precision):
             loss = self.workload.loss(self.model, batch)
         (self.scaler.scale(loss) if self.scaler else loss).backward()  # type: ignore[no-untyped-call]
+        self.engine.after_backward(self.plain)
         return loss.detach()
 
     def update(self, step: int) -> None:
@@ -55,11 +58,15 @@ class TorchLearner:
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate(step)
         if self.scaler:
+            if self.parameters.clip_grad_norm is not None:
+                self.scaler.unscale_(self.optimizer)  # the limit is of the gradients themselves
+            self.engine.clip(self.trained)
             self.scaler.step(self.optimizer)  # skips the step if a gradient overflowed
             self.scaler.update()
         else:
+            self.engine.clip(self.trained)
             self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        self.engine.after_update(self.optimizer)
 
     def samples(self, batch: Batch) -> int:
         return self.workload.samples(batch)
@@ -71,51 +78,12 @@ class TorchLearner:
         return self.parameters.learning_rate * max(0.0, 1 - (step - 1) / self._all_steps)
 
     def evaluate(self) -> dict[str, float]:
-        """The workload's held-out metrics in the trial's precision, with what compilation made left aside."""
+        """The workload's held-out metrics in the trial's precision, with what compilation and HPU graphs made left aside."""
         self.plain.eval()
+        stepping, self.plain.forward = self.plain.forward, self._forward
         try:
             with torch.no_grad(), torch.compiler.set_stance("force_eager"), self.device.autocast(self.parameters.precision):
                 return self.workload.evaluate(self.plain, lambda batch: self.device.place(batch, self.workload.prepare, prefetch=False))
         finally:
+            self.plain.forward = stepping
             self.plain.train(self.trains)
-
-    def _compile_layers(self, layers: list[torch.nn.Module]) -> None:
-        if self.parameters.compile != "layer":
-            return
-        if not layers:
-            raise Unsupported("compile layer: this workload names no layers")
-        for layer in layers:
-            layer.compile()
-
-    def _checkpoint(self, layers: list[torch.nn.Module]) -> None:
-        if not self.parameters.activation_checkpointing:
-            return
-        if not layers:
-            raise Unsupported("activation_checkpointing: this workload names no layers")
-        from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
-
-        chosen = {id(layer) for layer in layers}
-        apply_activation_checkpointing(self.plain, check_fn=lambda module: id(module) in chosen)
-
-    def _distribute(self) -> torch.nn.Module:
-        from torch.nn.parallel import DistributedDataParallel
-
-        place = self.device.torch_device
-        return DistributedDataParallel(
-            self.model,
-            device_ids=None if place.type == "cpu" else [place],
-            gradient_as_bucket_view=self.parameters.ddp_bucket_view,
-            static_graph=self.parameters.ddp_static_graph,
-            find_unused_parameters=self.workload.find_unused_parameters and not self.parameters.ddp_static_graph,
-        )
-
-    def _optimizer(self) -> torch.optim.Optimizer:
-        kind = self.parameters.optimizer
-        return torch.optim.AdamW(
-            self.trained,
-            lr=self.parameters.learning_rate,
-            betas=(0.9, self.parameters.beta2),
-            weight_decay=self.parameters.weight_decay,
-            foreach=kind == "foreach",
-            fused=kind == "fused",
-        )

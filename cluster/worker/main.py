@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 from cluster.journal import JournalError, publish, read_journal
 from cluster.worker.outcome import Cancelled, Ending, classify
+from experiments.parameters import lazy_mode
 from experiments.summary import summarise
 from experiments.trial import Outcome, Trial, TrialResult
 
@@ -71,7 +72,7 @@ def publish_result(trial: Trial, out: Path, attempt: int, started_at: float, end
         detail=ending.detail,
         started_at=started_at,
         finished_at=time.time(),
-        emulated=trial.emulated,
+        emulated=trial.emulated or bool(environment.get("emulated")),  # what the device says of itself counts, whatever its pool is called
         environment=environment,
         summary=summary,
     )
@@ -121,6 +122,10 @@ def _set_defaults(trial: Trial) -> None:
         "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.1",
     }.items():
         os.environ.setdefault(name, value)
+    if trial.device == "hpu":
+        os.environ["PT_HPU_LAZY_MODE"] = "1" if lazy_mode(trial.parameters) else "0"  # the bridge reads it once, when it is imported
+        # optimum-habana asks `pip` for the bridge's version: it has to be the one of this Python
+        os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     if trial.device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Ray's local mode would choose NCCL where it sees a GPU
 

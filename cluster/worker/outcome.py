@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 
+from cluster.devices import _hpu_tools
 from experiments.trial import Outcome
 from experiments.workloads._protocol import Unsupported
 
@@ -68,7 +69,7 @@ _LOADER_KILLED = re.compile(r"DataLoader worker \(pid.*\) (is killed by signal|e
 _PEER_GONE = re.compile(
     r"Connection (closed by|reset by|refused)|ncclRemoteError|ncclSystemError|gloo/transport.*(closed|reset|peer)", re.I
 )
-_OUT_OF_MEMORY = re.compile(r"CUDA out of memory|CUDA error: out of memory")
+_OUT_OF_MEMORY = re.compile(rf"CUDA out of memory|CUDA error: out of memory|{_hpu_tools.OUT_OF_MEMORY.pattern}", re.I)
 
 # Which ending explains the others, where ranks ended differently; a lower number explains more.
 _RANKING = [Outcome.CANCELLED, Outcome.DOES_NOT_FIT, Outcome.UNSUPPORTED, Outcome.DIVERGED, Outcome.HANG, Outcome.INFRA, Outcome.CRASHED]

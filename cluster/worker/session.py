@@ -15,6 +15,7 @@ from cluster.devices import load as load_device
 from cluster.devices.clock import StepTiming
 from cluster.devices.peaks import peak_flops
 from cluster.journal import JournalWriter
+from cluster.worker.engine import choose as choose_engine
 from cluster.worker.environment import environment
 from cluster.worker.learner import TorchLearner
 from cluster.worker.loop import run_steps
@@ -90,11 +91,14 @@ class Session:
         self.parameters: TrainingParameters = module.Parameters.model_validate(self.trial.parameters)
         self.device = load_device(self.trial.device, self.ranks.local_rank)
         threads = self.device.set_threads(self.parameters.threads, self.ranks.local_world_size)
-        self.recorder.environment(environment(self.device, self.ranks.world_size, threads))
+        self._environment = environment(self.device, self.ranks.world_size, threads)
+        self.recorder.environment(self._environment)
         why_not = self.device.unsupported(self.parameters.precision)
         if why_not:
             raise Unsupported(why_not)
         self.device.set_precision(self.parameters.precision)
+        self.engine = choose_engine(self.parameters, self.device, self.ranks.world_size)
+        self.engine.adapt()
         self.recorder.phase("data")
         self.workload: Workload = module.build(self._context())
         self.recorder.phase("build")
@@ -121,7 +125,13 @@ class Session:
             world_size=self.ranks.world_size,
             batch_size=size,
             note=self.recorder.note,
+            fact=self._fact,
         )
+
+    def _fact(self, name: str, value: str) -> None:
+        """What a workload found out about where it runs. Readers take the last environment of an attempt."""
+        self._environment = {**self._environment, name: value}
+        self.recorder.environment(self._environment)
 
     def _learner(self) -> TorchLearner:
         import torch
@@ -129,7 +139,7 @@ class Session:
         torch.manual_seed(self.parameters.seed)  # the same weights on every rank
         with self.device.torch_device:  # made where it will be: drawing large weights on the CPU takes longer than training them
             model = self.workload.model()
-        learner = TorchLearner(self.workload, model, self.parameters, self.device, self.ranks.world_size)
+        learner = TorchLearner(self.workload, model, self.parameters, self.device, self.engine)
         torch.manual_seed(self.parameters.seed + self.ranks.rank)  # other dropout masks on every rank
         return learner
 
@@ -189,7 +199,7 @@ class Session:
         if self.ranks.rank != 0:
             return
         name = self.device.describe()["device_name"]
-        peak, source = peak_flops(name, self.parameters.precision)
+        peak, source = (None, None) if self.device.emulated else peak_flops(name, self.parameters.precision)
         try:
             flops = self.workload.flops_per_sample()
         except Exception as error:  # not knowing them costs the MFU; it must not cost a trial that was measured

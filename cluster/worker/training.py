@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,8 @@ from cluster.worker.session import run_rank
 from experiments.trial import Trial
 
 START_TIMEOUT_S = "300"  # a cluster that cannot place the workers for so long has lost a node, or never had one
-PASSED_ON = ("SWEEPBENCH_", "TOKENIZERS_", "HF_")
+PASSED_ON = ("SWEEPBENCH_", "TOKENIZERS_", "HF_", "PT_HPU_", "HABANA_EMU_")
+BACKENDS = {"cuda": "nccl", "hpu": "hccl"}  # gloo elsewhere
 
 
 def fit(trial: Trial, options: argparse.Namespace, notes: list[str]) -> None:
@@ -45,11 +48,27 @@ def fit(trial: Trial, options: argparse.Namespace, notes: list[str]) -> None:
             "probe": options.probe,
             "not_before": time.time() if notes else 0.0,  # the search for the largest batch is no part of the time to the first step
         },
-        torch_config=TorchConfig(backend="nccl" if trial.device == "cuda" else "gloo"),
+        torch_config=TorchConfig(backend=BACKENDS.get(trial.device, "gloo")),
         scaling_config=scaling,
         run_config=run,
     )
-    trainer.fit()
+    with _hccl() if trial.device == "hpu" and not options.ray else nullcontext():
+        trainer.fit()
+
+
+@contextmanager
+def _hccl() -> Iterator[None]:
+    """Ray Train's local mode asks torch for NCCL or gloo, whatever its configuration says. On a Gaudi the ranks talk over HCCL."""
+    import torch.distributed
+
+    from cluster.devices.hpu import init_process_group
+
+    before = torch.distributed.init_process_group
+    torch.distributed.init_process_group = init_process_group  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        torch.distributed.init_process_group = before
 
 
 def _cluster_scaling(trial: Trial) -> Any:
@@ -58,6 +77,8 @@ def _cluster_scaling(trial: Trial) -> Any:
     devices = int(trial.parameters.get("devices", 1))
     if trial.device == "cuda":
         return ScalingConfig(num_workers=devices, use_gpu=True)
+    if trial.device == "hpu":
+        return ScalingConfig(num_workers=devices, resources_per_worker={"CPU": 1, "HPU": 1})
     threads = trial.parameters.get("threads") or 1
     return ScalingConfig(num_workers=devices, resources_per_worker={"CPU": threads})
 

@@ -144,14 +144,18 @@ def inputs(batch: Batch, attention: str) -> dict[str, torch.Tensor]:
     """
     import torch
 
-    pixels, mask = batch["pixels"], batch["attention_mask"]
-    scale, shift = _normalisation(pixels.device)
+    mask = batch["attention_mask"]
+    if "pixel_values" in batch:  # the device has decoded and normalised
+        images = batch["pixel_values"]
+    else:
+        scale, shift = _normalisation(batch["pixels"].device)
+        images = (batch["pixels"] * scale + shift).permute(0, 3, 1, 2)
     if _takes_prepared_masks():
         # given a 2D mask, transformers asks the device whether it is all ones, and the host waits for the answer in every step
         mask = mask[:, None, None, :].bool()
         if attention == "eager":  # adds the mask to the scores
             mask = torch.zeros_like(mask, dtype=torch.float32).masked_fill_(~mask, torch.finfo(torch.float32).min)
-    return {"input_ids": batch["input_ids"], "attention_mask": mask, "pixel_values": (pixels * scale + shift).permute(0, 3, 1, 2)}
+    return {"input_ids": batch["input_ids"], "attention_mask": mask, "pixel_values": images}
 
 
 @cache

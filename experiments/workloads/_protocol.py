@@ -36,6 +36,7 @@ class Context:
     world_size: int
     batch_size: int  # samples per device and step, a number even where the parameter says "max"
     note: Callable[[str], None] = field(default=lambda text: None)  # writes a line into the trial's journal
+    fact: Callable[[str, str], None] = field(default=lambda name, value: None)  # adds to the trial's environment what turned out only now
 
 
 class Workload(Protocol):

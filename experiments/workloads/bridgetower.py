@@ -45,7 +45,8 @@ class Parameters(TrainingParameters):
     image_column: str = Field("image", description="column of encoded images: bytes, or struct{bytes, path}")
     caption_column: str = Field("image_description", description="column of captions")
     tokenizer: str | None = Field(None, description="folder with tokenizer.json; null: the data set's, else the weights' own")
-    image_decode: Literal["cpu", "device"] = Field("cpu", description="who decodes JPEGs: the DataLoader, or the device (nvJPEG)")
+    image_decode: Literal["cpu", "device"] = Field("cpu", description="the DataLoader decodes JPEGs, or the device (nvJPEG, media pipe)")
+    export_images: bool = Field(False, description="hpu: write the images to files, which the media pipe needs")
     augment: bool = Field(True, description="random crop of 80 to 100 % of each side")
     evaluation_batch_size: int = Field(16, ge=2, le=4096, description="the same in all trials, so that their losses compare")
     evaluation_samples: int = Field(128, ge=2, le=100_000, description="held-out pairs, at most")
@@ -80,7 +81,7 @@ class BridgeTower:
         self.parameters: Parameters = context.parameters
         self.context = context
         self.find_unused_parameters = not self.parameters.freeze_text_pooler
-        if self.parameters.image_decode == "device" and context.device_kind != "cuda":
+        if self.parameters.image_decode == "device" and context.device_kind not in ("cuda", "hpu"):
             raise Unsupported(f"image_decode device: {context.device_kind} has no JPEG decoder")
         if context.data is None:
             raise DataError("the trial names no data set (trial.json: data)")
@@ -112,11 +113,17 @@ class BridgeTower:
     def batches(self) -> Iterator[Batch]:
         from experiments.workloads import _images, _parquet
 
-        context, parameters = self.context, self.parameters
+        context, parameters, where = self.context, self.parameters, self.parameters.image_decode
+        if where == "device" and context.device_kind == "hpu":
+            pipe = self._media_pipe()
+            if pipe is not None:
+                yield from pipe
+                return
+            where = "cpu"
         order = _parquet.drafts(
             self.rows.groups, batch=context.batch_size, rank=context.rank, world=context.world_size, seed=parameters.seed
         )
-        dataset = self._dataset(self.rows, augment=parameters.augment, where=parameters.image_decode)
+        dataset = self._dataset(self.rows, augment=parameters.augment, where=where)
         for batch in _images.loader(
             dataset,
             order,
@@ -126,6 +133,43 @@ class BridgeTower:
         ):
             self.corrupt.add(batch.pop("corrupt"))
             yield batch
+
+    def _media_pipe(self) -> Iterator[Batch] | None:
+        """Batches decoded by the media pipe; None where it cannot be made. Which of the two is a fact of the trial, never silent."""
+        from experiments.workloads import _bridgetower, _images, _media_pipe, _parquet, _staging
+
+        context, parameters = self.context, self.parameters
+        try:
+            if not parameters.export_images:
+                raise DataError("it reads files, and the images are bytes in Parquet; export_images: true writes files")
+            assert context.data is not None
+            root = _staging.cache_folder().parent / "images"
+            exported = _media_pipe.export(self.rows, context.data.fingerprint, parameters.train_split, root)
+            names = _images.loader(
+                _media_pipe.Names(self.rows, exported, self._tokenizer(), parameters.text_length),  # type: ignore[arg-type]
+                _parquet.drafts(
+                    self.rows.groups, batch=context.batch_size, rank=context.rank, world=context.world_size, seed=parameters.seed
+                ),
+                workers=parameters.dataloader_workers,
+                prefetch_factor=parameters.prefetch_factor,
+                pin_memory=False,
+            )
+            shape = _media_pipe.Shape(
+                context.batch_size,
+                parameters.text_length,
+                self.image_size,
+                _bridgetower.PIXEL_MEAN,
+                _bridgetower.PIXEL_STD,
+                parameters.augment,
+                parameters.seed + context.rank,
+            )
+            pipe = _media_pipe.open_pipe(names, list(exported.files.values()), shape, self.corrupt)
+        except Exception as error:  # whatever it is, the images can still be decoded by the DataLoader
+            context.note(f"media pipe not used, the DataLoader decodes: {error}")
+            context.fact("media_pipe", f"fallback: {error}"[:300])
+            return None
+        context.fact("media_pipe", "used")
+        return _media_pipe.batches(pipe)
 
     def prepare(self, batch: Batch) -> Batch:
         if "jpegs" not in batch:

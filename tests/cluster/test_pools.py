@@ -40,11 +40,14 @@ def test_the_pools_that_come_with_it() -> None:
         "local": ("cpu", "http://127.0.0.1:8265"),
         "a100": ("cuda", None),
         "gaudi2": ("hpu", None),
+        "gaudi2-emulated": ("hpu", "embedded"),
     }
-    assert all(found.exclusive and not found.emulated for found in pools.values())
+    assert all(found.exclusive for found in pools.values())
+    assert [name for name, found in pools.items() if found.emulated] == ["gaudi2-emulated"]
+    assert Path(str(pools["gaudi2-emulated"].python)).is_absolute(), "wherever sweep is started"
     assert (pools["a100"].capacity, pools["cuda"].capacity) == (8, None)
     assert pools["gaudi2"].resources == {"gaudi2": 1}
-    assert len({hash(found) for found in pools.values()}) == 5 and hash(load_pools()["cpu"]) == hash(pools["cpu"])
+    assert len({hash(found) for found in pools.values()}) == 6 and hash(load_pools()["cpu"]) == hash(pools["cpu"])
 
 
 WRONG = [
@@ -113,7 +116,7 @@ def test_other_files_add_and_replace(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("SWEEPBENCH_EXTRA", str(extra))
     assert (load_pools()["x"].device, load_pools()["cpu"].capacity) == ("cpu", 3)
     monkeypatch.setenv("SWEEPBENCH_POOLS", str(own))
-    assert load_pools()["x"].device == "cuda" and set(load_pools()) == {"cpu", "cuda", "local", "a100", "gaudi2", "x"}
+    assert load_pools()["x"].device == "cuda" and set(load_pools()) == {"cpu", "cuda", "local", "a100", "gaudi2", "gaudi2-emulated", "x"}
     monkeypatch.setenv("SWEEPBENCH_POOLS", str(tmp_path / "absent.yaml"))
     with pytest.raises(ConfigError, match=r"absent\.yaml: cannot be read"):
         load_pools()

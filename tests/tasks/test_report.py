@@ -191,7 +191,7 @@ def test_emulated_trials_are_watermarked_and_only_shown_when_asked(tmp_path: Pat
     hidden = write_report(sweep_dir)
     assert "Every trial is emulated" in hidden.html.read_text()
     assert hidden.figures == []
-    shown = write_report(sweep_dir, include_emulated=True)
+    shown = write_report(sweep_dir, emulated=True)
     assert 'class="watermark"' in shown.html.read_text()
     assert "EMULATED: NOT A MEASUREMENT" in shown.markdown.read_text()
     assert all("EMULATED" in figure.read_text() for figure in shown.figures)

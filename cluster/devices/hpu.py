@@ -1,0 +1,156 @@
+"""Intel Gaudi accelerators, through Habana's PyTorch bridge."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+
+from cluster.devices import Batch, _hpu_tools
+from cluster.devices.clock import EventClock
+from experiments.parameters import Precision
+from experiments.workloads._protocol import Unsupported
+
+LAZY = "PT_HPU_LAZY_MODE"
+
+
+def open_device(local_rank: int) -> Hpu:
+    """The accelerator of this process. Raises Unsupported on a machine without one, RuntimeError if lazy or eager was not chosen."""
+    if os.environ.get(LAZY) not in ("0", "1"):
+        # unset is eager to the bridge and lazy to optimum-habana and transformers: neither may guess
+        raise RuntimeError(f"{LAZY} must be 0 or 1 before habana_frameworks is imported; it is {os.environ.get(LAZY)!r}")
+    try:
+        import habana_frameworks.torch as bridge
+        from habana_frameworks.torch import core, hpu
+    except ImportError as error:
+        raise Unsupported(f"device hpu: Habana's PyTorch bridge is not installed here ({error})") from error
+    if not hpu.is_available():
+        raise Unsupported("device hpu: the bridge sees no Gaudi here")
+    return Hpu(local_rank, hpu, core, emulated=bool(getattr(bridge, "EMULATED", False)))
+
+
+def init_process_group(**options: Any) -> None:
+    """torch.distributed over HCCL, whatever back end `options` name: what Ray Train's local mode calls, which knows NCCL and gloo only."""
+    from habana_frameworks.torch.distributed.hccl import initialize_distributed_hpu
+
+    initialize_distributed_hpu()  # reads WORLD_SIZE, RANK and LOCAL_RANK, and takes the module that is this rank's
+    _init_process_group(**{**options, "backend": Hpu.backend})
+
+
+_init_process_group = torch.distributed.init_process_group
+
+
+class Hpu:
+    """See Device. A process has exactly one accelerator, whose index is always 0."""
+
+    kind = "hpu"
+    backend = "hccl"
+    has_own_memory = True
+    compile_backend = "hpu_backend"
+
+    def __init__(self, local_rank: int, hpu: Any, core: Any, *, emulated: bool) -> None:
+        self.torch_device = torch.device("hpu")
+        self.lazy = os.environ[LAZY] == "1"
+        self.emulated = emulated
+        self._hpu, self._core = hpu, core
+        try:
+            rows = _hpu_tools.hl_smi()
+        except _hpu_tools.ToolError:
+            rows = []
+        self._facts = _hpu_tools.mine(rows)
+        self._hlml = _hpu_tools.Hlml(int(self._facts.get("index") or local_rank))
+
+    def unsupported(self, precision: Precision) -> str | None:
+        if precision in ("fp16", "tf32"):
+            return f"precision {precision}: a Gaudi trains in fp32 and bf16"
+        return None
+
+    def set_precision(self, precision: Precision) -> None:
+        """Nothing: fp32 and bf16 need no switch."""
+
+    def autocast(self, precision: Precision) -> AbstractContextManager[None]:
+        return torch.autocast("hpu", torch.bfloat16) if precision == "bf16" else nullcontext()
+
+    def scaler(self, precision: Precision) -> None:
+        return None
+
+    def set_threads(self, threads: int | None, ranks_here: int) -> int | None:
+        if threads:
+            torch.set_num_threads(threads)
+        return torch.get_num_threads()
+
+    def clock(self) -> EventClock:
+        return HpuClock(self)
+
+    def event(self) -> Any:
+        """An event that can be timed."""
+        return self._hpu.Event(enable_timing=True)
+
+    def flush(self) -> None:
+        """Hand what lazy mode has gathered to the device. A break between graphs; nobody waits."""
+        if self.lazy:
+            self._core.mark_step()
+
+    def place(self, batch: Batch, prepare: Callable[[Batch], Batch], *, prefetch: bool) -> Batch:
+        """`prefetch` changes nothing: the copies do not block the host, and the device orders them."""
+        moved = {
+            name: value.to(self.torch_device, non_blocking=True) if isinstance(value, torch.Tensor) else value
+            for name, value in batch.items()
+        }
+        return prepare(moved)
+
+    def synchronize(self) -> None:
+        self.flush()
+        self._hpu.synchronize()
+
+    def reset_peak_memory(self) -> None:
+        self._hpu.reset_peak_memory_stats()
+
+    def peak_memory_bytes(self) -> int | None:
+        return int(self._hpu.max_memory_allocated())
+
+    def free_share_at_peak(self) -> float | None:
+        stats = self._hpu.memory_stats()
+        return 1 - float(stats["MaxInUse"]) / float(stats["Limit"])
+
+    def alloc_retries(self) -> int | None:
+        return None  # the bridge counts none
+
+    def energy_j(self) -> float | None:
+        return None if self.emulated else self._hlml.energy_j()
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "device_kind": "hpu",
+            "device_name": str(self._hpu.get_device_name()),
+            "device_count": self._hpu.device_count(),
+            "board": self._facts.get("name"),
+            "driver": self._facts.get("driver_version"),
+            "clocks_mhz": _hpu_tools.number(self._facts.get("clocks.max.soc")),
+            "power_limit_w": _hpu_tools.number(self._facts.get("power.max")),
+            "device_memory_bytes": int(self._hpu.memory_stats()["Limit"]),
+            "lazy_mode": self.lazy,
+            **_hpu_tools.versions(),
+            "clock": HpuClock.name,
+        }
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        words = _hpu_tools.OUT_OF_MEMORY.search(str(error))
+        return isinstance(error, torch.OutOfMemoryError) or (isinstance(error, RuntimeError) and words is not None)
+
+
+class HpuClock(EventClock):
+    """Device events. In lazy mode an event would be recorded before the work that is still being gathered, so each mark hands it over."""
+
+    name = "hpu events"
+
+    def __init__(self, device: Hpu) -> None:
+        super().__init__(device.event, lambda: torch.zeros((), pin_memory=True))
+        self._device = device
+
+    def _record(self) -> Any:
+        self._device.flush()
+        return super()._record()

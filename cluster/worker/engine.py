@@ -1,0 +1,144 @@
+"""How a model is trained: `native` is plain torch, on any device; `optimum_habana` is in engine_habana.py.
+
+The learner asks an engine for all that differs between them. An engine changes how a step is computed, never what: same loss, same data.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from experiments.parameters import TrainingParameters, lazy_mode
+from experiments.workloads._protocol import Unsupported
+
+if TYPE_CHECKING:
+    from cluster.devices import Device
+
+ADAM_EPS = 1e-8  # torch's default; stated, since Habana's fused AdamW has another
+
+
+def why_not(parameters: TrainingParameters, device: Device) -> str | None:
+    """Why this combination of engine, mode and device cannot run; None if it can."""
+    kind = device.kind
+    if kind != "hpu":
+        only_there = {
+            "engine optimum_habana": parameters.engine == "optimum_habana",
+            "ddp fast": parameters.ddp == "fast",
+            "hpu_graphs": parameters.hpu_graphs,
+            "hpu_lazy": parameters.hpu_lazy is not None,
+        }
+        return next((f"{name}: only on hpu, and this is {kind}" for name, wanted in only_there.items() if wanted), None)
+    if parameters.ddp == "fast" and parameters.engine != "optimum_habana":
+        return "ddp fast: optimum-habana's all-reduce; needs engine optimum_habana"
+    lazy = lazy_mode(parameters.model_dump())
+    if not lazy and (parameters.hpu_graphs or parameters.ddp == "fast"):
+        return f"{'hpu_graphs' if parameters.hpu_graphs else 'ddp fast'}: needs lazy mode (hpu_lazy: true)"
+    if lazy and parameters.compile != "none":
+        return f"compile {parameters.compile}: on hpu torch.compile needs eager mode (hpu_lazy: false)"
+    if parameters.hpu_graphs and parameters.compile != "none":
+        return "hpu_graphs: not beside torch.compile"
+    return None
+
+
+def choose(parameters: TrainingParameters, device: Device, world_size: int) -> Engine:
+    """The engine that the parameters name. Raises Unsupported."""
+    if wrong := why_not(parameters, device):
+        raise Unsupported(wrong)
+    if parameters.engine == "optimum_habana":
+        from cluster.worker.engine_habana import OptimumHabana
+
+        return OptimumHabana(parameters, device, world_size)
+    return Engine(parameters, device, world_size)
+
+
+class Engine:
+    """Plain torch."""
+
+    def __init__(self, parameters: TrainingParameters, device: Device, world_size: int) -> None:
+        self.parameters, self.device, self.world_size = parameters, device, world_size
+
+    def adapt(self) -> None:
+        """Before the model is built."""
+
+    def compile_layers(self, layers: list[torch.nn.Module]) -> None:
+        """Raises Unsupported for a workload without layers."""
+        if self.parameters.compile != "layer":
+            return
+        if not layers:
+            raise Unsupported("compile layer: this workload names no layers")
+        for layer in layers:
+            layer.compile(backend=self.device.compile_backend)
+
+    def checkpoint(self, model: torch.nn.Module, layers: list[torch.nn.Module]) -> None:
+        """Recompute the layers' activations in the backward pass. Raises Unsupported where that cannot be done."""
+        if not self.parameters.activation_checkpointing:
+            return
+        if self.device.kind == "hpu" and not getattr(model, "supports_gradient_checkpointing", True):
+            raise Unsupported(f"activation_checkpointing: {type(model).__name__} refuses gradient checkpointing")
+        if not layers:
+            raise Unsupported("activation_checkpointing: this workload names no layers")
+        from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+
+        chosen = {id(layer) for layer in layers}
+        apply_activation_checkpointing(model, check_fn=lambda module: id(module) in chosen)
+
+    def graphs(self, model: torch.nn.Module, *, training: bool, find_unused: bool) -> None:
+        """Replace the model's forward by HPU graphs, recorded on first use of each shape."""
+        if not self.parameters.hpu_graphs:
+            return
+        from habana_frameworks.torch import hpu
+
+        if training:
+            hpu.ModuleCacher()(model=model, inplace=True, allow_unused_input=find_unused)
+        else:
+            hpu.wrap_in_hpu_graph(model)
+
+    def whole(self, model: torch.nn.Module) -> Any:
+        """The model as a step calls it, on one device."""
+        return torch.compile(model, backend=self.device.compile_backend) if self.parameters.compile == "model" else model
+
+    def distribute(self, model: Any, *, find_unused: bool) -> Any:
+        """The model as a step calls it, its gradients averaged over the ranks."""
+        from torch.nn.parallel import DistributedDataParallel
+
+        place = self.device.torch_device
+        return DistributedDataParallel(
+            model,
+            device_ids=[place] if place.type == "cuda" else None,
+            gradient_as_bucket_view=self.parameters.ddp_bucket_view,
+            static_graph=self.parameters.ddp_static_graph,
+            find_unused_parameters=find_unused and not self.parameters.ddp_static_graph,
+        )
+
+    def optimizer(self, trained: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
+        """AdamW over the parameters that are trained."""
+        kind = self.parameters.optimizer
+        return torch.optim.AdamW(
+            trained,
+            lr=self.parameters.learning_rate,
+            betas=(0.9, self.parameters.beta2),
+            eps=ADAM_EPS,
+            weight_decay=self.parameters.weight_decay,
+            foreach=kind == "foreach",
+            fused=kind == "fused",
+        )
+
+    def after_backward(self, model: torch.nn.Module) -> None:
+        """The gradients of this rank are there, or being computed."""
+        self._flush()
+
+    def clip(self, trained: list[torch.nn.Parameter]) -> None:
+        """Limit the gradients' norm over all parameters."""
+        if self.parameters.clip_grad_norm is not None:
+            torch.nn.utils.clip_grad_norm_(trained, self.parameters.clip_grad_norm)
+
+    def after_update(self, optimizer: torch.optim.Optimizer) -> None:
+        """The optimiser has done its step: ready the gradients for the next one."""
+        self._flush()
+        optimizer.zero_grad(set_to_none=not self.parameters.hpu_graphs)  # a graph writes where it was recorded
+
+    def _flush(self) -> None:
+        flush = getattr(self.device, "flush", None)
+        if flush is not None:
+            flush()

@@ -1,0 +1,1 @@
+"""The media pipe: decoding on the device."""
