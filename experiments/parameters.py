@@ -33,6 +33,15 @@ class TrainingParameters(Strict):
     learning_rate_schedule: Literal["constant", "linear"] = Field("linear", description="linear falls to 0 over all steps")
     compile: Literal["none", "layer", "model"] = Field("none", description="torch.compile of nothing, each layer, or the whole model")
     activation_checkpointing: bool = Field(False, description="recompute each layer's activations in the backward pass")
+    parallel: Literal["ddp", "fsdp1", "fsdp2"] = Field("ddp", description="replicas (DDP), or parameters sharded over the devices (FSDP)")
+    fsdp_units: Literal["layers", "root"] = Field(
+        "layers", description="what is gathered at once: each layer and tower, or the whole model"
+    )
+    fsdp_reshard: bool = Field(True, description="free a unit's gathered parameters after its forward pass, gather them again for backward")
+    fsdp_reduce: Literal["fp32", "bf16"] = Field("fp32", description="type in which FSDP reduces gradients")
+    limit_all_gathers: bool = Field(True, description="fsdp1: the host waits rather than gather far ahead; fsdp2 needs no limit")
+    build_on: Literal["device", "host"] = Field("device", description="where weights are drawn; host: for a model too large for one device")
+    allow_tf32: bool = Field(False, description="cuda: TF32 for the fp32 matrix products that autocast leaves")
     ddp_bucket_view: bool = Field(True, description="DDP gradient_as_bucket_view")
     ddp_static_graph: bool = Field(False, description="DDP static_graph")
     engine: Literal["native", "optimum_habana"] = Field("native", description="plain torch; or optimum-habana, on hpu only")

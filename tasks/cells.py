@@ -27,7 +27,8 @@ _Z95 = 1.959964
 # Parameters that change how a step is computed or fed, not what is learnt: a reference curve may differ in them.
 _SAME_MATHEMATICS = frozenset(
     {"precision", "dataloader_workers", "prefetch_factor", "pin_memory", "prefetch_to_device", "optimizer", "compile", "threads", "decode"}
-    | {"activation_checkpointing", "ddp_bucket_view", "ddp_static_graph", "evaluate", "profile_steps", "attention"}
+    | {"activation_checkpointing", "ddp_bucket_view", "ddp_static_graph", "evaluate", "profile_steps", "attention", "parallel"}
+    | {"fsdp_units", "fsdp_reshard", "limit_all_gathers", "allow_tf32"}
 )
 _OF_THE_POOL = frozenset({"device_kind", "device_name", "device_count", "pool"})
 

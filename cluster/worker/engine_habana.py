@@ -58,9 +58,9 @@ class OptimumHabana(Engine):
     def _fast(self) -> bool:
         return self.parameters.ddp == "fast" and self.world_size > 1
 
-    def distribute(self, model: Any, *, find_unused: bool) -> Any:
+    def distribute(self, model: Any, *, find_unused: bool, units: list[torch.nn.Module]) -> Any:
         if not self._fast:
-            return super().distribute(model, find_unused=find_unused)
+            return super().distribute(model, find_unused=find_unused, units=units)
         for value in (*model.parameters(), *model.buffers()):  # torch's DDP does this when it is made
             torch.distributed.broadcast(value.data, src=0)
         return model
@@ -92,11 +92,11 @@ class OptimumHabana(Engine):
         kind = torch.bfloat16 if self.parameters.precision == "bf16" else torch.float32
         all_reduce_gradients(model, fusion_buffer_dtype=kind, use_hpu_graphs=True)
 
-    def clip(self, trained: list[torch.nn.Parameter]) -> None:
+    def clip(self, model: Any, trained: list[torch.nn.Parameter]) -> None:
         if self.parameters.clip_grad_norm is not None and self.parameters.optimizer == "fused":
             self._clip.clip_norm(trained)
         else:
-            super().clip(trained)
+            super().clip(model, trained)
 
     def after_update(self, optimizer: torch.optim.Optimizer) -> None:
         self._flush()

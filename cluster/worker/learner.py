@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from cluster.worker import parallel
 from cluster.worker.engine import Engine, choose
 from experiments.parameters import TrainingParameters
-from experiments.workloads._protocol import trains
+from experiments.workloads._protocol import shard_units, trains
 
 if TYPE_CHECKING:
     from cluster.devices import Device
@@ -25,7 +26,9 @@ class TorchLearner:
         self.workload, self.parameters, self.device = workload, parameters, device
         self.engine = engine or choose(parameters, device, world_size=1)
         self.trains = trains(workload)
-        self.plain = model.to(device.torch_device).train(self.trains)  # what is evaluated, whatever wraps it
+        self.sharded = self.engine.sharded and self.trains
+        # what is evaluated, whatever wraps it. A sharded model is moved unit by unit: a device may be too small for all of it
+        self.plain = (model if self.sharded else model.to(device.torch_device)).train(self.trains)
         self._forward = self.plain.forward
         layers = workload.layers(self.plain)
         self.engine.compile_layers(layers)
@@ -33,10 +36,11 @@ class TorchLearner:
         self.engine.graphs(self.plain, training=self.trains, find_unused=workload.find_unused_parameters)
         self.model: Any = self.engine.whole(self.plain)
         if self.engine.world_size > 1 and self.trains:
-            self.model = self.engine.distribute(self.model, find_unused=workload.find_unused_parameters)
+            units = shard_units(workload, self.plain, layers)
+            self.model = self.engine.distribute(self.model, find_unused=workload.find_unused_parameters, units=units)
         self.trained = [parameter for parameter in self.plain.parameters() if parameter.requires_grad]
         self.optimizer = self.engine.optimizer(self.trained) if self.trains else None
-        self.scaler = device.scaler(parameters.precision) if self.trains else None
+        self.scaler = parallel.scaler(device.scaler(parameters.precision), self.model) if self.trains else None
         self._all_steps = parameters.warmup_steps + parameters.steps
 
     def place(self, batch: Batch) -> Batch:
@@ -60,11 +64,11 @@ class TorchLearner:
         if self.scaler:
             if self.parameters.clip_grad_norm is not None:
                 self.scaler.unscale_(self.optimizer)  # the limit is of the gradients themselves
-            self.engine.clip(self.trained)
+            self.engine.clip(self.model, self.trained)
             self.scaler.step(self.optimizer)  # skips the step if a gradient overflowed
             self.scaler.update()
         else:
-            self.engine.clip(self.trained)
+            self.engine.clip(self.model, self.trained)
             self.optimizer.step()
         self.engine.after_update(self.optimizer)
 
@@ -78,12 +82,18 @@ class TorchLearner:
         return self.parameters.learning_rate * max(0.0, 1 - (step - 1) / self._all_steps)
 
     def evaluate(self) -> dict[str, float]:
-        """The workload's held-out metrics in the trial's precision, with what compilation and HPU graphs made left aside."""
+        """The workload's held-out metrics in the trial's precision, with what compilation and HPU graphs made left aside.
+
+        Every rank calls this where the model is sharded, one is enough where it is not.
+        """
         self.plain.eval()
         stepping, self.plain.forward = self.plain.forward, self._forward
         try:
             with torch.no_grad(), torch.compiler.set_stance("force_eager"), self.device.autocast(self.parameters.precision):
-                return self.workload.evaluate(self.plain, lambda batch: self.device.place(batch, self.workload.prepare, prefetch=False))
+                return self.workload.evaluate(
+                    parallel.callable_of(self.model, self.plain),
+                    lambda batch: self.device.place(batch, self.workload.prepare, prefetch=False),
+                )
         finally:
             self.plain.forward = stepping
             self.plain.train(self.trains)
