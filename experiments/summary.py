@@ -25,7 +25,9 @@ def summarise(
     ended early) the measured steps' samples over their times. throughput_low/_high: 95 % over steps (`throughput_interval`).
     throughput_settled: samples/s from the step on at which the window settled. step_time_*: s. *_share: part of the measured time, 0..1.
     latency_p*_s: only where nothing is trained, a step without the wait for its data: from the batch being on the host to its output.
-    mfu: flops_per_sample * throughput / (devices * peak_flops), peak per device. eval_<metric>_before/_after: held-out evaluation.
+    mfu: flops_per_sample * throughput / (devices * peak_flops), peak per device. tflops_per_device: the same without the peak.
+    epoch_time_s: s that the data set the workload names takes at this throughput.
+    batch_size: samples per device and step. eval_<metric>_before/_after: held-out evaluation.
 
     Raises ValueError, naming the step, for data that cannot be: times that are negative or not finite, a step of no time, samples <= 0,
     step numbers that do not rise.
@@ -41,7 +43,7 @@ def summarise(
     if measured:
         result |= _timing(measured, window)
     if window is not None:
-        result |= _window(window, result["throughput"])
+        result |= _window(window, result)
         if measured and not window.get("trains", True):
             result |= _latency(measured)
     for evaluation in evaluations:
@@ -66,6 +68,11 @@ NAMES = (
     *_FROM_WINDOW,
     "energy_j_per_sample",
     "mfu",
+    "tflops_per_device",
+    "tflops_per_device_low",
+    "tflops_per_device_high",
+    "epoch_time_s",
+    "batch_size",
     "first_loss",
     "final_loss",
     "eval_loss_before",
@@ -135,12 +142,18 @@ def _window_throughput(window: Mapping[str, Any]) -> float:
     return math.fsum(rank["samples"] / rank["wall_s"] for rank in ranks)
 
 
-def _window(window: Mapping[str, Any], throughput: Value) -> Summary:
+def _window(window: Mapping[str, Any], timing: Mapping[str, Any]) -> Summary:
     result: Summary = {name: window.get(name) for name in _FROM_WINDOW}
     energy, flops, peak = window.get("energy_j"), window.get("flops_per_sample"), window.get("peak_flops")
     result["energy_j_per_sample"] = energy / window["samples"] if energy is not None else None
-    devices = len(window.get("ranks") or [0])
+    devices, throughput = len(window.get("ranks") or [0]), timing["throughput"]
     result["mfu"] = flops * throughput / (devices * peak) if flops and peak and throughput else None
+    for end in ("", "_low", "_high"):
+        rate = timing[f"throughput{end}"]
+        result[f"tflops_per_device{end}"] = flops * rate / devices / 1e12 if flops and rate else None
+    epoch = window.get("epoch_samples")
+    result["epoch_time_s"] = epoch / throughput if epoch and throughput else None
+    result["batch_size"] = window.get("batch_size")
     return result
 
 

@@ -28,7 +28,7 @@ _Z95 = 1.959964
 _SAME_MATHEMATICS = frozenset(
     {"precision", "dataloader_workers", "prefetch_factor", "pin_memory", "prefetch_to_device", "optimizer", "compile", "threads", "decode"}
     | {"activation_checkpointing", "ddp_bucket_view", "ddp_static_graph", "evaluate", "profile_steps", "attention", "parallel"}
-    | {"fsdp_units", "fsdp_reshard", "limit_all_gathers", "allow_tf32"}
+    | {"fsdp_units", "fsdp_reshard", "limit_all_gathers", "allow_tf32", "build_on", "fsdp_reduce", "fsdp_compute", "autocast", "rung"}
 )
 _OF_THE_POOL = frozenset({"device_kind", "device_name", "device_count", "pool"})
 
@@ -46,6 +46,10 @@ class Metric:
         """Unit and direction from the metric's name."""
         if name == "throughput" or name.startswith("throughput_"):
             return cls(name, "samples/s")
+        if name == "tflops_per_device":
+            return cls(name, "TFLOP/s")
+        if name == "batch_size":
+            return cls(name, "samples")
         for ending, unit in (("_s", "s"), ("_bytes", "B"), ("_j_per_sample", "J"), ("_w", "W")):
             if name.endswith(ending):
                 return cls(name, unit, higher_is_better=False)

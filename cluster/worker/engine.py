@@ -16,8 +16,6 @@ from experiments.workloads._protocol import Unsupported
 if TYPE_CHECKING:
     from cluster.devices import Device
 
-ADAM_EPS = 1e-8  # torch's default; stated, since Habana's fused AdamW has another
-
 
 def why_not(parameters: TrainingParameters, device: Device) -> str | None:
     """Why this combination of engine, mode and device cannot run; None if it can."""
@@ -115,7 +113,7 @@ class Engine:
             trained,
             lr=self.parameters.learning_rate,
             betas=(0.9, self.parameters.beta2),
-            eps=ADAM_EPS,
+            eps=self.parameters.adam_eps,
             weight_decay=self.parameters.weight_decay,
             foreach=kind == "foreach",
             fused=kind == "fused",

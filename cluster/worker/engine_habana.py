@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from cluster.worker.engine import ADAM_EPS, Engine
+from cluster.worker.engine import Engine
 from experiments.workloads._protocol import Unsupported
 
 # optimum-habana 1.21.2 replaces these by classes that transformers 4.55's CLIP text and vision models do not fit: text raises, vision
@@ -74,7 +74,7 @@ class OptimumHabana(Engine):
             trained,
             lr=self.parameters.learning_rate,
             betas=(0.9, self.parameters.beta2),
-            eps=ADAM_EPS,  # its own default is 1e-6, and its weight decay 0: other training
+            eps=self.parameters.adam_eps,  # its own default is 1e-6, and its weight decay 0: other training
             weight_decay=self.parameters.weight_decay,
         )
         if self.parameters.clip_grad_norm is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -48,13 +50,16 @@ class TorchLearner:
 
     def learn(self, batch: Batch) -> torch.Tensor:
         if not self.trains:
-            with torch.inference_mode(), self.device.autocast(self.parameters.precision):
+            with torch.inference_mode(), self._autocast():
                 return self.workload.loss(self.model, batch)
-        with self.device.autocast(self.parameters.precision):
+        with self._autocast():
             loss = self.workload.loss(self.model, batch)
         (self.scaler.scale(loss) if self.scaler else loss).backward()  # type: ignore[no-untyped-call]
         self.engine.after_backward(self.plain)
         return loss.detach()
+
+    def _autocast(self) -> AbstractContextManager[None]:
+        return self.device.autocast(self.parameters.precision if self.parameters.autocast else "fp32")
 
     def update(self, step: int) -> None:
         if self.optimizer is None:
@@ -76,10 +81,14 @@ class TorchLearner:
         return self.workload.samples(batch)
 
     def learning_rate(self, step: int) -> float:
-        """Of a step (1-based). Linear: from the full rate to 0 after the last step; steps beyond it train at 0."""
-        if self.parameters.learning_rate_schedule == "constant":
-            return self.parameters.learning_rate
-        return self.parameters.learning_rate * max(0.0, 1 - (step - 1) / self._all_steps)
+        """Of a step (1-based): rises over the warm-up, falls from the full rate to 0 after the last step; steps beyond it train at 0."""
+        schedule, rate, warmup = self.parameters.learning_rate_schedule, self.parameters.learning_rate, self.parameters.learning_rate_warmup
+        if step <= warmup:
+            return rate * step / warmup
+        done = min(1.0, (step - 1 - warmup) / max(1, self._all_steps - warmup))
+        if schedule == "constant":
+            return rate
+        return rate * (1 - done) if schedule == "linear" else rate * (1 + math.cos(math.pi * done)) / 2
 
     def evaluate(self) -> dict[str, float]:
         """The workload's held-out metrics in the trial's precision, with what compilation and HPU graphs made left aside.
@@ -89,7 +98,7 @@ class TorchLearner:
         self.plain.eval()
         stepping, self.plain.forward = self.plain.forward, self._forward
         try:
-            with torch.no_grad(), torch.compiler.set_stance("force_eager"), self.device.autocast(self.parameters.precision):
+            with torch.no_grad(), torch.compiler.set_stance("force_eager"), self._autocast():
                 return self.workload.evaluate(
                     parallel.callable_of(self.model, self.plain),
                     lambda batch: self.device.place(batch, self.workload.prepare, prefetch=False),

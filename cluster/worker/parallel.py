@@ -15,14 +15,16 @@ from torch import nn
 from experiments.parameters import TrainingParameters
 from experiments.workloads._protocol import Unsupported
 
-_REDUCE = {"fp32": torch.float32, "bf16": torch.bfloat16}
+_KINDS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def why_not(parameters: TrainingParameters) -> str | None:
     """Why this strategy does not go with the other parameters; None if it does."""
     strategy = parameters.parallel
-    if strategy == "ddp":
-        return None
+    if strategy == "ddp" or parameters.devices == 1:
+        return (
+            None if parameters.fsdp_compute == "fp32" else f"fsdp_compute {parameters.fsdp_compute}: only with shards, on several devices"
+        )
     if parameters.engine != "native":
         return f"parallel {strategy}: only with engine native"
     if parameters.hpu_graphs:
@@ -43,6 +45,7 @@ def distribute(model: nn.Module, parameters: TrainingParameters, place: torch.de
         units = []
     elif not units:
         raise Unsupported(f"parallel {parameters.parallel}: this workload names no layers; fsdp_units root shards the model as one")
+    _unscalar(model)
     wrapped = _outermost(model, units)
     return (_shard1 if parameters.parallel == "fsdp1" else _shard2)(model, parameters, place, wrapped)
 
@@ -96,7 +99,7 @@ def _shard1(model: nn.Module, parameters: TrainingParameters, place: torch.devic
         model,
         auto_wrap_policy=partial(lambda_auto_wrap_policy, lambda_fn=lambda module: id(module) in chosen),
         sharding_strategy=ShardingStrategy.FULL_SHARD if parameters.fsdp_reshard else ShardingStrategy.SHARD_GRAD_OP,
-        mixed_precision=None if parameters.fsdp_reduce == "fp32" else MixedPrecision(reduce_dtype=_REDUCE[parameters.fsdp_reduce]),
+        mixed_precision=MixedPrecision(param_dtype=_compute(parameters), reduce_dtype=_KINDS[parameters.fsdp_reduce]),
         limit_all_gathers=parameters.limit_all_gathers,
         device_id=place,
         use_orig_params=True,  # some parameters are frozen, and the optimiser is given parameters, not flat storage
@@ -107,13 +110,17 @@ def _shard2(model: nn.Module, parameters: TrainingParameters, place: torch.devic
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-    _unscalar(model)
     mesh = init_device_mesh(place.type, (torch.distributed.get_world_size(),))
-    policy = MixedPrecisionPolicy(reduce_dtype=_REDUCE[parameters.fsdp_reduce])
+    policy = MixedPrecisionPolicy(param_dtype=_compute(parameters), reduce_dtype=_KINDS[parameters.fsdp_reduce])
     for unit in units:
         fully_shard(unit, mesh=mesh, mp_policy=policy, reshard_after_forward=parameters.fsdp_reshard)
     fully_shard(model, mesh=mesh, mp_policy=policy, reshard_after_forward=parameters.fsdp_reshard)
     return model
+
+
+def _compute(parameters: TrainingParameters) -> torch.dtype | None:
+    """None: parameters as they are, inputs not cast."""
+    return None if parameters.fsdp_compute == "fp32" else _KINDS[parameters.fsdp_compute]
 
 
 def _outermost(model: nn.Module, units: list[nn.Module]) -> list[nn.Module]:
@@ -125,7 +132,7 @@ def _outermost(model: nn.Module, units: list[nn.Module]) -> list[nn.Module]:
 
 
 def _unscalar(model: nn.Module) -> None:
-    """Give every parameter without a dimension one of length 1: FSDP2 shards along the first, and broadcasting computes the same."""
+    """Give every parameter without a dimension one of length 1: FSDP shards along the first, and broadcasting computes the same."""
     for module in model.modules():
         for name, parameter in list(module.named_parameters(recurse=False)):
             if parameter.dim() == 0:

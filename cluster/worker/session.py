@@ -196,6 +196,7 @@ class Session:
             "first_measured_step": parameters.warmup_steps + 1,
             "batch_size": parameters.batch_size,
             "trains": trains(self.workload),
+            "epoch_samples": getattr(self.workload, "epoch_samples", None),
         }
 
     def _steps(self, steps: range, record: Any) -> int:
