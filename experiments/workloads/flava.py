@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from experiments.workloads._parquet import Draft
 
-BUILDS_ON = ("experiments.workloads._pairs", "experiments.workloads._masking")
 KINDS = ("image", "pair", "text")
 MASKED_PATCHES = 75 / 196  # of an image's patches
 NEGATIVES = 0.1  # of the pairs get another pair's text
@@ -139,7 +138,7 @@ class Flava:
         return self._forward(model, batch).loss  # type: ignore[no-any-return]
 
     def _forward(self, model: nn.Module, batch: Batch) -> Any:
-        return model(**{name: value for name, value in batch.items() if name not in ("kind", "count")}, return_loss=True)
+        return model(**{name: value for name, value in batch.items() if name not in ("kind", "count", "corrupt")}, return_loss=True)
 
     def samples(self, batch: Batch) -> int:
         return int(batch["count"])

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-BUILDS_ON = ("experiments.workloads._vit",)
 IMAGENET_1K = 1_281_167  # training images
 HELD_OUT_BATCHES, HELD_OUT_SIZE = 2, 32
 POOL = 64  # noise images kept in memory
@@ -116,7 +115,7 @@ class Vit:
 
 def make(parameters: Parameters) -> nn.Module:
     """The model of the named size."""
-    from experiments.workloads._vit import VisionTransformer
+    from experiments.workloads.layers.vit import VisionTransformer
 
     width, layers, heads, mlp, patch, size, classes = SIZES[parameters.model]
     return VisionTransformer(
