@@ -18,10 +18,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help setup sweep test test-fast test-gaudi lint up down status bench lock clean
+.PHONY: help setup sweep test test-fast test-gaudi lint up down status bench bench-nightly lock clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## make .venv from requirements.lock (the other targets do it by themselves)
 
@@ -55,6 +55,9 @@ status: $(STAMP) ## how the stack's components are
 
 bench: $(STAMP) ## run benchmarks/*.py and print what they measured
 	@$(BIN)/python .ci/bench.py benchmarks
+
+bench-nightly: $(STAMP) ## false alarms and detection of nightly verdicts beside other rules, simulated: some minutes
+	@$(BIN)/python -m benchmarks.bench_nightly --markdown
 
 lock: ## write requirements.lock anew from pyproject.toml (LOCK_TORCH=version)
 	@rm -rf build/lock && mkdir -p build && $(PYTHON) -m venv build/lock

@@ -27,8 +27,16 @@ def main(folder: Path) -> int:
 def table_row(row: dict[str, object]) -> str:
     """One line: the name, then each figure with its own name."""
     name = str(row.pop("name", row.pop("benchmark", "")))
-    figures = (f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}" for key, value in row.items())
-    return f"{name:34} " + "   ".join(figures)
+    return f"{name:34} " + "   ".join(f"{key} {shown}" for key, value in row.items() if (shown := figure(value)))
+
+
+def figure(value: object) -> str:
+    """A value in a few characters; an object in brackets, a list (raw values) not at all."""
+    if isinstance(value, dict):
+        return "(" + ", ".join(f"{key} {shown}" for key, item in value.items() if (shown := figure(item))) + ")"
+    if isinstance(value, list):
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 if __name__ == "__main__":

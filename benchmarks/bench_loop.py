@@ -1,12 +1,20 @@
-"""What measuring costs: the measured loop against a bare torch loop of the same model, data and settings, and against compute alone.
+"""What measuring costs, how far a step is from the device's ceiling, and what transformers.Trainer makes of the same work.
 
     python -m benchmarks.bench_loop                                        # tiny on the CPU
-    python -m benchmarks.bench_loop --device cuda --set model=large batch_size=48 precision=bf16 attention=sdpa optimizer=fused \
-        dataloader_workers=8
+    python -m benchmarks.bench_loop --device cuda --set model=large text_length=128 batch_size=48 precision=bf16 attention=sdpa \
+        optimizer=fused dataloader_workers=8 threads=8
 
-The loops take turns (blocks of --steps, A B C A B C), on one model, one optimiser and one DataLoader. `ratio` is measured / bare, each the
-median throughput of its blocks; 0.98 is the least that is acceptable. `of_ceiling` is measured / compute-only: one batch that stays on the
-device. Prints JSON.
+Four loops take turns in blocks of --steps (A B C D, D C B A, ...), on one model, one data set and one DataLoader:
+
+- measured: the loop that trials use, its device events and its journal included;
+- bare: the same as one writes it by hand; copy, forward, backward, step, and nothing that times or writes;
+- compute_only: the same step on one batch that lies on the device already, the ceiling of any input pipeline;
+- trainer: transformers.Trainer with its defaults (gradients clipped to norm 1, the loss read in every step) and this setting's precision,
+  optimiser, learning rate and batch. It is given the same batches and moves them to the device itself.
+
+A block is timed from the end of a step to the end of a step, the device idle at both. Rounds begin until --seconds are spent, at least
+--rounds of them. Ratios are of samples/s, with a 95 % paired interval over the rounds. Progress goes to stderr, one JSON object to stdout.
+Exit status 1 where measured / bare is surely below 0.98: the whole interval is.
 """
 
 from __future__ import annotations
@@ -14,6 +22,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import statistics
 import sys
 import tempfile
@@ -30,14 +39,25 @@ from cluster.worker.learner import TorchLearner
 from cluster.worker.loop import run_steps
 from cluster.worker.recorder import Recorder
 from experiments import scenes, workloads
+from experiments.statistics import Estimate, ratio_interval
 from experiments.trial import DataSource
 from experiments.workloads._protocol import Context
 
 DEFAULTS = {"model": "tiny", "text_length": 32, "batch_size": 16, "threads": 1, "steps": 1_000_000, "dataloader_workers": 1}
+LEAST_RATIO = 0.98
+TRAINER_LEAD = 2  # steps of each Trainer.train() before its clock starts: its optimiser's first step makes the state
+RATIOS = {"measured_over_bare": "bare", "of_ceiling": "compute_only", "over_trainer": "trainer"}
+SHOWN = (
+    *("model", "precision", "batch_size", "attention", "optimizer", "compile", "text_length", "dataloader_workers", "prefetch_factor"),
+    *("image_decode", "activation_checkpointing", "prefetch_to_device", "pin_memory", "threads"),
+)
+
+Loop = Callable[[int], float]  # steps -> seconds
 
 
 def main() -> int:
     options = parse()
+    began = time.perf_counter()
     module = workloads.load(options.workload)
     defaults = {name: value for name, value in DEFAULTS.items() if name in module.Parameters.model_fields}
     parameters = module.Parameters.model_validate({**defaults, **dict(map(setting, options.set))})
@@ -45,25 +65,39 @@ def main() -> int:
     device.set_threads(parameters.threads, 1)
     device.set_precision(parameters.precision)
     with tempfile.TemporaryDirectory() as folder:
+        say(began, f"drawing {options.rows} pairs")
         data = draw(Path(folder), options.rows)
+        say(began, f"building {options.workload} on {device.describe()['device_name']}")
         workload = module.build(Context(parameters, data, device.kind, 0, 1, parameters.batch_size))
-        learner = TorchLearner(workload, workload.model(), parameters, device)
-        batches = workload.batches()
+        torch.manual_seed(parameters.seed)
+        with device.torch_device:  # drawing large weights on the CPU takes longer than all that follows
+            model = workload.model()
+        learner = TorchLearner(workload, model, parameters, device)
+        batches = iter(workload.batches())
         with Recorder(JournalWriter(Path(folder) / "journal.jsonl", 1)) as recorder:
-            loops: dict[str, Callable[[int], float]] = {
+            loops: dict[str, Loop] = {
                 "measured": lambda steps: measured(steps, batches, learner, device, recorder),
                 "bare": lambda steps: bare(steps, batches, learner, device),
                 "compute_only": compute_only(next(batches), learner, device),
+                "trainer": lambda steps: trainer(steps, batches, learner, device, Path(folder)),
             }
-            for loop in loops.values():
-                loop(options.warmup)
-            rounds = []
-            for number in range(options.rounds):
-                order = list(loops) if number % 2 == 0 else list(loops)[::-1]  # neither is always first after the other
-                seconds = {name: loops[name](options.steps) for name in order}
-                rounds.append({name: parameters.batch_size * options.steps / seconds[name] for name in loops})
-    report(options, device, parameters, rounds)
-    return 0
+            loops = {name: loop for name, loop in loops.items() if name in options.loops}
+            for name, loop in loops.items():
+                say(began, f"warming up {name}: {options.warmup} steps took {loop(options.warmup):.1f} s")
+            rounds = run_rounds(loops, options, parameters.batch_size, began)
+    return report(options, device, parameters, rounds, began)
+
+
+def run_rounds(loops: dict[str, Loop], options: argparse.Namespace, batch_size: int, began: float) -> list[dict[str, float]]:
+    """Samples/s of each loop in each round."""
+    rounds: list[dict[str, float]] = []
+    deadline = time.perf_counter() + options.seconds
+    while len(rounds) < options.rounds or time.perf_counter() < deadline:
+        order = list(loops) if len(rounds) % 2 == 0 else list(loops)[::-1]  # neither is always first after the other
+        seconds = {name: loops[name](options.steps) for name in order}
+        rounds.append({name: batch_size * options.steps / seconds[name] for name in loops})
+        say(began, f"round {len(rounds)}: " + ", ".join(f"{name} {rate:.4g}" for name, rate in rounds[-1].items()) + " samples/s")
+    return rounds
 
 
 def measured(steps: int, batches: Iterator[Any], learner: TorchLearner, device: Device, recorder: Recorder) -> float:
@@ -96,7 +130,7 @@ def bare(steps: int, batches: Iterator[Any], learner: TorchLearner, device: Devi
     return time.perf_counter() - started
 
 
-def compute_only(batch: Any, learner: TorchLearner, device: Device) -> Callable[[int], float]:
+def compute_only(batch: Any, learner: TorchLearner, device: Device) -> Loop:
     """The ceiling: the same step on one batch that lies on the device already."""
     placed = learner.place(batch)
 
@@ -112,32 +146,99 @@ def compute_only(batch: Any, learner: TorchLearner, device: Device) -> Callable[
     return run
 
 
-def report(options: argparse.Namespace, device: Device, parameters: Any, rounds: list[dict[str, float]]) -> None:
-    def median(name: str) -> float:
-        return statistics.median(one[name] for one in rounds)
+def trainer(steps: int, batches: Iterator[Any], learner: TorchLearner, device: Device, folder: Path) -> float:
+    """Seconds of the last `steps` steps of a Trainer.train(); set-up and the optimiser's first step are before them."""
+    import transformers
 
-    ratios = [one["measured"] / one["bare"] for one in rounds]
-    summary = {
+    workload, parameters = learner.workload, learner.parameters
+    marks: list[float] = []
+
+    class Timer(transformers.TrainerCallback):  # type: ignore[misc]
+        def on_step_end(self, _arguments: Any, state: Any, _control: Any, **_others: Any) -> None:
+            if state.global_step in (TRAINER_LEAD, TRAINER_LEAD + steps):
+                device.synchronize()
+                marks.append(time.perf_counter())
+
+    class Batches:
+        def __iter__(self) -> Iterator[Any]:
+            return batches
+
+    class Same(transformers.Trainer):  # type: ignore[misc]
+        def get_train_dataloader(self) -> Any:
+            return Batches()
+
+        def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None) -> Any:
+            return workload.loss(model, workload.prepare(inputs))
+
+    arguments = transformers.TrainingArguments(
+        output_dir=str(folder / "trainer"),
+        max_steps=TRAINER_LEAD + steps,
+        per_device_train_batch_size=parameters.batch_size,
+        learning_rate=parameters.learning_rate,
+        weight_decay=parameters.weight_decay,
+        adam_beta2=parameters.beta2,
+        optim="adamw_torch_fused" if parameters.optimizer == "fused" else "adamw_torch",
+        bf16=parameters.precision == "bf16",
+        fp16=parameters.precision == "fp16",
+        use_cpu=device.kind == "cpu",
+        report_to=[],
+        save_strategy="no",
+        logging_strategy="no",
+        disable_tqdm=True,
+        remove_unused_columns=False,
+    )
+    low = parameters.precision in ("bf16", "fp16")
+
+    def check(*_: Any) -> None:
+        if torch.is_autocast_enabled(device.torch_device.type) is not low:
+            raise RuntimeError(f"transformers.Trainer does not compute in {parameters.precision}")
+
+    hook = next(learner.plain.children()).register_forward_pre_hook(check)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):  # it prints what it trained
+            Same(model=learner.plain, args=arguments, callbacks=[Timer()]).train()
+    finally:
+        hook.remove()
+        for name in ("forward", "_original_forward", "_is_accelerate_prepared"):  # accelerate wraps a model's forward in autocast, once
+            vars(learner.plain).pop(name, None)
+        learner.plain.train()
+        learner.plain.zero_grad(set_to_none=True)
+    return marks[1] - marks[0]
+
+
+def report(options: argparse.Namespace, device: Device, parameters: Any, rounds: list[dict[str, float]], began: float) -> int:
+    loops = list(rounds[0])
+    summary: dict[str, Any] = {
         "benchmark": "loop",
         "device": device.describe()["device_name"],
         "workload": options.workload,
         "settings": {name: value for name, value in parameters.model_dump().items() if name in SHOWN},
-        "steps_per_block": options.steps,
-        "rounds": options.rounds,
-        "samples_per_s": {name: round(median(name), 2) for name in rounds[0]},
-        "ratio": round(median("measured") / median("bare"), 4),
-        "ratio_of_each_round": [round(ratio, 4) for ratio in ratios],
-        "of_ceiling": round(median("measured") / median("compute_only"), 4),
-        "peak_memory_bytes": device.peak_memory_bytes(),
+        "samples_per_s": {name: round(statistics.median(one[name] for one in rounds), 2) for name in loops},
     }
-    json.dump(summary, sys.stdout, indent=1)
-    print()
+    found = ratios(rounds)
+    for name, ratio in found.items():
+        summary[name] = {"value": round(ratio.value, 4), "low": round(ratio.low, 4), "high": round(ratio.high, 4)}
+        say(began, f"{name} {ratio.value:.4f} ({ratio.low:.4f} to {ratio.high:.4f})")
+    summary |= {
+        "rounds": len(rounds),
+        "steps_per_block": options.steps,
+        "peak_memory_bytes": device.peak_memory_bytes(),
+        "seconds": round(time.perf_counter() - began, 1),
+        "samples_per_s_by_round": [{name: round(rate, 3) for name, rate in one.items()} for one in rounds],
+    }
+    print(json.dumps(summary), flush=True)
+    return 1 if "measured_over_bare" in found and found["measured_over_bare"].high < LEAST_RATIO else 0
 
 
-SHOWN = (
-    *("model", "precision", "batch_size", "attention", "optimizer", "compile", "text_length", "dataloader_workers", "prefetch_factor"),
-    *("image_decode", "activation_checkpointing", "prefetch_to_device", "pin_memory", "threads"),
-)
+def ratios(rounds: list[dict[str, float]]) -> dict[str, Estimate]:
+    """The measured loop's samples/s over each other loop's, paired by round; only of loops that ran."""
+    pairs = {name: other for name, other in RATIOS.items() if {"measured", other} <= rounds[0].keys()}
+    rates = {loop: [Estimate(one[loop], 0.0, math.inf, math.inf, 1) for one in rounds] for loop in rounds[0]}
+    return {name: ratio_interval(rates["measured"], rates[other]) for name, other in pairs.items()}
+
+
+def say(began: float, text: str) -> None:
+    print(f"[{time.perf_counter() - began:6.1f} s] {text}", file=sys.stderr, flush=True)
 
 
 def draw(folder: Path, rows: int) -> DataSource:
@@ -155,14 +256,17 @@ def setting(text: str) -> tuple[str, Any]:
 
 
 def parse() -> argparse.Namespace:
+    loops = ("measured", "bare", "compute_only", "trainer")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workload", default="bridgetower")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="workload parameters")
+    parser.add_argument("--loops", nargs="+", default=list(loops), choices=loops, help="which loops take turns; all by default")
     parser.add_argument("--rows", type=int, default=256, help="drawn pairs")
-    parser.add_argument("--steps", type=int, default=10, help="steps of one block")
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--warmup", type=int, default=5, help="steps before the first block of each loop")
+    parser.add_argument("--steps", type=int, default=8, help="steps of one block")
+    parser.add_argument("--rounds", type=int, default=3, help="least number of rounds")
+    parser.add_argument("--seconds", type=float, default=25, help="no round begins later than this after the warm-up")
+    parser.add_argument("--warmup", type=int, default=4, help="steps of each loop before the first round")
     return parser.parse_args()
 
 

@@ -147,6 +147,16 @@ class JournalFollower:
     def __init__(self, path: Path) -> None:
         self.path, self._offset, self._crc, self._line = path, 0, 0, 0
 
+    @property
+    def offset(self) -> int:
+        """Bytes of whole lines that were read."""
+        return self._offset
+
+    @property
+    def checksum(self) -> int:
+        """The checksum that the next line continues."""
+        return self._crc
+
     def poll(self) -> list[Record]:
         """New records, none while the file does not exist. Raises JournalError at the first line that is not as written."""
         try:
@@ -208,7 +218,7 @@ def read_journal(path: Path) -> Journal:
     follower, journal = JournalFollower(path), Journal()
     for record in follower.poll():
         journal.add(record)
-    journal.checksum = f"{follower._crc:08x}"
+    journal.checksum = f"{follower.checksum:08x}"
     return journal
 
 
@@ -216,7 +226,7 @@ def _whole_lines(path: Path) -> tuple[int, int]:
     """Bytes of whole lines and the last CRC of an existing journal. Raises JournalError rather than append to a broken one."""
     follower = JournalFollower(path)
     follower.poll()
-    return follower._offset, follower._crc
+    return follower.offset, follower.checksum
 
 
 def publish(path: Path, text: str) -> None:

@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import sys
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 from experiments.strict import Strict
 
 if TYPE_CHECKING:
+    from cluster.placement import Placement
     from cluster.pools import Pool
 
 _TIMEOUT_S = 5.0
-_RESOURCE = {"cpu": "CPU", "cuda": "GPU", "hpu": "HPU"}
+PYTHONS = ((3, 11), (3, 12))  # what the worker's code runs on: `requires-python` of pyproject.toml
 _DEVICES = Path(__file__).resolve().parent / "devices"
 
 
@@ -42,6 +44,10 @@ def device_kinds() -> list[str]:
 
 class PoolError(Exception):
     """A pool cannot be used as things are: says why and what to do."""
+
+
+class PoolRefused(PoolError):
+    """The pool answers, and waiting does not make it usable from here."""
 
 
 def probe(pool: Pool, timeout_s: float = _TIMEOUT_S) -> PoolState:
@@ -116,31 +122,96 @@ def _run(command: list[str], timeout_s: float, hint: str) -> str:
 # --- a Ray cluster
 
 
-def _cluster(pool: Pool, timeout_s: float) -> dict[str, Any]:
-    url, token = pool.url(), pool.token()
-    version = _get(pool, url, "/api/version", token, timeout_s)
-    found: dict[str, Any] = {"ray": version.get("ray_version")}
+def admit(pool: Pool, placement: Placement, timeout_s: float = _TIMEOUT_S * 2) -> None:
+    """Whether `pool` can take a trial that asks for `placement`, asked before anything is submitted: a job that Ray cannot place would hold
+    its pool's place without a word. Raises PoolRefused where waiting does not help, PoolError where it may."""
+    head = _Head(pool, timeout_s)
+    if wrong := _versions_problem(head.versions()):
+        raise PoolRefused(f"pool {pool.name} at {head.url}: {wrong}")
     try:
-        found["python"] = _get(pool, url, "/api/v0/cluster_metadata", token, timeout_s)["data"].get("pythonVersion")
-        nodes = _get(pool, url, "/api/v0/nodes?detail=true&limit=10000", token, timeout_s)["data"]["result"]["result"]
-        status = _get(pool, url, "/api/cluster_status", token, timeout_s)["data"].get("clusterStatus") or {}
+        nodes = head.nodes()
     except (PoolError, KeyError, TypeError, AttributeError):
-        return found  # an older head: it answers, and does not say what it has
-    return found | _count(pool, nodes, (status.get("loadMetricsReport") or {}).get("usageByNode") or {})
+        return  # a head that does not tell
+    from cluster import placement as placing  # it needs Pool, which needs this module
+
+    fits = [placing.room(placement, node["resources_total"]) for node in nodes]
+    enough = max(fits, default=0) >= placement.workers if placement.nodes == 1 else sum(fits) >= placement.workers
+    if not enough and not pool.autoscales:
+        wanted = ", ".join(f"{name} {amount:g}" for name, amount in placing.needs(placement).items())
+        where = "no node" if placement.nodes == 1 else "the cluster"
+        raise PoolError(f"pool {pool.name} at {head.url}: {where} has room for {placement.workers} worker(s) with {wanted} each")
+
+
+def _cluster(pool: Pool, timeout_s: float) -> dict[str, Any]:
+    head = _Head(pool, timeout_s)
+    found: dict[str, Any] = head.versions()
+    wrong = _versions_problem(found)
+    try:
+        counted = _count(pool, head.nodes(), head.usage())
+    except (PoolError, KeyError, TypeError, AttributeError):
+        return found | {"problem": wrong}  # an older head: it answers, and does not say what it has
+    return found | counted | ({"problem": wrong} if wrong else {})
+
+
+def _versions_problem(found: dict[str, str | None]) -> str | None:
+    """What is wrong with a cluster's versions. Trials are JSON, so the flow's own Python does not matter; the worker's code does."""
+    mine = metadata.version("ray")
+    ray, python = found.get("ray"), found.get("python")
+    if ray and ray.split(".")[:2] != mine.split(".")[:2]:
+        wanted = ".".join(mine.split(".")[:2])
+        return f"it runs Ray {ray}, sweepbench here {mine}; put ray[default,train]=={wanted}.* into the pool's image, or use its Ray here"
+    if python and tuple(int(part) for part in python.split(".")[:2]) not in PYTHONS:
+        wanted = " or ".join(f"{major}.{minor}" for major, minor in PYTHONS)
+        return f"it runs Python {python}; the worker needs {wanted} in the pool's image"
+    return None
 
 
 def _count(pool: Pool, nodes: list[dict[str, Any]], usage: dict[str, Any]) -> dict[str, Any]:
     """Devices on the nodes that have all that a worker of this pool needs."""
-    device = _RESOURCE.get(pool.device, pool.device)
+    from cluster import placement as placing
+
+    device = placing.accelerator(pool)
     needed = {device, *pool.resources, *([f"accelerator_type:{pool.accelerator_type}"] if pool.accelerator_type else [])}
-    suitable = [node for node in nodes if node["state"] == "ALIVE" and needed <= set(node["resources_total"])]
+    suitable = [node for node in nodes if needed <= set(node["resources_total"])]
     total = sum(int(node["resources_total"][device]) for node in suitable)
     free: int | None = 0
     for node in suitable:
         used = usage.get(node["node_id"], {}).get(device)
         free = None if free is None or used is None else free + int(used[1] - used[0])
-    problem = None if total else f"no node has {' and '.join(sorted(needed))} now; trials wait until one joins"
+    problem = None
+    if not total:
+        then = "one is added when a trial asks for it" if pool.autoscales else "trials wait until one joins"
+        problem = f"no node has {' and '.join(sorted(needed))} now; {then}"
+    elif len(suitable) < pool.nodes and not pool.autoscales:
+        problem = f"{len(suitable)} of {pool.nodes} nodes are there"
     return {"total": total, "free": free, "problem": problem}
+
+
+class _Head:
+    """A Ray head, asked over HTTP. Raises PoolError, PoolRefused."""
+
+    def __init__(self, pool: Pool, timeout_s: float) -> None:
+        self.pool, self.url, self._token, self._timeout_s = pool, pool.url(), pool.token(), timeout_s
+
+    def versions(self) -> dict[str, str | None]:
+        """Ray's and Python's; Python's is None where an older head does not say it."""
+        found = {"ray": self._get("/api/version").get("ray_version"), "python": None}
+        with suppress(PoolError, KeyError, TypeError, AttributeError):
+            found["python"] = self._get("/api/v0/cluster_metadata")["data"].get("pythonVersion")
+        return found
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """Nodes that are alive, with `node_id` and `resources_total`."""
+        answer = self._get("/api/v0/nodes?detail=true&limit=10000")["data"]["result"]["result"]
+        return [node for node in answer if node["state"] == "ALIVE"]
+
+    def usage(self) -> dict[str, Any]:
+        """Node id -> resource -> [used, total]."""
+        status = self._get("/api/cluster_status")["data"].get("clusterStatus") or {}
+        return (status.get("loadMetricsReport") or {}).get("usageByNode") or {}
+
+    def _get(self, path: str) -> dict[str, Any]:
+        return _get(self.pool, self.url, path, self._token, self._timeout_s)
 
 
 def _get(pool: Pool, url: str, path: str, token: str | None, timeout_s: float) -> dict[str, Any]:
@@ -155,9 +226,9 @@ def _get(pool: Pool, url: str, path: str, token: str | None, timeout_s: float) -
     try:
         with session, session.get(url + path, headers=headers, timeout=timeout_s, allow_redirects=False) as answer:
             if answer.status_code == 401:
-                raise PoolError(f"{url} wants a token and got none; give the pool `token_env` or `token_file`")
+                raise PoolRefused(f"{url} wants a token and got none; give the pool `token_env` or `token_file`")
             if answer.status_code == 403:
-                raise PoolError(f"{url} refuses the token" + (f" in {source}" if source else ""))
+                raise PoolRefused(f"{url} refuses the token" + (f" in {source}" if source else ""))
             if answer.status_code != 200:
                 raise PoolError(f"{url}{path} answers with status {answer.status_code}: not a Ray head of a version we know")
             data = answer.json()

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, StringConstraints
 
 from cluster.pool_state import PoolError, PoolState, device_kinds, probe
+from cluster.storage import problem_with
 from experiments.folders import extra_folders, runs_root
 from experiments.strict import Strict
 from experiments.suite_schema import Name
@@ -35,19 +36,27 @@ class PoolEntry(Strict):
     accelerators_per_node: int | None = Field(
         default=None, ge=1, le=1024, description="devices of a node; on a cpu pool the data-parallel workers a node takes; null: not stated"
     )
-    resources: dict[str, float] = Field(default_factory=dict, description="Ray resources a worker takes besides its CPU and device")
+    resources: dict[str, float] = Field(
+        default_factory=dict, description="Ray's custom resources that each device brings: a node has accelerators_per_node times as much"
+    )
     accelerator_type: str | None = Field(default=None, description="Ray's accelerator type, such as A100")
     image: str | None = Field(default=None, description="container image of the nodes")
     python: str | None = Field(
         default=None, description="Python executable on the nodes (embedded: also a path from the repository); null: as here"
     )
-    storage: str | None = Field(default=None, description="URI that all nodes and the flow can reach; null: runs/")
+    env: dict[_Variable, str] = Field(default_factory=dict, description="environment variables of the pool's trials")
+    storage: str | None = Field(
+        default=None, description="URI that all nodes and the flow can reach; null: runs/, at the same path on the nodes as here"
+    )
     labels: dict[str, str] = Field(default_factory=dict)
     exclusive: bool = Field(default=True, description="one trial at a time on a node")
     token_env: _Variable | None = Field(default=None, description="environment variable with the cluster's token")
     token_file: str | None = Field(default=None, description="file with the cluster's token, mode 0600; relative to runs/")
     emulated: bool = Field(default=False, description="the device is emulated: nothing here is a measurement")
-    wait_s: float = Field(default=600, ge=0, le=604_800, description="how long trials wait for a pool that does not answer")
+    autoscales: bool = Field(default=False, description="nodes join on demand: trials are submitted although no node can take them yet")
+    wait_s: float = Field(default=600, ge=0, le=604_800, description="how long trials wait for a pool that is down; then they end as infra")
+    lost_after_s: float = Field(default=60, gt=0, le=604_800, description="a running trial whose pool has not answered for so long is lost")
+    start_timeout_s: float = Field(default=300, gt=0, le=86_400, description="how long a started trial waits for its workers' resources")
 
 
 class Pool(PoolEntry):
@@ -165,10 +174,29 @@ def _check(document: Document, name: str, entry: PoolEntry) -> list[tuple[tuple[
     if entry.address == EMBEDDED:
         if entry.nodes != 1:
             found.append(((name, "nodes"), f"is {entry.nodes}", "an embedded pool is this machine: 1"))
-        ray_only = [key for key in ("token_env", "token_file", "accelerator_type", "resources") if getattr(entry, key)]
+        ray_only = [
+            key for key in ("token_env", "token_file", "accelerator_type", "resources", "storage", "autoscales") if getattr(entry, key)
+        ]
         found += [((name, key), "has no meaning on an embedded pool", "remove it") for key in ray_only]
+    if entry.storage and (wrong := problem_with(entry.storage)):
+        found.append(((name, "storage"), wrong, "write /shared/folder, s3://bucket/folder or gs://bucket/folder"))
+    if any(word in variable for variable in entry.env for word in ("TOKEN", "SECRET", "PASSWORD")):
+        found.append(((name, "env"), "holds a secret by its name", "give it to the nodes themselves: Ray shows a job's variables"))
+    if entry.address != EMBEDDED and entry.nodes > 1 and entry.exclusive:
+        found += _not_exclusive(name, entry)
     bad = {key: value for key, value in entry.resources.items() if not value > 0}
     return found + [((name, "resources", key), f"is {value}", "should be greater than 0") for key, value in bad.items()]
+
+
+def _not_exclusive(name: str, entry: PoolEntry) -> list[tuple[tuple[str, ...], str, str]]:
+    """What keeps Ray from giving a trial whole nodes."""
+    found: list[tuple[tuple[str, ...], str, str]] = []
+    if not entry.accelerators_per_node:
+        found.append(((name, "accelerators_per_node"), "is missing", "an exclusive pool of several nodes needs it"))
+    if not entry.resources and not entry.accelerator_type:
+        hint = "give `resources` or `accelerator_type`, by which Ray keeps other trials off a node, or `exclusive: false`"
+        found.append(((name, "exclusive"), "needs a resource that every node of the pool has", hint))
+    return found
 
 
 def _address_problem(text: str) -> str | None:

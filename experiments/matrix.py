@@ -5,7 +5,8 @@
 3. Excludes drop cells; they see the finished cell: axes, `device`, every parameter.
 4. Each include adds cells: the axes it does not name take all their values. What it names wins over conditions, and a parameter it names
    that is no axis becomes one. Cells that exist already are kept once.
-5. --only drops cells.
+5. With `parity_reference`, the fp32 cells are added that the loss-parity gate needs and that are not there: see `_references`.
+6. --only drops cells.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from experiments import workloads
-from experiments.parameters import TrainingParameters
+from experiments.parameters import REFERENCE, SAME_MATHEMATICS, TrainingParameters
 from experiments.suite_schema import Match, Suite
 from experiments.trial import Scalar
 
@@ -127,7 +128,28 @@ def expansion(suite: Suite, schema: type[TrainingParameters]) -> Expansion:
     for number, entry in enumerate(suite.include):
         for chosen in _product(suite, entry):
             result.includes[number] += add(finished(chosen, entry | suite.sets))
+    if suite.parity_reference and "precision" not in suite.sets:
+        for values in _references(result.cells):
+            add(values | suite.sets)
     return result
+
+
+def _references(cells: Sequence[Cell]) -> list[Values]:
+    """One fp32 cell, not compiled, for all cells of a pool that learn the same as each other and have none; as the first of them else.
+
+    None for the largest batch that fits: what it will be is not known, and fp32 fits less of it.
+    """
+
+    def learnt(cell: Cell) -> str:
+        return repr((cell.pool, sorted((name, value) for name, value in cell.parameters.items() if name not in SAME_MATHEMATICS)))
+
+    there = {learnt(cell) for cell in cells if cell.parameters["precision"] == REFERENCE}
+    found: dict[str, Values] = {}
+    for cell in cells:
+        if cell.parameters["batch_size"] != "max" and (kind := learnt(cell)) not in there:
+            as_fp32 = {"precision": REFERENCE, "compile": "none", "pool": cell.pool, "device": cell.device}
+            found.setdefault(kind, {**cell.parameters, **as_fp32})
+    return list(found.values())
 
 
 def show(values: Mapping[str, Any]) -> str:

@@ -12,6 +12,19 @@ from experiments.strict import Strict
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
 
 
+REFERENCE = "fp32"  # the precision that others are judged against
+
+# Parameters that change how a step is computed or fed, not what is learnt: a reference curve may differ in them. The number of steps is
+# none of them: the learning rate's schedule depends on it.
+SAME_MATHEMATICS = frozenset(
+    {"precision", "dataloader_workers", "prefetch_factor", "pin_memory", "prefetch_to_device", "image_decode", "optimizer", "compile"}
+    | {"activation_checkpointing", "ddp_bucket_view", "ddp_static_graph", "threads", "attention"}
+    | {"evaluate", "profile_steps", "communication_steps"}
+    | {"parallel", "fsdp_units", "fsdp_reshard", "limit_all_gathers", "fsdp_reduce", "fsdp_compute", "build_on"}
+    | {"allow_tf32", "autocast", "rung"}
+)
+
+
 class TrainingParameters(Strict):
     """The measured loop's settings. A workload's `Parameters` class extends this; each field can be an axis."""
 
@@ -56,7 +69,15 @@ class TrainingParameters(Strict):
     hpu_lazy: bool | None = Field(None, description="hpu: lazy or eager mode; null: lazy with optimum_habana or hpu_graphs, else eager")
     threads: int | None = Field(None, ge=1, le=1024, description="intra-operator threads on a CPU; null: all cores / devices")
     evaluate: bool = Field(True, description="evaluate on held-out data before and after training, outside the measured window")
+    communication_steps: int = Field(
+        8, ge=0, le=1000, description="steps with and as many without gradient all-reduce, at the end; for several devices; 0: not measured"
+    )
     profile_steps: int = Field(0, ge=0, le=100, description="steps traced with torch.profiler after the measured window")
+    injected_slowdown: float = Field(0.0, ge=0, le=1, description="each measured step is made longer by this share, to test verdicts")
+
+    def lacking(self) -> dict[str, str]:
+        """Parameters that have no value and need one before a trial can run, each with what to give."""
+        return {}
 
 
 def lazy_mode(parameters: Mapping[str, Any]) -> bool:

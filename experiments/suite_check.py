@@ -48,6 +48,7 @@ def check(
         include=include,
         sets={},
         only={},
+        parity_reference=checker.section("parity_reference"),
         repeats=checker.section("repeats"),
         limit=checker.section("limit"),
         baseline=checker.baseline([*names, *axes_of_includes]),
@@ -55,6 +56,8 @@ def check(
         retries=checker.section("retries"),
         hang_timeout_s=checker.section("hang_timeout_s"),
     )
+    if suite.parity_reference and "precision" not in suite.axis_names:
+        checker.complain(checker.at("parity_reference"), "needs the axis precision", "write `precision: [bf16]` under axes")
     if not checker.problems:
         suite = with_pools(suite, pools)
         try:

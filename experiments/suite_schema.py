@@ -66,6 +66,9 @@ class Sections(Strict):
     conditions: list[Condition] = Field(default_factory=list)
     exclude: list[Match] = Field(default_factory=list, description="cells that match all keys of an entry are left out")
     include: list[dict[str, Scalar]] = Field(default_factory=list, description="cells added after the excludes")
+    parity_reference: bool = Field(
+        default=False, description="add the fp32 cells that loss parity needs and that are missing: one for all cells that learn the same"
+    )
     repeats: int = Field(default=1, ge=1, le=1000, description="how often each cell runs, interleaved")
     limit: int = Field(default=2000, ge=1, le=MAX_TRIALS, description="most trials (cells x repeats) the suite may have")
     baseline: dict[str, Scalar] = Field(default_factory=dict, description="axis -> value: what the others are compared with")
@@ -106,6 +109,7 @@ class Suite(Strict):
     include: list[dict[str, Scalar]]
     sets: dict[str, Any] = Field(description="--set: stronger than everything above")
     only: dict[str, list[Scalar]] = Field(description="--only: cells with other values are left out")
+    parity_reference: bool
     repeats: int
     limit: int
     baseline: dict[str, Scalar]

@@ -13,6 +13,7 @@ Summary = dict[str, Value]
 
 PARTS = ("data_wait", "h2d", "forward_backward", "optimizer")  # a step's parts, in order; `<part>_s` in a step, `<part>_share` here
 LATENCIES = {"latency_p50_s": 50, "latency_p90_s": 90, "latency_p99_s": 99}  # percentiles
+COMMUNICATION = ("communication_s", "communication_exposed_s", "communication_share")
 _FROM_WINDOW = ("peak_memory_bytes", "alloc_retries", "time_to_first_step_s", "compile_seconds", "mean_power_w")
 
 
@@ -25,6 +26,8 @@ def summarise(
     ended early) the measured steps' samples over their times. throughput_low/_high: 95 % over steps (`throughput_interval`).
     throughput_settled: samples/s from the step on at which the window settled. step_time_*: s. *_share: part of the measured time, 0..1.
     latency_p*_s: only where nothing is trained, a step without the wait for its data: from the batch being on the host to its output.
+    communication_s: one all-reduce of all gradients with nothing beside it; communication_exposed_s: how much longer a step's forward
+    and backward take with the all-reduce than without it, at least 0; communication_share: its part of the step. Several devices only.
     mfu: flops_per_sample * throughput / (devices * peak_flops), peak per device. tflops_per_device: the same without the peak.
     epoch_time_s: s that the data set the workload names takes at this throughput.
     batch_size: samples per device and step. eval_<metric>_before/_after: held-out evaluation.
@@ -59,6 +62,7 @@ NAMES = (
     "throughput_settled",
     "measured_steps",
     "samples",
+    "step_time_p05_s",
     "step_time_median_s",
     "step_time_p90_s",
     *LATENCIES,
@@ -66,6 +70,7 @@ NAMES = (
     "settled",
     "settled_at_step",
     *_FROM_WINDOW,
+    *COMMUNICATION,
     "energy_j_per_sample",
     "mfu",
     "tflops_per_device",
@@ -113,6 +118,7 @@ def _timing(measured: Sequence[Mapping[str, Any]], window: Mapping[str, Any] | N
         "throughput_low": over_steps.low * scale if known else None,
         "throughput_high": over_steps.high * scale if known else None,
         "samples": int(sum(samples)),
+        "step_time_p05_s": percentile(times, 5),
         "step_time_median_s": percentile(times, 50),
         "step_time_p90_s": percentile(times, 90),
         "settled": steady.settled,
@@ -154,6 +160,9 @@ def _window(window: Mapping[str, Any], timing: Mapping[str, Any]) -> Summary:
     epoch = window.get("epoch_samples")
     result["epoch_time_s"] = epoch / throughput if epoch and throughput else None
     result["batch_size"] = window.get("batch_size")
+    if communication := window.get("communication"):
+        exposed = max(0.0, communication["with_s"] - communication["without_s"])
+        result |= zip(COMMUNICATION, (communication["alone_s"], exposed, exposed / communication["step_s"]), strict=True)
     return result
 
 

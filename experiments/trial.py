@@ -64,6 +64,7 @@ class Trial(Strict):
     axes: dict[str, Scalar] = Field(description="axis name -> value, pool included, in the suite's order")
     parameters: dict[str, Any] = Field(description="the workload's complete, validated parameters")
     data: DataSource | None = None
+    labels: dict[str, str] = Field(default_factory=dict, description="tags of its MLflow run; no part of the key")
 
     @property
     def name(self) -> str:
@@ -82,7 +83,7 @@ def label(axis: str, value: Scalar) -> str:
     return str(value)
 
 
-_NEEDS_AXIS = frozenset({"compile", "batch_size"})
+_NEEDS_AXIS = frozenset({"compile", "batch_size", "image_decode"})
 
 
 class TrialResult(Strict):

@@ -14,6 +14,7 @@ from prefect.artifacts import create_markdown_artifact, create_progress_artifact
 from experiments.trial import Trial, TrialResult
 from flows.board import Board
 from tasks import mlflow_pages
+from tasks.night_store import Night
 from tasks.publish import Published
 from tasks.store import Plan, SweepStore
 
@@ -60,8 +61,14 @@ def sweep(store: SweepStore, plan: Plan, published: Published | None) -> None:
         create_markdown_artifact(text, key=_key(_suite(plan), "report"), description=plan.sweep_id)
 
 
+def night(night: Night, text: str) -> None:
+    """A night's verdicts; the page of this key is their history over the nights."""
+    with suppress(Exception):
+        create_markdown_artifact(mlflow_pages.without_figures(text), key=_key("nightly", f"{night.name} verdicts"), description=night.date)
+
+
 def _suite(plan: Plan) -> str:
-    return plan.trials[0].suite if plan.trials else str(plan.suite.get("suite", "sweep"))
+    return plan.name
 
 
 def _key(suite: str, what: str) -> str:

@@ -41,6 +41,7 @@ class Board:
         self.rows: dict[str, Row] = {}
         self.lock = threading.Lock()
         self.note = ""
+        self.pools: dict[str, str] = {}  # pool -> what is wrong with it
         self.expected_s = expected_s or {}
         self.fill(trials)
 
@@ -60,6 +61,18 @@ class Board:
         with self.lock:
             row = self.rows[trial.key]
             row.state, row.started = "starting", time.monotonic()
+
+    def say(self, trial: Trial, state: str) -> None:
+        """What a trial that has not begun waits for."""
+        with self.lock:
+            self.rows[trial.key].state = state
+
+    def pool(self, name: str, problem: str | None) -> None:
+        """What is wrong with a pool now, None for nothing."""
+        with self.lock:
+            self.pools.pop(name, None)
+            if problem:
+                self.pools[name] = problem
 
     def observe(self, trial: Trial, attempt: int, records: Sequence[Record]) -> None:
         """Take new journal records of a running trial."""

@@ -2,113 +2,42 @@
 
 from __future__ import annotations
 
-import json
-import os
 import sys
-from collections.abc import Callable
-from functools import wraps
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
-app = typer.Typer(
-    name="sweep",
-    help="Run a workload through every combination of accelerator, precision, data loading and model; say which is faster, and how sure.",
-    epilog="Exit status: 0 every trial ok or an expected outcome (does_not_fit, unsupported); 2 trial failures recorded; 1 anything else.",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+from flows.cli_base import (
+    SUITE_HELP,
+    JsonOption,
+    OnlyOption,
+    PoolOption,
+    PoolWaitOption,
+    ProfileOption,
+    RepeatsOption,
+    SetOption,
+    SuiteName,
+    SweepId,
+    app,
+    clean_errors,
+    err,
+    out,
+    print_json,
+    suite_names,
+    sweep_ids,
 )
 
 
-def _console(*, stderr: bool) -> Console:
-    """A pipe or a file has no width: then one wide enough that no name is broken."""
-    stream = sys.stderr if stderr else sys.stdout
-    return Console(stderr=stderr, width=None if stream.isatty() or "COLUMNS" in os.environ else 160)
-
-
-out, err = _console(stderr=False), _console(stderr=True)
-
-
-def _suite_names() -> list[str]:
-    from experiments.suite import list_suites
-
-    return [info.name for info in list_suites()]
-
-
-def _sweep_ids() -> list[str]:
-    from tasks.store import list_sweeps
-
-    return ["last", *list_sweeps()]
-
-
-def _pool_names() -> list[str]:
-    from cluster.pools import load_pools
-
-    return list(load_pools())
-
-
-_SUITE_HELP = "a suite's name (`sweep suites`) or the path of a YAML file"
-SuiteName = Annotated[str, typer.Argument(help=_SUITE_HELP, autocompletion=_suite_names)]
-SweepId = Annotated[str, typer.Argument(help="a sweep's id (`sweep list`), or `last`", autocompletion=_sweep_ids)]
-ProfileOption = Annotated[
-    str,
-    typer.Option(
-        "--profile",
-        "-p",
-        help="a profile of the suite; `full` is the suite as written; `auto`: full where an accelerator pool answers, else smoke",
-    ),
-]
-PoolOption = Annotated[
-    list[str] | None,
-    typer.Option("--pool", help="use this pool instead of the suite's (repeat for more)", autocompletion=_pool_names),
-]
-SetOption = Annotated[
-    list[str] | None, typer.Option("--set", help="fix a workload parameter: key=value (repeat for more)", metavar="KEY=VALUE")
-]
-OnlyOption = Annotated[
-    list[str] | None,
-    typer.Option("--only", help="keep only cells with this axis value: axis=value (repeat for more)", metavar="AXIS=VALUE"),
-]
-RepeatsOption = Annotated[int | None, typer.Option("--repeats", "-n", min=1, help="how often each cell is measured, interleaved")]
-JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
-
-
-def _clean_errors(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What is the user's to mend is printed as a message, without a traceback, and ends with status 1."""
-
-    @wraps(command)
-    def wrapped(*arguments: Any, **options: Any) -> Any:
-        from cluster.journal import JournalError
-        from cluster.pools import PoolError
-        from experiments.yaml_strict import ConfigError
-        from flows.own_prefect import PrefectServerError
-        from tasks.dataset import DatasetError
-        from tasks.results import ResultsError
-        from tasks.store import StoreError
-
-        try:
-            return command(*arguments, **options)
-        except (ConfigError, PoolError, DatasetError, StoreError, JournalError, ResultsError, PrefectServerError) as error:
-            err.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
-            raise typer.Exit(1) from None
-
-    return wrapped
-
-
 @app.command(epilog="Examples: sweep plan bridgetower --profile smoke --only precision=bf16 · sweep plan --sweep last")
-@_clean_errors
+@clean_errors
 def plan(
-    suite: Annotated[str | None, typer.Argument(help=f"{_SUITE_HELP}; not with --sweep", autocompletion=_suite_names)] = None,
+    suite: Annotated[str | None, typer.Argument(help=f"{SUITE_HELP}; not with --sweep", autocompletion=suite_names)] = None,
     profile: ProfileOption = "auto",
     pool: PoolOption = None,
     set_: SetOption = None,
     only: OnlyOption = None,
     repeats: RepeatsOption = None,
-    sweep: Annotated[str | None, typer.Option("--sweep", help="show what is left of this sweep instead", autocompletion=_sweep_ids)] = None,
+    sweep: Annotated[str | None, typer.Option("--sweep", help="show what is left of this sweep instead", autocompletion=sweep_ids)] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the expanded matrix, what of it is done, and how long it would take. Starts nothing."""
@@ -128,13 +57,13 @@ def plan(
         against, found = planning.compare_with_last(wanted)
     expected = planning.expected_seconds(wanted)
     if as_json:
-        _print_json(show.plan_json(wanted, found, expected, against))
+        print_json(show.plan_json(wanted, found, expected, against))
     else:
         show.plan(out, wanted, found, expected, against, auto=profile == "auto" and not sweep)
 
 
 @app.command(epilog="Examples: sweep run bridgetower · sweep run bridgetower --pool cpu --set steps=50 --only model=tiny --repeats 3")
-@_clean_errors
+@clean_errors
 def run(
     suite: SuiteName,
     profile: ProfileOption = "auto",
@@ -142,14 +71,27 @@ def run(
     set_: SetOption = None,
     only: OnlyOption = None,
     repeats: RepeatsOption = None,
+    pool_wait: PoolWaitOption = None,
+    profile_steps: Annotated[
+        int | None,
+        typer.Option(
+            "--profile-steps",
+            min=1,
+            max=100,
+            help="trace so many steps of each trial after its measured window: artifact trace.json.gz, and a table in the report",
+        ),
+    ] = None,
 ) -> None:
     """Run a suite: every trial of its matrix, then the comparison."""
     from experiments.folders import runs_root
     from flows.run import run_sweep
-    from tasks.plan import make_plan
+    from tasks.plan import check_ready, make_plan
     from tasks.store import StoreError, SweepStore
 
-    wanted, _ = make_plan(_request(suite, profile, pool, set_, only, repeats))
+    if profile_steps is not None:
+        set_ = [*(set_ or []), f"profile_steps={profile_steps}"]
+    wanted, _ = make_plan(_request(suite, profile, pool, set_, only, repeats).model_copy(update={"pool_wait_s": pool_wait}))
+    check_ready(wanted)
     if profile == "auto":
         pools_used = ", ".join(dict.fromkeys(trial.pool for trial in wanted.trials))
         err.print(f"profile auto: took [bold]{wanted.profile}[/], pool {pools_used}", highlight=False)
@@ -161,8 +103,8 @@ def run(
 
 
 @app.command(epilog="Example: sweep resume last")
-@_clean_errors
-def resume(sweep_id: SweepId) -> None:
+@clean_errors
+def resume(sweep_id: SweepId, pool_wait: PoolWaitOption = None) -> None:
     """Go on with an interrupted sweep: only what is not done is run, and why is said."""
     from flows import show
     from flows.run import run_sweep
@@ -170,33 +112,35 @@ def resume(sweep_id: SweepId) -> None:
     from tasks.store import SweepStore
 
     wanted = renew(SweepStore(_sweep_id(sweep_id)).load_plan())
+    if pool_wait is not None:
+        wanted = wanted.model_copy(update={"request": wanted.request.model_copy(update={"pool_wait_s": pool_wait})})
     show.why_again(err, states(wanted))
     raise typer.Exit(run_sweep(wanted, out, err))
 
 
 @app.command("list", epilog="Examples: sweep list · sweep list --json")
-@_clean_errors
+@clean_errors
 def list_(as_json: JsonOption = False) -> None:
     """Sweeps on this machine, newest first."""
     from flows import show
 
     rows = show.sweep_rows()
-    _print_json(rows) if as_json else show.sweeps(out, rows)
+    print_json(rows) if as_json else show.sweeps(out, rows)
 
 
 @app.command(name="show", epilog="Example: sweep show last")
-@_clean_errors
+@clean_errors
 def show_(sweep_id: SweepId, as_json: JsonOption = False) -> None:
     """One sweep: its trials, their outcomes and figures."""
     from flows import show
     from tasks.store import SweepStore
 
     store = SweepStore(_sweep_id(sweep_id))
-    _print_json(show.sweep_json(store)) if as_json else show.sweep(out, store)
+    print_json(show.sweep_json(store)) if as_json else show.sweep(out, store)
 
 
 @app.command(epilog="Example: sweep report last --open")
-@_clean_errors
+@clean_errors
 def report(
     sweep_id: SweepId,
     open_: Annotated[bool, typer.Option("--open", help="open report.html in the browser")] = False,
@@ -220,7 +164,7 @@ def report(
 
 
 @app.command(epilog="Example: sweep compare bridgetower-20261101-020000-1a2b last")
-@_clean_errors
+@clean_errors
 def compare(sweep_a: SweepId, sweep_b: SweepId) -> None:
     """Compare two sweeps cell by cell: how much faster or slower B is, and how sure."""
     from flows import show
@@ -230,7 +174,7 @@ def compare(sweep_a: SweepId, sweep_b: SweepId) -> None:
 
 
 @app.command(epilog="Example: sweep stop last --reason 'the room is too warm'")
-@_clean_errors
+@clean_errors
 def stop(
     sweep_id: SweepId,
     reason: Annotated[str, typer.Option("--reason", help="kept with the trials it stops")] = "stopped by `sweep stop`",
@@ -243,27 +187,27 @@ def stop(
 
 
 @app.command(epilog="Examples: sweep suites · sweep suites --json")
-@_clean_errors
+@clean_errors
 def suites(as_json: JsonOption = False) -> None:
     """The suites that can be run."""
     from flows import show
 
     rows = show.suite_rows()
-    _print_json(rows) if as_json else show.suites(out, rows)
+    print_json(rows) if as_json else show.suites(out, rows)
 
 
 @app.command(epilog="Examples: sweep pools · sweep pools --json")
-@_clean_errors
+@clean_errors
 def pools(as_json: JsonOption = False) -> None:
-    """The node pools, and whether they answer."""
+    """The node pools: whether they answer, what is free, their versions, and what is wrong with them."""
     from flows import show
 
     rows = show.pool_rows()
-    _print_json(rows) if as_json else show.pools(out, rows)
+    print_json(rows) if as_json else show.pools(out, rows)
 
 
 @app.command(epilog="Example: sweep ui --port 5001")
-@_clean_errors
+@clean_errors
 def ui(port: Annotated[int, typer.Option(help="port on 127.0.0.1", min=1024, max=65535)] = 5000) -> None:
     """The MLflow UI on the local store."""
     from flows.ui import serve
@@ -303,10 +247,6 @@ def _sweep_id(text: str) -> str:
     return sweeps[0]
 
 
-def _print_json(value: Any) -> None:
-    sys.stdout.write(json.dumps(value, indent=1, allow_nan=False, default=str) + "\n")
-
-
 def main() -> None:
     """The console script. A wrong option is an error of use: status 1, since 2 means that trials failed."""
     try:
@@ -321,6 +261,8 @@ def main() -> None:
         status = 1
     sys.exit(status or 0)
 
+
+from flows import cli_nightly as _nights  # noqa: E402, F401 - adds its commands
 
 if __name__ == "__main__":
     main()

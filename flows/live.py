@@ -39,11 +39,11 @@ def show(board: Board, console: Console) -> Iterator[None]:
 def render(board: Board, height: int) -> Group:
     """The table, cut to the rows around the running trials where the terminal is short."""
     with board.lock:
-        rows = list(board.rows.values())
+        rows, pools = list(board.rows.values()), dict(board.pools)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading, justify in (("trial", "left"), ("state", "left"), ("step", "right"), ("samples/s", "right"), ("loss", "right")):
         table.add_column(heading, justify=justify, no_wrap=True)  # type: ignore[arg-type]
-    room = max(5, height - 6)
+    room = max(5, height - 6 - len(pools))
     first = next((i for i, row in enumerate(rows) if row.ended is None), len(rows))
     start = max(0, min(first - room // 2, len(rows) - room))
     for row in rows[start : start + room]:
@@ -51,7 +51,8 @@ def render(board: Board, height: int) -> Group:
     finished = sum(row.ended is not None for row in rows)
     left = board.seconds_left()
     footer = f"{finished} of {len(rows)} trials" + (f", about {clock(left)} left" if left is not None and finished < len(rows) else "")
-    return Group(table, Text(f"{footer}. {board.note}".strip(), style="bold"))
+    down = [Text(f"pool {name}: {problem}", style="red") for name, problem in pools.items()]
+    return Group(table, *down, Text(f"{footer}. {board.note}".strip(), style="bold"))
 
 
 def _cells(row: Row) -> tuple[str | Text, ...]:
@@ -71,10 +72,16 @@ def _cells(row: Row) -> tuple[str | Text, ...]:
 
 def _lines(board: Board, console: Console, stop: threading.Event) -> None:
     seen: dict[str, str] = {}
+    said: dict[str, str] = {}
     while True:
         last = stop.is_set()
         with board.lock:
-            rows = list(board.rows.values())
+            rows, pools = list(board.rows.values()), dict(board.pools)
+        for name in said.keys() | pools.keys():
+            if said.get(name) != pools.get(name):
+                text = f"{time.strftime('%H:%M:%S')} pool {name}: {pools.get(name, 'answers again')}"
+                console.print(text, highlight=False, soft_wrap=True)
+        said = pools
         for number, row in enumerate(rows, 1):
             if row.outcome is None or seen.get(row.trial.key) == row.outcome:
                 continue

@@ -49,3 +49,11 @@ def reconcile(store: SweepStore, log: Any) -> None:
             continue  # another Prefect server's
         except Exception as error:  # Prefect's bookkeeping must not keep a sweep from going on
             log.warning("Prefect: flow run %s could not be settled (%s)", run_id, first_line(error))
+
+
+def page(run_id: str) -> str:
+    """Address of a flow run's page in Prefect's UI."""
+    from prefect.settings import PREFECT_API_URL, PREFECT_UI_URL
+
+    base = str(PREFECT_UI_URL.value() or str(PREFECT_API_URL.value() or "").removesuffix("/api"))
+    return f"{base}/runs/flow-run/{run_id}"

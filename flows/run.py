@@ -64,7 +64,7 @@ def _run_flow(plan: Plan, err: Console) -> bool:
     from flows import board as boards
     from flows.sweep import sweep
 
-    signal.signal(signal.SIGTERM, _terminated)
+    signal.signal(signal.SIGTERM, terminated)
     board = boards.Board(plan.trials, expected_seconds(plan))
     boards.CURRENT.set(board)
     request = plan.request
@@ -78,6 +78,7 @@ def _run_flow(plan: Plan, err: Console) -> bool:
                 only=request.only,
                 repeats=request.repeats,
                 sweep_id=plan.sweep_id,
+                pool_wait_s=request.pool_wait_s,
                 return_state=True,
             )
     except (KeyboardInterrupt, Terminated):
@@ -89,5 +90,5 @@ class Terminated(BaseException):
     """SIGTERM reached this process. The flow has dealt with it by then: Prefect passes the signal on to the handler that was there."""
 
 
-def _terminated(number: int, frame: object) -> None:
+def terminated(number: int, frame: object) -> None:
     raise Terminated

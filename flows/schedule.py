@@ -21,22 +21,22 @@ def run_trials(session: Session) -> None:
     waiting: dict[str, deque[Trial]] = {}
     for trial in session.to_do():
         waiting.setdefault(trial.pool, deque()).append(trial)
-    free = {name: session.slots(name) for name in waiting}
-    ended: queue.SimpleQueue[str] = queue.SimpleQueue()
+    free = {name: session.places(name) for name in waiting}
+    ended: queue.SimpleQueue[Trial] = queue.SimpleQueue()
     running = 0
     while (running or any(waiting.values())) and not (session.stop.is_set() and not running):
         for name, trials in waiting.items():
-            while trials and free[name] and not session.stop.is_set():
+            while trials and free[name] >= session.width(trials[0]) and not session.stop.is_set():
                 trial = trials.popleft()
-                free[name] -= 1
+                free[name] -= session.width(trial)
                 running += 1
                 future = run.submit(quote(session), quote(trial), trial.name)  # type: ignore[call-overload]  # quoted: not searched for futures
-                future.add_done_callback(lambda _, pool=name: ended.put(pool))
+                future.add_done_callback(lambda _, trial=trial: ended.put(trial))
         try:
-            pool = ended.get(timeout=0.5)  # wakes up for Ctrl-C and a stop
+            over = ended.get(timeout=0.5)  # wakes up for Ctrl-C and a stop
         except queue.Empty:
             continue
-        free[pool] += 1
+        free[over.pool] += session.width(over)
         running -= 1
 
 

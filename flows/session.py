@@ -7,21 +7,24 @@ import re
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
 from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 
 from cluster import launchers, pools
 from cluster.journal import JournalError, Record
+from cluster.placement import nodes_for
+from cluster.places import Places
 from cluster.pools import Pool
-from experiments.folders import runs_root
 from experiments.trial import Outcome, Trial, TrialResult
 from flows import artifacts
 from flows.board import Board
 from tasks.live_publisher import LivePublisher, first_line
+from tasks.pool_watch import PoolWatch
 from tasks.publish import Published, publish_sweep
 from tasks.report import write_report
 from tasks.results import write_steps
@@ -36,12 +39,13 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 class Session:
     """Created by the flow once it holds the sweep's lease."""
 
-    def __init__(self, store: SweepStore, plan: Plan, board: Board, logger: Any) -> None:
+    def __init__(self, store: SweepStore, plan: Plan, board: Board, logger: Any, pool_wait_s: float | None = None) -> None:
         self.store, self.plan, self.board, self.log = store, plan, board, logger
         self.stop = threading.Event()
         self.damaged: list[str] = []  # journals that were changed by others: reported, never overwritten
         self._pools = pools.load_pools()
         self._launchers = {name: launchers.for_pool(self.pool(name)) for name in {trial.pool for trial in plan.trials}}
+        self._watches = {name: self._watch(self.pool(name), pool_wait_s) for name in self._launchers}
         self._publisher = LivePublisher(plan, logger)
         self._at_work, self._all_ended = 0, threading.Condition()
         self._started: dict[tuple[str, int], float] = {}
@@ -50,13 +54,33 @@ class Session:
     def pool(self, name: str) -> Pool:
         return pools.named(self._pools, name)
 
-    def slots(self, name: str) -> int:
-        """How many trials a pool takes at once: one a node, since neighbours disturb each other's measurement."""
+    def places(self, name: str) -> int:
+        """How many places a pool has: one a node, since neighbours disturb each other's measurement."""
         pool = self.pool(name)
         if pool.exclusive:
             return pool.nodes
         widest = max(int(trial.parameters["devices"]) for trial in self.plan.trials if trial.pool == name)
         return max(1, pool.nodes * (pool.accelerators_per_node or widest) // widest)
+
+    def width(self, trial: Trial) -> int:
+        """How many of its pool's places a trial takes."""
+        pool = self.pool(trial.pool)
+        return min(nodes_for(pool, int(trial.parameters["devices"])) if pool.exclusive else 1, self.places(trial.pool))
+
+    def _watch(self, pool: Pool, wait_s: float | None) -> PoolWatch:
+        return PoolWatch(pool.name, pool.wait_s if wait_s is None else wait_s, pool.lost_after_s, self._tell)
+
+    def _tell(self, pool: str, problem: str | None, left_s: float) -> None:
+        """A pool went down, or is back: on the board and in the log."""
+        if problem is None:
+            self.log.info("pool %s answers again", pool)
+            self.board.pool(pool, None)
+            return
+        until = time.strftime("%H:%M:%S", time.localtime(time.time() + left_s))
+        then = f"its trials wait until {until} and then end as infra" if left_s else "its trials end as infra"
+        text = f"{problem.removeprefix(f'pool {pool} ')}; {then}"
+        self.log.warning("pool %s %s", pool, text)
+        self.board.pool(pool, text)
 
     # --- what is to do
 
@@ -66,17 +90,30 @@ class Session:
             launch = launchers.load(self.store.trial_dir(old.key))
             pool = next((trial.pool for trial in self.plan.trials if trial.key == old.by), None)
             if launch is not None and pool is not None:
-                self._launchers[pool].stop(launch)
+                try:
+                    self._launchers[pool].stop(launch)
+                except launchers.LaunchError as error:
+                    self.log.warning("what runs under the old key %s cannot be stopped: %s", old.key, error)
         self._publisher.start()
-        left = []
+        left: list[Trial] = []
+        begun: list[Trial] = []  # by another flow, and perhaps running still: first, before anything else takes their pool
         for trial in self.plan.trials:
             result = self.store.result(trial.key)
             if result is not None and result.outcome.final:
                 self.board.done(trial, result.outcome, result.reason)
+            elif launchers.load(self.store.trial_dir(trial.key)) is not None and (result is None or result.outcome is Outcome.INFRA):
+                begun.append(trial)
             else:
                 left.append(trial)
-        self.log.info("%d of %d trials to run", len(left), len(self.plan.trials))
-        return left
+        self.log.info("%d of %d trials to run, %d of them begun", len(begun) + len(left), len(self.plan.trials), len(begun))
+        return begun + left
+
+    def extend(self, plan: Plan) -> None:
+        """Go on with a plan that has more trials; what is done stays done."""
+        self.store.save_plan(plan)
+        self.plan = plan
+        self.board.fill(plan.trials)
+        self._publisher.extend(plan)
 
     def run(self, trial: Trial) -> TrialResult:
         """Run one trial, in the thread of its task."""
@@ -93,13 +130,18 @@ class Session:
         log = get_run_logger()
         log.info("trial %s (%s) on pool %s", trial.name, trial.key, trial.pool)
         folder = self.store.trial_dir(trial.key)
-        policy = Policy(self._policy.retries, self._policy.hang_timeout_s, self.pool(trial.pool).wait_s)
+        launcher, watch = self._launchers[trial.pool], self._watches[trial.pool]
         try:
             with self._slot(trial):
                 self.board.start(trial)
-                result = TrialRunner(self.store, self._launchers[trial.pool], policy, self.stop, self._observe).run(trial)
+                result = TrialRunner(self.store, launcher, self._policy, self.stop, self._observe, watch, self.board.say).run(trial)
             if (folder / "journal.jsonl").exists():
                 write_steps(folder)
+            if (launch := launchers.load(folder)) is not None:
+                try:
+                    launcher.keep(launch, folder)
+                except launchers.LaunchError as error:
+                    log.warning("results are here and not on the pool's storage: %s", error)
         except JournalError as error:
             self.damaged.append(str(error))
             log.error("%s", error)
@@ -133,8 +175,9 @@ class Session:
         artifacts.trial(trial, result)
         artifacts.progress(self.plan, self.board)
 
-    def _slot(self, trial: Trial) -> _Slot:
-        return _Slot(self.pool(trial.pool), self.slots(trial.pool), self.stop)
+    def _slot(self, trial: Trial) -> Places:
+        busy = partial(self.board.say, trial, "pool in use")
+        return Places(self.pool(trial.pool), self.places(trial.pool), self.width(trial), self.stop, busy)
 
     # --- being told to stop
 
@@ -154,7 +197,8 @@ class Session:
         for trial in self.plan.trials:
             launch = launchers.load(self.store.trial_dir(trial.key))
             if launch is not None and self.store.result(trial.key) is None:
-                self._launchers[trial.pool].stop(launch)
+                with suppress(launchers.LaunchError):
+                    self._launchers[trial.pool].stop(launch)
 
     # --- the end
 
@@ -187,28 +231,3 @@ class Session:
             )
         artifacts.sweep(self.store, self.plan, published)
         return "; ".join(dict.fromkeys(problems)) or None
-
-
-class _Slot:
-    """A place on a pool that no other sweep on this machine has. The operating system takes it back when its holder dies."""
-
-    def __init__(self, pool: Pool, count: int, stop: threading.Event) -> None:
-        folder = runs_root() / ".pools"
-        folder.mkdir(parents=True, exist_ok=True)
-        self._locks = [FileLock(folder / f"{pool.name}-{number}.lock") for number in range(count)]
-        self._stop, self._held = stop, None  # type: threading.Event, FileLock | None
-
-    def __enter__(self) -> None:
-        while not self._stop.is_set():
-            for lock in self._locks:
-                try:
-                    lock.acquire(timeout=0)
-                except Timeout:
-                    continue
-                self._held = lock
-                return
-            self._stop.wait(0.5)
-
-    def __exit__(self, *_: object) -> None:
-        if self._held is not None:
-            self._held.release()

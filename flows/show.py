@@ -123,7 +123,7 @@ def sweep_rows() -> list[dict[str, Any]]:
         rows.append(
             {
                 "sweep_id": sweep_id,
-                "suite": plan.trials[0].suite,
+                "suite": plan.name,
                 "profile": plan.profile,
                 "created_at": plan.created_at,
                 "state": _sweep_state(store, counts),
@@ -177,7 +177,7 @@ def sweep_json(store: SweepStore) -> dict[str, Any]:
         )
     return {
         "sweep_id": plan.sweep_id,
-        "suite": plan.trials[0].suite,
+        "suite": plan.name,
         "profile": plan.profile,
         "command": plan.command,
         "running": store.is_held(),

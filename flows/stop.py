@@ -37,7 +37,11 @@ def stop_sweep(store: SweepStore, reason: str, out: Console) -> int:
             launch = launchers.load(store.trial_dir(trial.key))
             if launch is None or store.result(trial.key) is not None:
                 continue
-            launchers.for_pool(pools.named(known, trial.pool)).stop(launch)
+            try:
+                launchers.for_pool(pools.named(known, trial.pool)).stop(launch)
+            except launchers.LaunchError as error:
+                out.print(f"{trial.name} cannot be stopped: {error}", highlight=False, soft_wrap=True)
+                continue
             now, ended = time.time(), store.result(trial.key)
             if ended is None or ended.outcome in (Outcome.CRASHED, Outcome.INFRA, Outcome.CANCELLED):  # it was the stop that ended it
                 result = TrialResult(

@@ -18,7 +18,7 @@ from flows.board import CURRENT, Board
 from flows.schedule import run_trials
 from flows.session import Session
 from tasks.dataset import build
-from tasks.plan import make_plan, renew
+from tasks.plan import check_ready, make_plan, renew
 from tasks.store import Plan, Request, SweepStore, exit_status, new_sweep_id
 
 _NAMES = {0: "every trial ended as expected", 1: "the sweep is incomplete", 2: "some trials failed"}
@@ -33,6 +33,7 @@ def sweep(
     only: dict[str, list[Any]] | None = None,
     repeats: int | None = None,
     sweep_id: str | None = None,
+    pool_wait_s: float | None = None,
 ) -> State[Any]:
     """Run every trial of a suite's matrix, or the rest of a sweep that was interrupted.
 
@@ -44,8 +45,11 @@ def sweep(
         only: keep only cells with these axis values, as in {"precision": ["bf16"]}
         repeats: how often each cell is measured
         sweep_id: go on with this sweep; what is done in it is not run again
+        pool_wait_s: how long trials wait for a pool that is down before they end as infra; null: each pool's own `wait_s`
     """
-    request = Request(suite=suite, profile=profile, pools=pools or [], set=set or {}, only=only or {}, repeats=repeats)
+    request = Request(
+        suite=suite, profile=profile, pools=pools or [], set=set or {}, only=only or {}, repeats=repeats, pool_wait_s=pool_wait_s
+    )
     store = SweepStore(sweep_id or new_sweep_id(_stem(suite)))
     with store.lease():
         plan = load_or_plan(store, request)
@@ -54,13 +58,17 @@ def sweep(
         prefect_runs.rename(str(flow_run.id), store.sweep_id, get_run_logger())
         board = CURRENT.get() or Board()
         board.fill(plan.trials)
-        session = Session(store, plan, board, get_run_logger())
-        return finish(session, _until_stopped(session, lambda: _work(session)))
+        session = Session(store, plan, board, get_run_logger(), pool_wait_s)
+        return finish(session, until_stopped(session, lambda: _work(session)))
 
 
 def load_or_plan(store: SweepStore, request: Request) -> Plan:
     """The sweep's plan under today's code and data; a new one if the sweep is new. Written before anything starts."""
-    plan = renew(store.load_plan()) if store.exists() else make_plan(request, store.sweep_id)[0]
+    if store.exists():
+        plan = renew(store.load_plan())
+    else:
+        plan, _ = make_plan(request, store.sweep_id)
+        check_ready(plan)
     store.save_plan(plan)
     return plan
 
@@ -73,7 +81,7 @@ def _work(session: Session) -> None:
     run_trials(session)
 
 
-def _until_stopped(session: Session, work: Callable[[], None]) -> BaseException | None:
+def until_stopped(session: Session, work: Callable[[], None]) -> BaseException | None:
     """Do the work. Being told to stop (Ctrl-C, SIGTERM, cancel, `sweep stop`) stops the trials first, and is given back."""
     watch_ended = threading.Event()
     watcher = threading.Thread(target=session.watch_stop_file, args=(watch_ended,), name="stop", daemon=True)

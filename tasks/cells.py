@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from experiments.parameters import REFERENCE, SAME_MATHEMATICS
 from experiments.parity import Parity, loss_parity
 from experiments.statistics import (
     Estimate,
@@ -24,12 +25,6 @@ from tasks.results import TrialRow
 MINIMUM_EFFECT = 0.02  # a smaller difference is "same": 2 %
 _Z95 = 1.959964
 
-# Parameters that change how a step is computed or fed, not what is learnt: a reference curve may differ in them.
-_SAME_MATHEMATICS = frozenset(
-    {"precision", "dataloader_workers", "prefetch_factor", "pin_memory", "prefetch_to_device", "optimizer", "compile", "threads", "decode"}
-    | {"activation_checkpointing", "ddp_bucket_view", "ddp_static_graph", "evaluate", "profile_steps", "attention", "parallel"}
-    | {"fsdp_units", "fsdp_reshard", "limit_all_gathers", "allow_tf32", "build_on", "fsdp_reduce", "fsdp_compute", "autocast", "rung"}
-)
 _OF_THE_POOL = frozenset({"device_kind", "device_name", "device_count", "pool"})
 
 
@@ -246,11 +241,11 @@ def _gate(cells: Sequence[Cell]) -> None:
     """Set `parity` where there is an fp32 cell of the same seed and mathematics, `parity_note` where there should be one and is not."""
     for cell in cells:
         precision = cell.trial.parameters.get("precision")
-        if precision in (None, "fp32") or not cell.measured:
+        if precision in (None, REFERENCE) or not cell.measured:
             continue
-        reference = _reference(cell, cells)
+        reference, why_not = _reference(cell, cells)
         if reference is None:
-            cell.parity_note = f"no fp32 reference for this {precision} curve in the sweep: its loss was not gated"
+            cell.parity_note = f"{why_not}: the loss was not gated"
             continue
         curves = [row.losses for row in reference.measured]
         try:
@@ -265,12 +260,29 @@ def _gate(cells: Sequence[Cell]) -> None:
             cell.parity_note = f"the loss left the band of fp32 at step {where} ({how}): no speed-up is claimed"
 
 
-def _reference(cell: Cell, cells: Sequence[Cell]) -> Cell | None:
-    """The fp32 cell that learns the same, with as few other settings changed as there are; the same pool first."""
+def _reference(cell: Cell, cells: Sequence[Cell]) -> tuple[Cell | None, str]:
+    """The fp32 cell that learns the same, with as few other settings changed as there are; the same pool first. Else None, and why."""
+    mine = _settings(cell)
 
     def changed(other: Cell) -> set[str]:
-        names = {*cell.trial.parameters, *other.trial.parameters}
-        return {name for name in names if cell.trial.parameters.get(name) != other.trial.parameters.get(name)}
+        theirs = _settings(other)
+        return {name for name in {*mine, *theirs} if mine.get(name) != theirs.get(name)}
 
-    able = [c for c in cells if c.trial.parameters.get("precision") == "fp32" and c.measured and changed(c) <= _SAME_MATHEMATICS]
-    return min(able, key=lambda c: (c.trial.pool != cell.trial.pool, len(changed(c))), default=None)
+    others = [(other, changed(other)) for other in cells if other.trial.parameters.get("precision") == REFERENCE]
+    able = [(other, names) for other, names in others if names <= SAME_MATHEMATICS]
+    measured = [pair for pair in able if pair[0].measured]
+    if measured:
+        return min(measured, key=lambda pair: (pair[0].trial.pool != cell.trial.pool, len(pair[1])))[0], ""
+    if able:
+        return None, f"its fp32 reference ended without a curve ({able[0][0].outcome})"
+    if not others:
+        return None, "no fp32 reference in the sweep"
+    nearest = min((names - SAME_MATHEMATICS for _, names in others), key=len)
+    return None, f"no fp32 reference: the nearest fp32 cell has another {' and '.join(sorted(nearest))}"
+
+
+def _settings(cell: Cell) -> dict[str, Any]:
+    """The cell's parameters, with the batch that `max` came to."""
+    found = next((row.result.summary.get("batch_size") for row in cell.measured if row.result), None)
+    settings = dict(cell.trial.parameters)
+    return {**settings, "batch_size": found} if found is not None and settings.get("batch_size") == "max" else settings

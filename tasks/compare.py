@@ -13,9 +13,9 @@ from experiments.statistics import Estimate, Verdict, benjamini_hochberg, pooled
 from tasks.cells import MINIMUM_EFFECT, Cell, confounders, make_cells
 from tasks.cells import ratio_of as _ratio_of
 from tasks.report import md, table_markdown
-from tasks.report_data import TextTable
 from tasks.report_html import render_page
 from tasks.results import load_sweep
+from tasks.table import TextTable
 from tasks.words import OUTCOMES, amount, interval, listed, percent, plural, spread, times
 
 

@@ -23,7 +23,7 @@ INK = "#14181f"  # becomes currentColor on the page, so that dark mode can read 
 PARTS = ("#d55e00", "#cc79a7", "#3b82c4", "#2a9d78", "#9aa3af")
 CURVES = ("#3b82c4", "#d55e00", "#2a9d78", "#cc79a7", "#c99700", "#56b4e9", "#7d5fb2", "#8a6d3b")
 MOST = 60  # cells in one figure; beyond that nothing can be read
-_STYLE: dict[str, Any] = {
+STYLE: dict[str, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "sweepbench",
     "text.parse_math": False,  # names of trials are text, never formulas
@@ -57,7 +57,7 @@ def draw_figures(
         (f"suite-{at}", str(wanted["title"]), partial(axis_figure, wanted=wanted)) for at, wanted in enumerate(own, 1)
     ]
     for name, title, draw in (*asked, *_FIGURES):
-        with mpl.rc_context(_STYLE):
+        with mpl.rc_context(STYLE):
             figure = draw(cells)
             if figure is None:
                 for old in (folder / f"{name}.svg", folder / f"{name}.png"):

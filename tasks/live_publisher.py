@@ -43,7 +43,13 @@ class LivePublisher:
         self._sent: dict[tuple[str, int], set[int]] = {}  # steps that MLflow took, by attempt
 
     def start(self) -> None:
-        self._thread.start()
+        if self._thread.ident is None:
+            self._thread.start()
+
+    def extend(self, plan: Plan) -> None:
+        """Know the trials that a plan has gained."""
+        self._plan = plan
+        self._trials |= {trial.key: trial for trial in plan.trials}
 
     def feed(self, trial: Trial, attempt: int, started_at: float, records: Sequence[Record]) -> None:
         """Queue new journal records of a running trial."""

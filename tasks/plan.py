@@ -10,10 +10,11 @@ from typing import Any, Literal
 from cluster import pools
 from cluster.pool_state import probe
 from cluster.pools import Pool
-from experiments import matrix
+from experiments import matrix, workloads
 from experiments.strict import Strict
 from experiments.suite import Suite, load_suite, profile_names
-from experiments.trial import Trial, digest, key_parts, trial_key
+from experiments.trial import Scalar, Trial, digest, key_parts, trial_key
+from experiments.yaml_strict import ConfigError, Problem
 from tasks import dataset
 from tasks.environment import code_version, git_state, libraries_version
 from tasks.store import Plan, Request, Superseded, SweepStore, list_sweeps, new_sweep_id
@@ -41,42 +42,9 @@ def make_plan(request: Request, sweep_id: str | None = None) -> tuple[Plan, Suit
         repeats=request.repeats,
     )
     sweep_id = sweep_id or new_sweep_id(suite.suite)
-    trials = []
-    sources: dict[str, Any] = {}
-    for index, (cell, repeat) in enumerate(matrix.order(matrix.expand(suite), suite.repeats)):
-        pool = known[cell.pool]
-        wanted = digest({name: cell.parameters.get(name) for name in ("dataset", "drawn_rows")})
-        if wanted not in sources:
-            sources[wanted] = dataset.resolve(cell.parameters)
-        source = sources[wanted]
-        configuration = {"workload": suite.workload, "pool": cell.pool, "device": pool.device, "parameters": cell.parameters}
-        parts = key_parts(
-            configuration=configuration,
-            code=code_version(suite.workload, pool.device),
-            data=source.fingerprint if source else "none",
-            libraries=libraries_version(pool),
-            seed=int(cell.parameters["seed"]),
-            repeat=repeat,
-            sweep=sweep_id,
-        )
-        trials.append(
-            Trial(
-                key=trial_key(parts),
-                key_parts=parts,
-                sweep_id=sweep_id,
-                suite=suite.suite,
-                workload=suite.workload,
-                pool=cell.pool,
-                device=pool.device,
-                emulated=pool.emulated,
-                cell=digest(configuration),
-                repeat=repeat,
-                index=index,
-                axes=cell.axes,
-                parameters=cell.parameters,
-                data=source,
-            )
-        )
+    maker = TrialMaker(sweep_id, known)
+    ordered = matrix.order(matrix.expand(suite), suite.repeats)
+    trials = [maker.make(suite, cell, repeat, index) for index, (cell, repeat) in enumerate(ordered)]
     plan = Plan(
         sweep_id=sweep_id,
         suite=suite.model_dump(mode="json"),
@@ -88,6 +56,79 @@ def make_plan(request: Request, sweep_id: str | None = None) -> tuple[Plan, Suit
         trials=trials,
     )
     return plan, suite
+
+
+class TrialMaker:
+    """Makes the trials of one sweep. Each data set is looked at once."""
+
+    def __init__(self, sweep_id: str, known: Mapping[str, Pool]) -> None:
+        self.sweep_id, self._known = sweep_id, known
+        self._sources: dict[str, Any] = {}
+
+    def make(
+        self,
+        suite: Suite,
+        cell: matrix.Cell,
+        repeat: int,
+        index: int,
+        *,
+        axes: Mapping[str, Scalar] | None = None,
+        apart: Mapping[str, Any] | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> Trial:
+        """One trial of a cell. `axes`: to be shown instead of the cell's own; `apart`: what makes it another cell though it computes the
+        same; `labels`: tags for MLflow. Raises DatasetError."""
+        pool = self._known[cell.pool]
+        wanted = digest({name: cell.parameters.get(name) for name in ("dataset", "drawn_rows")})
+        if wanted not in self._sources:
+            self._sources[wanted] = dataset.resolve(cell.parameters)
+        source = self._sources[wanted]
+        configuration = {"workload": suite.workload, "pool": cell.pool, "device": pool.device, "parameters": cell.parameters}
+        configuration |= dict(apart or {})
+        parts = key_parts(
+            configuration=configuration,
+            code=code_version(suite.workload, pool.device),
+            data=source.fingerprint if source else "none",
+            libraries=libraries_version(pool),
+            seed=int(cell.parameters["seed"]),
+            repeat=repeat,
+            sweep=self.sweep_id,
+        )
+        return Trial(
+            key=trial_key(parts),
+            key_parts=parts,
+            sweep_id=self.sweep_id,
+            suite=suite.suite,
+            workload=suite.workload,
+            pool=cell.pool,
+            device=pool.device,
+            emulated=pool.emulated,
+            cell=digest(configuration),
+            repeat=repeat,
+            index=index,
+            axes=dict(axes if axes is not None else cell.axes),
+            parameters=cell.parameters,
+            data=source,
+            labels=dict(labels or {}),
+        )
+
+
+def once_more(trial: Trial, repeat: int, index: int) -> Trial:
+    """Another repeat of a trial's cell."""
+    parts = {**trial.key_parts, "repeat": str(repeat)}
+    return trial.model_copy(update={"key": trial_key(parts), "key_parts": parts, "repeat": repeat, "index": index})
+
+
+def check_ready(plan: Plan) -> None:
+    """Raise ConfigError if a trial needs a value that nobody gave, such as a data set that cannot be brought along."""
+    lacking: dict[str, str] = {}
+    for trial in plan.trials:
+        lacking |= workloads.load(trial.workload).Parameters.model_validate(trial.parameters).lacking()
+    if lacking:
+        suite = str(plan.suite.get("file") or plan.request.suite)
+        raise ConfigError(
+            [Problem(str(suite), None, name, "is not set", f"give {what}: --set {name}=...") for name, what in lacking.items()]
+        )
 
 
 def renew(plan: Plan) -> Plan:
@@ -186,6 +227,8 @@ def command_of(request: Request, profile: str) -> str:
         words += [word for value in values for word in ("--only", f"{axis}={_scalar(value)}")]
     if request.repeats is not None:
         words += ["--repeats", str(request.repeats)]
+    if request.pool_wait_s is not None:
+        words += ["--pool-wait", f"{request.pool_wait_s:g}"]
     return shlex.join(words)
 
 

@@ -67,7 +67,7 @@ class SweepRuns:
 
     def __init__(self, client: MlflowClient, plan: Plan) -> None:
         self.client, self.plan = client, plan
-        self.experiment_id = self._experiment(plan.trials[0].suite if plan.trials else str(plan.suite["suite"]))
+        self.experiment_id = self._experiment(plan.name)
         self.parent = self._parent()
         self._describe()
 
@@ -103,6 +103,7 @@ class SweepRuns:
             mlflow_pages.NOTE: mlflow_pages.sweep_note(plan, self.experiment_id),
             **mlflow_pages.source_tags(plan),
             **_tags("git", plan.git),
+            **plan.labels,
         }
         return self._create(plan.sweep_id, plan.created_at, tags)
 
@@ -123,6 +124,7 @@ class SweepRuns:
             "trial.workload": trial.workload,
             "emulated": str(trial.emulated).lower(),
             **_tags("trial.key", trial.key_parts),
+            **trial.labels,
         }
         run_id = self._create(trial.name if attempt == 1 else f"{trial.name} · attempt {attempt}", started_at, tags)
         from mlflow.entities import Param

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from cluster.journal import publish
 from tasks.figures import draw_figures
-from tasks.report_data import Report, TextTable, make_report
+from tasks.report_data import PROFILE, SCALING, Report, make_report
 from tasks.report_html import render_html
 from tasks.results import load_sweep, write_results
-from tasks.table import ComparisonTable, TableCell, comparison_table
+from tasks.table import ComparisonTable, TableCell, TextTable, comparison_table
 
 __all__ = ["ReportPaths", "comparison_table", "render_markdown", "write_report"]
 
@@ -70,7 +70,9 @@ def render_markdown(report: Report) -> str:
     if report.figures:
         blocks += ["## Figures", *(f"![{md(title)}]({name})" for title, name in report.figures)]
     for title, text, table in (
+        ("Scaling", SCALING, report.scaling),
         ("Where a step's time goes", "Mean over repeats. Shares are of the measured window.", report.decomposition),
+        ("What ran in the traced steps", PROFILE, report.profile),
         ("Before and after training", "On held-out data, outside the measured window.", report.evaluation),
         ("Outcomes", "Every trial that did not end ok.", report.outcomes),
         ("Confounders", "What differs between these cells and is not an axis.", report.confounders),

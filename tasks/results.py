@@ -43,6 +43,7 @@ class TrialRow:
     notes: Sequence[str] = ()
     steps: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     losses: NDArray[np.float64] = field(default_factory=lambda: np.empty(0, np.float64))
+    profile: Mapping[str, Any] | None = None  # where the traced steps' time went; see cluster.worker.breakdown
     problem: str | None = None
 
     @property
@@ -148,6 +149,7 @@ def _load(trial: Trial, trial_dir: Path) -> TrialRow:
         [str(note["text"]) for note in meta.get("notes", ())],
         np.array([step["step"] for step in steps], np.int64),
         np.array([np.nan if step.get("loss") is None else step["loss"] for step in steps], np.float64),
+        (meta.get("window") or {}).get("profile"),
     )
 
 

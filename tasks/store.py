@@ -44,6 +44,7 @@ class Request(Strict):
     set: dict[str, Any] = Field(default_factory=dict)
     only: dict[str, list[Any]] = Field(default_factory=dict)
     repeats: int | None = None
+    pool_wait_s: float | None = Field(None, ge=0, description="how long trials wait for a pool that is down; null: as the pool says")
 
 
 class Superseded(Strict):
@@ -67,6 +68,12 @@ class Plan(Strict):
     git: dict[str, Any] = Field(default_factory=dict)
     trials: list[Trial]
     superseded: list[Superseded] = Field(default_factory=list)
+    labels: dict[str, str] = Field(default_factory=dict, description="tags of the sweep's MLflow run")
+
+    @property
+    def name(self) -> str:
+        """The suite's name; a night's own, since it runs cells of several suites."""
+        return str(self.suite.get("suite") or self.trials[0].suite)
 
 
 def new_sweep_id(suite: str) -> str:

@@ -17,6 +17,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class TextTable:
+    """A table of text. The first `names` columns name the row."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    names: int = 1
+    numeric: bool = False
+
+
+@dataclass(frozen=True)
 class TableCell:
     """One cell of the table as text. `value` or `outcome` is set, never both."""
 
@@ -120,7 +130,7 @@ def table_cell(cell: Cell | None) -> TableCell:
     if cell.parity_note:
         notes.append(cell.parity_note)
     elif cell.parity is not None:
-        notes.append("loss within the band of fp32")
+        notes.append(f"loss within the band of fp32, {cell.parity.steps[-1]} steps")
     if cell.emulated:
         notes.append("emulated, not a measurement")
     return TableCell(

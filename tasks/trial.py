@@ -5,91 +5,125 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from cluster import launchers
 from cluster.journal import Journal, JournalFollower, Record
-from cluster.launchers import Launch, Launcher, LaunchError, LaunchRefused
+from cluster.launchers import Launch, Launcher, LaunchError, LaunchRefused, Status
+from cluster.segments import STORAGE_LOST
 from experiments.trial import Outcome, Trial, TrialResult
+from tasks.pool_watch import PoolWatch
 from tasks.store import SweepStore
 
 _POLL_S = 0.2
-_UNREACHABLE_S = 60.0  # a pool may restart its head; after this it is lost
+_ASK_AGAIN_S = 3.0  # a pool that is down
 _TAIL = 4000
 _KILLED = 128  # a shell's exit status for a signal, and more: Ray says 137 for SIGKILL
 
+_KINDS = {"running low on memory": "host_oom", "preempt": "preempted", "drain": "preempted"}  # words of Ray about a job that is over
+
 Observer = Callable[[Trial, int, Sequence[Record]], None]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Policy:
-    """How patient the sweep is with a trial."""
+    """How patient the sweep is with a trial; with its pool: see PoolWatch."""
 
     retries: int = 2  # further attempts after an infrastructure failure
+    preemptions: int = 5  # further attempts after a node that was taken back, which is no fault of anybody's
     hang_timeout_s: float = 600.0  # no new journal record for this long
-    launch_wait_s: float = 600.0  # how long a pool may refuse a trial
 
 
 @dataclass(frozen=True)
 class TrialRunner:
-    """Runs trials of one sweep on one pool. `observe` is given new journal records, with the trial and the attempt."""
+    """Runs trials of one sweep on one pool. `observe` is given new journal records, with the trial and the attempt; `say` a word on what
+    a trial waits for, before it has any."""
 
     store: SweepStore
     launcher: Launcher
     policy: Policy
     stop: threading.Event
     observe: Observer
+    pool: PoolWatch
+    say: Callable[[Trial, str], None] = lambda trial, state: None
 
     def run(self, trial: Trial) -> TrialResult:
         """The trial's result, also published as result.json. Attempts that only the infrastructure ended are made again, from the start.
 
-        An attempt that another flow left running is followed, not repeated. Raises JournalError if the journal was changed by others.
+        An attempt that another flow left is followed to its end, not repeated. Raises JournalError if the journal was changed by others.
         """
-        attempts = 0
+        attempts, preemptions, first = 0, 0, True
         while True:
-            launch = self._left_running(trial)
-            if launch is None:
-                before = launchers.load(self._folder(trial))
-                attempt = (before.attempt if before else 0) + 1
-                try:
+            if (late := self.store.result(trial.key)) and late.outcome.final:  # its worker published it after it was given up here
+                return late
+            before = launchers.load(self._folder(trial))
+            attempt = (before.attempt if before else 0) + 1
+            try:
+                launch = self._left(trial, before) if before else None
+                followed = launch is not None
+                if launch is None and not self.stop.is_set():
                     launch = self._start(trial, attempt)
-                except LaunchError as error:
-                    return self._publish(_without_worker(trial, attempt, Outcome.INFRA, f"not started: {error}"))
-                if launch is None:
-                    return self._publish(_without_worker(trial, attempt, Outcome.CANCELLED, self._why_stopped()))
-            attempts += 1
+            except LaunchError as error:
+                if (late := self.store.result(trial.key)) and late.outcome.final:
+                    return late
+                return self._publish(_without_worker(trial, attempt, Outcome.INFRA, f"not started: {error}"))
+            if launch is None:
+                return self._publish(_without_worker(trial, attempt, Outcome.CANCELLED, self._why_stopped()))
             result = self._publish(self._follow(trial, launch))
-            if result.outcome is not Outcome.INFRA or attempts > self.policy.retries or self.stop.is_set():
+            if not (first and followed):  # what became of a dead flow's attempt costs no retry
+                preempted = (result.reason or "").startswith("preempted")
+                attempts, preemptions = attempts + (not preempted), preemptions + preempted
+            first = False
+            spent = attempts > self.policy.retries or preemptions > self.policy.preemptions
+            if result.outcome is not Outcome.INFRA or spent or self.stop.is_set():
                 return result
 
-    def _left_running(self, trial: Trial) -> Launch | None:
-        """The trial's last launch if it still runs."""
-        launch = launchers.load(self._folder(trial))
-        if launch is None or self._worker_result(launch) is not None:
+    def _left(self, trial: Trial, launch: Launch) -> Launch | None:
+        """The trial's last launch if its end is not known: another flow died over it, or gave it up while its pool did not answer.
+
+        A pool that does not answer now is waited for: what it runs must not be run twice. Raises LaunchError, None also for a stopped
+        sweep.
+        """
+        result = self._worker_result(launch)
+        if result is None:
+            return launch
+        status = self._patiently(lambda: self.launcher.status(launch), trial)
+        if status is None or not status.running:
             return None
-        try:
-            return launch if self.launcher.status(launch).running else None
-        except LaunchError:
-            return None
+        if result.outcome is Outcome.INFRA:
+            return launch
+        self._patiently(lambda: self.launcher.stop(launch), trial)  # it was cancelled, and its pool could not be told
+        return None
 
     def _start(self, trial: Trial, attempt: int) -> Launch | None:
         """Start an attempt, waiting for a pool that is down; None if the sweep was stopped meanwhile. Raises LaunchError."""
         folder = self._folder(trial)
-        deadline = time.monotonic() + self.policy.launch_wait_s
         JournalFollower(folder / "journal.jsonl").poll()  # raises rather than let a worker append to a journal that was changed
+        launch = self._patiently(lambda: self.launcher.start(trial, folder, attempt), trial)
+        if launch is not None:
+            launchers.save(launch, folder)
+        return launch
+
+    def _patiently(self, ask: Callable[[], T], trial: Trial) -> T | None:
+        """What `ask` gives, once the pool answers; None if the sweep was stopped. Raises LaunchError after the pool's time is over."""
         while not self.stop.is_set():
             try:
-                launch = self.launcher.start(trial, folder, attempt)
-            except LaunchRefused:
+                answer = ask()
+            except LaunchRefused as error:  # waiting does not help
+                self.pool.refused(str(error))
                 raise
-            except LaunchError:
-                if time.monotonic() > deadline:
-                    raise
-                self.stop.wait(5.0)
+            except LaunchError as error:
+                if self.pool.down(str(error)):
+                    raise LaunchError(f"{error} (waited {self.pool.wait_s:g} s for the pool)") from error
+                self.say(trial, "waits for the pool")
+                self.stop.wait(_ASK_AGAIN_S)
                 continue
-            launchers.save(launch, folder)
-            return launch
+            self.pool.up()
+            return answer
         return None
 
     def _follow(self, trial: Trial, launch: Launch) -> TrialResult:
@@ -98,36 +132,70 @@ class TrialRunner:
         follower, journal = JournalFollower(folder / "journal.jsonl"), Journal()
         progress_at = answered_at = time.monotonic()
         while True:
-            over: str | None = None  # why, once it is
-            failed = False
+            over: Status | None = None
+            lost: str | None = None
+            asked_at = time.monotonic()
             try:
                 status = self.launcher.status(launch)
-                answered_at = time.monotonic()
-                if not status.running:
-                    over = status.message or "it ended without a result"
-                    failed = 0 < (status.exit_code or 0) < _KILLED  # its own error, before it could publish one
+                answered_at = asked_at
+                self.launcher.fetch(launch, folder, last=not status.running)
+                over = None if status.running else status
+                if status.pending:  # Ray has not started it: no hang
+                    progress_at = asked_at
+                    self.say(trial, "pending")
+                self.pool.up()
             except LaunchError as error:
-                if time.monotonic() - answered_at > _UNREACHABLE_S:
-                    over = str(error)
+                # The cluster lets go of a trial that it has lost; its storage may come back, and has all of it then
+                waited_enough = self.pool.down(str(error))
+                too_long = waited_enough if answered_at == asked_at else asked_at - answered_at > self.pool.lost_after_s
+                progress_at = asked_at  # not heard of is not hung
+                lost = str(error) if too_long else None
             # read after asking: what the trial wrote before it ended is then in the file
             if self._take_new(trial, launch, follower, journal):
                 progress_at = time.monotonic()
-            if over is not None:
-                outcome, why = (Outcome.CRASHED, over) if failed else (Outcome.INFRA, f"worker lost: {over}")
-                result = self._worker_result(launch) or _without_worker(trial, launch.attempt, outcome, why, journal)
+            if over is not None or lost is not None:
+                result = self._worker_result(launch) or self._lost(trial, launch, over, lost, journal)
+                if lost is not None:  # who does not answer can neither be told to stop nor asked for a log
+                    return self._unless_stopped(trial, launch, result, journal)
                 break
+            said = self._worker_result(launch)  # it may be there before its process is over: what was measured is kept
             if self.stop.is_set():
-                result = _without_worker(trial, launch.attempt, Outcome.CANCELLED, self._why_stopped(), journal)
+                cancelled = _without_worker(trial, launch.attempt, Outcome.CANCELLED, self._why_stopped(), journal)
+                result = said if said and said.outcome.final else cancelled
                 break
             if time.monotonic() - progress_at > self.policy.hang_timeout_s:
                 at = f"after step {journal.steps[-1]['step']}" if journal.steps else "before its first step"
                 reason = f"no progress for {self.policy.hang_timeout_s:g} s {at}"
-                result = _without_worker(trial, launch.attempt, Outcome.HANG, reason, journal)
+                result = said or _without_worker(trial, launch.attempt, Outcome.HANG, reason, journal)
                 break
             self.stop.wait(_POLL_S)
-        if self.stop.is_set() and result.outcome in (Outcome.CRASHED, Outcome.INFRA):  # being stopped is what ended it
-            result = _without_worker(trial, launch.attempt, Outcome.CANCELLED, self._why_stopped(), journal)
-        self.launcher.stop(launch)  # nothing of it may run beside the next trial
+        return self._leave(trial, launch, self._unless_stopped(trial, launch, result, journal), follower, journal)
+
+    def _unless_stopped(self, trial: Trial, launch: Launch, result: TrialResult, journal: Journal) -> TrialResult:
+        """The result, or `cancelled` where being stopped is what ended the trial."""
+        if self.stop.is_set() and result.outcome in (Outcome.CRASHED, Outcome.INFRA):
+            return _without_worker(trial, launch.attempt, Outcome.CANCELLED, self._why_stopped(), journal)
+        return result
+
+    def _lost(self, trial: Trial, launch: Launch, over: Status | None, lost: str | None, journal: Journal) -> TrialResult:
+        """The result of an attempt that ended without publishing one, or that is not heard of."""
+        why = lost or (over and over.message) or "it ended without a result"
+        code = over.exit_code if over else None
+        for word, kind in _KINDS.items():  # the trial's process was among what Ray lost, and could not say so itself
+            if over and word in why:
+                return _without_worker(trial, launch.attempt, Outcome.INFRA, f"{kind}: {why}", journal)
+        if code == STORAGE_LOST:
+            return _without_worker(trial, launch.attempt, Outcome.INFRA, f"storage_lost: {why}", journal)
+        if 0 < (code or 0) < _KILLED:  # its own error, before it could publish one
+            return _without_worker(trial, launch.attempt, Outcome.CRASHED, why, journal)
+        return _without_worker(trial, launch.attempt, Outcome.INFRA, f"worker lost: {why}", journal)
+
+    def _leave(self, trial: Trial, launch: Launch, result: TrialResult, follower: JournalFollower, journal: Journal) -> TrialResult:
+        """Nothing of it may run beside the next trial; what it wrote until then is taken. A pool that does not answer cannot be asked."""
+        folder = self._folder(trial)
+        with suppress(LaunchError):
+            self.launcher.stop(launch)
+            self.launcher.fetch(launch, folder, last=True)
         self._take_new(trial, launch, follower, journal)
         log = self.launcher.log(launch, folder)
         if launch.launcher == "ray_job":

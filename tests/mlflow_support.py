@@ -7,16 +7,19 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from cluster.journal import JournalWriter, publish, read_journal
 from experiments.trial import Outcome, TrialResult
 from tasks.publish import connect
 from tasks.store import Plan, Request, SweepStore
 from tests.contracts import make_trial
 
+COMMUNICATION = {"with_s": 0.07, "without_s": 0.065, "step_s": 0.1, "alone_s": 0.008}
 METRICS = ("loss", "step_time_s", "data_wait_s", "samples_per_s")
 
 
-def write_journal(folder: Path, attempt: int, steps: int, begin: float = 1_700_000_000.0) -> None:
+def write_journal(folder: Path, attempt: int, steps: int, begin: float = 1_700_000_000.0, step_s: float = 0.1) -> None:
     """A journal as a worker writes it, with figures that no worker measured."""
     with JournalWriter(folder / "journal.jsonl", attempt) as journal:
         journal.append("environment", device_name="none", host="none")
@@ -28,13 +31,14 @@ def write_journal(folder: Path, attempt: int, steps: int, begin: float = 1_700_0
                 measured=step > 2,
                 loss=2.0 / step,
                 samples=16,
-                data_wait_s=0.01,
+                data_wait_s=0.1 * step_s,
                 h2d_s=0.0,
-                forward_backward_s=0.07,
-                optimizer_s=0.02,
-                total_s=0.1,
+                forward_backward_s=0.7 * step_s,
+                optimizer_s=0.2 * step_s,
+                total_s=step_s,
             )
-        journal.append("window", wall_s=(steps - 2) * 0.1, samples=(steps - 2) * 16, ranks=[], peak_memory_bytes=None)
+        window_s = (steps - 2) * step_s
+        journal.append("window", wall_s=window_s, samples=(steps - 2) * 16, ranks=[], peak_memory_bytes=None, communication=COMMUNICATION)
 
 
 def make_store(root: Path, outcomes: dict[str, Outcome], steps: int = 30) -> tuple[SweepStore, Plan]:
@@ -105,6 +109,9 @@ def check_projection(store: SweepStore) -> None:
             "samples_per_s": {(s["step"], round(s["t"] * 1000), s["samples"] / s["total_s"]) for s in journal.steps},
         }
         assert expected["loss"]
+        if journal.window is not None and journal.window.get("communication") == COMMUNICATION:
+            told = [mine[0].data.metrics[f"communication_{name}"] for name in ("s", "exposed_s", "share")]
+            assert told == pytest.approx([0.008, 0.005, 0.05])
         for name in METRICS:
             rows = [(m.step, m.timestamp, m.value) for m in client.get_metric_history(mine[0].info.run_id, name)]
             assert len(rows) == len(journal.steps), f"{name}: {len(rows)} rows for {len(journal.steps)} steps"

@@ -25,6 +25,7 @@ class Launch(Strict):
     key: str
     attempt: int = Field(ge=1)
     id: str = Field(description="process id (local) or submission id (Ray job)")
+    folder: str | None = Field(None, description="Ray job: where the trial's process finds and leaves its files, a path or a URI")
     born: float | None = Field(None, description="start time of the process, Unix s: tells a process id used again from the process itself")
 
 
@@ -32,6 +33,7 @@ class Status(Strict):
     """Where a launch stands. `exit_code` is None while it runs, and where nobody is left who saw the exit."""
 
     running: bool
+    pending: bool = Field(False, description="accepted, and not started by Ray yet")
     exit_code: int | None = None
     message: str | None = None
 
@@ -53,8 +55,20 @@ class Launcher(Protocol):
     def status(self, launch: Launch) -> Status:
         """Raises LaunchError if the pool does not answer (the trial may well be running)."""
 
+    def fetch(self, launch: Launch, trial_dir: Path, *, last: bool = False) -> None:
+        """Bring what the trial has written into `trial_dir`, where it does not write there itself; `last`: it is over, all must come.
+
+        Raises LaunchError while the pool's storage does not answer, JournalError for a journal that is not as written.
+        """
+
+    def keep(self, launch: Launch, trial_dir: Path) -> None:
+        """Put what the flow made of the trial (result.json, steps.parquet) beside the trial's own files. Raises LaunchError."""
+
     def stop(self, launch: Launch, grace_s: float = 5.0) -> None:
-        """Ask the trial to end, and end it and all its processes after `grace_s`. Harmless on one that is over."""
+        """Ask the trial to end, and end it and all its processes after `grace_s`. Harmless on one that is over.
+
+        Raises LaunchError if the pool does not answer: the trial may well be running.
+        """
 
     def log(self, launch: Launch, trial_dir: Path) -> str:
         """What the trial's processes printed so far."""

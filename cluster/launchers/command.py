@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from cluster.launchers.processes import MARK
+from cluster.launchers.processes import MARK, POOL_MARK
+from cluster.pools import Pool
 from experiments.trial import Trial
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,14 +25,33 @@ _QUIET = {
 }
 
 
-def trial_command(trial_dir: Path, attempt: int) -> list[str]:
-    """Arguments after the Python executable: the trial's entrypoint."""
+def trial_command(trial_dir: Path, attempt: int, store: str | None = None) -> list[str]:
+    """Arguments after the Python executable: the trial's entrypoint. `store`: the trial's folder on storage, in place of `trial_dir`."""
+    if store:
+        return ["-m", "cluster.worker.main", "--store", store, "--attempt", str(attempt)]
     folder = trial_dir.resolve()
     return ["-m", "cluster.worker.main", "--trial", str(folder / "trial.json"), "--out", str(folder), "--attempt", str(attempt)]
 
 
 def trial_environment(trial: Trial) -> dict[str, str]:
-    """Variables added to those of the process that starts the trial. Its own hub access is off unless it names a hub."""
+    """Variables added to those of this process for a trial that it starts."""
+    return {**_common(trial), "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))}
+
+
+def job_environment(trial: Trial, pool: Pool) -> dict[str, str]:
+    """Variables of a trial's Ray job. Its code is its working directory."""
+    return {
+        **_common(trial),
+        POOL_MARK: pool.name,
+        # A pool's own `python` may be another patch version than its Ray's; nothing that is pickled crosses a version
+        "RAY_DEFAULT_PYTHON_VERSION_MATCH_LEVEL": "minor",
+        **({"SWEEPBENCH_IMAGE": pool.image} if pool.image else {}),
+        **pool.env,
+    }
+
+
+def _common(trial: Trial) -> dict[str, str]:
+    """Hub access is off unless the trial names a hub."""
     hub = [value for value in trial.parameters.values() if isinstance(value, str) and value.startswith("hf://")]
     offline = {} if hub or trial.parameters.get("revision") else {"HF_HUB_OFFLINE": "1"}
-    return {**_QUIET, **offline, MARK: trial.key, "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))}
+    return {**_QUIET, **offline, MARK: trial.key}

@@ -59,6 +59,12 @@ class LocalLauncher:
         running = processes.alive(int(launch.id), launch.born)
         return Status(running=running, message=None if running else "the process is gone; its parent did not see it end")
 
+    def fetch(self, launch: Launch, trial_dir: Path, *, last: bool = False) -> None:
+        """The trial writes into its folder itself."""
+
+    def keep(self, launch: Launch, trial_dir: Path) -> None:
+        """They are there."""
+
     def stop(self, launch: Launch, grace_s: float = 5.0) -> None:
         if self.status(launch).running:
             with suppress(ProcessLookupError):

@@ -1,22 +1,29 @@
 """A Ray cluster: each trial a job of the cluster's Job Submission API, with a stock TorchTrainer inside.
 
-The job outlives the process that submitted it and is found again by its submission id, `<trial key>-a<attempt>`.
+The job outlives the process that submitted it and is found again by its submission id, `<trial key>-a<attempt>`: a submit that is made
+twice, by this process or by one that died before it could write the id down, starts one job.
 """
 
 from __future__ import annotations
 
-import os
+import json
 import shlex
 import time
 from pathlib import Path
 from typing import Any
 
+from cluster import package, pool_state
+from cluster.journal import publish
 from cluster.launchers import Launch, LaunchError, LaunchRefused, Status, processes
-from cluster.launchers.command import trial_command, trial_environment
+from cluster.launchers.command import job_environment, trial_command
+from cluster.launchers.shared_files import SharedFiles
+from cluster.placement import place
 from cluster.pools import Pool, PoolError
+from cluster.storage import StorageError
 from experiments.trial import Trial
 
 _OVER = ("SUCCEEDED", "FAILED", "STOPPED")
+_TIMEOUT_S = (5.0, 10.0)  # to connect, to answer
 
 
 class RayJobLauncher:
@@ -24,25 +31,38 @@ class RayJobLauncher:
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
+        self.files = SharedFiles(pool)
         self._client_: Any = None
 
     def start(self, trial: Trial, trial_dir: Path, attempt: int) -> Launch:
         submission_id = f"{trial.key}-a{attempt}"
-        launch = Launch(launcher="ray_job", key=trial.key, attempt=attempt, id=submission_id)
-        arguments = [self.pool.python or "python", *trial_command(trial_dir, attempt), "--ray"]
-        environment = trial_environment(trial)
-        extra = os.environ.get("SWEEPBENCH_EXTRA")
-        if extra:
-            environment["SWEEPBENCH_EXTRA"] = extra
+        where = self.files.folder(trial, trial_dir)
+        launch = Launch(launcher="ray_job", key=trial.key, attempt=attempt, id=submission_id, folder=where)
+        client = self._client()
+        placement = place(self.pool, trial.parameters)
         try:
-            self._client().submit_job(
+            pool_state.admit(self.pool, placement)
+            self.files.send(trial, where)
+            code = package.build()
+        except pool_state.PoolRefused as error:
+            raise LaunchRefused(str(error)) from error
+        except (PoolError, StorageError) as error:
+            raise LaunchError(str(error)) from error
+        except package.PackageError as error:
+            raise LaunchRefused(str(error)) from error
+        arguments = [
+            self.pool.python or "python",
+            *trial_command(trial_dir, attempt, store=where if self.pool.storage else None),
+            *("--placement", placement.model_dump_json()),
+        ]
+        try:
+            client.submit_job(
                 entrypoint=shlex.join(arguments),
                 submission_id=submission_id,
-                runtime_env={"env_vars": environment},
+                runtime_env={"working_dir": str(code.folder), "env_vars": {**job_environment(trial, self.pool), **code.environment}},
                 metadata={"job_name": trial.name, "sweep.id": trial.sweep_id, "trial.key": trial.key},  # the dashboard shows job_name
+                entrypoint_resources=placement.driver or None,
             )
-        except LaunchError:
-            raise
         except Exception as error:
             if "already exists" in str(error):  # the reply to an earlier submit was lost: it is ours, follow it
                 return launch
@@ -61,17 +81,38 @@ class RayJobLauncher:
         state = details.status.value
         return Status(
             running=state not in _OVER,
+            pending=state == "PENDING",
             exit_code=details.driver_exit_code if state in _OVER else None,
-            message=details.message if state == "FAILED" else None,
+            message=details.message if state in ("FAILED", "PENDING") else None,
         )
 
+    def fetch(self, launch: Launch, trial_dir: Path, *, last: bool = False) -> None:
+        try:
+            self.files.fetch(launch, trial_dir, last=last)
+        except StorageError as error:
+            raise LaunchError(f"pool {self.pool.name}: {error}") from error
+
+    def keep(self, launch: Launch, trial_dir: Path) -> None:
+        try:
+            self.files.keep(launch, trial_dir)
+        except StorageError as error:
+            raise LaunchError(f"pool {self.pool.name}: {error}") from error
+
     def stop(self, launch: Launch, grace_s: float = 5.0) -> None:
-        if self.status(launch).running:
-            self._client().stop_job(launch.id)
+        status = self.status(launch)
+        if status.pending:  # Ray says that it stops such a job, and starts it later all the same
+            self._withdraw(launch)
+        if status.running:
+            try:
+                self._client().stop_job(launch.id)
+            except LaunchError:
+                raise
+            except Exception as error:
+                raise self._failed("cannot stop a job", error) from error
             deadline = time.monotonic() + grace_s
             while self.status(launch).running and time.monotonic() < deadline:
                 time.sleep(0.1)
-        processes.end_all(launch.key)  # on this machine; on others the job's own supervisor ends its processes
+        processes.end_all(launch.key)  # on this machine; on others the job's supervisor, and the pool's next trial (worker/leftovers.py)
 
     def log(self, launch: Launch, trial_dir: Path) -> str:
         try:
@@ -80,16 +121,32 @@ class RayJobLauncher:
             return f"(the log of job {launch.id} cannot be read: {_first_line(error)})\n"
         return text
 
+    def _withdraw(self, launch: Launch) -> None:
+        name = f"withdrawn-a{launch.attempt}"
+        try:
+            if self.pool.storage and launch.folder:
+                self.files.storage(launch.folder).put(name, b"")
+            elif launch.folder:
+                publish(Path(launch.folder) / name, json.dumps({"at": time.time()}))
+        except (StorageError, OSError) as error:
+            raise LaunchError(f"pool {self.pool.name}: job {launch.id} waits to be started and cannot be withdrawn: {error}") from error
+
     def _client(self) -> Any:
         if self._client_ is None:
             from ray.job_submission import JobSubmissionClient  # about a second: only when a cluster is used
+
+            class Client(JobSubmissionClient):  # type: ignore[misc]
+                """Ray's own waits for ever for a head that took the request and does not answer, as one without its GCS does."""
+
+                def _do_request(self, method: str, endpoint: str, **more: Any) -> Any:
+                    return super()._do_request(method, endpoint, **{"timeout": _TIMEOUT_S, **more})
 
             try:
                 url, token = self.pool.url(), self.pool.token()
             except PoolError as error:
                 raise LaunchRefused(str(error)) from error
             try:
-                self._client_ = JobSubmissionClient(url, headers={"Authorization": f"Bearer {token}"} if token else {})
+                self._client_ = Client(url, headers={"Authorization": f"Bearer {token}"} if token else {})
             except Exception as error:
                 raise self._failed("does not answer", error) from error
         return self._client_

@@ -6,8 +6,11 @@ and does not divide the loss by the number of accumulated gradients) therefore c
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -27,12 +30,27 @@ def adapt() -> None:
     if _adapted:
         return
     try:
-        from optimum.habana.transformers.modeling_utils import adapt_transformers_to_gaudi
+        with _own_programs():
+            from optimum.habana.transformers.modeling_utils import adapt_transformers_to_gaudi
     except ImportError as error:
         raise Unsupported(f"engine optimum_habana: optimum-habana cannot be imported here ({error})") from error
     with clip_kept():
         adapt_transformers_to_gaudi()
     _adapted = True
+
+
+@contextmanager
+def _own_programs() -> Iterator[None]:
+    """This Python's programs first on PATH: optimum-habana asks `pip` for the bridge's version when imported, and fails on another's."""
+    before = os.environ.get("PATH")
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), before or os.defpath])
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PATH"]
+        else:
+            os.environ["PATH"] = before
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -106,3 +106,7 @@ class TorchLearner:
         finally:
             self.plain.forward = stepping
             self.plain.train(self.trains)
+
+    def gradients_apart(self, apart: bool = True) -> AbstractContextManager[Any]:
+        """Steps inside leave each rank its own gradients: DDP's no_sync(). Nothing where `apart` is false."""
+        return self.model.no_sync() if apart else nullcontext()

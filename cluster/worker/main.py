@@ -1,6 +1,7 @@
-"""The trial's entrypoint: trial.json in, journal.jsonl and result.json out.
+"""The trial's entrypoint: trial.json in, journal.jsonl and result.json out; in a folder, or on storage with a folder of this node as
+scratch.
 
-Exit status 0: result.json was published, whatever the outcome. Anything else: it could not be.
+Exit status 0: result.json was published, whatever the outcome. Anything else: it could not be; 75 where the storage was away for too long.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from cluster.journal import JournalError, publish, read_journal
+from cluster.segments import STORAGE_LOST
+from cluster.storage import StorageError
+from cluster.worker import shared
 from cluster.worker.outcome import Cancelled, Ending, classify
 from experiments.parameters import lazy_mode
 from experiments.summary import summarise
@@ -29,9 +33,13 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one attempt of one trial."""
     started_at = time.time()
     options = _parse(arguments)
-    out: Path = options.out
+    out: Path = options.out or shared.scratch(options.store, options.attempt)
+    options.out = out
     out.mkdir(parents=True, exist_ok=True)
-    trial = Trial.model_validate_json(options.trial.read_text(encoding="utf-8"))
+    if shared.withdrawn(options):
+        print("this attempt was stopped before it began", file=sys.stderr)
+        return 0
+    trial = Trial.model_validate_json(shared.trial_text(options))
     _set_defaults(trial)
     signal.signal(signal.SIGTERM, _cancel)
     rank = int(os.environ.get("RANK", "0"))
@@ -39,13 +47,19 @@ def main(arguments: list[str] | None = None) -> int:
         ending = _run(trial, options)
     except BaseException as error:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not cut off the result
-        if options.ray and isinstance(error, SystemExit):  # Ray's driver puts a handler of its own in the place of _cancel
+        if options.placement and isinstance(error, SystemExit):  # Ray's driver puts a handler of its own in the place of _cancel
             error = Cancelled("told to end (SIGTERM)")
         ending = classify(error)
         print(ending.detail, file=sys.stderr, flush=True)
     if rank != 0:
         return _leave_word(out, options.attempt, rank, ending)
-    publish_result(trial, out, options.attempt, started_at, ending)
+    try:
+        shared.collect(options, out / JOURNAL)
+        publish_result(trial, out, options.attempt, started_at, ending)
+        shared.send_result(options, out / RESULT)
+    except StorageError as error:
+        print(f"{error}; what the trial wrote is kept in {out} on {os.uname().nodename}", file=sys.stderr, flush=True)
+        return STORAGE_LOST
     return 0
 
 
@@ -90,7 +104,7 @@ def _run(trial: Trial, options: argparse.Namespace) -> Ending:
         found = max_batch.find(trial, options)
         notes.append(found.note)
         trial = max_batch.with_batch_size(trial, found.size)
-    if not options.ray and "RANK" not in os.environ and int(parameters.get("devices", 1)) > 1:
+    if not options.placement and "RANK" not in os.environ and int(parameters.get("devices", 1)) > 1:
         return ranks.supervise(trial, options, notes)
     training.fit(trial, options, notes)
     return Ending(Outcome.OK)
@@ -124,20 +138,22 @@ def _set_defaults(trial: Trial) -> None:
         os.environ.setdefault(name, value)
     if trial.device == "hpu":
         os.environ["PT_HPU_LAZY_MODE"] = "1" if lazy_mode(trial.parameters) else "0"  # the bridge reads it once, when it is imported
-        # optimum-habana asks `pip` for the bridge's version: it has to be the one of this Python
-        os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     if trial.device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Ray's local mode would choose NCCL where it sees a GPU
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m cluster.worker.main", description=__doc__)
-    parser.add_argument("--trial", type=Path, required=True, help="trial.json")
-    parser.add_argument("--out", type=Path, required=True, help="folder of the journal and the result")
+    parser.add_argument("--trial", type=Path, help="trial.json")
+    parser.add_argument("--out", type=Path, help="folder of the journal and the result")
+    parser.add_argument("--store", help="URI of the trial's folder on storage, in place of --trial and --out")
     parser.add_argument("--attempt", type=int, required=True, help="1 for the first")
-    parser.add_argument("--ray", action="store_true", help="inside a Ray job: a TorchTrainer with one worker per device")
+    parser.add_argument("--placement", help="inside a Ray job: what its TorchTrainer asks Ray for (cluster/placement.py, JSON)")
     parser.add_argument("--probe", action="store_true", help="two steps, to learn whether the batch fits; measures nothing")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if not options.store and not (options.trial and options.out):
+        parser.error("--store, or --trial and --out")
+    return options
 
 
 def leave(status: int) -> NoReturn:

@@ -82,7 +82,7 @@ def classify(error: BaseException) -> Ending:
     if not endings:
         own = next((cause for cause in reversed(found) if not _PEER_GONE.search(str(cause))), found[-1])
         endings = [Ending(Outcome.CRASHED, line(f"{type(own).__name__}: {own}"))]
-    best = min(endings, key=lambda ending: _RANKING.index(ending.outcome))
+    best = min(endings, key=lambda ending: (_RANKING.index(ending.outcome), not (ending.reason or "").startswith("preempted")))
     return replace(best, detail="".join(traceback.format_exception(error)))
 
 
@@ -140,6 +140,8 @@ _RULES: list[tuple[Outcome, str | None, Callable[[BaseException], bool]]] = [
     (Outcome.INFRA, "host_oom", lambda error: isinstance(error, MemoryError) or _ray(error, {"OutOfMemoryError"})),
     (Outcome.INFRA, "disk_full", lambda error: isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)),
     (Outcome.INFRA, "disk_full", lambda error: _ray(error, {"OutOfDiskError"})),
+    (Outcome.INFRA, "preempted", lambda error: _ray(error, {"PreemptionError"}) or getattr(error, "preempted", False) is True),
+    (Outcome.INFRA, "storage_lost", lambda error: type(error).__name__ == "StorageError"),
     (Outcome.INFRA, "worker_lost", lambda error: _ray(error, _RAY_LOST)),
     (Outcome.INFRA, "worker_lost", lambda error: isinstance(error, RuntimeError) and bool(_LOADER_KILLED.search(str(error)))),
 ]

@@ -1,11 +1,16 @@
-"""A torch.profiler trace of a few steps."""
+"""A torch.profiler trace of a few steps, and the table of where their time went."""
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+from cluster.worker.breakdown import breakdown
 
 
 @contextmanager
@@ -26,3 +31,9 @@ def trace(path: Path | None) -> Iterator[None]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def read_breakdown(path: Path, steps: int) -> dict[str, Any] | None:
+    """`breakdown` of a trace's file."""
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return breakdown(json.load(file)["traceEvents"], steps)

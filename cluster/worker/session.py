@@ -15,6 +15,7 @@ from cluster.devices import load as load_device
 from cluster.devices.clock import StepTiming
 from cluster.devices.peaks import peak_flops
 from cluster.journal import JournalWriter
+from cluster.worker import leftovers, shared
 from cluster.worker.engine import choose as choose_engine
 from cluster.worker.environment import environment
 from cluster.worker.learner import TorchLearner
@@ -22,6 +23,7 @@ from cluster.worker.loop import run_steps
 from cluster.worker.meter import RankWindow, window_record
 from cluster.worker.outcome import Ending, TrialEnded, classify
 from cluster.worker.recorder import Nowhere, Recorder
+from cluster.worker.slowdown import Slowed
 from experiments import workloads
 from experiments.parameters import TrainingParameters
 from experiments.trial import Outcome, Trial
@@ -50,18 +52,23 @@ class Ranks:
 
 
 def run_rank(config: dict[str, Any]) -> None:
-    """Ray Train's train_loop_per_worker. `config`: trial (JSON), out, attempt, notes, probe, not_before.
+    """Ray Train's train_loop_per_worker. `config`: trial (JSON), out, attempt, notes, probe, store, not_before.
 
     Raises what ended the trial early.
     """
     trial = Trial.model_validate_json(config["trial"])
     ranks = Ranks.from_ray()
-    sink = JournalWriter(Path(config["out"]) / JOURNAL, config["attempt"]) if ranks.rank == 0 else Nowhere()
-    with Recorder(sink, ranks.world_size) as recorder:
+    left_over = leftovers.end() if ranks.local_rank == 0 else []
+    out = shared.folder_of_rank(config)
+    sink = JournalWriter(out / JOURNAL, config["attempt"]) if ranks.rank == 0 else Nowhere()
+    sent = shared.mirror_of_rank(out / JOURNAL, config, ranks.rank)
+    with sent, Recorder(sink, ranks.world_size) as recorder:
+        for found in left_over:
+            recorder.note(found)
         for note in config["notes"]:
             recorder.note(note)
         try:
-            session = Session(trial, ranks, recorder, Path(config["out"]), probe=config["probe"])
+            session = Session(shared.with_local_data(trial, config["store"]), ranks, recorder, out, probe=config["probe"])
             session.started_at = max(session.started_at, config["not_before"])
             session.run()
         except BaseException as error:
@@ -83,6 +90,7 @@ class Session:
     probe: bool = False
     started_at: float = field(default_factory=lambda: psutil.Process().create_time())
     _aside_s: float = 0.0  # spent on evaluation before the first step
+    _slowed: Slowed | None = None
 
     def run(self) -> None:
         """Raises Unsupported, DataError, Diverged, and whatever workload and libraries raise."""
@@ -112,11 +120,12 @@ class Session:
         self._evaluate("before")
         window = self._train()
         if self.probe:
-            self._check_headroom()
+            self._check_headroom(window)
             return
-        self._profile()
+        self._profile(window)
         if trains(self.workload):  # else it would say what "before" said
             self._evaluate("after")
+            self._communicate(window)
         self._publish_window(window)
 
     def _context(self) -> Context:
@@ -155,6 +164,9 @@ class Session:
         parameters, device = self.parameters, self.device
         self.batches = iter(self.workload.batches())
         self.clock = device.clock()
+        if parameters.injected_slowdown:
+            self._slowed = Slowed(self.learner, parameters.injected_slowdown)
+            self.recorder.note(f"every measured step is made {parameters.injected_slowdown:.3g} times itself longer, on purpose (injected)")
         seen: list[StepTiming] = []
 
         def warm_up(timing: StepTiming) -> None:
@@ -170,6 +182,8 @@ class Session:
         compile_s = None if parameters.compile == "none" else compile_seconds()
 
         self.recorder.phase("measure")
+        if self._slowed:
+            self._slowed.start()
         self._meet()
         device.reset_peak_memory()
         device.synchronize()
@@ -197,10 +211,11 @@ class Session:
             "batch_size": parameters.batch_size,
             "trains": trains(self.workload),
             "epoch_samples": getattr(self.workload, "epoch_samples", None),
+            **({"injected_slowdown": parameters.injected_slowdown} if parameters.injected_slowdown else {}),
         }
 
     def _steps(self, steps: range, record: Any) -> int:
-        return run_steps(steps, self.batches, self.learner, self.clock, record)
+        return run_steps(steps, self.batches, self._slowed or self.learner, self.clock, record)
 
     def _publish_window(self, window: dict[str, Any]) -> None:
         """Complete the window with what takes time to find out, and write it."""
@@ -225,22 +240,49 @@ class Session:
                 self.recorder.evaluation(when, self.learner.evaluate())  # what another rank records goes nowhere
             self._meet()
 
-    def _profile(self) -> None:
-        """Trace some more steps, after the window, into trace.json.gz. They are no part of any figure."""
+    def _profile(self, window: dict[str, Any]) -> None:
+        """Trace some more steps, after the window, into trace.json.gz, and put what they spent their time on into the window's record."""
         if not self.parameters.profile_steps:
             return
-        from cluster.worker.profile import trace
+        from cluster.worker.profile import read_breakdown, trace
 
         self.recorder.phase("profile")
         last = self.parameters.warmup_steps + self.parameters.steps
         steps = range(last + 1, last + self.parameters.profile_steps + 1)
         self.clock.begin()
-        with trace(self.out / "trace.json.gz" if self.ranks.rank == 0 else None):
+        path = self.out / "trace.json.gz"
+        with trace(path if self.ranks.rank == 0 else None):
             self._steps(steps, lambda timing: None)
-        self.recorder.note(f"{len(steps)} more steps were traced into trace.json.gz")
+            self.device.synchronize()
+        if self.ranks.rank == 0:
+            window["profile"] = read_breakdown(path, len(steps))
+            self.recorder.note(f"{len(steps)} more steps were traced into trace.json.gz")
 
-    def _check_headroom(self) -> None:
+    def _communicate(self, window: dict[str, Any]) -> None:
+        """How long the gradients' all-reduce takes, and how much longer it makes a step."""
+        from torch.nn.parallel import DistributedDataParallel
+
+        steps = self.parameters.communication_steps
+        if not steps or not isinstance(self.learner.model, DistributedDataParallel):  # nothing that could be left out of a step
+            return
+        from cluster.worker import communication
+
+        self.recorder.phase("communication")
+        step = self.parameters.warmup_steps + self.parameters.steps + self.parameters.profile_steps
+
+        def run(count: int, record: Any) -> None:
+            self._meet()
+            self.device.synchronize()
+            self.clock.begin()
+            self._steps(range(step + 1, step + count + 1), record)
+
+        window["communication"] = communication.measure(self.learner, self.device, steps, run)
+
+    def _check_headroom(self, window: dict[str, Any]) -> None:
+        """A probe's end. Its window record says how much of the device's memory it took, `memory_share`, for the search to learn from."""
         free = self.device.free_share_at_peak()
+        if free is not None and self.ranks.rank == 0:
+            self.recorder.window({**window, "memory_share": 1 - free})
         if free is not None and free < PROBE_HEADROOM:
             reason = f"it ran, but only {free:.1%} of the device's memory stayed free, less than {PROBE_HEADROOM:.0%}"
             raise TrialEnded(Outcome.DOES_NOT_FIT, reason)

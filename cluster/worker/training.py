@@ -8,26 +8,33 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
 
+from cluster.placement import Placement
 from cluster.worker.session import run_rank
 from experiments.trial import Trial
 
-START_TIMEOUT_S = "300"  # a cluster that cannot place the workers for so long has lost a node, or never had one
 PASSED_ON = ("SWEEPBENCH_", "TOKENIZERS_", "HF_", "PT_HPU_", "HABANA_EMU_")
 BACKENDS = {"cuda": "nccl", "hpu": "hccl"}  # gloo elsewhere
 
 
 def fit(trial: Trial, options: argparse.Namespace, notes: list[str]) -> None:
     """Train. Raises what ended it early: the exception itself in local mode, Ray Train's wrapping of it on a cluster."""
-    os.environ.setdefault("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", START_TIMEOUT_S)
+    placement = Placement.model_validate_json(options.placement) if options.placement else None
+    if placement:
+        os.environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"] = str(placement.start_timeout_s)
     from ray.train import FailureConfig, RunConfig, ScalingConfig
     from ray.train.torch import TorchConfig, TorchTrainer
 
     out: Path = options.out.resolve()
-    if options.ray:
+    if placement:
         _trim()
-        scaling = _cluster_scaling(trial)
+        scaling = ScalingConfig(
+            num_workers=placement.workers,
+            use_gpu=placement.use_gpu,
+            resources_per_worker=placement.per_worker,
+            placement_strategy=placement.strategy,
+            accelerator_type=placement.accelerator_type,
+        )
         passed = {name: value for name, value in os.environ.items() if name.startswith(PASSED_ON)}
         run = RunConfig(
             name=f"{trial.key}-a{options.attempt}",
@@ -46,6 +53,7 @@ def fit(trial: Trial, options: argparse.Namespace, notes: list[str]) -> None:
             "attempt": options.attempt,
             "notes": notes,
             "probe": options.probe,
+            "store": options.store,
             "not_before": time.time() if notes else 0.0,  # the search for the largest batch is no part of the time to the first step
         },
         torch_config=TorchConfig(backend=BACKENDS.get(trial.device, "gloo")),
@@ -69,18 +77,6 @@ def _hccl() -> Iterator[None]:
         yield
     finally:
         torch.distributed.init_process_group = before
-
-
-def _cluster_scaling(trial: Trial) -> Any:
-    from ray.train import ScalingConfig
-
-    devices = int(trial.parameters.get("devices", 1))
-    if trial.device == "cuda":
-        return ScalingConfig(num_workers=devices, use_gpu=True)
-    if trial.device == "hpu":
-        return ScalingConfig(num_workers=devices, resources_per_worker={"CPU": 1, "HPU": 1})
-    threads = trial.parameters.get("threads") or 1
-    return ScalingConfig(num_workers=devices, resources_per_worker={"CPU": threads})
 
 
 def _trim() -> None:

@@ -51,6 +51,15 @@ class Parameters(TrainingParameters):
             raise ValueError("dataset: Winoground is read from a local folder")
         return self
 
+    def lacking(self) -> dict[str, str]:
+        """The data set is gated and the checkpoints are the user's choice."""
+        weights = f"{self.family}_weights"
+        needed = {
+            "dataset": "the folder of a local copy of Winoground (its licence forbids us to bring one)",
+            weights: f"a hub id with {self.family}_revision, or a folder made by save_pretrained",
+        }
+        return {name: what for name, what in needed.items() if getattr(self, name) is None}
+
 
 def build(context: Context) -> Winoground:
     """The workload on this rank. Raises DataError."""
@@ -67,11 +76,12 @@ class Winoground:
         self.context = context
         self.parameters: Parameters = context.parameters
         self.family = self.parameters.family
+        lacking = self.parameters.lacking()
         weights = getattr(self.parameters, f"{self.family}_weights")
         if weights is None:
-            raise DataError(f"{self.family}_weights is not set: a hub id with {self.family}_revision, or a folder made by save_pretrained")
+            raise DataError(f"{self.family}_weights is not set: {lacking[f'{self.family}_weights']}")
         if context.data is None:
-            raise DataError("dataset is not set: the folder of a local copy of Winoground (its licence forbids us to bring one)")
+            raise DataError(f"dataset is not set: {lacking.get('dataset', 'it names nothing that was found')}")
         self.weights = str(Path(weights).expanduser()) if weights.startswith("~") else str(weights)
         self.revision: str | None = getattr(self.parameters, f"{self.family}_revision")
         try:

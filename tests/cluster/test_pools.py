@@ -59,6 +59,9 @@ WRONG = [
     ("token_env: T-1", 3, "pools.p.token_env", ["is 'T-1'", "should be text like"]),
     ("address: {}", 3, "pools.p.address", ["duplicate key"]),
     ("wait_s: -1", 3, "pools.p.wait_s", ["is -1", "at least 0"]),
+    ("storage: s3://b", 3, "pools.p.storage", ["no meaning on an embedded pool", "remove it"]),
+    ("env: {A-B: x}", 3, "pools.p.env.A-B", ["is 'A-B'", "should be text like"]),
+    ("env: {HF_TOKEN: x}", 3, "pools.p.env", ["holds a secret by its name", "give it to the nodes themselves"]),
 ]
 
 
@@ -89,6 +92,22 @@ def test_wrong(tmp_path: Path, line: str, number: int, key: str, parts: list[str
         ("{device: cpu, address: 'http://u:secret@h:8265'}", "pools.p.address", ["user name or password"]),
         ("{device: cpu, address: 'http://h:1', token_env: A, token_file: b}", "pools.p.token_file", ["beside token_env", "keep one"]),
         ("{device: cpu, address: 'http://h:1', resources: {x: 0}}", "pools.p.resources.x", ["is 0", "greater than 0"]),
+        (
+            "{device: cpu, address: 'http://h:1', storage: results}",
+            "pools.p.storage",
+            ["neither a path from /", "write /shared/folder, s3://"],
+        ),
+        ("{device: cpu, address: 'http://h:1', storage: 's3://k:secret@b/x'}", "pools.p.storage", ["holds credentials"]),
+        (
+            "{device: cuda, address: 'http://h:1', nodes: 2, accelerator_type: A100}",
+            "pools.p.accelerators_per_node",
+            ["is missing", "an exclusive pool of several nodes needs it"],
+        ),
+        (
+            "{device: cuda, address: 'http://h:1', nodes: 2, accelerators_per_node: 8}",
+            "pools.p.exclusive",
+            ["needs a resource that every node", "`resources` or `accelerator_type`"],
+        ),
     ],
 )
 def test_wrong_entries(tmp_path: Path, entry: str, key: str, parts: list[str]) -> None:
@@ -244,6 +263,22 @@ def test_a_cluster_without_such_a_node(serve: Serve, token: str) -> None:
     found = probe(pool(device="cuda", address=serve(), token_env=token, accelerator_type="A100"))
     assert (found.reachable, found.total, found.free) == (True, 0, 0)
     assert found.problem == "no node has GPU and accelerator_type:A100 now; trials wait until one joins"
+
+
+def test_a_cluster_with_fewer_nodes_than_said_or_with_nodes_to_come(serve: Serve, token: str) -> None:
+    said = {"token_env": token, "resources": {"gaudi2": 1}, "nodes": 3, "accelerators_per_node": 2}
+    url = serve()
+    assert probe(pool(address=url, **said)).problem == "1 of 3 nodes are there"
+    assert probe(pool(address=url, **said, autoscales=True)).problem is None
+    none = probe(pool(address=url, token_env=token, device="cuda", autoscales=True)).problem
+    assert none == "no node has GPU now; one is added when a trial asks for it"
+
+
+def test_versions_that_do_not_fit_are_named(serve: Serve, token: str) -> None:
+    old = {**ANSWERS, "/api/version": {"ray_version": "2.44.0"}}
+    found = probe(pool(address=serve(old), token_env=token))
+    assert found.reachable and found.problem is not None
+    assert found.problem.startswith("it runs Ray 2.44.0, sweepbench here ") and "put ray[default,train]==" in found.problem
 
 
 def test_a_head_that_tells_only_its_version(serve: Serve) -> None:

@@ -186,3 +186,33 @@ def flow(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(flow, value)) + "]"
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def test_missing_fp32_references_of_loss_parity_are_planned(workshop: Workshop) -> None:
+    text = """\
+suite: toys
+workload: toy
+fixed: {steps: 10, compile: layer}
+axes:
+  pool: [cpu, gpu]
+  precision: [fp32, bf16]
+  batch_size: [8, 16, max]
+  dataloader_workers: [0, 1]
+exclude:
+  - {precision: fp32, batch_size: [16, max]}
+  - {pool: cpu, batch_size: [16, max]}
+baseline: {dataloader_workers: 0}
+parity_reference: true
+"""
+    suite = workshop.load(text)
+    cells = expand(suite)
+    added = cells[len(expand(suite.model_copy(update={"parity_reference": False}))) :]
+    told = [(cell.pool, cell.parameters["precision"], cell.parameters["batch_size"], cell.parameters["compile"]) for cell in added]
+    assert told == [("gpu", "fp32", 16, "none")], "8 has one, what max will be is not known, and both worker counts share one"
+    assert added[0].axes == {"pool": "gpu", "precision": "fp32", "batch_size": 16, "dataloader_workers": 0}
+    bf16 = workshop.load(text, only={"precision": ["bf16"]})
+    assert {cell.parameters["precision"] for cell in expand(bf16)} == {"bf16"}, "--only is obeyed"
+    forced = workshop.load(text.replace("parity_reference", "repeats: 1\nparity_reference"), sets={"seed": 3})
+    assert {cell.parameters["seed"] for cell in expand(forced)} == {3}
+    refused = workshop.refused(text.replace("  precision: [fp32, bf16]\n", "").replace("precision: fp32, ", ""))
+    assert "parity_reference" in str(refused) and "needs the axis precision" in str(refused)

@@ -55,6 +55,15 @@ def test_unknown_is_null_never_a_guess() -> None:
     assert (diverged["first_loss"], diverged["final_loss"], diverged["throughput"]) == (pytest.approx(2.99), None, None)
 
 
+def test_communication_is_what_the_all_reduce_adds_to_a_step_never_less_than_nothing() -> None:
+    cost = {"alone_s": 0.018, "with_s": 0.27, "without_s": 0.257, "step_s": 0.278}
+    found = summarise([step(n) for n in range(1, 13)], window(communication=cost))
+    assert (found["communication_s"], found["communication_exposed_s"]) == (0.018, pytest.approx(0.013))
+    assert found["communication_share"] == pytest.approx(0.013 / 0.278)
+    noise = summarise([step(n) for n in range(1, 13)], window(communication={**cost, "without_s": 0.28}))
+    assert (noise["communication_exposed_s"], noise["communication_share"]) == (0, 0)
+
+
 def test_latency_is_a_batchs_time_without_the_wait_for_its_data_and_only_where_nothing_is_trained() -> None:
     steps = [step(n, total_s=n / 1000 + 0.02) for n in range(1, 104)]  # the measured ones: 3 to 103 ms
     found = summarise(steps, window(trains=False))

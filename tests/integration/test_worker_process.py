@@ -20,6 +20,7 @@ from experiments.trial import Outcome, Trial, TrialResult
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
 EXTRA = ROOT / "tests" / "workloads_for_tests"
+PARAMETERS = 2 * (32 * 32 + 32) + 32 * 8 + 8  # of the workload synthetic
 BASE: dict[str, Any] = {"batch_size": 8, "steps": 6, "warmup_steps": 2, "threads": 1, "learning_rate": 0.05}
 
 
@@ -56,7 +57,7 @@ def finish(folder: Path, process: subprocess.Popen[bytes]) -> TrialResult:
 def test_two_ranks_learn_what_one_does_with_both_their_batches(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     alone = finish(one, start(one, "synthetic", batch_size=16))
-    both = finish(two, start(two, "synthetic", devices=2))
+    both = finish(two, start(two, "synthetic", devices=2, communication_steps=4, profile_steps=2))
     assert (alone.outcome, both.outcome) == (Outcome.OK, Outcome.OK)
     assert both.environment["world_size"] == 2
     assert both.summary["samples"] == alone.summary["samples"] == 6 * 16
@@ -64,6 +65,14 @@ def test_two_ranks_learn_what_one_does_with_both_their_batches(tmp_path: Path) -
     assert both.summary["eval_loss_after"] == pytest.approx(alone.summary["eval_loss_after"], rel=1e-5)
     window = read_journal(two / "journal.jsonl").window
     assert window is not None and [rank["rank"] for rank in window["ranks"]] == [0, 1]
+    cost, traced = window["communication"], window["profile"]
+    assert cost["bytes"] == 4 * PARAMETERS and cost["steps"] == 4
+    assert min(cost["with_s"], cost["without_s"], cost["alone_s"]) > 0 and cost["step_s"] > cost["with_s"]
+    exposed = max(0.0, cost["with_s"] - cost["without_s"])
+    assert both.summary["communication_share"] == pytest.approx(exposed / cost["step_s"])
+    assert alone.summary["communication_share"] is None
+    assert (two / "trace.json.gz").exists() and (traced["where"], traced["steps"]) == ("host", 2)
+    assert "communication" in {group["group"] for group in traced["groups"]}, "gloo's all-reduce is in the traced steps"
     end = read_journal(one / "journal.jsonl").end
     assert end is not None and end["outcome"] == "ok"
 

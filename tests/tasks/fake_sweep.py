@@ -42,6 +42,7 @@ class Fake:
     loss_noise: float = 0.02
     repeats: int = 1
     evaluations: bool = True
+    window: dict[str, Any] = field(default_factory=dict)  # more of the window's record
 
 
 def make_sweep(root: Path, fakes: Sequence[Fake], *, sweep_id: str = SWEEP_ID, suite: Mapping[str, Any] = SUITE) -> Path:
@@ -168,6 +169,7 @@ def _write_steps(journal: JournalWriter, fake: Fake, random: np.random.Generator
         first_measured_step=WARMUP + 1,
         flops_per_sample=None,
         peak_flops=None,
+        **fake.window,
     )
     if fake.evaluations:
         journal.append("evaluation", when="after", metrics={"loss": 2.5, "recall_at_1": 0.31})

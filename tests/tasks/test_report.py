@@ -12,7 +12,7 @@ from fake_sweep import SUITE, Fake, make_sweep, trial_dirs
 from experiments.trial import Outcome
 from tasks.report import comparison_table, write_report
 from tasks.report_data import Report, make_report
-from tasks.results import load_sweep
+from tasks.results import load_sweep, read_results
 
 EVIL = "<script>alert('x')</script>|`$\\frac{$`"
 
@@ -195,6 +195,25 @@ def test_emulated_trials_are_watermarked_and_only_shown_when_asked(tmp_path: Pat
     assert 'class="watermark"' in shown.html.read_text()
     assert "EMULATED: NOT A MEASUREMENT" in shown.markdown.read_text()
     assert all("EMULATED" in figure.read_text() for figure in shown.figures)
+
+
+def test_what_the_device_says_counts_more_than_the_pools_name(tmp_path: Path) -> None:
+    """A pool that was not declared emulated, whose device says it is: never beside a measured one."""
+    told = fake(1, rate=5000, environment={"emulated": True, "media_pipe": "fallback: no files"})
+    sweep_dir = make_sweep(tmp_path, [fake(0, environment={"emulated": False}), told])
+    page = write_report(sweep_dir).markdown.read_text()
+    assert [(line.emulated, line.value == "–") for line in make_report(load_sweep(sweep_dir)).trials] == [(False, False), (True, True)]
+    assert "1 trial ran on an emulated device" in page and "media pipe" not in page
+    assert [row["emulated"] for row in read_results(sweep_dir).to_pylist()] == [False, True]
+    alone = write_report(sweep_dir, emulated=True)
+    text = alone.markdown.read_text()
+    assert "EMULATED: NOT A MEASUREMENT" in text
+    assert comparison_table(sweep_dir).columns == ["MP-0"] and comparison_table(sweep_dir, emulated=True).columns == ["MP-1"]
+    assert "The media pipe could not be used" in text
+    assert {path.name for path in (alone.markdown, alone.html, alone.figures[0].parent)} == {
+        *("report-emulated.md", "report-emulated.html", "figures-emulated")
+    }
+    assert write_report(sweep_dir).markdown.read_text() == page
 
 
 def test_a_sweep_that_has_not_started_has_a_report(tmp_path: Path) -> None:

@@ -1,0 +1,161 @@
+"""Other projects' regression rules, as their sources have them, for the comparison in bench_nightly.py. Pure.
+
+Each takes the series of one cell: log values of the past nights' trials (nights, k) and tonight's (k,), where more is better, and gives
+a score; the alarm is raised where the score is above `stock`, the rule's own threshold.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from math import comb
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule with its own threshold; `score` works on arrays (..., nights, k) and (..., k)."""
+
+    name: str
+    stock: float
+
+    def score(self, past: Array, now: Array) -> Array:
+        raise NotImplementedError
+
+
+class TorchBench(Rule):
+    """|change of the median against the night before| > 7 % (pytorch/benchmark, userbenchmark's nightly comparison)."""
+
+    def score(self, past: Array, now: Array) -> Array:
+        before, after = np.median(np.exp(past[..., -1, :]), axis=-1), np.median(np.exp(now), axis=-1)
+        return np.abs(before / after - 1)  # of the time
+
+
+class Asv(Rule):
+    """Mann-Whitney p < 0.002 against the night before, and a factor of at least 1.1 (airspeed-velocity/asv, `asv continuous`)."""
+
+    def score(self, past: Array, now: Array) -> Array:
+        a, b = past[..., -1, :], now
+        assert 1 / comb(a.shape[-1] + b.shape[-1], b.shape[-1]) < 0.002, "too few samples for asv to use this test"
+        p = stats.mannwhitneyu(a, b, axis=-1, method="exact").pvalue
+        factor = np.exp(np.abs(np.median(a, axis=-1) - np.median(b, axis=-1)))
+        return np.where(p < 0.002, factor - 1, 0.0)
+
+
+class ConbenchZ(Rule):
+    """|z| > 5 of tonight's mean among the means of the last 100 (conbench, lookback z-score)."""
+
+    def score(self, past: Array, now: Array) -> Array:
+        means = np.exp(past[..., -100:, :]).mean(-1)
+        return np.abs(np.exp(now).mean(-1) - means.mean(-1)) / means.std(-1, ddof=1)
+
+
+class ConbenchPercent(Rule):
+    """|change of the mean against the night before| > 5 % (conbench, pairwise)."""
+
+    def score(self, past: Array, now: Array) -> Array:
+        return np.abs(np.exp(now).mean(-1) / np.exp(past[..., -1, :]).mean(-1) - 1)
+
+
+class Otava(Rule):
+    """A change point at tonight, E-divisive with a t-test, p < 0.001 (Apache Otava 0.8; Fleming et al. 2023; Matteson & James 2014).
+
+    On the last 50 nights, its default window. The score is 1 - p of a change point that it places at tonight or the night before, 0
+    where it places none. The package itself pins another numpy, so this is its rule written again; it was checked against the package.
+    """
+
+    def score(self, past: Array, now: Array) -> Array:
+        means = np.exp(np.concatenate([past[..., -49:, :].mean(-1), now.mean(-1)[..., None]], axis=-1))
+        flat = means.reshape(-1, means.shape[-1])
+        found = np.array([self._one(series) for series in flat])
+        return found.reshape(means.shape[:-1])
+
+    def _one(self, series: Array) -> float:
+        """The smallest p at which tonight (or the night before) would be reported, as 1 - p."""
+        for level in (1e-6, 1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2):
+            if any(index >= series.size - 2 for index in change_points(series, level)):
+                return 1 - level
+        return 0.0
+
+
+def change_points(series: Array, max_pvalue: float, window: int = 50) -> list[int]:
+    """Otava's compute_change_points: split in overlapping windows with ten times the level, then merge what is weaker than it."""
+    first = max_pvalue * 10 if max_pvalue < 0.05 else min(2 * max_pvalue, 1.0)
+    weak: set[int] = set()
+    start = 0
+    while start < series.size:
+        here = [start + index for index in _split(series[start : start + window], first)]
+        weak |= set(here)
+        start = max(here[-1] if here else 0, start + window // 2)
+    found = sorted(weak)
+    p = [_p(series, found, index) for index in found]
+    while found:
+        worst = p.index(max(p))
+        if p[worst] < max_pvalue:
+            break
+        del found[worst], p[worst]
+        for place in (worst, worst + 1):  # the package renews these two; the point before keeps its old p
+            if place < len(found):
+                p[place] = _p(series, found, found[place])
+    return found
+
+
+def _split(series: Array, level: float) -> list[int]:
+    found: list[int] = []
+    while True:
+        best = max(((*_candidate(series, a, b),) for a, b in _intervals(found, series.size) if b - a > 1), default=None)
+        if best is None or _p(series, sorted([*found, best[1]]), best[1]) > level:
+            return found
+        found = sorted([*found, best[1]])
+
+
+def _intervals(points: list[int], size: int) -> list[tuple[int, int]]:
+    edges = [0, *points, size]
+    return list(itertools.pairwise(edges))
+
+
+def _p(series: Array, points: list[int], index: int) -> float:
+    """Student's t-test of the stretches left and right of a change point, with the package's population standard deviations."""
+    edges = [0, *points, series.size]
+    place = edges.index(index)
+    left, right = series[edges[place - 1] : index], series[index : edges[place + 1]]
+    if left.size + right.size <= 2:
+        return 1.0
+    with np.errstate(all="ignore"):
+        p = stats.ttest_ind_from_stats(left.mean(), left.std(), left.size, right.mean(), right.std(), right.size).pvalue
+    return float(p) if np.isfinite(p) else 1.0
+
+
+def _candidate(series: Array, start: int, end: int) -> tuple[float, int]:
+    """(largest Q, its index) over all splits of a stretch and all ends of the right part (Matteson & James, equation 7)."""
+    x = series[start:end]
+    n = x.size
+    distance = np.abs(x[:, None] - x[None, :])
+    total = np.zeros((n + 1, n + 1))
+    total[1:, 1:] = distance.cumsum(0).cumsum(1)
+    tau = np.arange(1, n)[:, None]
+    kappa = np.arange(2, n + 1)[None, :]
+    left = total[tau, tau]
+    cross = total[tau, kappa] - left
+    right = total[kappa, kappa] - 2 * total[tau, kappa] + left
+    m = kappa - tau
+    with np.errstate(all="ignore"):
+        within_left = np.where(tau > 1, left / 2 * 2 * m / kappa / (tau - 1), 0)
+        within_right = np.where(m > 1, right / 2 * 2 * tau / kappa / (m - 1), 0)
+        q = np.where(m > 0, 2 / kappa * cross - within_left - within_right, -np.inf)
+    i, j = np.unravel_index(int(np.argmax(q)), q.shape)
+    return float(q[i, j]), start + int(i) + 1
+
+
+RULES: list[Rule] = [
+    TorchBench("TorchBench 7 %", 0.07),
+    Asv("asv", 0.1 - 1e-12),
+    ConbenchZ("conbench z", 5.0),
+    ConbenchPercent("conbench 5 %", 0.05),
+    Otava("Otava", 1 - 1.001e-3),
+]

@@ -1,0 +1,71 @@
+"""A Ray job's files: in the trial's own folder where nodes and flow share it, else on the pool's storage, and from there into that
+folder."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from cluster.journal import publish
+from cluster.launchers import Launch
+from cluster.pools import Pool
+from cluster.segments import JournalCopy
+from cluster.storage import Storage, join
+from experiments.trial import Trial
+
+_EVERY_S = 1.0  # the flow asks the storage no oftener for the journal of a trial that runs
+
+
+class SharedFiles:
+    """What goes to the pool's storage before a trial, and comes from it while the trial runs. Raises StorageError."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self._copies: dict[str, tuple[JournalCopy, float]] = {}
+        self._sent: set[str] = set()
+
+    def folder(self, trial: Trial, trial_dir: Path) -> str:
+        """Where the trial's process finds and leaves its files: a URI with the pool's storage, else a path."""
+        return join(self.pool.storage, trial.sweep_id, trial.key) if self.pool.storage else str(trial_dir.resolve())
+
+    def storage(self, folder: str) -> Storage:
+        return Storage(folder)
+
+    def send(self, trial: Trial, folder: str) -> None:
+        """trial.json, and its data set where that lies on this machine; a set that is there is not sent again."""
+        if not self.pool.storage:
+            return
+        if trial.data is not None and "://" not in trial.data.uri:
+            name = f"data/{trial.data.fingerprint}"
+            if name not in self._sent:
+                Storage(self.pool.storage).put_folder(Path(trial.data.uri), name)
+                self._sent.add(name)
+            data = trial.data.model_copy(update={"uri": join(self.pool.storage, name), "tokenizer": None})
+            trial = trial.model_copy(update={"data": data})
+        Storage(folder).put("trial.json", trial.model_dump_json(indent=1).encode())
+
+    def fetch(self, launch: Launch, trial_dir: Path, *, last: bool = False) -> None:
+        """What the attempt has written by now: its journal's new lines; then, once it is there, its result."""
+        if not self.pool.storage or launch.folder is None:
+            return
+        copy, asked_at = self._copies.get(launch.id, (None, 0.0))
+        if copy is None:
+            copy = JournalCopy(trial_dir / "journal.jsonl", Storage(launch.folder), launch.attempt)
+        elif not last and time.monotonic() - asked_at < _EVERY_S:
+            return
+        result = Storage(launch.folder).get(f"result-a{launch.attempt}.json")
+        copy.fetch()  # after the result was looked for: with a result, all of the journal is there
+        self._copies[launch.id] = (copy, time.monotonic())
+        if result is not None:
+            trace = Storage(launch.folder).get("trace.json.gz")
+            if trace is not None:
+                (trial_dir / "trace.json.gz").write_bytes(trace)
+            publish(trial_dir / "result.json", result.decode())
+
+    def keep(self, launch: Launch, trial_dir: Path) -> None:
+        """The flow's verdict and its Parquet of the steps, so that the storage alone tells all of the trial."""
+        if not self.pool.storage or launch.folder is None:
+            return
+        for name in ("result.json", "steps.parquet"):
+            if (trial_dir / name).exists():
+                Storage(launch.folder).put(name, (trial_dir / name).read_bytes())

@@ -1,0 +1,212 @@
+"""Tonight against a baseline of nights: how much a cell changed, relative to its node, and how sure that is. Pure, on arrays.
+
+All values are logarithms of a positive quantity of which more is better. The last axis is a night's repeats (NaN where there is none),
+the one before it the baseline's nights, oldest first; whatever axes precede are judged side by side, each on its own.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+Array = NDArray[np.float64]
+
+RESOLUTION = 5e-4  # no night is known better than this: 0.05 %, what a clock, a rounding or a code layout may do
+PRIOR_NIGHTS = 2.0  # how many nights the assumption weighs that cell and canary feel their node alike
+_WINSOR = 2.5  # robust standard deviations beyond which a night's value is drawn in before a spread is taken
+_MAD = 1.4826  # makes a median absolute deviation a standard deviation, for normal noise
+
+
+@dataclass(frozen=True)
+class NightEffect:
+    """Tonight over the baseline, as a logarithm (0.05 is about 5 % better), with its standard error and degrees of freedom.
+
+    `share` is how much of the canary's change was taken off: 0 none, 1 all. `raw` is the effect with nothing taken off. `between` is the
+    standard deviation from night to night, `within` that of a single repeat. Arrays of the leading axes' shape.
+    """
+
+    effect: Array
+    se: Array
+    df: Array
+    raw: Array
+    share: Array
+    between: Array
+    within: Array
+
+    @property
+    def p_value(self) -> Array:
+        """Two-sided p that nothing changed."""
+        return np.asarray(2 * special.stdtr(self.df, -np.abs(self.effect) / self.se))
+
+    def detectable(self, repeats: float, *, alpha: float, power: float = 0.95, minimum: float = 0.0) -> Array:
+        """The smallest effect (of the logarithm) that such a night finds with probability `power`, given so many repeats.
+
+        It must be significant at `alpha` (two-sided), and its estimate must reach `minimum`.
+        """
+        se = np.hypot(self.between, self.within * np.sqrt(_trim_cost(np.asarray(repeats)) / repeats))
+        reach = special.stdtrit(self.df, power)
+        return np.asarray(np.maximum(special.stdtrit(self.df, 1 - alpha / 2) * se, minimum) + reach * se)
+
+
+def night_value(repeats: ArrayLike) -> Array:
+    """One value for a night: the mean of its repeats without the lowest and the highest quarter (from three on, at least one each)."""
+    values = np.sort(np.asarray(repeats, dtype=float), axis=-1)  # NaN last
+    count = np.sum(np.isfinite(values), axis=-1, keepdims=True)
+    cut = _cut(count)
+    place = np.arange(values.shape[-1])
+    kept = (place >= cut) & (place < count - cut)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.where(kept, values, 0).sum(-1) / kept.sum(-1))
+
+
+def night_effect(
+    baseline: ArrayLike, tonight: ArrayLike, canary_baseline: ArrayLike | None = None, canary_tonight: ArrayLike | None = None
+) -> NightEffect:
+    """How tonight's repeats (..., k) stand to the baseline's nights (..., n, k).
+
+    With a canary of the same nodes (same shapes; repeat i of both ran in the same round): what both share is taken off both sides, as
+    much of it as the baseline says (regression on a control variate, so no canary costs precision; Deng, Xu, Kohavi & Walker 2013), and
+    all of it where the canary itself moved far beyond its noise tonight (positive-part shrinkage after James & Stein 1961).
+
+    The error is that of a prediction: what the baseline shows from night to night, the error of its own location, and what tonight's
+    repeats leave. Needs two nights and one repeat; else everything is NaN. Raises ValueError for shapes that do not belong together.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a night or a canary that is not there is NaN, and stays so
+        return _night_effect(baseline, tonight, canary_baseline, canary_tonight)
+
+
+def _night_effect(
+    baseline: ArrayLike, tonight: ArrayLike, canary_baseline: ArrayLike | None, canary_tonight: ArrayLike | None
+) -> NightEffect:
+    y, t = np.asarray(baseline, dtype=float), np.asarray(tonight, dtype=float)
+    if y.ndim != t.ndim + 1 or y.shape[:-2] != t.shape[:-1]:
+        raise ValueError(f"a baseline of shape {y.shape} does not fit a night of shape {t.shape}")
+    plain = _predict(y, t)
+    zero = np.zeros_like(plain.effect)
+    if canary_baseline is None or canary_tonight is None:
+        return NightEffect(plain.effect, plain.se, plain.df, plain.effect, zero, plain.between, plain.within)
+    x, u = _aligned(np.asarray(canary_baseline, dtype=float), y), _aligned(np.asarray(canary_tonight, dtype=float), t)
+    node = _predict(x, u)
+    slope = _slope(night_value(x), night_value(y))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        moved = np.clip(1 - (2 * node.se / node.effect) ** 2, 0, 1)
+    share = np.fmax(slope, np.where(np.isfinite(moved), moved, 0))
+    known = np.isfinite(node.effect)
+    at, now = np.where(known, slope, 0), np.where(known, share, 0)
+    level = np.nan_to_num(_location(night_value(x)))
+    free = y - at[..., None, None] * _deviation(x, level[..., None, None])
+    seen = _predict(free, t - now[..., None] * _deviation(u, level[..., None]))
+    se = np.hypot(seen.se, np.where(known, (now - at) * np.nan_to_num(node.se), 0))
+    return NightEffect(seen.effect, se, seen.df, plain.effect, now, seen.between, seen.within)
+
+
+def _predict(y: Array, t: Array) -> NightEffect:
+    """Tonight against the nights, with nothing taken off."""
+    values = night_value(y)
+    there = np.isfinite(values)
+    nights = there.sum(-1)
+    middle = _location(values)
+    counts = np.sum(np.isfinite(y), axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        cost = np.where(there, _trim_cost(counts) / np.maximum(counts, 1), np.nan)
+        within = _within(y, t)
+        spread = _spread(values, middle)
+        usual = np.nanmean(np.where(there, cost, np.nan), axis=-1) if values.size else np.full(middle.shape, np.nan)
+        between = np.sqrt(np.maximum(spread**2 - within**2 * usual, 0))
+        now = np.sum(np.isfinite(t), axis=-1)
+        mine = within**2 * _trim_cost(now) / now
+        se = np.sqrt(between**2 + mine + np.fmax(spread, RESOLUTION) ** 2 / nights)
+    enough = (nights >= 2) & (now >= 1)
+    effect = np.where(enough, night_value(t) - middle, np.nan)
+    se = np.where(enough, np.fmax(se, RESOLUTION), np.nan)
+    df = np.maximum(nights - 1, 1).astype(float)
+    return NightEffect(effect, se, df, effect, np.zeros_like(effect), np.fmax(between, RESOLUTION), within)
+
+
+def _location(values: Array) -> Array:
+    """The baseline's level (..., n) -> (...): mean without the lowest and the highest quarter."""
+    return night_value(values)
+
+
+def _spread(values: Array, middle: Array) -> Array:
+    """Standard deviation from night to night; single bad nights count as bad, not as they are (winsorised)."""
+    rest = values - middle[..., None]
+    count = np.sum(np.isfinite(rest), axis=-1)
+    with np.errstate(all="ignore"):
+        robust = _MAD * np.nanmedian(np.abs(rest), axis=-1) * (1 + 1 / np.maximum(count, 1))
+        plain = np.sqrt(np.nansum(rest**2, axis=-1) / np.maximum(count - 1, 1))
+        edge = (_WINSOR * np.maximum(robust, plain / 2))[..., None]
+        return np.asarray(np.sqrt(np.nansum(np.clip(rest, -edge, edge) ** 2, axis=-1) / np.maximum(count - 1, 1)))
+
+
+def _within(y: Array, t: Array) -> Array:
+    """Standard deviation of one repeat: the median over nights, and more if tonight is rougher than that."""
+    counts = np.sum(np.isfinite(y), axis=-1)
+    usual = np.nanmedian(np.where(counts > 1, _variance(y) / _median_of_chi2(counts - 1), np.nan), axis=-1)
+    mine = np.sum(np.isfinite(t), axis=-1)
+    here = np.where(mine > 2, _robust_variance(t), np.nan)
+    usual = np.where(np.isfinite(usual), usual, np.where(np.isfinite(here), here, 0))
+    return np.asarray(np.sqrt(np.fmax(usual, (usual + np.where(np.isfinite(here), here, usual)) / 2)))
+
+
+def _variance(values: Array) -> Array:
+    count = np.sum(np.isfinite(values), axis=-1)
+    mean = np.nansum(values, axis=-1) / np.maximum(count, 1)
+    return np.asarray(np.nansum((values - mean[..., None]) ** 2, axis=-1) / np.maximum(count - 1, 1))
+
+
+def _robust_variance(values: Array) -> Array:
+    """Of tonight's repeats around their middle, the farthest drawn in: one slow trial says little about the others."""
+    return np.asarray(_spread(values, night_value(values)) ** 2)
+
+
+def _median_of_chi2(df: Array) -> Array:
+    """Median of chi-square over its degrees of freedom (Wilson & Hilferty 1931)."""
+    safe = np.maximum(df, 1)
+    return np.asarray((1 - 2 / (9 * safe)) ** 3)
+
+
+def _slope(x: Array, y: Array) -> Array:
+    """How much of the canary's deviation a night of the cell shares, 0 to 1: ridge regression towards 1."""
+    with np.errstate(all="ignore"):
+        dx, dy = (_drawn_in(values - np.nanmedian(values, axis=-1)[..., None]) for values in (x, y))
+        both = np.isfinite(dx) & np.isfinite(dy)
+        dx, dy = np.where(both, dx, 0), np.where(both, dy, 0)
+        count = np.maximum(both.sum(-1), 1)
+        prior = PRIOR_NIGHTS * np.maximum((dx**2).sum(-1) / count, RESOLUTION**2)
+        return np.asarray(np.clip(((dx * dy).sum(-1) + prior) / ((dx**2).sum(-1) + prior), 0, 1))
+
+
+def _drawn_in(rest: Array) -> Array:
+    edge = 3 * np.maximum(_MAD * np.nanmedian(np.abs(rest), axis=-1), RESOLUTION)[..., None]
+    return np.asarray(np.clip(rest, -edge, edge))
+
+
+def _aligned(values: Array, like: Array) -> Array:
+    """The canary's repeats beside the cell's: a round without one takes that night's value."""
+    if values.shape[:-1] != like.shape[:-1]:
+        raise ValueError(f"a canary of shape {values.shape} does not fit cells of shape {like.shape}")
+    whole = night_value(values)[..., None]
+    width = like.shape[-1]
+    padded = np.full(like.shape, np.nan)
+    padded[..., : min(width, values.shape[-1])] = values[..., :width]
+    return np.where(np.isfinite(padded), padded, whole)
+
+
+def _deviation(values: Array, level: Array) -> Array:
+    """From the canary's level; 0 for a night without a canary."""
+    return np.nan_to_num(values - level)
+
+
+def _cut(count: Array) -> Array:
+    return np.where(count >= 3, np.maximum(1, count // 4), 0)
+
+
+def _trim_cost(count: NDArray[np.int_] | Array) -> Array:
+    """Variance of `night_value` over that of a mean, for normal noise: 1.35 for the median of three, about 1.19 for more."""
+    return np.asarray(np.select([count >= 4, count >= 3], [1.19, 1.35], 1.0))

@@ -1,0 +1,65 @@
+"""A night's one message, through Prefect's notification blocks: webhook, Slack, Teams, e-mail, ... whatever a block is there for."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+from prefect.blocks.abstract import NotificationBlock
+from prefect.blocks.core import Block
+from prefect.blocks.webhook import Webhook
+
+
+class NotifyError(Exception):
+    """A block is not there, is of the wrong kind, or its service did not take the message: says which."""
+
+
+def send(name: str, subject: str, body: str) -> None:
+    """Send through one block, named as `slack-webhook/team`. Raises NotifyError."""
+    try:
+        block = _now(Block.load(name))
+    except ValueError as error:
+        raise NotifyError(
+            f"notification block {name} cannot be loaded ({_line(error)}); `prefect block ls` shows those there are"
+        ) from error
+    try:
+        if isinstance(block, NotificationBlock):
+            with block.raise_on_failure():
+                _now(block.notify(body, subject))
+        elif isinstance(block, Webhook):
+            _now(block.call({"subject": subject, "text": body})).raise_for_status()
+        else:
+            raise NotifyError(f"block {name} is a {type(block).__name__}, which sends no notifications")
+    except NotifyError:
+        raise
+    except Exception as error:
+        raise NotifyError(f"block {name} did not take the message ({type(error).__name__}: {_line(error)})") from error
+
+
+def send_all(names: Sequence[str], done: Sequence[str], subject: str, body: str) -> tuple[list[str], list[str]]:
+    """Send through each block that has not had it yet. Returns those that have it now, and what went wrong with the others."""
+    sent, problems = list(done), []
+    for name in names:
+        if name in sent:
+            continue
+        try:
+            send(name, subject, body)
+            sent.append(name)
+        except NotifyError as error:
+            problems.append(str(error))
+    return sent, problems
+
+
+def _now(value: Any) -> Any:
+    """The result of a call that is a coroutine where a loop runs, and the result itself elsewhere."""
+    return asyncio.run(_wait(value)) if inspect.isawaitable(value) else value
+
+
+async def _wait(value: Any) -> Any:
+    return await value
+
+
+def _line(error: BaseException) -> str:
+    return str(error).strip().split("\n", 1)[0][:200]
