@@ -38,9 +38,7 @@ class Placement(Strict):
 
 
 def accelerator(pool: Pool) -> str:
-    """The Ray resource that counts the pool's devices. An emulated accelerator is none of Ray's: its custom resource counts."""
-    if pool.emulated and pool.device != "cpu":
-        return next(iter(pool.resources), "CPU")
+    """The Ray resource that counts the pool's devices. Ray finds an emulated Gaudi as it finds a real one, through habana_frameworks."""
     return _RESOURCE.get(pool.device, pool.device)
 
 

@@ -60,7 +60,7 @@ def fit(trial: Trial, options: argparse.Namespace, notes: list[str]) -> None:
         scaling_config=scaling,
         run_config=run,
     )
-    with _hccl() if trial.device == "hpu" and not options.ray else nullcontext():
+    with _hccl() if trial.device == "hpu" and not placement else nullcontext():
         trainer.fit()
 
 

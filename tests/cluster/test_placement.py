@@ -33,9 +33,8 @@ def test_gaudi_has_a_custom_resource_in_place_of_a_type() -> None:
     assert asked.driver == {"gaudi2": 0.0001}
 
 
-def test_an_emulated_accelerator_is_none_of_rays() -> None:
-    asked = place(pool(device="hpu", emulated=True, resources={"fake": 1}, accelerators_per_node=2), {"devices": 2})
-    assert asked.per_worker == {"CPU": 1.0, "fake": 0.995} and not asked.use_gpu
+def test_an_emulated_gaudi_is_asked_for_like_a_real_one() -> None:
+    assert place(GAUDI2.model_copy(update={"emulated": True}), {"devices": 8}) == place(GAUDI2, {"devices": 8})
 
 
 def test_a_pool_without_resources_asks_for_cpus() -> None:
