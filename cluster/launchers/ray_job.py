@@ -7,6 +7,7 @@ twice, by this process or by one that died before it could write the id down, st
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import time
 from pathlib import Path
@@ -145,6 +146,8 @@ class RayJobLauncher:
                 url, token = self.pool.url(), self.pool.token()
             except PoolError as error:
                 raise LaunchRefused(str(error)) from error
+            for name in ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS"):  # Ray's client puts them in the place of the address that it is given
+                os.environ.pop(name, None)
             try:
                 self._client_ = Client(url, headers={"Authorization": f"Bearer {token}"} if token else {})
             except Exception as error:

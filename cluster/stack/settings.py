@@ -106,7 +106,6 @@ def stack_environment(settings: Settings) -> dict[str, str]:
         **{variable: str(settings.ports[name]) for name, (variable, _) in PORTS.items()},
         "PREFECT_API_URL": f"{settings.prefect_url}/api",
         "MLFLOW_TRACKING_URI": settings.mlflow_url,
-        "RAY_API_SERVER_ADDRESS": settings.ray_url,
         "SWEEPBENCH_LOCAL_ADDRESS": settings.ray_url,  # pool `local` of cluster/pools.yaml
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(settings.token),

@@ -53,7 +53,8 @@ def test_one_sweep_over_two_clusters_with_a_third_that_is_down_and_a_flow_that_i
     port = free_ports(1)[0]
     down = {**clusters.b.entry(storage=str(tmp_path / "nfs")), "address": f"http://127.0.0.1:{port}"}
     pools = write_pools(tmp_path / "pools.yaml", {**entries, "c": down})
-    more = {"SWEEPBENCH_POOLS": str(pools), **clusters.credentials}
+    elsewhere = {"RAY_API_SERVER_ADDRESS": down["address"], "RAY_ADDRESS": clusters.b.url}  # what Ray's client prefers to a given address
+    more = {"SWEEPBENCH_POOLS": str(pools), **clusters.credentials, **elsewhere}
     orphan = subprocess.Popen(
         ["sleep", "600"], env={**os.environ, processes.MARK: "0" * 16, processes.POOL_MARK: "a"}, start_new_session=True
     )
