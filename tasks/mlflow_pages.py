@@ -77,8 +77,10 @@ def _view(plan: Plan) -> str:
     """The view of `table_link`, as MLflow's own Share button would write it."""
     axes = list(plan.trials[0].axes) if plan.trials else []
     columns = [*(f"params.`{axis}`" for axis in axes), *(f"metrics.`{name}`" for name in _METRICS), "tags.`trial.outcome`"]
+    mixed = len({trial.emulated for trial in plan.trials}) > 1
     state: dict[str, Any] = {
-        "searchFilter": trials_of(plan.sweep_id),
+        # what an emulated device gave is in no comparison with what was measured
+        "searchFilter": trials_of(plan.sweep_id) + (" and tags.`emulated` = 'false'" if mixed else ""),
         "orderByKey": "metrics.`throughput`",  # the fastest first; in order of time the trials would be folded into the sweep's row
         "orderByAsc": False,
         "selectedColumns": columns,

@@ -40,6 +40,19 @@ def test_experiment_is_described_and_leads_to_its_latest_sweep(tmp_path: Path) -
     assert client.get_experiment(runs.experiment_id).tags[NOTE] == "my own words"
 
 
+def test_the_table_of_a_sweep_with_an_emulated_pool_holds_what_was_measured(tmp_path: Path) -> None:
+    _, plan = make_store(tmp_path / "runs", {"a": Outcome.OK, "b": Outcome.OK})
+    emulated, measured = plan.trials[0].model_copy(update={"emulated": True}), plan.trials[1]
+    plan = plan.model_copy(update={"trials": [emulated, measured]})
+    client = connect()
+    runs = SweepRuns(client, plan)
+    for trial in plan.trials:
+        runs.trial_run(trial, 1, 1.7e9)
+    view = json.loads(client.get_experiment(runs.experiment_id).tags[f"mlflow.sharedViewState.{plan.sweep_id}"])
+    found = client.search_runs([runs.experiment_id], view["searchFilter"])
+    assert [run.data.tags["trial.key"] for run in found] == [measured.key]
+
+
 def test_figures_of_a_report() -> None:
     text = "before\n\n## Figures\n\n![Loss](figures/loss.svg)\n\n![B · c](figures/b.svg)\n\n## After\n"
     assert "![Loss](http://h:1/get-artifact?path=figures%2Floss.png&run_uuid=r)" in mlflow_pages.with_figures(text, "r", "http://h:1/")
