@@ -30,10 +30,9 @@ import pyarrow.parquet as pq
 ROOT = Path(__file__).resolve().parents[1]
 CELL = "synthetic"
 DEFINITION = """nightly: cpu
-description: Two small networks on the CPU of this machine, three weeks of nights compressed in time
+description: A small network on the CPU of this machine, three weeks of nights compressed in time
 cells:
   - {suite: synthetic, profile: smoke, set: {steps: 2000}, metrics: [step_time_p05_s, peak_memory_bytes], value: 2}
-  - {suite: canary, profile: smoke, set: {steps: 2000, width: 192}, metrics: [step_time_p05_s, peak_memory_bytes]}
 canary: {suite: canary, profile: smoke, set: {steps: 2000}, metrics: [step_time_p05_s]}
 repeats: 2
 looks: [4]

@@ -20,6 +20,8 @@ SAME_MATHEMATICS = frozenset(
     {"precision", "dataloader_workers", "prefetch_factor", "pin_memory", "prefetch_to_device", "image_decode", "optimizer", "compile"}
     | {"activation_checkpointing", "ddp_bucket_view", "ddp_static_graph", "threads", "attention"}
     | {"evaluate", "profile_steps", "communication_steps"}
+    | {"parallel", "fsdp_units", "fsdp_reshard", "limit_all_gathers", "fsdp_reduce", "fsdp_compute", "build_on"}
+    | {"allow_tf32", "autocast", "rung"}
 )
 
 
@@ -41,9 +43,24 @@ class TrainingParameters(Strict):
     learning_rate: float = Field(1e-5, gt=0, le=10)
     weight_decay: float = Field(0.01, ge=0, le=1)
     beta2: float = Field(0.999, gt=0, lt=1)
-    learning_rate_schedule: Literal["constant", "linear"] = Field("linear", description="linear falls to 0 over all steps")
+    adam_eps: float = Field(1e-8, gt=0, le=1, description="AdamW's eps; 1e-8 is torch's, and stated since Habana's own AdamW has another")
+    learning_rate_schedule: Literal["constant", "linear", "cosine"] = Field(
+        "linear", description="how it falls to 0 over all steps, or not"
+    )
+    learning_rate_warmup: int = Field(0, ge=0, le=1_000_000, description="steps over which the rate rises from 0")
     compile: Literal["none", "layer", "model"] = Field("none", description="torch.compile of nothing, each layer, or the whole model")
     activation_checkpointing: bool = Field(False, description="recompute each layer's activations in the backward pass")
+    parallel: Literal["ddp", "fsdp1", "fsdp2"] = Field("ddp", description="replicas (DDP), or parameters sharded over the devices (FSDP)")
+    fsdp_units: Literal["layers", "root"] = Field(
+        "layers", description="what is gathered at once: each layer and tower, or the whole model"
+    )
+    fsdp_reshard: bool = Field(True, description="free a unit's gathered parameters after its forward pass, gather them again for backward")
+    fsdp_reduce: Literal["fp32", "bf16", "fp16"] = Field("fp32", description="type in which FSDP reduces gradients")
+    fsdp_compute: Literal["fp32", "bf16", "fp16"] = Field("fp32", description="type in which FSDP gathers parameters; the shards stay fp32")
+    limit_all_gathers: bool = Field(True, description="fsdp1: the host waits rather than gather far ahead; fsdp2 needs no limit")
+    build_on: Literal["device", "host"] = Field("device", description="where weights are drawn; host: for a model too large for one device")
+    autocast: bool = Field(True, description="false: operations in the parameters' own type (fsdp_compute); fp16 keeps its loss scaler")
+    allow_tf32: bool = Field(False, description="cuda: TF32 for the fp32 matrix products that autocast leaves")
     ddp_bucket_view: bool = Field(True, description="DDP gradient_as_bucket_view")
     ddp_static_graph: bool = Field(False, description="DDP static_graph")
     engine: Literal["native", "optimum_habana"] = Field("native", description="plain torch; or optimum-habana, on hpu only")

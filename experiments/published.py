@@ -66,9 +66,17 @@ def read_published(path: Path = PATH) -> tuple[Published, ...]:
     return tuple(found)
 
 
-def published_for(workload: str, *, metric: str = "throughput") -> list[Published]:
-    """What others published of one workload."""
-    return [entry for entry in read_published() if entry.workload == workload and entry.metric == metric]
+# published metric -> (our summary metric, what one of theirs is in our unit); speedup is that over the suite's baseline
+OURS = {
+    "throughput": ("throughput", 1.0),
+    "max_batch_per_device": ("batch_size", 1.0),
+    "epoch_time": ("epoch_time_s", 3600.0),
+}
+
+
+def published_for(workload: str, *, metric: str | None = "throughput") -> list[Published]:
+    """What others published of one workload; with metric None, all of it."""
+    return [entry for entry in read_published() if entry.workload == workload and metric in (None, entry.metric)]
 
 
 def _parse(row: Mapping[str, str]) -> Published:

@@ -36,13 +36,24 @@ class Condition(Strict):
     set: dict[str, Any] = Field(min_length=1, description="parameter (not an axis) -> value")
 
 
+class ReportFigure(Strict):
+    """A figure of the report: a metric over an axis, a series of bars for each combination of other axes."""
+
+    title: str = Field(max_length=200)
+    metric: str = Field(description="summary metric")
+    x: str = Field(description="axis whose values stand side by side")
+    series: list[str] = Field(default_factory=list, description="axes whose values make the series")
+    where: Match = Field(default_factory=dict, description="only cells that match")
+
+
 class Report(Strict):
-    """The comparison table."""
+    """The comparison table, and the figures that the suite's document has."""
 
     rows: list[str] = Field(min_length=1, description="axes whose values name the rows")
     columns: str = Field(description="axis whose values are the columns")
     metric: str = Field(default="throughput", description="summary metric in the cells")
     title: str | None = Field(default=None, max_length=200)
+    figures: list[ReportFigure] = Field(default_factory=list)
     minimum_effect: float = Field(default=0.02, gt=0, lt=1, description="a smaller difference is called the same: 0.02 is 2 %")
 
 

@@ -181,10 +181,18 @@ class Checker:
                 self.complain(self.at("report", "rows", number), f"{name!r} is used twice", "each axis is a row or the column, once")
         if report.columns not in axes:
             self.complain(self.at("report", "columns"), f"{report.columns!r} is not an axis", choose(report.columns, axes))
-        metrics = _metrics()
-        if report.metric not in metrics and not _EVALUATION.match(report.metric):
-            self.complain(self.at("report", "metric"), f"unknown metric {report.metric!r}", choose(report.metric, metrics))
+        self._metric(self.at("report", "metric"), report.metric)
+        for number, figure in enumerate(report.figures):
+            self._metric(self.at("report", "figures", number, "metric"), figure.metric)
+            for key, name in (("x", figure.x), *(("series", name) for name in figure.series), *(("where", name) for name in figure.where)):
+                if name not in axes:
+                    self.complain(self.at("report", "figures", number, key), f"{name!r} is not an axis", choose(name, axes))
         return report
+
+    def _metric(self, key: KeyPath, name: str) -> None:
+        metrics = _metrics()
+        if name not in metrics and not _EVALUATION.match(name):
+            self.complain(key, f"unknown metric {name!r}", choose(name, metrics))
 
     def baseline(self, axes: Sequence[str]) -> dict[str, Any]:
         clean = {}

@@ -28,7 +28,9 @@ def summarise(
     latency_p*_s: only where nothing is trained, a step without the wait for its data: from the batch being on the host to its output.
     communication_s: one all-reduce of all gradients with nothing beside it; communication_exposed_s: how much longer a step's forward
     and backward take with the all-reduce than without it, at least 0; communication_share: its part of the step. Several devices only.
-    mfu: flops_per_sample * throughput / (devices * peak_flops), peak per device. eval_<metric>_before/_after: held-out evaluation.
+    mfu: flops_per_sample * throughput / (devices * peak_flops), peak per device. tflops_per_device: the same without the peak.
+    epoch_time_s: s that the data set the workload names takes at this throughput.
+    batch_size: samples per device and step. eval_<metric>_before/_after: held-out evaluation.
 
     Raises ValueError, naming the step, for data that cannot be: times that are negative or not finite, a step of no time, samples <= 0,
     step numbers that do not rise.
@@ -44,7 +46,7 @@ def summarise(
     if measured:
         result |= _timing(measured, window)
     if window is not None:
-        result |= _window(window, result["throughput"])
+        result |= _window(window, result)
         if measured and not window.get("trains", True):
             result |= _latency(measured)
     for evaluation in evaluations:
@@ -71,6 +73,11 @@ NAMES = (
     *COMMUNICATION,
     "energy_j_per_sample",
     "mfu",
+    "tflops_per_device",
+    "tflops_per_device_low",
+    "tflops_per_device_high",
+    "epoch_time_s",
+    "batch_size",
     "first_loss",
     "final_loss",
     "eval_loss_before",
@@ -141,12 +148,18 @@ def _window_throughput(window: Mapping[str, Any]) -> float:
     return math.fsum(rank["samples"] / rank["wall_s"] for rank in ranks)
 
 
-def _window(window: Mapping[str, Any], throughput: Value) -> Summary:
+def _window(window: Mapping[str, Any], timing: Mapping[str, Any]) -> Summary:
     result: Summary = {name: window.get(name) for name in _FROM_WINDOW}
     energy, flops, peak = window.get("energy_j"), window.get("flops_per_sample"), window.get("peak_flops")
     result["energy_j_per_sample"] = energy / window["samples"] if energy is not None else None
-    devices = len(window.get("ranks") or [0])
+    devices, throughput = len(window.get("ranks") or [0]), timing["throughput"]
     result["mfu"] = flops * throughput / (devices * peak) if flops and peak and throughput else None
+    for end in ("", "_low", "_high"):
+        rate = timing[f"throughput{end}"]
+        result[f"tflops_per_device{end}"] = flops * rate / devices / 1e12 if flops and rate else None
+    epoch = window.get("epoch_samples")
+    result["epoch_time_s"] = epoch / throughput if epoch and throughput else None
+    result["batch_size"] = window.get("batch_size")
     if communication := window.get("communication"):
         exposed = max(0.0, communication["with_s"] - communication["without_s"])
         result |= zip(COMMUNICATION, (communication["alone_s"], exposed, exposed / communication["step_s"]), strict=True)

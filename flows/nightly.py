@@ -126,7 +126,11 @@ def _measure(work: Work) -> None:
     for trial in {trial.data.uri: trial for trial in session.plan.trials if trial.data}.values():
         session.task("dataset", partial(build, trial.parameters))
     run_trials(session)
-    past = _past(work)
+    try:
+        past = _past(work)
+    except night_history.HistoryError as error:  # what was measured stays; it is judged once MLflow answers
+        session.log.warning("%s", error)
+        return
     for look in work.definition.looks:
         if session.stop.is_set():
             return

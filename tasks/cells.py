@@ -41,6 +41,10 @@ class Metric:
         """Unit and direction from the metric's name."""
         if name == "throughput" or name.startswith("throughput_"):
             return cls(name, "samples/s")
+        if name == "tflops_per_device":
+            return cls(name, "TFLOP/s")
+        if name == "batch_size":
+            return cls(name, "samples")
         for ending, unit in (("_s", "s"), ("_bytes", "B"), ("_j_per_sample", "J"), ("_w", "W")):
             if name.endswith(ending):
                 return cls(name, unit, higher_is_better=False)

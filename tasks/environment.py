@@ -29,6 +29,7 @@ def code_version(workload: str, device: str) -> str:
         *(Path(str(importlib.import_module(name).__file__)) for name in getattr(module, "BUILDS_ON", ())),  # of which it takes parts
         *sorted(source.parent.glob("_*.py")),
         *sorted((ROOT / "experiments" / "workloads").glob("_*.py")),
+        *sorted((ROOT / "experiments" / "workloads" / "layers").glob("*.py")),
         *sorted((ROOT / "cluster" / "worker").glob("*.py")),
         ROOT / "cluster" / "devices" / f"{device}.py",
         *sorted((ROOT / "cluster" / "devices").glob(f"_{device}_*.py")),

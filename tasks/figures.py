@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
+from tasks.axis_figures import axis_figure
 from tasks.cells import Cell
 from tasks.report_data import PART_NAMES, PART_SHARES, other_share
 from tasks.words import OUTCOMES, amount, spread
@@ -42,11 +44,19 @@ STYLE: dict[str, Any] = {
 }
 
 
-def draw_figures(cells: Sequence[Cell], folder: Path, watermark: str | None = None) -> list[tuple[str, Path]]:
-    """(title, SVG path) of each figure that there is data for; a PNG lies beside each. Old figures of the same name are replaced."""
+def draw_figures(
+    cells: Sequence[Cell], folder: Path, watermark: str | None = None, *, own: Sequence[Mapping[str, Any]] = ()
+) -> list[tuple[str, Path]]:
+    """(title, SVG path) of each figure that there is data for; a PNG lies beside each. Old figures of the same name are replaced.
+
+    `own`: the figures that the suite asks for (`report.figures`); they come first.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     made = []
-    for name, title, draw in _FIGURES:
+    asked: list[tuple[str, str, Callable[[Sequence[Cell]], Figure | None]]] = [
+        (f"suite-{at}", str(wanted["title"]), partial(axis_figure, wanted=wanted)) for at, wanted in enumerate(own, 1)
+    ]
+    for name, title, draw in (*asked, *_FIGURES):
         with mpl.rc_context(STYLE):
             figure = draw(cells)
             if figure is None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from experiments.published import published_for
+from experiments.published import OURS, Published, published_for
 from experiments.summary import LATENCIES
 from experiments.trial import Trial
 from tasks.cells import Cell, confounders, make_cells
@@ -295,21 +295,35 @@ def _published(rows: Sequence[TrialRow], cells: Sequence[Cell]) -> TextTable:
     header = ["published by others", "setting", "their value", "our nearest cell", "our value", "what differs", "source"]
     if not rows:
         return TextTable(header, [])
-    done = [cell for cell in cells if cell.estimate and cell.metric.name == "throughput" and not cell.emulated]
     lines = []
-    for entry in published_for(rows[0].trial.workload):
+    for entry in published_for(rows[0].trial.workload, metric=None):
+        done = [cell for cell in cells if not cell.emulated and _ours(cell, entry) is not None]
         nearest = min(done, key=lambda cell: len(entry.differences(cell.trial.parameters, device_of(cell))), default=None)
         extra = f", {entry.extra}" if entry.extra else ""
         batch = f", batch {entry.batch}" if entry.batch is not None else ""
         workers = f", MP-{entry.dataloader_workers}" if entry.dataloader_workers is not None else ""
         theirs = f"{entry.model}, {entry.devices or '?'} devices, {entry.precision or '?'}{batch}{workers}{extra}"
-        ours = amount(nearest.estimate.value, entry.unit) if nearest and nearest.estimate else "–"
+        value = _ours(nearest, entry) if nearest else None
+        ours = "–" if value is None else amount(value, entry.unit)
         differs = "; ".join(entry.differences(nearest.trial.parameters, device_of(nearest))) if nearest else "–"
         near = nearest.name if nearest else "–"
         lines.append(
             [entry.accelerator, theirs, amount(entry.value, entry.unit), near, ours, differs or "nothing we know of", entry.source]
         )
     return TextTable(header, lines)
+
+
+def _ours(cell: Cell, entry: Published) -> float | None:
+    """Our value of a published metric, in its unit; None where the cell has none."""
+    if entry.metric == "speedup":
+        return cell.speedup.value if cell.speedup else None
+    if entry.metric not in OURS:
+        return None
+    name, unit = OURS[entry.metric]
+    if entry.metric == "max_batch_per_device" and cell.trial.parameters.get("batch_size") != "max":
+        return None
+    value = cell.mean(name)
+    return None if value is None else value / unit
 
 
 def device_of(cell: Cell) -> str:

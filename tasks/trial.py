@@ -158,13 +158,15 @@ class TrialRunner:
                 if lost is not None:  # who does not answer can neither be told to stop nor asked for a log
                     return self._unless_stopped(trial, launch, result, journal)
                 break
+            said = self._worker_result(launch)  # it may be there before its process is over: what was measured is kept
             if self.stop.is_set():
-                result = _without_worker(trial, launch.attempt, Outcome.CANCELLED, self._why_stopped(), journal)
+                cancelled = _without_worker(trial, launch.attempt, Outcome.CANCELLED, self._why_stopped(), journal)
+                result = said if said and said.outcome.final else cancelled
                 break
             if time.monotonic() - progress_at > self.policy.hang_timeout_s:
                 at = f"after step {journal.steps[-1]['step']}" if journal.steps else "before its first step"
                 reason = f"no progress for {self.policy.hang_timeout_s:g} s {at}"
-                result = _without_worker(trial, launch.attempt, Outcome.HANG, reason, journal)
+                result = said or _without_worker(trial, launch.attempt, Outcome.HANG, reason, journal)
                 break
             self.stop.wait(_POLL_S)
         return self._leave(trial, launch, self._unless_stopped(trial, launch, result, journal), follower, journal)

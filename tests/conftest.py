@@ -68,14 +68,16 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ[MARK] = secrets.token_hex(8)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What may run beside what (pytest-xdist): tests of the one stack stay together, fast tests stay with their file's fixtures."""
-    for item in items:
-        slow = item.get_closest_marker("integration") or item.get_closest_marker("fault")
-        alone = item.nodeid if slow else str(item.path)
-        group = "stack" if "stack" in getattr(item, "fixturenames", ()) else alone
-        item.add_marker(pytest.mark.xdist_group(group))
+# Fixtures of a whole session that take long to make: the tests of each stay in one process
+_SHARED = ("stack", "clusters")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """What may run beside what (pytest-xdist): tests of one stack stay together, fast tests stay with their file's fixtures."""
+    slow = item.get_closest_marker("integration") or item.get_closest_marker("fault")
+    alone = item.nodeid if slow else str(item.path)
+    shared = [name for name in _SHARED if name in getattr(item, "fixturenames", ())]
+    item.add_marker(pytest.mark.xdist_group(shared[0] if shared else alone))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

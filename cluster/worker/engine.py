@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from cluster.worker import parallel
 from experiments.parameters import TrainingParameters, lazy_mode
 from experiments.workloads._protocol import Unsupported
 
 if TYPE_CHECKING:
     from cluster.devices import Device
-
-ADAM_EPS = 1e-8  # torch's default; stated, since Habana's fused AdamW has another
 
 
 def why_not(parameters: TrainingParameters, device: Device) -> str | None:
@@ -43,7 +42,7 @@ def why_not(parameters: TrainingParameters, device: Device) -> str | None:
 
 def choose(parameters: TrainingParameters, device: Device, world_size: int) -> Engine:
     """The engine that the parameters name. Raises Unsupported."""
-    if wrong := why_not(parameters, device):
+    if wrong := why_not(parameters, device) or parallel.why_not(parameters):
         raise Unsupported(wrong)
     if parameters.engine == "optimum_habana":
         from cluster.worker.engine_habana import OptimumHabana
@@ -94,22 +93,18 @@ class Engine:
         else:
             hpu.wrap_in_hpu_graph(model)
 
+    @property
+    def sharded(self) -> bool:
+        """Whether no device has the whole model: then every rank takes part in whatever calls it."""
+        return self.world_size > 1 and self.parameters.parallel != "ddp"
+
     def whole(self, model: torch.nn.Module) -> Any:
         """The model as a step calls it, on one device."""
         return torch.compile(model, backend=self.device.compile_backend) if self.parameters.compile == "model" else model
 
-    def distribute(self, model: Any, *, find_unused: bool) -> Any:
-        """The model as a step calls it, its gradients averaged over the ranks."""
-        from torch.nn.parallel import DistributedDataParallel
-
-        place = self.device.torch_device
-        return DistributedDataParallel(
-            model,
-            device_ids=[place] if place.type == "cuda" else None,
-            gradient_as_bucket_view=self.parameters.ddp_bucket_view,
-            static_graph=self.parameters.ddp_static_graph,
-            find_unused_parameters=find_unused and not self.parameters.ddp_static_graph,
-        )
+    def distribute(self, model: Any, *, find_unused: bool, units: list[torch.nn.Module]) -> Any:
+        """The model as a step calls it: replicated with its gradients averaged over the ranks, or sharded by `units`. See parallel.py."""
+        return parallel.distribute(model, self.parameters, self.device.torch_device, find_unused=find_unused, units=units)
 
     def optimizer(self, trained: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
         """AdamW over the parameters that are trained."""
@@ -118,7 +113,7 @@ class Engine:
             trained,
             lr=self.parameters.learning_rate,
             betas=(0.9, self.parameters.beta2),
-            eps=ADAM_EPS,
+            eps=self.parameters.adam_eps,
             weight_decay=self.parameters.weight_decay,
             foreach=kind == "foreach",
             fused=kind == "fused",
@@ -128,10 +123,10 @@ class Engine:
         """The gradients of this rank are there, or being computed."""
         self._flush()
 
-    def clip(self, trained: list[torch.nn.Parameter]) -> None:
-        """Limit the gradients' norm over all parameters."""
+    def clip(self, model: Any, trained: list[torch.nn.Parameter]) -> None:
+        """Limit the gradients' norm over all parameters. `model` is what `distribute` gave."""
         if self.parameters.clip_grad_norm is not None:
-            torch.nn.utils.clip_grad_norm_(trained, self.parameters.clip_grad_norm)
+            parallel.clip(model, trained, self.parameters.clip_grad_norm)
 
     def after_update(self, optimizer: torch.optim.Optimizer) -> None:
         """The optimiser has done its step: ready the gradients for the next one."""

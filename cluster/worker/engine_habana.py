@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from cluster.worker.engine import ADAM_EPS, Engine
+from cluster.worker.engine import Engine
 from experiments.workloads._protocol import Unsupported
 
 # optimum-habana 1.21.2 replaces these by classes that transformers 4.55's CLIP text and vision models do not fit: text raises, vision
@@ -76,9 +76,9 @@ class OptimumHabana(Engine):
     def _fast(self) -> bool:
         return self.parameters.ddp == "fast" and self.world_size > 1
 
-    def distribute(self, model: Any, *, find_unused: bool) -> Any:
+    def distribute(self, model: Any, *, find_unused: bool, units: list[torch.nn.Module]) -> Any:
         if not self._fast:
-            return super().distribute(model, find_unused=find_unused)
+            return super().distribute(model, find_unused=find_unused, units=units)
         for value in (*model.parameters(), *model.buffers()):  # torch's DDP does this when it is made
             torch.distributed.broadcast(value.data, src=0)
         return model
@@ -92,7 +92,7 @@ class OptimumHabana(Engine):
             trained,
             lr=self.parameters.learning_rate,
             betas=(0.9, self.parameters.beta2),
-            eps=ADAM_EPS,  # its own default is 1e-6, and its weight decay 0: other training
+            eps=self.parameters.adam_eps,  # its own default is 1e-6, and its weight decay 0: other training
             weight_decay=self.parameters.weight_decay,
         )
         if self.parameters.clip_grad_norm is not None:
@@ -110,11 +110,11 @@ class OptimumHabana(Engine):
         kind = torch.bfloat16 if self.parameters.precision == "bf16" else torch.float32
         all_reduce_gradients(model, fusion_buffer_dtype=kind, use_hpu_graphs=True)
 
-    def clip(self, trained: list[torch.nn.Parameter]) -> None:
+    def clip(self, model: Any, trained: list[torch.nn.Parameter]) -> None:
         if self.parameters.clip_grad_norm is not None and self.parameters.optimizer == "fused":
             self._clip.clip_norm(trained)
         else:
-            super().clip(trained)
+            super().clip(model, trained)
 
     def after_update(self, optimizer: torch.optim.Optimizer) -> None:
         self._flush()

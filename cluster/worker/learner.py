@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from cluster.worker import parallel
 from cluster.worker.engine import Engine, choose
 from experiments.parameters import TrainingParameters
-from experiments.workloads._protocol import trains
+from experiments.workloads._protocol import shard_units, trains
 
 if TYPE_CHECKING:
     from cluster.devices import Device
@@ -26,7 +28,9 @@ class TorchLearner:
         self.workload, self.parameters, self.device = workload, parameters, device
         self.engine = engine or choose(parameters, device, world_size=1)
         self.trains = trains(workload)
-        self.plain = model.to(device.torch_device).train(self.trains)  # what is evaluated, whatever wraps it
+        self.sharded = self.engine.sharded and self.trains
+        # what is evaluated, whatever wraps it. A sharded model is moved unit by unit: a device may be too small for all of it
+        self.plain = (model if self.sharded else model.to(device.torch_device)).train(self.trains)
         self._forward = self.plain.forward
         layers = workload.layers(self.plain)
         self.engine.compile_layers(layers)
@@ -34,10 +38,11 @@ class TorchLearner:
         self.engine.graphs(self.plain, training=self.trains, find_unused=workload.find_unused_parameters)
         self.model: Any = self.engine.whole(self.plain)
         if self.engine.world_size > 1 and self.trains:
-            self.model = self.engine.distribute(self.model, find_unused=workload.find_unused_parameters)
+            units = shard_units(workload, self.plain, layers)
+            self.model = self.engine.distribute(self.model, find_unused=workload.find_unused_parameters, units=units)
         self.trained = [parameter for parameter in self.plain.parameters() if parameter.requires_grad]
         self.optimizer = self.engine.optimizer(self.trained) if self.trains else None
-        self.scaler = device.scaler(parameters.precision) if self.trains else None
+        self.scaler = parallel.scaler(device.scaler(parameters.precision), self.model) if self.trains else None
         self._all_steps = parameters.warmup_steps + parameters.steps
 
     def place(self, batch: Batch) -> Batch:
@@ -45,13 +50,16 @@ class TorchLearner:
 
     def learn(self, batch: Batch) -> torch.Tensor:
         if not self.trains:
-            with torch.inference_mode(), self.device.autocast(self.parameters.precision):
+            with torch.inference_mode(), self._autocast():
                 return self.workload.loss(self.model, batch)
-        with self.device.autocast(self.parameters.precision):
+        with self._autocast():
             loss = self.workload.loss(self.model, batch)
         (self.scaler.scale(loss) if self.scaler else loss).backward()  # type: ignore[no-untyped-call]
         self.engine.after_backward(self.plain)
         return loss.detach()
+
+    def _autocast(self) -> AbstractContextManager[None]:
+        return self.device.autocast(self.parameters.precision if self.parameters.autocast else "fp32")
 
     def update(self, step: int) -> None:
         if self.optimizer is None:
@@ -61,11 +69,11 @@ class TorchLearner:
         if self.scaler:
             if self.parameters.clip_grad_norm is not None:
                 self.scaler.unscale_(self.optimizer)  # the limit is of the gradients themselves
-            self.engine.clip(self.trained)
+            self.engine.clip(self.model, self.trained)
             self.scaler.step(self.optimizer)  # skips the step if a gradient overflowed
             self.scaler.update()
         else:
-            self.engine.clip(self.trained)
+            self.engine.clip(self.model, self.trained)
             self.optimizer.step()
         self.engine.after_update(self.optimizer)
 
@@ -73,18 +81,28 @@ class TorchLearner:
         return self.workload.samples(batch)
 
     def learning_rate(self, step: int) -> float:
-        """Of a step (1-based). Linear: from the full rate to 0 after the last step; steps beyond it train at 0."""
-        if self.parameters.learning_rate_schedule == "constant":
-            return self.parameters.learning_rate
-        return self.parameters.learning_rate * max(0.0, 1 - (step - 1) / self._all_steps)
+        """Of a step (1-based): rises over the warm-up, falls from the full rate to 0 after the last step; steps beyond it train at 0."""
+        schedule, rate, warmup = self.parameters.learning_rate_schedule, self.parameters.learning_rate, self.parameters.learning_rate_warmup
+        if step <= warmup:
+            return rate * step / warmup
+        done = min(1.0, (step - 1 - warmup) / max(1, self._all_steps - warmup))
+        if schedule == "constant":
+            return rate
+        return rate * (1 - done) if schedule == "linear" else rate * (1 + math.cos(math.pi * done)) / 2
 
     def evaluate(self) -> dict[str, float]:
-        """The workload's held-out metrics in the trial's precision, with what compilation and HPU graphs made left aside."""
+        """The workload's held-out metrics in the trial's precision, with what compilation and HPU graphs made left aside.
+
+        Every rank calls this where the model is sharded, one is enough where it is not.
+        """
         self.plain.eval()
         stepping, self.plain.forward = self.plain.forward, self._forward
         try:
-            with torch.no_grad(), torch.compiler.set_stance("force_eager"), self.device.autocast(self.parameters.precision):
-                return self.workload.evaluate(self.plain, lambda batch: self.device.place(batch, self.workload.prepare, prefetch=False))
+            with torch.no_grad(), torch.compiler.set_stance("force_eager"), self._autocast():
+                return self.workload.evaluate(
+                    parallel.callable_of(self.model, self.plain),
+                    lambda batch: self.device.place(batch, self.workload.prepare, prefetch=False),
+                )
         finally:
             self.plain.forward = stepping
             self.plain.train(self.trains)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -105,8 +105,14 @@ class Session:
         if why_not:
             raise Unsupported(why_not)
         self.device.set_precision(self.parameters.precision)
+        if self.parameters.allow_tf32:
+            if self.device.kind != "cuda":
+                raise Unsupported(f"allow_tf32: only on cuda, and this is {self.device.kind}")
+            self.device.set_precision("tf32")  # switches of the process; autocast is the step's own
         self.engine = choose_engine(self.parameters, self.device, self.ranks.world_size)
         self.engine.adapt()
+        if self.parameters.parallel != "ddp" and self.ranks.world_size == 1:
+            self.recorder.note(f"parallel {self.parameters.parallel}: one device alone has all parameters, nothing is sharded")
         self.recorder.phase("data")
         self.workload: Workload = module.build(self._context())
         self.recorder.phase("build")
@@ -146,7 +152,8 @@ class Session:
         import torch
 
         torch.manual_seed(self.parameters.seed)  # the same weights on every rank
-        with self.device.torch_device:  # made where it will be: drawing large weights on the CPU takes longer than training them
+        # made where it will be: drawing large weights on the CPU takes longer than training them
+        with self.device.torch_device if self.parameters.build_on == "device" else nullcontext():
             model = self.workload.model()
         learner = TorchLearner(self.workload, model, self.parameters, self.device, self.engine)
         torch.manual_seed(self.parameters.seed + self.ranks.rank)  # other dropout masks on every rank
@@ -203,6 +210,7 @@ class Session:
             "first_measured_step": parameters.warmup_steps + 1,
             "batch_size": parameters.batch_size,
             "trains": trains(self.workload),
+            "epoch_samples": getattr(self.workload, "epoch_samples", None),
             **({"injected_slowdown": parameters.injected_slowdown} if parameters.injected_slowdown else {}),
         }
 
@@ -223,13 +231,13 @@ class Session:
         self.recorder.window({**window, "flops_per_sample": flops, "peak_flops": peak, "peak_source": source})
 
     def _evaluate(self, when: str) -> None:
-        """On rank 0, while the others wait: replicas are equal."""
+        """On rank 0, while the others wait: replicas are equal. On all of them where the model is sharded: each has a part of it."""
         if not self.parameters.evaluate or self.probe:
             return
         with self._aside():
             self.recorder.phase("evaluate")
-            if self.ranks.rank == 0:
-                self.recorder.evaluation(when, self.learner.evaluate())
+            if self.ranks.rank == 0 or self.learner.sharded:
+                self.recorder.evaluation(when, self.learner.evaluate())  # what another rank records goes nowhere
             self._meet()
 
     def _profile(self, window: dict[str, Any]) -> None:
@@ -252,8 +260,10 @@ class Session:
 
     def _communicate(self, window: dict[str, Any]) -> None:
         """How long the gradients' all-reduce takes, and how much longer it makes a step."""
+        from torch.nn.parallel import DistributedDataParallel
+
         steps = self.parameters.communication_steps
-        if not steps or not hasattr(self.learner.model, "no_sync"):  # one rank, or an all-reduce of the engine's own: nothing to leave out
+        if not steps or not isinstance(self.learner.model, DistributedDataParallel):  # nothing that could be left out of a step
             return
         from cluster.worker import communication
 

@@ -75,3 +75,12 @@ class Workload(Protocol):
 def trains(workload: Workload) -> bool:
     """Whether a step is forward, backward and optimiser. With `trains = False` it is the forward pass alone, in evaluation mode."""
     return bool(getattr(workload, "trains", True))
+
+
+def shard_units(workload: Workload, model: torch.nn.Module, layers: list[torch.nn.Module]) -> list[torch.nn.Module]:
+    """What FSDP gathers at once, inner modules before those that hold them.
+
+    The layers, unless the workload has a method `shard_units(model)` that names more, such as towers.
+    """
+    named = getattr(workload, "shard_units", None)
+    return list(named(model)) if named is not None else layers

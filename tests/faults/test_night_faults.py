@@ -18,6 +18,7 @@ import pytest
 import yaml
 from filelock import FileLock, Timeout
 
+from cluster.places import Places, hardware
 from cluster.pools import load_pools
 from experiments.folders import runs_root
 from tests.cli_support import ROOT, environment
@@ -62,24 +63,22 @@ def test_row_20_the_fault_is_real_in_a_local_time() -> None:
 _HOLDER = """
 import threading
 from cluster.pools import load_pools
-from flows.session import Slot
-with Slot(load_pools()["cpu"], 1, threading.Event()):
+from cluster.places import Places
+with Places(load_pools()["cpu"], 1, 1, threading.Event()):
     print("held", flush=True)
     threading.Event().wait()
 """
 
 
 def test_row_22_a_place_on_a_pool_has_one_sweep_and_comes_back_when_its_holder_dies(tmp_path: Path) -> None:
-    from flows.session import Slot
-
     holder = subprocess.Popen([sys.executable, "-c", _HOLDER], cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True)
     assert holder.stdout is not None and holder.stdout.readline().strip() == "held"
     with pytest.raises(Timeout):
-        FileLock(runs_root() / ".pools" / "cpu-0.lock").acquire(timeout=0)  # the other sweep has it
+        FileLock(runs_root() / ".pools" / f"{hardware(load_pools()['cpu'])}-0.lock").acquire(timeout=0)  # the other sweep has it
     entered, stop = threading.Event(), threading.Event()
 
     def wait_for_it() -> None:
-        with Slot(load_pools()["cpu"], 1, stop):
+        with Places(load_pools()["cpu"], 1, 1, stop):
             entered.set()
 
     waiter = threading.Thread(target=wait_for_it)

@@ -126,3 +126,12 @@ def test_cells_are_found_by_words_or_id() -> None:
     assert find_cell(cells, "id-two").name == "two" and find_cell(cells, "ONE").name == "one"
     with pytest.raises(StoreError, match="more than one cell"):
         find_cell(cells, "o")
+
+
+def test_without_mlflow_nothing_is_judged_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tasks.night_history import HistoryError, past_nights
+
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    with pytest.raises(HistoryError, match="the past nights could not be read from MLflow"):
+        past_nights("n", "nightly-n", "2026-11-21")

@@ -268,3 +268,18 @@ def test_a_metric_where_less_is_better(tmp_path: Path) -> None:
     cell = report.table.rows[0][1][1]
     assert cell.value.endswith(" ms")
     assert cell.short in ("x2.00", "x1.99", "x2.01")
+
+
+def test_the_suites_own_figures_show_absent_cells_with_their_outcome(tmp_path: Path) -> None:
+    suite = {
+        **SUITE,
+        "report": {**SUITE["report"], "figures": [{"title": "Asked for", "metric": "throughput", "x": "model", "series": ["pool"]}]},
+    }
+    trials = [
+        Fake({"pool": "gpu", "model": "base"}),
+        Fake({"pool": "gpu", "model": "large"}, outcome=Outcome.DOES_NOT_FIT, reason="too large"),
+    ]
+    paths = write_report(make_sweep(tmp_path, trials, suite=suite))
+    drawn = next(path for path in paths.figures if path.name == "suite-1.svg").read_text()
+    assert "does not fit" in drawn and "large" in drawn
+    assert "![Asked for](figures/suite-1.svg)" in paths.markdown.read_text()

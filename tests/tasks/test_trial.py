@@ -265,3 +265,22 @@ def test_a_pool_that_dies_under_a_trial(cluster: Cluster) -> None:
     result = runner(cluster, wait_s=0.05, retries=2).run(trial(cluster))
     assert (result.outcome, result.reason) == (Outcome.INFRA, "not started: pool p does not answer (waited 0.05 s for the pool)")
     assert cluster.started == [f"{KEY}-a1"]
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_a_result_that_is_there_counts_although_its_process_still_runs(cluster: Cluster, stopped: bool) -> None:
+    """A sweep that is stopped just then, and a process that hangs at its end, lose nothing."""
+    made = trial(cluster)
+    running = runner(cluster, hang_timeout_s=1000.0 if stopped else 0.1)
+
+    def publish_and_stay(cluster: Cluster) -> None:
+        if cluster.started and not cluster.store.result(KEY):
+            cluster.finish(1)
+            cluster.jobs[f"{KEY}-a1"] = "RUNNING"
+            if stopped:
+                running.stop.set()
+
+    cluster.on_ask = publish_and_stay
+    result = running.run(made)
+    assert (result.outcome, result.attempt) == (Outcome.OK, 1)
+    assert cluster.jobs == {f"{KEY}-a1": "STOPPED"}

@@ -1,0 +1,54 @@
+"""Masks of masked modelling, drawn on the host: BERT's for tokens, BEiT's blocks for image patches."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+IGNORED = -100  # torch's label that no loss is taken of
+SHARE = 0.15  # of the real tokens (Devlin et al. 2018, section 3.1)
+
+
+def mask_tokens(
+    tokens: torch.Tensor, real: torch.Tensor, *, mask: int, vocabulary: int, draw: torch.Generator
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """(masked tokens, labels), each (batch, text): 15 % of each row's real tokens, at least one, are to be told.
+
+    Of those 80 % become `mask`, 10 % another token, 10 % stay. The number is exact in each row, so every rank's mean weighs the same.
+    """
+    import torch
+
+    scores = torch.rand(tokens.shape, generator=draw).masked_fill(~real, 2.0)
+    counts = (real.sum(dim=1) * SHARE).round().long().clamp(min=1)
+    ranks = scores.argsort(dim=1).argsort(dim=1)
+    chosen = (ranks < counts[:, None]) & real
+    labels = tokens.masked_fill(~chosen, IGNORED)
+    how = torch.rand(tokens.shape, generator=draw)
+    others = torch.randint(0, vocabulary, tokens.shape, generator=draw)
+    masked = torch.where(chosen & (how < 0.8), torch.full_like(tokens, mask), tokens)
+    return torch.where(chosen & (how >= 0.9), others, masked), labels
+
+
+def mask_blocks(side: int, count: int, draw: random.Random) -> list[list[bool]]:
+    """(side, side) with exactly `count` patches masked, in blocks (Bao et al. 2021, algorithm 1: aspect 0.3 to 1/0.3)."""
+    grid = [[False] * side for _ in range(side)]
+    masked, smallest = 0, min(16, max(1, count // 5))
+    for _ in range(10 * side):
+        if masked >= count:
+            break
+        area = draw.uniform(min(smallest, count - masked), count - masked)
+        aspect = math.exp(draw.uniform(math.log(0.3), -math.log(0.3)))
+        height, width = (min(side, max(1, round(math.sqrt(area * ratio)))) for ratio in (aspect, 1 / aspect))
+        top, left = draw.randint(0, side - height), draw.randint(0, side - width)
+        block = [(y, x) for y in range(top, top + height) for x in range(left, left + width) if not grid[y][x]]
+        for y, x in block[: count - masked]:
+            grid[y][x] = True
+        masked += min(len(block), count - masked)
+    free = [(y, x) for y in range(side) for x in range(side) if not grid[y][x]]
+    for y, x in draw.sample(free, count - masked):
+        grid[y][x] = True
+    return grid

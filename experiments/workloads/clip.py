@@ -1,0 +1,186 @@
+"""CLIP training with linear layers in low precision, as in "Stable and low-precision training for large-scale vision-language models".
+
+The loss is CLIP's over the local batch. All linear layers of both towers' blocks (q, k, v, out, both of the MLP) are the arm's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from experiments.workloads._pairs import PairParameters, Pairs, normalised
+from experiments.workloads._protocol import Batch, Context, DataError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+BRANCHES = (("self_attn", "out_proj"), ("mlp", "fc2"))  # the last layer of each residual branch
+LINEARS = (*(("self_attn", name) for name in ("q_proj", "k_proj", "v_proj", "out_proj")), ("mlp", "fc1"), ("mlp", "fc2"))
+SHOWN_BLOCKS = 5  # feature magnitudes are told of so many blocks, from the first to the last
+
+# vision: width, layers, heads, patch, image (pixels); text: width, layers, heads; projection; vocabulary, tokens. A MLP is 4 x as wide
+SIZES: dict[str, tuple[tuple[int, int, int, int, int], tuple[int, int, int], int, int, int]] = {
+    "b32": ((768, 12, 12, 32, 224), (512, 12, 8), 512, 49408, 77),
+    "b16": ((768, 12, 12, 16, 224), (512, 12, 8), 512, 49408, 77),
+    "l14": ((1024, 24, 16, 14, 224), (768, 12, 12), 768, 49408, 77),
+    "h14": ((1280, 32, 16, 14, 224), (1024, 24, 16), 1024, 49408, 77),
+    "tiny": ((64, 3, 2, 16, 64), (64, 2, 2), 32, 4096, 24),
+}
+
+
+class Parameters(PairParameters):
+    """CLIP's own settings."""
+
+    model: Literal["b32", "b16", "l14", "h14", "tiny"] = Field("tiny", description="ViT-B/32 to ViT-H/14 as published; tiny for CPUs")
+    linear: Literal[
+        "plain",
+        "switchback",
+        "switchback_m",
+        "switchback_q",
+        "llm_int8",
+        "fp8_tensorwise",
+        "fp8_switchback",
+        "fp8_simulated",
+        "fp8_simulated_switchback",
+    ] = Field("plain", description="how the blocks' linear layers compute; plain: in the trial's precision")
+    zero_layer_scale: bool = Field(False, description="each residual branch times a learnt vector that starts at 0")
+    attention: Literal["eager", "sdpa"] = Field("sdpa", description="attention of both towers")
+    learning_rate: float = Field(5e-4, gt=0, le=10)
+    weight_decay: float = Field(0.2, ge=0, le=1)
+
+
+def config(size: str) -> Any:
+    """The CLIPConfig of a size."""
+    from transformers import CLIPConfig
+
+    (width, layers, heads, patch, image), (text, text_layers, text_heads), projection, vocabulary, tokens = SIZES[size]
+    return CLIPConfig(
+        vision_config={
+            "hidden_size": width,
+            "num_hidden_layers": layers,
+            "num_attention_heads": heads,
+            "intermediate_size": 4 * width,
+            "patch_size": patch,
+            "image_size": image,
+            "projection_dim": projection,
+        },
+        text_config={
+            "hidden_size": text,
+            "num_hidden_layers": text_layers,
+            "num_attention_heads": text_heads,
+            "intermediate_size": 4 * text,
+            "vocab_size": vocabulary,
+            "max_position_embeddings": tokens,
+            "projection_dim": projection,
+            "eos_token_id": 2,  # transformers then takes a text's state at its token of the highest number; see Clip.prepare
+            "bos_token_id": None,
+        },
+        projection_dim=projection,
+    )
+
+
+def build(context: Context) -> Clip:
+    """The workload on this rank. Raises DataError."""
+    return Clip(context)
+
+
+class Clip:
+    """See Workload."""
+
+    find_unused_parameters = False
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.parameters: Parameters = context.parameters
+        (*_, image), _, _, self.vocabulary, self.tokens = SIZES[self.parameters.model]
+        self.pairs = Pairs(context, image, self.tokens)
+        self.end = self._end()
+
+    def model(self) -> nn.Module:
+        from transformers import CLIPModel
+
+        from experiments.workloads.layers import low_precision
+
+        tokens = self.pairs.tokenizer().get_vocab_size()
+        if tokens > self.vocabulary:
+            raise DataError(f"the tokenizer has {tokens} tokens, the model {self.vocabulary}: set tokenizer to match")
+        model: Any = CLIPModel._from_config(config(self.parameters.model), attn_implementation=self.parameters.attention)
+        chosen = [(getattr(layer, part), name) for layer in self.layers(model) for part, name in LINEARS]
+        low_precision.replace(model, self.parameters.linear, chosen, self.context.device_kind)
+        if self.parameters.zero_layer_scale:
+            for layer in self.layers(model):
+                for part, name in BRANCHES:
+                    parent = getattr(layer, part)
+                    setattr(parent, name, low_precision.zero_scaled(getattr(parent, name)))
+        return model.train()  # type: ignore[no-any-return]
+
+    def _end(self) -> int:
+        """The token that ends a caption. Raises DataError: a causal text tower needs a place that has read all of it."""
+        tokenizer = self.pairs.tokenizer()
+        found = [tokenizer.token_to_id(name) for name in ("</s>", "<|endoftext|>", "[SEP]")]
+        end = next((token for token in found if token is not None), None)
+        if end is None:
+            raise DataError("the tokenizer has none of </s>, <|endoftext|>, [SEP]: a caption needs an end")
+        return int(end)
+
+    def layers(self, model: Any) -> list[nn.Module]:
+        return [*model.text_model.encoder.layers, *model.vision_model.encoder.layers]
+
+    def batches(self) -> Iterator[Batch]:
+        return self.pairs.batches(self.pairs.dataset(self.pairs.train, augment=self.parameters.augment), self.pairs.drafts())
+
+    def prepare(self, batch: Batch) -> Batch:
+        batch.pop("corrupt", None)
+        # the end gets the highest number, as in CLIP's own vocabulary: that is where transformers looks
+        tokens = batch["input_ids"].masked_fill(batch["input_ids"] == self.end, self.vocabulary - 1)
+        return {**batch, "input_ids": tokens, "pixel_values": normalised(batch.pop("pixels"))}
+
+    def loss(self, model: nn.Module, batch: Batch) -> torch.Tensor:
+        return model(**batch, return_loss=True).loss  # type: ignore[no-any-return]
+
+    def samples(self, batch: Batch) -> int:
+        return len(batch["input_ids"])
+
+    def evaluate(self, model: Any, place: Callable[[Batch], Batch]) -> dict[str, float]:
+        """Loss on held-out pairs, and `magnitude_N`: the mean |output| of the vision tower's block N (the feature-magnitude figure)."""
+        blocks = model.vision_model.encoder.layers
+        shown = sorted({round(at * (len(blocks) - 1) / (SHOWN_BLOCKS - 1)) for at in range(SHOWN_BLOCKS)})
+        magnitudes: dict[int, list[float]] = {at: [] for at in shown}
+
+        def listen(at: int) -> Callable[..., None]:
+            def hook(module: object, inputs: object, output: Any) -> None:
+                magnitudes[at].append(float((output[0] if isinstance(output, tuple) else output).float().abs().mean()))
+
+            return hook
+
+        hooks = [blocks[at].register_forward_hook(listen(at)) for at in shown]
+        data = self.pairs.dataset(self.pairs.held_out, augment=False)
+        try:
+            losses = [float(self.loss(model, place(data[draft]))) for draft in self.pairs.held_out_drafts()]
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return {
+            "loss": sum(losses) / len(losses),
+            "chance_loss": math.log(self.parameters.evaluation_batch_size),
+            **{f"magnitude_{at + 1}": sum(values) / len(values) for at, values in magnitudes.items()},
+        }
+
+    def flops_per_sample(self) -> float | None:
+        return flops(self.parameters.model)
+
+
+def flops(size: str) -> float:
+    """Training FLOPs per pair: 3 x the forward pass's matrix products, the contrastive one left out (it depends on the batch)."""
+    (width, layers, _, patch, image), (text, text_layers, _), projection, _, tokens = SIZES[size]
+    patches = (image // patch) ** 2
+
+    def tower(width: int, layers: int, tokens: int) -> float:
+        return 2.0 * layers * tokens * (12 * width * width + 2 * tokens * width)
+
+    ends = 2.0 * (patches * 3 * patch * patch * width + projection * (width + text))
+    return 3 * (tower(width, layers, patches + 1) + tower(text, text_layers, tokens) + ends)

@@ -1,0 +1,159 @@
+"""Two linear layers, width -> 4 width -> width, trained alone: at which width does low precision win, and what does quantising cost?
+
+A sample is one row (one token). The targets are a fixed random linear map of the inputs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from experiments.parameters import TrainingParameters
+from experiments.workloads._protocol import Batch, Context
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+TIMED = 20  # repetitions of what is timed for the quantise share
+
+
+class Parameters(TrainingParameters):
+    """Width, and how the layers compute."""
+
+    width: int = Field(64, ge=16, le=16_384, description="inputs of the first layer; the second has four times as many")
+    linear: Literal[
+        "plain",
+        "switchback",
+        "switchback_m",
+        "switchback_q",
+        "llm_int8",
+        "fp8_tensorwise",
+        "fp8_switchback",
+        "fp8_simulated",
+        "fp8_simulated_switchback",
+    ] = Field("plain", description="how the layers compute; plain: in the trial's precision")
+    quantise: Literal["torch", "triton"] = Field(
+        "torch", description="row-wise int8 by torch's operations, or by one Triton kernel (never run yet)"
+    )
+    learning_rate: float = Field(1e-3, gt=0, le=10)
+
+
+def build(context: Context) -> LinearLayer:
+    """The workload on this rank."""
+    return LinearLayer(context)
+
+
+class LinearLayer:
+    """See Workload."""
+
+    find_unused_parameters = False
+
+    def __init__(self, context: Context) -> None:
+        import torch
+
+        self.context = context
+        self.parameters: Parameters = context.parameters
+        draw = torch.Generator().manual_seed(self.parameters.seed)
+        width = self.parameters.width
+        self.map = torch.randn(width, width, generator=draw) / width**0.5
+
+    def model(self) -> nn.Module:
+        from torch import nn
+
+        from experiments.workloads.layers import low_precision
+
+        width = self.parameters.width
+        model = nn.Sequential(nn.Linear(width, 4 * width), nn.Linear(4 * width, width))
+        low_precision.replace(
+            model, self.parameters.linear, [(model, "0"), (model, "1")], self.context.device_kind, self.parameters.quantise
+        )
+        return model
+
+    def layers(self, model: nn.Module) -> list[nn.Module]:
+        return list(model.children())
+
+    def batches(self) -> Iterator[Batch]:
+        """The same few batches again and again: what feeds the layers is not what is measured."""
+        import torch
+
+        draw = torch.Generator().manual_seed(self.parameters.seed * 1000 + self.context.rank)
+        drawn = [self._batch(draw) for _ in range(2)]
+        while True:
+            yield from drawn
+
+    def _batch(self, draw: torch.Generator) -> Batch:
+        import torch
+
+        x = torch.randn(self.context.batch_size, self.parameters.width, generator=draw)
+        return {"x": x, "y": x @ self.map}
+
+    def prepare(self, batch: Batch) -> Batch:
+        return batch
+
+    def loss(self, model: nn.Module, batch: Batch) -> torch.Tensor:
+        from torch.nn import functional
+
+        return functional.mse_loss(model(batch["x"]).float(), batch["y"])
+
+    def samples(self, batch: Batch) -> int:
+        return len(batch["x"])
+
+    def evaluate(self, model: nn.Module, place: Callable[[Batch], Batch]) -> dict[str, float]:
+        """`loss`, and for the int8 arms `quantise_share`: of the time of a forward and backward pass what quantising takes, timed apart."""
+        import torch
+
+        batch = place(self._batch(torch.Generator().manual_seed(2**31 - 1)))
+        found = {"loss": float(self.loss(model, batch)), "chance_loss": float(batch["y"].square().mean())}
+        if self.parameters.linear.startswith("switchback"):
+            found["quantise_share"] = self._quantise_share(model, batch)
+        return found
+
+    def _quantise_share(self, model: nn.Module, batch: Batch) -> float:
+        import torch
+
+        from experiments.workloads.layers.low_precision import quantiser
+
+        rows = quantiser(self.parameters.quantise)
+        by_row = self.parameters.linear == "switchback_q"
+        kind = batch["x"].device.type
+        sixteen = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.parameters.precision, torch.float32)
+        x = batch["x"].to(sixteen)
+        wide = x.repeat(1, 4)
+        weights = [parameter.detach() for name, parameter in model.named_parameters() if name.endswith("weight")]
+
+        def quantising() -> None:
+            for inputs in (x, wide, wide, x):  # of each layer its inputs and its output's gradient
+                rows(inputs, 1)
+            for weight in weights:
+                rows(weight, 1 if by_row else None)
+                rows(weight, 0 if by_row else None)
+
+        def everything() -> None:
+            with torch.enable_grad():
+                self.loss(model, {**batch, "x": batch["x"].detach().requires_grad_()}).backward()  # type: ignore[no-untyped-call]
+            model.zero_grad()
+
+        return self._seconds(quantising, kind) / self._seconds(everything, kind)
+
+    def _seconds(self, work: Callable[[], None], kind: str) -> float:
+        import torch
+
+        for _ in range(3):
+            work()
+        if kind == "cuda":
+            torch.cuda.synchronize()
+        started = time.perf_counter()
+        for _ in range(TIMED):
+            work()
+        if kind == "cuda":
+            torch.cuda.synchronize()
+        return (time.perf_counter() - started) / TIMED
+
+    def flops_per_sample(self) -> float | None:
+        """Of a step: forward, input gradient and weight gradient of both layers, the first's input gradient left out."""
+        width = float(self.parameters.width)
+        return 2 * 4 * width * width * (3 + 2)

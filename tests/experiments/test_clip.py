@@ -1,0 +1,105 @@
+"""CLIP: the published sizes and FLOPs, golden losses of the low-precision arms, zero-initialised layer scale, and its suites."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from cluster.pools import load_pools
+from experiments import scenes
+from experiments.matrix import expand
+from experiments.suite import load_suite
+from experiments.trial import DataSource
+from experiments.workloads import clip
+from experiments.workloads._protocol import Context
+
+GOLDEN = [2.38623, 2.37825, 2.68663]
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("drawn")
+    scenes.build(folder, rows=64, validation_rows=64, seed=0, max_size=128)
+    return folder
+
+
+def workload(folder: Path, **changes: Any) -> clip.Clip:
+    data = DataSource(uri=str(folder), fingerprint="f", tokenizer=str(folder / "tokenizer"))
+    return clip.build(Context(clip.Parameters(batch_size=8, evaluation_samples=16, **changes), data, "cpu", 0, 1, 8))
+
+
+def losses(folder: Path, **changes: Any) -> list[float]:
+    one = workload(folder, **changes)
+    torch.manual_seed(0)
+    model = one.model()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    found = []
+    for batch in islice(one.batches(), 3):
+        loss = one.loss(model, one.prepare(batch))
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        optimizer.zero_grad()
+        found.append(loss.item())
+    return found
+
+
+@pytest.mark.parametrize(("size", "million", "giga"), [("b32", 151.3, 44), ("b16", 149.6, 123), ("l14", 427.6, 526), ("h14", 986.1, 1145)])
+def test_parameters_and_flops_are_the_published_ones(size: str, million: float, giga: float) -> None:
+    from transformers import CLIPModel
+
+    with torch.device("meta"):
+        model = CLIPModel(clip.config(size))
+    assert sum(parameter.numel() for parameter in model.parameters()) == pytest.approx(million * 1e6, abs=0.05e6)
+    assert clip.flops(size) == pytest.approx(giga * 1e9, rel=0.01)
+
+
+def test_the_first_losses_are_the_golden_ones_and_low_precision_stays_near(drawn: Path) -> None:
+    plain = losses(drawn)
+    assert plain == pytest.approx(GOLDEN, rel=1e-4)
+    for arm in ("switchback", "switchback_m", "switchback_q", "fp8_simulated"):
+        found = losses(drawn, linear=arm)
+        assert found == pytest.approx(plain, rel=0.05), arm
+        assert found != plain, arm
+
+
+def test_zero_layer_scale_makes_every_block_pass_its_input_on(drawn: Path) -> None:
+    """At first; and the magnitude of what blocks put out, which the document's figure shows, does not grow with depth."""
+    scaled, plain = workload(drawn, zero_layer_scale=True), workload(drawn)
+    model, other = scaled.model(), plain.model()
+    metrics, others = scaled.evaluate(model.eval(), scaled.prepare), plain.evaluate(other.eval(), plain.prepare)
+    first, last = (metrics[f"magnitude_{at}"] for at in (1, 3))
+    assert first == pytest.approx(last, rel=1e-6)
+    assert others["magnitude_1"] != pytest.approx(others["magnitude_3"], rel=1e-3)
+    vectors = [parameter for name, parameter in model.named_parameters() if name.endswith(".scale")]
+    assert len(vectors) == 2 * len(scaled.layers(model)) and not any(vector.any() for vector in vectors)
+
+
+def test_a_text_is_represented_by_its_end(drawn: Path) -> None:
+    one = workload(drawn)
+    tokens = one.prepare(next(one.batches()))["input_ids"]
+    at = tokens.argmax(dim=1)
+    assert (tokens.gather(1, at[:, None]) == one.vocabulary - 1).all()
+    assert all((row[place + 1 :] == 1).all() for row, place in zip(tokens, at, strict=True)), "only padding follows"
+
+
+def test_every_linear_layer_of_a_block_is_the_arms(drawn: Path) -> None:
+    from experiments.workloads.layers.low_precision import LowPrecisionLinear
+
+    one = workload(drawn, linear="switchback")
+    model = one.model()
+    for layer in one.layers(model):
+        assert [type(module) for module in layer.modules() if isinstance(module, torch.nn.Linear)] == [LowPrecisionLinear] * 6
+
+
+def test_the_suite_is_the_documents_experiment() -> None:
+    cells = expand(load_suite("clip_precision", pools=load_pools()))
+    assert len(cells) == 3 * 2 * 10
+    assert {(cell.axes["precision"], cell.axes["linear"]) for cell in cells} >= {("fp16", "plain"), ("bf16", "plain"), ("bf16", "llm_int8")}
+    assert all(cell.parameters["devices"] == 4 and cell.parameters["batch_size"] == 256 for cell in cells)
+    assert all(cell.parameters["activation_checkpointing"] for cell in cells)
+    widths = {cell.axes["width"] for cell in expand(load_suite("linear_layer", pools=load_pools()))}
+    assert widths == {1024, 1280, 1408, 1664, 2048, 4096}

@@ -1,0 +1,29 @@
+"""Figures that a suite asks for are checked with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cluster.pools import load_pools
+from experiments.suite import ConfigError, list_suites, load_suite
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_a_figure_of_what_is_not_there_is_refused_with_its_place(tmp_path: Path) -> None:
+    text = (ROOT / "experiments" / "suites" / "flava.yaml").read_text()
+    path = tmp_path / "flava.yaml"
+    path.write_text(text.replace("      metric: batch_size\n      x: model", "      metric: batch\n      x: modell"))
+    with pytest.raises(ConfigError) as refused:
+        load_suite(str(path), pools=load_pools())
+    assert "report.figures[1].metric: unknown metric 'batch'" in str(refused.value)
+    assert "report.figures[1].x: 'modell' is not an axis" in str(refused.value)
+
+
+def test_every_suite_has_a_deployment() -> None:
+    deployed = (ROOT / "prefect.yaml").read_text()
+    for name in ("bridgetower", "flava", "vit", "clip_precision", "linear_layer"):
+        assert f"  - name: {name}\n" in deployed and f"suite: {name}\n" in deployed
+        assert any(info.name == name and info.problem is None for info in list_suites())
