@@ -34,7 +34,7 @@ test: $(STAMP) ## all tests, under 15 minutes on two cores
 test-fast: $(STAMP) ## the tests that start no server
 	$(BIN)/python -m pytest -m "not integration and not fault"
 
-test-gaudi: $(STAMP) $(GAUDI_STAMP) ## the Gaudi path: real optimum-habana on an emulated device, some 4 minutes
+test-gaudi: $(STAMP) $(GAUDI_STAMP) ## the Gaudi path: real optimum-habana on an emulated device, some minutes
 	$(GAUDI)/bin/python -m pytest tests/gaudi
 	SWEEPBENCH_GAUDI=1 $(BIN)/python -m pytest tests/gaudi
 
