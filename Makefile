@@ -18,7 +18,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help setup sweep test test-fast test-gaudi lint up down status bench bench-nightly lock clean
+.PHONY: help setup sweep test test-fast test-gaudi test-gaudi-sweep lint up down status bench bench-nightly lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,8 @@ test-fast: $(STAMP) ## the tests that start no server
 
 test-gaudi: $(STAMP) $(GAUDI_STAMP) ## the Gaudi path: real optimum-habana on an emulated device, some minutes
 	$(GAUDI)/bin/python -m pytest tests/gaudi
+
+test-gaudi-sweep: $(STAMP) $(GAUDI_STAMP) ## whole sweeps over the emulated pool, embedded and as a Ray cluster
 	SWEEPBENCH_GAUDI=1 $(BIN)/python -m pytest tests/gaudi
 
 lint: $(STAMP) ## ruff, mypy, import-linter
