@@ -18,7 +18,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help setup sweep test test-fast test-gaudi test-gaudi-sweep lint up down status bench bench-nightly lock clean
+.PHONY: help setup sweep test test-fast test-gpu test-gaudi test-gaudi-sweep lint up down status bench bench-nightly lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ test: $(STAMP) ## all tests, under 15 minutes on two cores
 
 test-fast: $(STAMP) ## the tests that start no server
 	$(BIN)/python -m pytest -m "not integration and not fault"
+
+test-gpu: $(STAMP) ## the kernels that only a GPU can run; skipped without one
+	$(BIN)/python -m pytest tests/gpu
 
 test-gaudi: $(STAMP) $(GAUDI_STAMP) ## the Gaudi path: real optimum-habana on an emulated device, some minutes
 	$(GAUDI)/bin/python -m pytest tests/gaudi

@@ -47,6 +47,9 @@ class Parameters(PairParameters):
         "fp8_simulated",
         "fp8_simulated_switchback",
     ] = Field("plain", description="how the blocks' linear layers compute; plain: in the trial's precision")
+    kernels: Literal["stock", "fused"] = Field(
+        "stock", description="of torch and libraries; or ours, that quantise in one pass (linear switchback, fp8_*)"
+    )
     zero_layer_scale: bool = Field(False, description="each residual branch times a learnt vector that starts at 0")
     attention: Literal["eager", "sdpa"] = Field("sdpa", description="attention of both towers")
     learning_rate: float = Field(5e-4, gt=0, le=10)
@@ -110,7 +113,7 @@ class Clip:
             raise DataError(f"the tokenizer has {tokens} tokens, the model {self.vocabulary}: set tokenizer to match")
         model: Any = CLIPModel._from_config(config(self.parameters.model), attn_implementation=self.parameters.attention)
         chosen = [(getattr(layer, part), name) for layer in self.layers(model) for part, name in LINEARS]
-        low_precision.replace(model, self.parameters.linear, chosen, self.context.device_kind)
+        low_precision.replace(model, self.parameters.linear, chosen, self.context.device_kind, self.parameters.kernels)
         if self.parameters.zero_layer_scale:
             for layer in self.layers(model):
                 for part, name in BRANCHES:

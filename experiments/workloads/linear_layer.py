@@ -36,8 +36,8 @@ class Parameters(TrainingParameters):
         "fp8_simulated",
         "fp8_simulated_switchback",
     ] = Field("plain", description="how the layers compute; plain: in the trial's precision")
-    quantise: Literal["torch", "triton"] = Field(
-        "torch", description="row-wise int8 by torch's operations, or by one Triton kernel (never run yet)"
+    kernels: Literal["stock", "fused"] = Field(
+        "stock", description="of torch and libraries; or ours, that quantise in one pass (linear switchback, fp8_*)"
     )
     learning_rate: float = Field(1e-3, gt=0, le=10)
 
@@ -69,7 +69,7 @@ class LinearLayer:
         width = self.parameters.width
         model = nn.Sequential(nn.Linear(width, 4 * width), nn.Linear(4 * width, width))
         low_precision.replace(
-            model, self.parameters.linear, [(model, "0"), (model, "1")], self.context.device_kind, self.parameters.quantise
+            model, self.parameters.linear, [(model, "0"), (model, "1")], self.context.device_kind, self.parameters.kernels
         )
         return model
 
@@ -103,41 +103,55 @@ class LinearLayer:
         return len(batch["x"])
 
     def evaluate(self, model: nn.Module, place: Callable[[Batch], Batch]) -> dict[str, float]:
-        """`loss`, and for the int8 arms `quantise_share`: of the time of a forward and backward pass what quantising takes, timed apart."""
+        """`loss`, and for our own arms `quantise_share`: of the time of a forward and backward pass what quantising takes, timed apart."""
         import torch
 
         batch = place(self._batch(torch.Generator().manual_seed(2**31 - 1)))
         found = {"loss": float(self.loss(model, batch)), "chance_loss": float(batch["y"].square().mean())}
-        if self.parameters.linear.startswith("switchback"):
+        if self.parameters.linear.startswith("switchback") or self.parameters.kernels == "fused":
             found["quantise_share"] = self._quantise_share(model, batch)
         return found
 
     def _quantise_share(self, model: nn.Module, batch: Batch) -> float:
+        """Both timed as the trial runs them, compiled if it is: evaluation by itself is eager."""
         import torch
 
-        from experiments.workloads.layers.low_precision import quantiser
-
-        rows = quantiser(self.parameters.quantise)
-        by_row = self.parameters.linear == "switchback_q"
         kind = batch["x"].device.type
         sixteen = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.parameters.precision, torch.float32)
         x = batch["x"].to(sixteen)
         wide = x.repeat(1, 4)
         weights = [parameter.detach() for name, parameter in model.named_parameters() if name.endswith("weight")]
+        rows, both = self._quantisers()
+        if self.parameters.compile != "none":
+            rows, both = torch.compile(rows), torch.compile(both)
 
         def quantising() -> None:
             for inputs in (x, wide, wide, x):  # of each layer its inputs and its output's gradient
-                rows(inputs, 1)
+                rows(inputs)
             for weight in weights:
-                rows(weight, 1 if by_row else None)
-                rows(weight, 0 if by_row else None)
+                both(weight)
 
         def everything() -> None:
             with torch.enable_grad():
                 self.loss(model, {**batch, "x": batch["x"].detach().requires_grad_()}).backward()  # type: ignore[no-untyped-call]
             model.zero_grad()
 
-        return self._seconds(quantising, kind) / self._seconds(everything, kind)
+        with torch.compiler.set_stance("default"):
+            return self._seconds(quantising, kind) / self._seconds(everything, kind)
+
+    def _quantisers(self) -> tuple[Callable[[torch.Tensor], object], Callable[[torch.Tensor], object]]:
+        """What the arm does to an input or a gradient, and to a weight in a forward and backward pass."""
+        from experiments.workloads.layers import fused, low_precision
+
+        arm = self.parameters.linear
+        if self.parameters.kernels == "stock":
+            dims = (1, 0) if arm == "switchback_q" else (None, None)
+            return lambda x: low_precision.quantise(x, 1), lambda weight: [low_precision.quantise(weight, dim) for dim in dims]
+        if arm == "fp8_tensorwise":
+            return fused.cast_fp8, fused.cast_fp8
+        return (fused.cast_rows if arm == "fp8_switchback" else fused.quantise_rows), lambda weight: fused.cast_weight(
+            weight, fp8=arm == "fp8_switchback"
+        )
 
     def _seconds(self, work: Callable[[], None], kind: str) -> float:
         import torch

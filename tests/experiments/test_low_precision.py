@@ -34,7 +34,7 @@ def test_switchback_is_its_float64_reference(arm: str) -> None:
     x, weight, gradient = drawn()
     x.requires_grad_()
     weight.requires_grad_()
-    out = low_precision.SwitchBack.apply(x, weight, save_int8, by_row, low_precision.quantise)
+    out = low_precision.SwitchBack.apply(x, weight, save_int8, by_row)
     out.backward(gradient)
     x64, w64, g64 = (value.detach().double() for value in (x, weight, gradient))
     quantised = as_int8(x64, 1)
@@ -82,9 +82,9 @@ def test_each_arm_has_the_gradients_of_a_linear_layer_up_to_its_rounding(arm: st
 
 
 def test_what_a_device_or_an_environment_lacks_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    def ask(arm: str, quantise: str = "torch") -> nn.Module:
+    def ask(arm: str, kernels: str = "stock") -> nn.Module:
         holder = nn.Sequential(nn.Linear(32, 16))
-        low_precision.replace(holder, arm, [(holder, "0")], "cpu", quantise)
+        low_precision.replace(holder, arm, [(holder, "0")], "cpu", kernels)
         return holder
 
     for arm in ("fp8_tensorwise", "fp8_switchback"):
@@ -92,8 +92,8 @@ def test_what_a_device_or_an_environment_lacks_is_said(monkeypatch: pytest.Monke
             ask(arm)
     with pytest.raises(Unsupported, match="llm_int8: bitsandbytes"):
         ask("llm_int8")
-    with pytest.raises(Unsupported, match="quantise triton: only on cuda"):
-        ask("switchback", "triton")(torch.ones(20, 32))
+    with pytest.raises(Unsupported, match="kernels fused: Triton.s, for cuda, and this is cpu"):
+        ask("switchback", "fused")
 
 
 def test_the_quantise_share_is_a_share_and_the_layers_learn() -> None:

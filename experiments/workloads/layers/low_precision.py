@@ -5,17 +5,14 @@ Shapes: x (rows, inputs), weight W (outputs, inputs), gradient G (rows, outputs)
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 
 from experiments.workloads._protocol import Unsupported
-
-Quantise = Callable[[torch.Tensor, int | None], tuple[torch.Tensor, torch.Tensor]]
-INT8_TOP, FP8_TOP = 127.0, 448.0  # largest magnitudes of int8, symmetric, and of e4m3
-FP8 = torch.float8_e4m3fn
+from experiments.workloads.layers import fused
+from experiments.workloads.layers.fused import FP8, FP8_TOP, INT8_TOP
 
 
 def quantise(x: torch.Tensor, dim: int | None) -> tuple[torch.Tensor, torch.Tensor]:
@@ -34,42 +31,33 @@ def int_matmul(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     return torch._int_mm(left, right)
 
 
-def quantiser(name: str) -> Quantise:
-    """`torch`: `quantise`; `triton`: the same, row-wise in one kernel."""
-    if name == "torch":
-        return quantise
-    from experiments.workloads.layers.quantise_triton import quantise_rows
-
-    return lambda x, dim: quantise_rows(x) if dim == 1 else quantise(x, dim)
-
-
 class SwitchBack(torch.autograd.Function):
     """int8 forward and input gradient, 16-bit weight gradient. `save_int8`: SwitchBackM. `by_row`: SwitchBackQ, W by row and column."""
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, save_int8: bool, by_row: bool, quantise: Quantise) -> torch.Tensor:
+    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, save_int8: bool, by_row: bool) -> torch.Tensor:
         rows, row_scale = quantise(x, 1)
         if save_int8:
             ctx.save_for_backward(rows, row_scale, weight)
         else:
             ctx.save_for_backward(x, weight)
-        ctx.save_int8, ctx.by_row, ctx.quantise = save_int8, by_row, quantise
+        ctx.save_int8, ctx.by_row = save_int8, by_row
         whole, scale = quantise(weight, 1 if by_row else None)
         return (int_matmul(rows, whole.t()).float() * row_scale * scale.reshape(1, -1)).to(x.dtype)
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor | None, None, None, None]:
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor | None, None, None]:
         *kept, weight = ctx.saved_tensors
         x = (kept[0].float() * kept[1]).to(gradient.dtype) if ctx.save_int8 else kept[0]
         to_x = to_weight = None
         if ctx.needs_input_grad[0]:
-            rows, row_scale = ctx.quantise(gradient, 1)
-            whole, scale = ctx.quantise(weight, 0 if ctx.by_row else None)
+            rows, row_scale = quantise(gradient, 1)
+            whole, scale = quantise(weight, 0 if ctx.by_row else None)
             columns = whole.t().contiguous().t()  # the layout that int8 matrix units want of the right factor
             to_x = (int_matmul(rows, columns).float() * row_scale * scale.reshape(1, -1)).to(x.dtype)
         if ctx.needs_input_grad[1]:
             to_weight = (gradient.t() @ x).to(weight.dtype)
-        return to_x, to_weight, None, None, None
+        return to_x, to_weight, None, None
 
 
 def simulate_fp8(x: torch.Tensor) -> torch.Tensor:
@@ -100,7 +88,7 @@ class LowPrecisionLinear(nn.Linear):
     """nn.Linear whose products are one of our arms. Under autocast it computes in autocast's type, as nn.Linear does."""
 
     arm: str
-    quantise: Quantise
+    fused: bool
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         kind = x.device.type
@@ -108,20 +96,27 @@ class LowPrecisionLinear(nn.Linear):
             x = x.to(torch.get_autocast_dtype(kind))
         flat = x.reshape(-1, x.shape[-1])
         with torch.autocast(kind, enabled=False):
+            if self.fused:
+                return fused.apply(self.arm, flat, self.weight, self.bias).view(*x.shape[:-1], -1)
             if self.arm.startswith("fp8"):
                 out = SimulatedFp8.apply(flat, self.weight, self.arm.endswith("switchback"))  # type: ignore[no-untyped-call]
             else:
-                out = SwitchBack.apply(flat, self.weight, self.arm == "switchback_m", self.arm == "switchback_q", self.quantise)  # type: ignore[no-untyped-call]
+                out = SwitchBack.apply(flat, self.weight, self.arm == "switchback_m", self.arm == "switchback_q")  # type: ignore[no-untyped-call]
             if self.bias is not None:
                 out = out + self.bias.to(out.dtype)
         return out.view(*x.shape[:-1], -1)  # type: ignore[no-any-return]
 
 
-def replace(model: nn.Module, arm: str, chosen: list[tuple[nn.Module, str]], device_kind: str, quantiser_name: str = "torch") -> None:
-    """Put the arm's layers in the place of nn.Linear ones, given as (parent, name), with their parameters. Raises Unsupported, with why."""
+def replace(model: nn.Module, arm: str, chosen: list[tuple[nn.Module, str]], device_kind: str, kernels: str = "stock") -> None:
+    """Put the arm's layers in the place of nn.Linear ones, given as (parent, name), with their parameters. Raises Unsupported, with why.
+
+    kernels: `stock`, of torch and libraries; or `fused`, of fused.py.
+    """
     if arm == "plain":
         return
-    if arm.startswith("fp8") and "simulated" not in arm:
+    if kernels == "fused" and (wrong := fused.why_not(arm, device_kind)):
+        raise Unsupported(wrong)
+    if kernels == "stock" and arm.startswith("fp8") and "simulated" not in arm:
         _torchao(model, arm, chosen, device_kind)
         return
     for parent, name in chosen:
@@ -130,7 +125,7 @@ def replace(model: nn.Module, arm: str, chosen: list[tuple[nn.Module, str]], dev
             setattr(parent, name, _bitsandbytes(old, device_kind))
             continue
         new = LowPrecisionLinear(old.in_features, old.out_features, bias=old.bias is not None, device="meta")
-        new.weight, new.bias, new.arm, new.quantise = old.weight, old.bias, arm, quantiser(quantiser_name)
+        new.weight, new.bias, new.arm, new.fused = old.weight, old.bias, arm, kernels == "fused"
         setattr(parent, name, new)
 
 
