@@ -97,7 +97,7 @@ def test_every_linear_layer_of_a_block_is_the_arms(drawn: Path) -> None:
 
 def test_the_suite_is_the_documents_experiment() -> None:
     cells = expand(load_suite("clip_precision", pools=load_pools()))
-    assert len(cells) == 3 * 2 * 10
+    assert len(cells) == 3 * 2 * 13
     assert {(cell.axes["precision"], cell.axes["linear"]) for cell in cells} >= {("fp16", "plain"), ("bf16", "plain"), ("bf16", "llm_int8")}
     assert all(cell.parameters["devices"] == 4 and cell.parameters["batch_size"] == 256 for cell in cells)
     assert all(cell.parameters["activation_checkpointing"] for cell in cells)
