@@ -40,8 +40,8 @@ class ReportFigure(Strict):
     """A figure of the report: a metric over an axis, a series of bars for each combination of other axes."""
 
     title: str = Field(max_length=200)
-    metric: str = Field(description="summary metric")
-    x: str = Field(description="axis whose values stand side by side")
+    metric: str = Field(description="summary metric; with a * where its name has a number, each cell is a line over that number")
+    x: str = Field(description="axis whose values stand side by side; of a metric with a *, what the number counts")
     series: list[str] = Field(default_factory=list, description="axes whose values make the series")
     where: Match = Field(default_factory=dict, description="only cells that match")
 

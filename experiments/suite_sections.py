@@ -183,8 +183,13 @@ class Checker:
             self.complain(self.at("report", "columns"), f"{report.columns!r} is not an axis", choose(report.columns, axes))
         self._metric(self.at("report", "metric"), report.metric)
         for number, figure in enumerate(report.figures):
-            self._metric(self.at("report", "figures", number, "metric"), figure.metric)
-            for key, name in (("x", figure.x), *(("series", name) for name in figure.series), *(("where", name) for name in figure.where)):
+            numbered = "*" in figure.metric
+            self._metric(self.at("report", "figures", number, "metric"), figure.metric.replace("*", "1"))
+            for key, name in (
+                *(() if numbered else (("x", figure.x),)),
+                *(("series", name) for name in figure.series),
+                *(("where", name) for name in figure.where),
+            ):
                 if name not in axes:
                     self.complain(self.at("report", "figures", number, key), f"{name!r} is not an axis", choose(name, axes))
         return report

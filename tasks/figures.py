@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from tasks.axis_figures import axis_figure
 from tasks.cells import Cell
+from tasks.numbered_figures import numbered_figure
 from tasks.report_data import PART_NAMES, PART_SHARES, other_share
 from tasks.words import OUTCOMES, amount, spread
 
@@ -54,7 +55,8 @@ def draw_figures(
     folder.mkdir(parents=True, exist_ok=True)
     made = []
     asked: list[tuple[str, str, Callable[[Sequence[Cell]], Figure | None]]] = [
-        (f"suite-{at}", str(wanted["title"]), partial(axis_figure, wanted=wanted)) for at, wanted in enumerate(own, 1)
+        (f"suite-{at}", str(wanted["title"]), partial(numbered_figure if "*" in str(wanted["metric"]) else axis_figure, wanted=wanted))
+        for at, wanted in enumerate(own, 1)
     ]
     for name, title, draw in (*asked, *_FIGURES):
         with mpl.rc_context(STYLE):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 BRANCHES = (("self_attn", "out_proj"), ("mlp", "fc2"))  # the last layer of each residual branch
 LINEARS = (*(("self_attn", name) for name in ("q_proj", "k_proj", "v_proj", "out_proj")), ("mlp", "fc1"), ("mlp", "fc2"))
-SHOWN_BLOCKS = 5  # feature magnitudes are told of so many blocks, from the first to the last
+SHOWN_BLOCKS = 8  # feature magnitudes are told of so many blocks, from the first to the last
 
 # vision: width, layers, heads, patch, image (pixels); text: width, layers, heads; projection; vocabulary, tokens. A MLP is 4 x as wide
 SIZES: dict[str, tuple[tuple[int, int, int, int, int], tuple[int, int, int], int, int, int]] = {

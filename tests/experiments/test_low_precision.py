@@ -92,7 +92,7 @@ def test_what_a_device_or_an_environment_lacks_is_said(monkeypatch: pytest.Monke
             ask(arm)
     with pytest.raises(Unsupported, match="llm_int8: bitsandbytes"):
         ask("llm_int8")
-    with pytest.raises(Unsupported, match="kernels fused: Triton.s, for cuda, and this is cpu"):
+    with pytest.raises(Unsupported, match=r"kernels fused: .* for cuda, and this is cpu"):
         ask("switchback", "fused")
 
 

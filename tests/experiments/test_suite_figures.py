@@ -27,3 +27,14 @@ def test_every_suite_has_a_deployment() -> None:
     for name in ("bridgetower", "flava", "vit", "clip_precision", "linear_layer"):
         assert f"  - name: {name}\n" in deployed and f"suite: {name}\n" in deployed
         assert any(info.name == name and info.problem is None for info in list_suites())
+
+
+def test_a_metric_with_a_number_in_its_name_needs_no_axis(tmp_path: Path) -> None:
+    text = (ROOT / "experiments" / "suites" / "clip_precision.yaml").read_text()
+    path = tmp_path / "clip_precision.yaml"
+    path.write_text(text)
+    suite = load_suite(str(path), pools=load_pools())
+    assert [figure.x for figure in suite.report.figures if "*" in figure.metric] == ["block", "block"]
+    path.write_text(text.replace("metric: eval_magnitude_*_after", "metric: magnitude_*"))
+    with pytest.raises(ConfigError, match="unknown metric 'magnitude_1'"):
+        load_suite(str(path), pools=load_pools())

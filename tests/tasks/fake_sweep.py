@@ -42,6 +42,7 @@ class Fake:
     loss_noise: float = 0.02
     repeats: int = 1
     evaluations: bool = True
+    metrics: dict[str, float] = field(default_factory=dict)  # more of the evaluation before training
     window: dict[str, Any] = field(default_factory=dict)  # more of the window's record
 
 
@@ -133,7 +134,7 @@ def _write_steps(journal: JournalWriter, fake: Fake, random: np.random.Generator
     rate = fake.rate * float(np.exp(random.normal(0, fake.between)))
     shared = np.random.default_rng(3).normal(0, fake.loss_noise, fake.steps)  # the same data order in every trial
     if fake.evaluations:
-        journal.append("evaluation", when="before", metrics={"loss": 5.0, "recall_at_1": 0.02})
+        journal.append("evaluation", when="before", metrics={"loss": 5.0, "recall_at_1": 0.02, **fake.metrics})
     times = np.maximum(0.2, 1 + fake.noise * random.normal(size=fake.steps))
     times *= batch / rate / times[WARMUP:].mean()
     wall = 0.0

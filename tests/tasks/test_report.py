@@ -283,3 +283,14 @@ def test_the_suites_own_figures_show_absent_cells_with_their_outcome(tmp_path: P
     drawn = next(path for path in paths.figures if path.name == "suite-1.svg").read_text()
     assert "does not fit" in drawn and "large" in drawn
     assert "![Asked for](figures/suite-1.svg)" in paths.markdown.read_text()
+
+
+def test_a_metric_with_a_number_in_its_name_is_a_line_over_that_number(tmp_path: Path) -> None:
+    wanted = {"title": "By block", "metric": "eval_magnitude_*_before", "x": "block", "series": ["model"]}
+    suite = {**SUITE, "report": {**SUITE["report"], "figures": [wanted, {**wanted, "metric": "eval_nothing_*_before"}]}}
+    trials = [Fake({"pool": "gpu", "model": name}, metrics={"magnitude_1": 1.0, "magnitude_12": 40.0}) for name in ("base", "large")]
+    paths = write_report(make_sweep(tmp_path, trials, suite=suite))
+    drawn = next(path for path in paths.figures if path.name == "suite-1.svg").read_text()
+    assert ">block<" in drawn and ">magnitude before<" in drawn
+    assert {">base<", ">large<"} <= set(re.findall(r">[a-z]+<", drawn))
+    assert not any(path.name == "suite-2.svg" for path in paths.figures), "no cell has such a metric"
