@@ -294,9 +294,7 @@ def flops(size: str, text_length: int, long_text_length: int) -> dict[str, float
     _, _, _, layers, multimodal, *_ = SIZES[size]
     one, wider, deeper = (_forward_flops(size, shape, text_length, long_text_length) for shape in ((1, 1), (2, 1), (1, 2)))
     # layers are alike, so two depths tell what any depth costs; building all of the largest model takes seconds, even on fake tensors
-    passes = {
-        name: value + (layers - 1) * (wider[name] - value) + (multimodal - 1) * (deeper[name] - value) for name, value in one.items()
-    }
+    passes = {name: value + (layers - 1) * (wider[name] - value) + (multimodal - 1) * (deeper[name] - value) for name, value in one.items()}
     settings = config(size)
     patches = (settings.image_config.image_size // settings.image_config.patch_size) ** 2
     told = round(MASKED_PATCHES * patches)
