@@ -100,6 +100,7 @@ class Flava:
     """See Workload."""
 
     find_unused_parameters = True  # each kind of batch leaves parameters without a gradient
+    steps_alike = False
 
     def __init__(self, context: Context) -> None:
         self.context = context
