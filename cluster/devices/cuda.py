@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -94,6 +95,12 @@ class Cuda:
     def reset_peak_memory(self) -> None:
         torch.cuda.reset_peak_memory_stats(self.torch_device)
         self._retries = int(torch.cuda.memory_stats(self.torch_device).get("num_alloc_retries", 0))
+
+    def release_memory(self) -> None:
+        """Give cached memory back and forget the peak. A device that can may try several batch sizes in one process."""
+        gc.collect()
+        torch.cuda.empty_cache()
+        self.reset_peak_memory()
 
     def peak_memory_bytes(self) -> int | None:
         return int(torch.cuda.max_memory_allocated(self.torch_device))

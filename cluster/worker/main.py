@@ -149,7 +149,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--store", help="URI of the trial's folder on storage, in place of --trial and --out")
     parser.add_argument("--attempt", type=int, required=True, help="1 for the first")
     parser.add_argument("--placement", help="inside a Ray job: what its TorchTrainer asks Ray for (cluster/placement.py, JSON)")
-    parser.add_argument("--probe", action="store_true", help="two steps, to learn whether the batch fits; measures nothing")
+    parser.add_argument("--probe", help="some steps, to learn whether the batch fits; measures nothing. What is known (max_batch.encode)")
     options = parser.parse_args(arguments)
     if not options.store and not (options.trial and options.out):
         parser.error("--store, or --trial and --out")

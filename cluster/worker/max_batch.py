@@ -1,11 +1,17 @@
-"""batch_size max: the largest batch that fits the device, found by a line through memory used, each size tried in a fresh process."""
+"""batch_size max: the largest batch that fits the device, found by a line through memory used, tried by real steps in probe processes.
+
+The search is a function of what was learnt so far (`next_size`). A probe process goes on with it, all of its ranks alike, for as long as
+sizes fit or nearly do; a size that runs out of memory ends the process, and the next one is told all answers before it starts.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +26,9 @@ SECOND = 8  # the second size that is tried, where the device tells how much mem
 LEAP = 64  # times the largest size that fits: how far a prediction may go at once
 MISSES = 3
 PROBE_STEPS, PROBE_WARMUP = 2, 2
-PROBE_TIMEOUT_S = 900
+PROBE_HEADROOM = 0.03  # share of device memory a batch must leave unreserved to count as fitting
+PROBE_TIMEOUT_S = 900  # without an answer
+PROBE_POLL_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -73,6 +81,35 @@ def search(probe: Callable[[int], Probed], limit: int = LIMIT, room: float = 1.0
             misses += 1
 
 
+class _Wanted(Exception):
+    """The search needs this size's answer."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+
+def next_size(known: Mapping[int, Probed]) -> int | None:
+    """The size to try next, of what is known; None where the search is over."""
+
+    def look(size: int) -> Probed:
+        if size not in known:
+            raise _Wanted(size)
+        return known[size]
+
+    try:
+        search(look, room=1 - PROBE_HEADROOM)
+    except _Wanted as wanted:
+        return wanted.size
+    return None
+
+
+def answer(used: float | None) -> Probed:
+    """What it means that a size ran and took `used` of the device's memory."""
+    if used is None or used <= 1 - PROBE_HEADROOM:
+        return Probed(True, used)
+    return Probed(False, used, f"it ran, but only {1 - used:.1%} of the device's memory stayed free, less than {PROBE_HEADROOM:.0%}")
+
+
 def predict(points: Sequence[tuple[int, float]], room: float) -> float | None:
     """The size at which `room` is used, on the line through the largest size and the next that is at most half of it, or the smallest.
 
@@ -90,63 +127,107 @@ def predict(points: Sequence[tuple[int, float]], room: float) -> float | None:
 def find(trial: Trial, options: argparse.Namespace) -> Found:
     """Search with real probes, noting each in the journal. Raises TrialEnded on a CPU, and where a probe fails in another way."""
     from cluster.worker import shared
-    from cluster.worker.session import JOURNAL, PROBE_HEADROOM
+    from cluster.worker.session import JOURNAL
 
     if trial.device == "cpu" and not trial.emulated:
         raise TrialEnded(Outcome.UNSUPPORTED, "batch_size max: a CPU has no memory of its own that could be the limit")
-    tried: list[str] = []
+    known: dict[int, Probed] = {}
     with JournalWriter(options.out / JOURNAL, options.attempt) as journal, shared.mirror(options.out / JOURNAL, options, part=0):
         journal.append("phase", name="max_batch")
 
-        def tell(size: int) -> Probed:
-            found = probe(trial, size, options)
+        def tell(size: int, found: Probed) -> None:
+            known[size] = found
             used = "" if found.used is None else f" with {found.used:.1%} of the device's memory"
-            tried.append(f"{size} {'fits' if found.fits else 'does not'}")
             journal.append("note", text=f"batch size {size} {f'fits{used}' if found.fits else f'does not fit: {found.reason}'}")
-            return found
 
-        good, bad = search(tell, room=1 - PROBE_HEADROOM)
+        processes = 0
+        while (size := next_size(known)) is not None:
+            processes += 1
+            probe(trial, size, known, options, tell)
+        good, bad = search(lambda size: known[size], room=1 - PROBE_HEADROOM)
     if good == 0:
-        raise TrialEnded(Outcome.DOES_NOT_FIT, "batch_size max: not even one sample fits")
+        raise TrialEnded(Outcome.DOES_NOT_FIT, f"batch_size max: not even one sample fits: {known[1].reason}")
     edge = "no larger one was tried" if bad is None else f"{bad} does not"
+    tried = ", ".join(f"{size} {'fits' if found.fits else 'does not'}" for size, found in known.items())
     return Found(
         good,
         f"batch_size max: {good} samples fit, {edge}; a size counts as fitting if {PROBE_STEPS + PROBE_WARMUP} steps "
-        f"in a fresh process leave {PROBE_HEADROOM:.0%} of the device's memory free ({', '.join(tried)})",
+        f"leave {PROBE_HEADROOM:.0%} of the device's memory free ({tried}; {processes} processes)",
     )
 
 
-def probe(trial: Trial, size: int, options: argparse.Namespace) -> Probed:
-    """Whether `size` fits, from a few steps in a process of its own. Raises TrialEnded for any other ending than yes and no."""
+def probe(trial: Trial, size: int, known: Mapping[int, Probed], options: argparse.Namespace, tell: Callable[[int, Probed], None]) -> None:
+    """Learn about `size`, and about more sizes while none runs out of memory, in a process of its own; `tell` hears each answer.
+
+    Raises TrialEnded for any other ending than an answer.
+    """
     folder: Path = options.out / "probes" / f"batch-{size}-a{options.attempt}"
     folder.mkdir(parents=True, exist_ok=True)
     small = with_batch_size(trial, size, steps=PROBE_STEPS, warmup_steps=PROBE_WARMUP, evaluate=False, profile_steps=0)
-    publish(folder / "trial.json", small.model_dump_json(indent=1))
+    publish(folder / "trial.json", small.model_dump_json())
     command = [sys.executable, "-m", "cluster.worker.main", "--trial", str(folder / "trial.json"), "--out", str(folder)]
-    command += ["--attempt", str(options.attempt), "--probe", *(["--placement", options.placement] if options.placement else [])]
+    command += ["--attempt", str(options.attempt), "--probe", encode(known)]
+    command += ["--placement", options.placement] if options.placement else []
+    heard = dict(known)
+
+    def listen() -> None:
+        for more, found in answers(folder).items():
+            if more not in heard:
+                heard[more] = found
+                tell(more, found)
+
     with subprocess.Popen(command) as child:
         try:
-            code = child.wait(PROBE_TIMEOUT_S)
+            code = _wait(child, heard, listen)
         except BaseException:  # a hang, or this trial was cancelled: leave nothing behind
             child.terminate()
             raise
+    listen()
     path = folder / "result.json"
     if not path.exists():
         raise TrialEnded(Outcome.INFRA, f"worker_lost: the probe of batch size {size} ended with status {code} and no result")
     result = TrialResult.model_validate_json(path.read_text())
-    if result.outcome in (Outcome.OK, Outcome.DOES_NOT_FIT):
-        return Probed(result.outcome is Outcome.OK, memory_share(folder), result.reason)
-    raise TrialEnded(str(result.outcome), f"the probe of batch size {size}: {result.reason}")
+    last = next_size(heard)
+    if result.outcome is Outcome.DOES_NOT_FIT and last is not None:
+        tell(last, Probed(False, None, result.reason))
+    elif result.outcome is not Outcome.OK:
+        raise TrialEnded(str(result.outcome), f"the probe of batch size {last or size}: {result.reason}")
+    elif size not in heard:  # it could not tell what it took
+        tell(size, answer(None))
 
 
-def memory_share(folder: Path) -> float | None:
-    """What a probe's journal says it took of the device's memory."""
+def _wait(child: subprocess.Popen[bytes], heard: Mapping[int, Probed], listen: Callable[[], None]) -> int:
+    """The child's exit status. Raises TimeoutExpired where it has not answered for too long."""
+    count, deadline = len(heard), time.monotonic() + PROBE_TIMEOUT_S
+    while True:
+        try:
+            return child.wait(PROBE_POLL_S)
+        except subprocess.TimeoutExpired:
+            listen()
+            if len(heard) > count:
+                count, deadline = len(heard), time.monotonic() + PROBE_TIMEOUT_S
+            elif time.monotonic() > deadline:
+                raise
+
+
+def answers(folder: Path) -> dict[int, Probed]:
+    """What a probe's journal says of sizes that ran; empty while there is none."""
     try:
         window = read_journal(folder / "journal.jsonl").window or {}
     except (OSError, JournalError):
-        return None
-    share = window.get("memory_share")
-    return share if isinstance(share, float) else None
+        return {}
+    return decode(json.dumps(window.get("probes") or {}))
+
+
+def encode(known: Mapping[int, Probed]) -> str:
+    """Answers as a probe process is told them, and as it tells them: size -> whether it fits, share of memory used or null."""
+    return json.dumps({str(size): [found.fits, found.used] for size, found in known.items()})
+
+
+def decode(text: str) -> dict[int, Probed]:
+    """See `encode`."""
+    told: dict[str, tuple[bool, float | None]] = json.loads(text)
+    return {int(size): answer(used) if fits or used is not None else Probed(False) for size, (fits, used) in told.items()}
 
 
 def with_batch_size(trial: Trial, size: int, **others: int | bool) -> Trial:

@@ -37,7 +37,7 @@ def supervise(trial: Trial, options: argparse.Namespace, notes: list[str]) -> En
     for old in folder.glob("rank-*.json"):
         old.unlink()
     command = [sys.executable, "-m", "cluster.worker.main", "--trial", str(trial_file), "--out", str(options.out)]
-    command += ["--attempt", str(options.attempt), *(["--probe"] if options.probe else [])]
+    command += ["--attempt", str(options.attempt), *(["--probe", options.probe] if options.probe is not None else [])]
     shared = {
         "WORLD_SIZE": str(world),
         "LOCAL_WORLD_SIZE": str(world),

@@ -15,13 +15,13 @@ from cluster.devices import load as load_device
 from cluster.devices.clock import StepTiming
 from cluster.devices.peaks import peak_flops
 from cluster.journal import JournalWriter
-from cluster.worker import leftovers, shared
+from cluster.worker import leftovers, max_batch, shared
 from cluster.worker.engine import choose as choose_engine
 from cluster.worker.environment import environment
 from cluster.worker.learner import TorchLearner
 from cluster.worker.loop import run_steps
 from cluster.worker.meter import RankWindow, window_record
-from cluster.worker.outcome import Ending, TrialEnded, classify
+from cluster.worker.outcome import Ending, classify
 from cluster.worker.recorder import Nowhere, Recorder
 from cluster.worker.slowdown import Slowed
 from experiments import workloads
@@ -29,7 +29,6 @@ from experiments.parameters import TrainingParameters
 from experiments.trial import Outcome, Trial
 from experiments.workloads._protocol import Context, Unsupported, Workload, trains
 
-PROBE_HEADROOM = 0.03  # share of device memory a batch must leave unreserved to count as fitting
 JOURNAL = "journal.jsonl"
 
 
@@ -52,7 +51,7 @@ class Ranks:
 
 
 def run_rank(config: dict[str, Any]) -> None:
-    """Ray Train's train_loop_per_worker. `config`: trial (JSON), out, attempt, notes, probe, store, not_before.
+    """Ray Train's train_loop_per_worker. `config`: trial (JSON), out, attempt, notes, probe (see Session), store, not_before.
 
     Raises what ended the trial early.
     """
@@ -87,10 +86,11 @@ class Session:
     ranks: Ranks
     recorder: Recorder
     out: Path
-    probe: bool = False
+    probe: str | None = None  # what the search for the largest batch knows already (max_batch.encode); None: measure
     started_at: float = field(default_factory=lambda: psutil.Process().create_time())
     _aside_s: float = 0.0  # spent on evaluation before the first step
     _slowed: Slowed | None = None
+    _told: dict[str, Any] = field(default_factory=dict)  # what building the model told the workload, such as its image size
 
     def run(self) -> None:
         """Raises Unsupported, DataError, Diverged, and whatever workload and libraries raise."""
@@ -114,13 +114,14 @@ class Session:
         if self.parameters.parallel != "ddp" and self.ranks.world_size == 1:
             self.recorder.note(f"parallel {self.parameters.parallel}: one device alone has all parameters, nothing is sharded")
         self.recorder.phase("data")
-        self.workload: Workload = module.build(self._context())
+        self._build = module.build
+        self.workload: Workload = self._build(self._context(self.parameters.batch_size))
         self.recorder.phase("build")
         self.learner = self._learner()
         self._evaluate("before")
         window = self._train()
-        if self.probe:
-            self._check_headroom(window)
+        if self.probe is not None:
+            self._try_sizes(window, max_batch.decode(self.probe))
             return
         self._profile(window)
         if trains(self.workload):  # else it would say what "before" said
@@ -128,8 +129,7 @@ class Session:
             self._communicate(window)
         self._publish_window(window)
 
-    def _context(self) -> Context:
-        size = self.parameters.batch_size
+    def _context(self, size: int | str) -> Context:
         if isinstance(size, str):
             raise ValueError("batch_size max must be replaced by the size that was found before a trial runs")
         return Context(
@@ -154,7 +154,9 @@ class Session:
         torch.manual_seed(self.parameters.seed)  # the same weights on every rank
         # made where it will be: drawing large weights on the CPU takes longer than training them
         with self.device.torch_device if self.parameters.build_on == "device" else nullcontext():
+            built = dict(vars(self.workload))
             model = self.workload.model()
+            self._told = {name: value for name, value in vars(self.workload).items() if built.get(name) is not value}
         learner = TorchLearner(self.workload, model, self.parameters, self.device, self.engine)
         torch.manual_seed(self.parameters.seed + self.ranks.rank)  # other dropout masks on every rank
         return learner
@@ -232,7 +234,7 @@ class Session:
 
     def _evaluate(self, when: str) -> None:
         """On rank 0, while the others wait: replicas are equal. On all of them where the model is sharded: each has a part of it."""
-        if not self.parameters.evaluate or self.probe:
+        if not self.parameters.evaluate or self.probe is not None:
             return
         with self._aside():
             self.recorder.phase("evaluate")
@@ -265,6 +267,9 @@ class Session:
         steps = self.parameters.communication_steps
         if not steps or not isinstance(self.learner.model, DistributedDataParallel):  # nothing that could be left out of a step
             return
+        if not getattr(self.workload, "steps_alike", True):  # and DDP fails where a step uses other parameters than one under no_sync()
+            self.recorder.note("the all-reduce was not measured apart: steps differ in kind, so a few with and without it do not compare")
+            return
         from cluster.worker import communication
 
         self.recorder.phase("communication")
@@ -278,14 +283,42 @@ class Session:
 
         window["communication"] = communication.measure(self.learner, self.device, steps, run)
 
-    def _check_headroom(self, window: dict[str, Any]) -> None:
-        """A probe's end. Its window record says how much of the device's memory it took, `memory_share`, for the search to learn from."""
+    def _try_sizes(self, window: dict[str, Any], known: dict[int, max_batch.Probed]) -> None:
+        """A probe's end: what its size took of the device's memory, then other sizes for as long as the search wants them.
+
+        The window record holds the answers so far. Every rank comes to the same ones, so all of them try the same sizes.
+        """
+        size = int(window["batch_size"])
+        while (used := self._used_share()) is not None:
+            known[size] = max_batch.answer(used)
+            self.recorder.window({**window, "probes": {str(n): [found.fits, found.used] for n, found in known.items()}})
+            wanted = max_batch.next_size(known)
+            if wanted is None or not self._can_resize():
+                return
+            size = wanted
+            del self.batches  # its processes end with it
+            self.device.release_memory()  # type: ignore[attr-defined]  # see _can_resize
+            self.workload = self.learner.workload = self._build(self._context(size))
+            vars(self.workload).update(self._told)
+            self.batches, self.clock = iter(self.workload.batches()), self.device.clock()
+            self.clock.begin()
+            self._steps(range(1, self.parameters.warmup_steps + self.parameters.steps + 1), lambda timing: None)
+            self.device.synchronize()
+
+    def _can_resize(self) -> bool:
+        """Whether another batch size in this process takes what it takes in one of its own: nothing was recorded for a shape."""
+        return hasattr(self.device, "release_memory") and self.parameters.compile == "none" and not self.parameters.hpu_graphs
+
+    def _used_share(self) -> float | None:
+        """Of the device's memory at its peak, on the rank that used most; None where the device does not tell."""
         free = self.device.free_share_at_peak()
-        if free is not None and self.ranks.rank == 0:
-            self.recorder.window({**window, "memory_share": 1 - free})
-        if free is not None and free < PROBE_HEADROOM:
-            reason = f"it ran, but only {free:.1%} of the device's memory stayed free, less than {PROBE_HEADROOM:.0%}"
-            raise TrialEnded(Outcome.DOES_NOT_FIT, reason)
+        if free is None or self.ranks.world_size == 1:
+            return None if free is None else 1 - free
+        import torch
+
+        share = torch.tensor(1 - free, device=self.device.torch_device)
+        torch.distributed.all_reduce(share, torch.distributed.ReduceOp.MAX)
+        return float(share)
 
     def _meet(self) -> None:
         """All ranks reach this point."""

@@ -33,7 +33,9 @@ RANDOM_CODEBOOK = (
     "throughput and memory are those of the real model, the two masked-image losses mean nothing"
 )
 
-# hidden, MLP, heads, layers of each tower, multimodal layers, image (pixels), codebook width, codes, vocabulary; 350m to 10b as published
+# hidden, MLP, heads, layers of each tower, multimodal layers, image (pixels), codebook width, codes, vocabulary; 350m to 10b as published.
+# 16b and 28b are ours, for devices with more memory than the document's: 3.2 x the 4.8b, and 3 x what replicas of 16 bytes a parameter
+# leave room for in 141 GB
 SIZES: dict[str, tuple[int, ...]] = {
     "350m": (768, 3072, 12, 12, 6, 224, 256, 8192, 30522),
     "900m": (1024, 4096, 16, 24, 12, 224, 256, 8192, 30522),
@@ -41,6 +43,8 @@ SIZES: dict[str, tuple[int, ...]] = {
     "2.7b": (1408, 6144, 16, 40, 20, 224, 256, 8192, 30522),
     "4.8b": (1664, 8192, 16, 48, 24, 224, 256, 8192, 30522),
     "10b": (2048, 10240, 16, 64, 40, 224, 256, 8192, 30522),
+    "16b": (2816, 11264, 22, 60, 40, 224, 256, 8192, 30522),
+    "28b": (3584, 14336, 28, 68, 44, 224, 256, 8192, 30522),
     "mini": (128, 512, 4, 4, 2, 64, 16, 64, 4096),
     "tiny": (64, 256, 2, 2, 1, 64, 8, 64, 4096),
 }
@@ -49,9 +53,15 @@ SIZES: dict[str, tuple[int, ...]] = {
 class Parameters(PairParameters):
     """FLAVA's own settings."""
 
-    model: Literal["350m", "900m", "1.8b", "2.7b", "4.8b", "10b", "mini", "tiny"] = Field("tiny", description="mini and tiny for CPUs")
+    model: Literal["350m", "900m", "1.8b", "2.7b", "4.8b", "10b", "16b", "28b", "mini", "tiny"] = Field(
+        "tiny", description="to 10b as published; 16b and 28b are larger ones of ours, mini and tiny are for CPUs"
+    )
+    strategy: str = Field("none", max_length=40, description="names a parallel strategy; what it sets stands in the suite's conditions")
     text_length: int = Field(77, ge=4, le=512, description="tokens of a pair's caption, padded or cut")
     long_text_length: int = Field(512, ge=8, le=512, description="tokens of a text alone: captions, one after the other")
+    kinds: Literal["drawn", "balanced"] = Field(
+        "drawn", description="each step's kind of batch: drawn as in the document, or every three steps one of each, for short windows"
+    )
     learning_rate: float = Field(1e-3, gt=0, le=10)
     weight_decay: float = Field(0.1, ge=0, le=1)
     learning_rate_schedule: Literal["constant", "linear", "cosine"] = Field("cosine", description="fall to 0 over all steps, or none")
@@ -90,6 +100,7 @@ class Flava:
     """See Workload."""
 
     find_unused_parameters = True  # each kind of batch leaves parameters without a gradient
+    steps_alike = False
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -118,8 +129,7 @@ class Flava:
         return [*self.layers(model), model.flava.image_model, model.flava.text_model, model.flava.multimodal_model]
 
     def batches(self) -> Iterator[Batch]:
-        draw = random.Random(f"kinds/{self.parameters.seed}")  # not the rank's: all ranks do the same kind of step
-        order = ((draft, draw.choice(KINDS)) for draft in self.pairs.drafts())
+        order = zip(self.pairs.drafts(), kinds(self.parameters.seed, balanced=self.parameters.kinds == "balanced"), strict=False)
         return self.pairs.batches(Items(self.pairs, self.pairs.train, self.config, self.parameters, augment=self.parameters.augment), order)
 
     def prepare(self, batch: Batch) -> Batch:
@@ -171,6 +181,17 @@ class Flava:
     def flops_per_sample(self) -> float | None:
         """Mean over the three kinds, of which a step draws each with the same chance."""
         return sum(flops(self.parameters.model, self.parameters.text_length, self.parameters.long_text_length).values()) / len(KINDS)
+
+
+def kinds(seed: int, *, balanced: bool) -> Iterator[str]:
+    """The kind of each step, for ever; the same on all ranks.
+
+    The first three are one of each: they are in the warm-up, and a probe of what fits has then seen the kind that needs most.
+    """
+    draw = random.Random(f"kinds/{seed}")  # not the rank's: all ranks do the same kind of step
+    yield from draw.sample(KINDS, len(KINDS))
+    while True:
+        yield from draw.sample(KINDS, len(KINDS)) if balanced else [draw.choice(KINDS)]
 
 
 class Items:
@@ -267,44 +288,59 @@ def _codes_seen(model: Any) -> Iterator[list[torch.Tensor]]:
 def flops(size: str, text_length: int, long_text_length: int) -> dict[str, float]:
     """Training FLOPs of an item by kind: 3 x what is learnt of, 1 x what is only computed.
 
-    Only computed are the codebook and, of an image alone, its unmasked pass.
+    Only computed are the codebook and, of an image alone, its unmasked pass. Recomputation by activation checkpointing is not counted.
 
     Matrix products, counted by torch's FlopCounterMode on fake tensors; the heads' by hand, since they see the masked positions only.
     """
+    _, _, _, layers, multimodal, *_ = SIZES[size]
+    one, wider, deeper = (_forward_flops(size, shape, text_length, long_text_length) for shape in ((1, 1), (2, 1), (1, 2)))
+    # layers are alike, so two depths tell what any depth costs; building all of the largest model takes seconds, even on fake tensors
+    passes = {name: value + (layers - 1) * (wider[name] - value) + (multimodal - 1) * (deeper[name] - value) for name, value in one.items()}
+    settings = config(size)
+    patches = (settings.image_config.image_size // settings.image_config.patch_size) ** 2
+    told = round(MASKED_PATCHES * patches)
+
+    def head(vocabulary: int, positions: float) -> float:
+        return float(2 * settings.hidden_size * (settings.hidden_size + vocabulary) * positions)
+
+    codes, words = settings.image_config.vocab_size, settings.text_config.vocab_size
+    pair_heads = head(codes, (1 - NEGATIVES) * told) + head(words, (1 - NEGATIVES) * 0.15 * text_length)
+    return {
+        "image": 3 * passes["image"] + passes["image"] + passes["codebook"] + 3 * head(codes, told),
+        "pair": 3 * (passes["plain"] + passes["masked"] + pair_heads) + passes["codebook"],
+        "text": 3 * (passes["text"] + head(words, 0.15 * long_text_length)),
+    }
+
+
+def _forward_flops(size: str, shape: tuple[int, int], text_length: int, long_text_length: int) -> dict[str, float]:
+    """Matrix products of each forward pass per item, of the size with `shape`: layers of the towers, multimodal layers."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.utils.flop_counter import FlopCounterMode
     from transformers import FlavaForPreTraining
 
     settings = config(size)
+    settings.image_config.num_hidden_layers, settings.multimodal_config.num_hidden_layers = shape
+    settings.text_config.num_hidden_layers = shape[0]
     side = settings.image_config.image_size
     patches = (side // settings.image_config.patch_size) ** 2
-    told = round(MASKED_PATCHES * patches)
 
     def count(call: Callable[[], object]) -> float:
         with FlopCounterMode(display=False) as counter:
             call()
         return float(counter.get_total_flops()) / 2
 
-    def head(vocabulary: int, positions: float) -> float:
-        return float(2 * settings.hidden_size * (settings.hidden_size + vocabulary) * positions)
-
     with FakeTensorMode(), torch.no_grad(), _without_masks():
         model = FlavaForPreTraining._from_config(settings, attn_implementation="eager").train()
         pixels, mask = torch.zeros(2, 3, side, side), torch.zeros(2, patches, dtype=torch.bool)
         short, long = torch.full((2, text_length), 5), torch.full((2, long_text_length), 5)
-        codebook = count(lambda: model.image_codebook.get_codebook_indices(torch.zeros(2, 3, side // 2, side // 2)))
-        image = count(lambda: model.flava(pixel_values=pixels, bool_masked_pos=mask))
-        text = count(lambda: model.flava(input_ids=long))
-        plain = count(lambda: model.flava(input_ids=short, pixel_values=pixels, skip_multimodal_encoder=True))
-        masked = count(lambda: model.flava(input_ids=short, pixel_values=pixels, bool_masked_pos=mask))
-    codes, words = settings.image_config.vocab_size, settings.text_config.vocab_size
-    pair_heads = head(codes, (1 - NEGATIVES) * told) + head(words, (1 - NEGATIVES) * 0.15 * text_length)
-    return {
-        "image": 3 * image + image + codebook + 3 * head(codes, told),
-        "pair": 3 * (plain + masked + pair_heads) + codebook,
-        "text": 3 * (text + head(words, 0.15 * long_text_length)),
-    }
+        return {
+            "codebook": count(lambda: model.image_codebook.get_codebook_indices(torch.zeros(2, 3, side // 2, side // 2))),
+            "image": count(lambda: model.flava(pixel_values=pixels, bool_masked_pos=mask)),
+            "text": count(lambda: model.flava(input_ids=long)),
+            "plain": count(lambda: model.flava(input_ids=short, pixel_values=pixels, skip_multimodal_encoder=True)),
+            "masked": count(lambda: model.flava(input_ids=short, pixel_values=pixels, bool_masked_pos=mask)),
+        }
 
 
 @contextmanager

@@ -51,7 +51,7 @@ def trial(workload: str = "synthetic", **parameters: Any) -> Trial:
     )
 
 
-def run(folder: Path, one: Trial, *, probe: bool = False) -> Journal:
+def run(folder: Path, one: Trial, *, probe: str | None = None) -> Journal:
     path = folder / "journal.jsonl"
     with Recorder(JournalWriter(path, 1)) as recorder:
         Session(one, Ranks(), recorder, folder, probe=probe).run()
@@ -127,7 +127,7 @@ def test_optimizers_and_checkpointing_change_the_speed_not_the_losses(tmp_path: 
 
 
 def test_a_probe_measures_nothing(tmp_path: Path) -> None:
-    journal = run(tmp_path, trial(steps=2), probe=True)
+    journal = run(tmp_path, trial(steps=2), probe="{}")
     assert journal.window is None and not journal.evaluations and len(journal.steps) == 4
 
 

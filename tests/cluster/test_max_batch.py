@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+import torch
 
-from cluster.journal import JournalWriter
-from cluster.worker.max_batch import RESOLUTION, Probed, memory_share, predict, search
-from cluster.worker.outcome import TrialEnded
+from cluster.devices.cpu import Cpu
+from cluster.journal import JournalWriter, read_journal
+from cluster.worker import main, max_batch
+from cluster.worker.max_batch import PROBE_HEADROOM, RESOLUTION, Found, Probed, decode, predict, search
+from cluster.worker.outcome import Ending, TrialEnded, classify
 from cluster.worker.recorder import Recorder
-from cluster.worker.session import PROBE_HEADROOM, Session
+from cluster.worker.session import Ranks, Session
+from experiments.trial import Outcome, Trial
+from tests.contracts import make_trial
 
 ROOM = 1 - PROBE_HEADROOM
 
@@ -103,14 +109,103 @@ def test_the_line_is_drawn_through_sizes_that_are_apart() -> None:
     assert predict([(8, 0.2)], 0.97) is None and predict([(1, 0.2), (8, 0.2)], 0.97) is None
 
 
-@pytest.mark.parametrize(("free", "fits"), [(0.4, True), (0.01, False), (None, True)])
-def test_a_probe_leaves_what_it_took_in_its_journal(tmp_path: Any, free: float | None, fits: bool) -> None:
-    with Recorder(JournalWriter(tmp_path / "journal.jsonl", 1)) as recorder:
-        device = SimpleNamespace(free_share_at_peak=lambda: free)
-        session = SimpleNamespace(device=device, ranks=SimpleNamespace(rank=0), recorder=recorder)
-        try:
-            Session._check_headroom(session, {"wall_s": 1.0, "samples": 4})  # type: ignore[arg-type]
-            assert fits
-        except TrialEnded as ended:
-            assert not fits and "1.0% of the device's memory stayed free" in ended.reason
-    assert memory_share(tmp_path) == (None if free is None else pytest.approx(1 - free))
+class Pretended(Cpu):
+    """A device of which a sample takes a hundredth, and the model a tenth."""
+
+    has_own_memory = True
+    opened = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.peak, self.released = 0.0, 0
+        type(self).opened += 1
+
+    def place(self, batch: Any, prepare: Any, *, prefetch: bool) -> Any:
+        used = 0.1 + 0.01 * len(batch["vectors"])
+        if used > 1:
+            raise torch.OutOfMemoryError("CUDA out of memory (pretended)")
+        self.peak = max(self.peak, used)
+        return super().place(batch, prepare, prefetch=prefetch)
+
+    def free_share_at_peak(self) -> float | None:
+        return 1 - self.peak
+
+    def release_memory(self) -> None:
+        self.peak, self.released = 0.0, self.released + 1
+
+
+class Here:
+    """In place of subprocess.Popen: the probe runs in this process, its Ray and its ranks left out."""
+
+    commands: ClassVar[list[list[str]]] = []
+
+    def __init__(self, command: list[str]) -> None:
+        self.commands.append(command)
+        options = main._parse(command[3:])
+        trial, ending = Trial.model_validate_json(options.trial.read_text()), Ending(Outcome.OK)
+        with Recorder(JournalWriter(options.out / "journal.jsonl", options.attempt)) as recorder:
+            try:
+                Session(trial, Ranks(), recorder, options.out, probe=options.probe).run()
+            except Exception as error:
+                ending = classify(error)
+        main.publish_result(trial, options.out, options.attempt, 0.0, ending)
+
+    def __enter__(self) -> Here:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def wait(self, timeout: float) -> int:
+        return 0
+
+
+@pytest.mark.parametrize(("compile", "devices_opened"), [("none", 1), ("layer", 4)])
+def test_sizes_that_run_are_tried_in_one_process_unless_something_was_recorded_for_a_shape(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compile: str, devices_opened: int
+) -> None:
+    found, notes = found_on(tmp_path, monkeypatch, Pretended, compile=compile)
+    assert found.size == 87 and "88 does not" in found.note
+    assert Pretended.opened == devices_opened == len(Here.commands), found.note
+    assert any("batch size 8 fits with 18.0% of the device's memory" in note for note in notes)
+    assert any("batch size 88 does not fit: it ran, but only 2.0%" in note for note in notes)
+
+
+def test_a_size_that_runs_out_of_memory_ends_its_process_and_the_next_one_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than a line would say is used from 60 samples on, so that the prediction runs out of memory."""
+
+    class Bent(Pretended):
+        def place(self, batch: Any, prepare: Any, *, prefetch: bool) -> Any:
+            if len(batch["vectors"]) > 60:
+                raise torch.OutOfMemoryError("CUDA out of memory (bent)")
+            return super().place(batch, prepare, prefetch=prefetch)
+
+    found, notes = found_on(tmp_path, monkeypatch, Bent)
+    assert found.size == 60 and "61 does not" in found.note
+    assert any("does not fit: CUDA out of memory (bent)" in note for note in notes)
+    assert len(Here.commands) > 1
+    assert set(decode(Here.commands[-1][-1])) >= {1, 8}, "the last process was told what the first had learnt"
+    tried = [note.split()[2] for note in notes if note.startswith("batch size ")]
+    assert len(tried) == len(set(tried)), "no size is probed twice"
+
+
+def test_a_model_that_does_not_fit_at_all_is_a_result_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Tiny(Pretended):
+        def place(self, batch: Any, prepare: Any, *, prefetch: bool) -> Any:
+            raise torch.OutOfMemoryError("CUDA out of memory (tiny)")
+
+    with pytest.raises(TrialEnded, match=r"not even one sample fits: .*tiny") as ended:
+        found_on(tmp_path, monkeypatch, Tiny)
+    assert ended.value.outcome == Outcome.DOES_NOT_FIT
+    assert len(Here.commands) == 1
+
+
+def found_on(folder: Path, monkeypatch: pytest.MonkeyPatch, device: type[Pretended], **parameters: Any) -> tuple[Found, list[str]]:
+    Pretended.opened, Here.commands = 0, []
+    device.opened = 0
+    monkeypatch.setattr("cluster.worker.session.load_device", lambda kind, rank: device())
+    monkeypatch.setattr(max_batch, "subprocess", SimpleNamespace(Popen=Here, TimeoutExpired=TimeoutError))
+    monkeypatch.setattr(Cpu, "compile_backend", "eager")
+    one = make_trial(folder, "aaaa00000000000e", batch_size="max", width=16, steps=4, **parameters)
+    options = main._parse(["--trial", "unused", "--out", str(folder), "--attempt", "1"])
+    found = max_batch.find(one.model_copy(update={"device": "cuda"}), options)
+    return found, [str(note["text"]) for note in read_journal(folder / "journal.jsonl").notes]
