@@ -1,7 +1,7 @@
 """The text we draw: documents of an invented language with their summaries in Parquet, and a tokenizer trained on them.
 
 Every row is a function of (seed, split, row number) alone. The columns are `text` and `summary`. Words follow Zipf's law, as those of
-natural text do. A document returns to a few topics of its own; its summary is those of its sentences that hold most of them, in their order.
+natural text do. A document returns to a few topics of its own; its summary is the sentences that hold most of them, in their order.
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ class Column:
     batch: int | None
 
     def __str__(self) -> str:
-        devices = "" if self.devices in (None, 1) else f"{self.devices} "
-        return f"{devices}{self.accelerator}" + ("" if self.batch is None else f", batch {self.batch}")
+        devices = "" if self.devices in (None, 1) else f" x{self.devices}"
+        return f"{self.accelerator}{devices}" + ("" if self.batch is None else f", batch {self.batch}")
 
 
 def published_table(cells: Sequence[Cell], suite: Mapping[str, Any]) -> TextTable:
@@ -50,17 +50,27 @@ def published_table(cells: Sequence[Cell], suite: Mapping[str, Any]) -> TextTabl
     unit, scale = base.unit, OURS[base.metric][1]
     theirs = {_column_of(entry): entry.value for entry in reversed(entries)}  # of two for one column the first stays
     ours: dict[str, dict[Column, float]] = {}
+    others = set()  # rows of another model than the published one: their values stand there, no speed-up is claimed
     varied = [axis for axis in cells[0].axes if axis not in _OF_COLUMNS and len({repr(cell.axes.get(axis)) for cell in cells}) > 1]
     for cell in cells:
-        if cell.estimate is not None and not cell.emulated:
-            name = " · ".join(["ours", *(label(axis, cell.axes.get(axis)) for axis in varied)])
-            ours.setdefault(name, {})[_column_of_ours(cell, entries)] = cell.estimate.value / scale
+        if cell.estimate is None or cell.emulated:
+            continue
+        model = cell.trial.parameters.get("model")
+        words = [label(axis, cell.axes.get(axis)) for axis in varied if axis != "model"]
+        name = " · ".join(["ours", *([str(model)] if model not in (None, base.model) else []), *words])
+        column = _column_of_ours(cell, entries)
+        if column in ours.get(name, {}):  # two pools of one accelerator
+            name = f"{name} · {cell.trial.pool}"
+        if model != base.model:
+            others.add(name)
+        ours.setdefault(name, {})[column] = cell.estimate.value / scale
     columns = list(dict.fromkeys([*map(_column_of, entries), *(column for row in ours.values() for column in row)]))
-    over = f"speed-up over published {_column_of(base)}"
+    over = f"speed-up over {_column_of(base)}"
     rows = []
     for name, values in {"published": theirs, **ours}.items():
         rows.append([f"{name}, {unit}", *(_number(values.get(column)) for column in columns)])
-        rows.append([f"{name}, {over}", *(_speedup(values.get(column), column, base, metric) for column in columns)])
+        if name not in others:
+            rows.append([f"{name}, {over}", *(_speedup(values.get(column), column, base, metric) for column in columns)])
     return TextTable(["", *map(str, columns)], rows, numeric=True)
 
 
