@@ -42,6 +42,7 @@ class Fake:
     loss_noise: float = 0.02
     repeats: int = 1
     evaluations: bool = True
+    workload: str = "bridgetower"
     window: dict[str, Any] = field(default_factory=dict)  # more of the window's record
 
 
@@ -91,7 +92,7 @@ def _trial(fake: Fake, repeat: int, index: int, sweep_id: str) -> Trial:
         key_parts={"sweep": sweep_id},
         sweep_id=sweep_id,
         suite="made_up",
-        workload="bridgetower",
+        workload=fake.workload,
         pool=str(fake.axes.get("pool", "cpu")),
         device="cpu",
         emulated=fake.emulated,
