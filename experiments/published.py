@@ -71,6 +71,7 @@ OURS = {
     "throughput": ("throughput", 1.0),
     "max_batch_per_device": ("batch_size", 1.0),
     "epoch_time": ("epoch_time_s", 3600.0),
+    "latency": ("latency_per_sample_s", 1.0),
 }
 
 

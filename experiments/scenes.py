@@ -11,14 +11,14 @@ import hashlib
 import io
 import json
 import math
-import os
 import random
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from experiments.drawn_files import whole, write_tokenizer
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -97,14 +97,10 @@ def build(directory: Path, *, rows: int, validation_rows: int, seed: int, min_si
         for split, count in (("train", rows), ("validation", validation_rows))
     }
     for split, drawn in scenes.items():
-        _whole(directory / f"{split}.parquet", partial(_write_parquet, scenes=drawn, seed=seed, split=split))
-    # last, and its folder in one piece: where there is a tokenizer/, everything is there
+        whole(directory / f"{split}.parquet", partial(_write_parquet, scenes=drawn, seed=seed, split=split))
     captions = [one.caption for one in scenes["train"]]
-    folder = directory / f".tokenizer.{os.getpid()}.tmp"
-    folder.mkdir(exist_ok=True)
-    _whole(folder / "tokenizer.json", partial(_train_tokenizer, captions))
-    shutil.rmtree(directory / "tokenizer", ignore_errors=True)
-    folder.replace(directory / "tokenizer")
+    # RoBERTa's special tokens around each caption
+    write_tokenizer(directory, captions, vocabulary=VOCABULARY, special=SPECIAL_TOKENS, template="<s> $A </s>")
 
 
 def scene(seed: int, split: str, row: int, min_size: int = 96, max_size: int = 512) -> Scene:
@@ -191,38 +187,3 @@ def _write_parquet(path: Path, scenes: list[Scene], seed: int, split: str) -> No
 
 def _noise_seed(seed: int, split: str, row: int) -> int:
     return int.from_bytes(hashlib.sha256(f"{GENERATOR}/{seed}/{split}/{row}".encode()).digest()[:8], "big")
-
-
-def _train_tokenizer(captions: list[str], path: Path) -> None:
-    """Byte-level BPE with RoBERTa's special tokens, so that no text is ever unknown."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY,
-        special_tokens=list(SPECIAL_TOKENS),
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(captions, trainer)
-    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
-    tokenizer.save(str(path))
-
-
-def _whole(path: Path, write: Callable[[Path], None]) -> None:
-    """Let `write` fill a temporary file, fsync it, then rename it into place."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        write(temporary)
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

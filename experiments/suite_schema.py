@@ -46,6 +46,13 @@ class ReportFigure(Strict):
     where: Match = Field(default_factory=dict, description="only cells that match")
 
 
+class PublishedColumn(Strict):
+    """A column of a published table: a line of published.csv for the suite's workload and metric."""
+
+    accelerator: str = Field(max_length=64, description="as published.csv names it")
+    batch: int | None = Field(default=None, ge=1, description="samples per device; null: the first line of the accelerator")
+
+
 class Report(Strict):
     """The comparison table, and the figures that the suite's document has."""
 
@@ -54,6 +61,9 @@ class Report(Strict):
     metric: str = Field(default="throughput", description="summary metric in the cells")
     title: str | None = Field(default=None, max_length=200)
     figures: list[ReportFigure] = Field(default_factory=list)
+    published: PublishedColumn | None = Field(
+        default=None, description="adds the published table with ours below it; speed-ups are over this column of theirs"
+    )
     minimum_effect: float = Field(default=0.02, gt=0, lt=1, description="a smaller difference is called the same: 0.02 is 2 %")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from experiments import matrix
+from experiments.published import OURS, published_for
 from experiments.suite_schema import Axes, Condition, Match, Report, SuiteFile
 from experiments.suite_words import BAD, BASE, Vocabulary
 from experiments.yaml_strict import Document, KeyPath, Problem, choose
@@ -192,7 +193,23 @@ class Checker:
             ):
                 if name not in axes:
                     self.complain(self.at("report", "figures", number, key), f"{name!r} is not an axis", choose(name, axes))
+        self._published(report)
         return report
+
+    def _published(self, report: Report) -> None:
+        if report.published is None:
+            return
+        told = [entry for entry in published_for(self.file.workload, metric=None) if OURS.get(entry.metric, ("",))[0] == report.metric]
+        wanted = report.published
+        mine = [entry.batch for entry in told if entry.accelerator == wanted.accelerator]
+        if not mine:
+            problem = f"nobody published {report.metric} of {self.file.workload} on {wanted.accelerator!r}"
+            known = [entry.accelerator for entry in told]
+            hint = choose(wanted.accelerator, known) if known else "remove it, or add a line to experiments/published.csv"
+            self.complain(self.at("report", "published", "accelerator"), problem, hint)
+        elif wanted.batch is not None and wanted.batch not in mine:
+            place, hint = self.at("report", "published", "batch"), f"one of {', '.join(map(str, mine))}"
+            self.complain(place, f"{wanted.accelerator} has no line with batch {wanted.batch}", hint)
 
     def _metric(self, key: KeyPath, name: str) -> None:
         metrics = _metrics()

@@ -26,6 +26,7 @@ def summarise(
     ended early) the measured steps' samples over their times. throughput_low/_high: 95 % over steps (`throughput_interval`).
     throughput_settled: samples/s from the step on at which the window settled. step_time_*: s. *_share: part of the measured time, 0..1.
     latency_p*_s: only where nothing is trained, a step without the wait for its data: from the batch being on the host to its output.
+    latency_per_sample_s: the median over batches of the same by sample of the batch, such as an image.
     communication_s: one all-reduce of all gradients with nothing beside it; communication_exposed_s: how much longer a step's forward
     and backward take with the all-reduce than without it, at least 0; communication_share: its part of the step. Several devices only.
     mfu: flops_per_sample * throughput / (devices * peak_flops), peak per device. tflops_per_device: the same without the peak.
@@ -66,6 +67,7 @@ NAMES = (
     "step_time_median_s",
     "step_time_p90_s",
     *LATENCIES,
+    "latency_per_sample_s",
     *(f"{part}_share" for part in PARTS),
     "settled",
     "settled_at_step",
@@ -172,7 +174,8 @@ def _latency(measured: Sequence[Mapping[str, Any]]) -> Summary:
     times = [step["total_s"] - wait for step, wait in zip(measured, waits, strict=True) if wait is not None]
     if len(times) < len(measured):
         return {}
-    return {name: percentile(times, rank) for name, rank in LATENCIES.items()}
+    by_sample = [time / step["samples"] for time, step in zip(times, measured, strict=True)]
+    return {**{name: percentile(times, rank) for name, rank in LATENCIES.items()}, "latency_per_sample_s": percentile(by_sample, 50)}
 
 
 def _finite(value: Any) -> float | None:

@@ -10,12 +10,13 @@ from typing import Any
 from filelock import FileLock
 from pyarrow import fs
 
-from experiments import scenes
+from experiments import scenes, texts
 from experiments.folders import runs_root
 from experiments.trial import DataSource, digest
 
-DRAWN = "drawn"
-_VALIDATION_SHARE = 8  # one held-out pair for so many drawn ones
+_GENERATORS: Mapping[str, Any] = {"drawn": scenes, "drawn-text": texts}  # value of the parameter `dataset` -> what draws it
+_WORDS = " or ".join(map(repr, _GENERATORS))
+_VALIDATION_SHARE = 8  # one held-out row for so many drawn ones
 
 
 class DatasetError(Exception):
@@ -30,10 +31,9 @@ def resolve(parameters: Mapping[str, Any]) -> DataSource | None:
     dataset = parameters.get("dataset")
     if dataset is None:
         return None
-    if dataset == DRAWN:
-        arguments = _drawn_arguments(parameters)
-        fingerprint = scenes.fingerprint(**arguments)
-        folder = runs_root() / "data" / f"scenes-{fingerprint}"
+    if drawn := _GENERATORS.get(dataset):
+        fingerprint = drawn.fingerprint(**_drawn_arguments(parameters))
+        folder = runs_root() / "data" / f"{drawn.__name__.rpartition('.')[2]}-{fingerprint}"
         return DataSource(uri=str(folder), fingerprint=fingerprint, tokenizer=str(folder / "tokenizer"))
     if dataset.startswith("hf://"):
         revision = re.search(r"@([0-9a-f]{40})(/|$)", dataset)
@@ -46,19 +46,20 @@ def resolve(parameters: Mapping[str, Any]) -> DataSource | None:
 def is_built(parameters: Mapping[str, Any]) -> bool:
     """True unless the set is one that we draw and have not drawn yet."""
     source = resolve(parameters)
-    return source is None or parameters.get("dataset") != DRAWN or (Path(source.uri) / "tokenizer").is_dir()
+    return source is None or parameters.get("dataset") not in _GENERATORS or (Path(source.uri) / "tokenizer").is_dir()
 
 
 def build(parameters: Mapping[str, Any]) -> None:
     """Draw the set if it is ours and not there yet. One process draws; others wait for it."""
     source = resolve(parameters)
-    if source is None or parameters.get("dataset") != DRAWN:
+    drawn = _GENERATORS.get(str(parameters.get("dataset")))
+    if source is None or drawn is None:
         return
     folder = Path(source.uri)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.with_suffix(".lock")):
         if not is_built(parameters):
-            scenes.build(folder, **_drawn_arguments(parameters))
+            drawn.build(folder, **_drawn_arguments(parameters))
 
 
 def _drawn_arguments(parameters: Mapping[str, Any]) -> dict[str, int]:
@@ -72,12 +73,12 @@ def _listing(dataset: str) -> str:
         filesystem, path = fs.FileSystem.from_uri(uri)
         kind = filesystem.get_file_info(path).type
         if kind == fs.FileType.NotFound:
-            raise DatasetError(f"dataset {dataset} does not exist; give a folder of Parquet files, s3://, gs://, hf:// or 'drawn'")
+            raise DatasetError(f"dataset {dataset} does not exist; give a folder of Parquet files, s3://, gs://, hf:// or {_WORDS}")
         selector = fs.FileSelector(path, recursive=True) if kind == fs.FileType.Directory else [path]
         files = [info for info in filesystem.get_file_info(selector) if info.type == fs.FileType.File]
     except OSError as error:
         raise DatasetError(f"dataset {dataset} cannot be read: {error}") from error
     parquet = sorted((info.path, info.size, info.mtime_ns or 0) for info in files if info.path.endswith(".parquet"))
     if not parquet:
-        raise DatasetError(f"dataset {dataset}: no *.parquet file there; give a folder of Parquet files, s3://, gs://, hf:// or 'drawn'")
+        raise DatasetError(f"dataset {dataset}: no *.parquet file there; give a folder of Parquet files, s3://, gs://, hf:// or {_WORDS}")
     return digest([list(entry) for entry in parquet])

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cluster.journal import publish
 from tasks.figures import draw_figures
+from tasks.published_table import PUBLISHED_ABOUT, PUBLISHED_TITLE
 from tasks.report_data import PROFILE, SCALING, Report, make_report
 from tasks.report_html import render_html
 from tasks.results import load_sweep, write_results
@@ -76,6 +77,7 @@ def render_markdown(report: Report) -> str:
         ("Before and after training", "On held-out data, outside the measured window.", report.evaluation),
         ("Outcomes", "Every trial that did not end ok.", report.outcomes),
         ("Confounders", "What differs between these cells and is not an axis.", report.confounders),
+        (PUBLISHED_TITLE, PUBLISHED_ABOUT, report.published_table),
         ("Published by others", "Not our measurements. Beside each stands our nearest cell and what differs from it.", report.published),
     ):
         if table.rows:

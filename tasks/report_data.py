@@ -14,6 +14,7 @@ from experiments.summary import LATENCIES
 from experiments.trial import Trial
 from tasks.cells import Cell, confounders, make_cells
 from tasks.findings import Missing, Saturation, Winner, find_missing, find_winner, saturation
+from tasks.published_table import published_table
 from tasks.results import Sweep, TrialRow
 from tasks.scaling import profile, scaling
 from tasks.table import ComparisonTable, TextTable, build_table, text_of
@@ -65,6 +66,7 @@ class Report:
     confounders: TextTable
     environment: Sequence[tuple[str, str]]
     published: TextTable
+    published_table: TextTable
     trials: Sequence[TrialLine]
     notes: Sequence[str]
     watermark: str | None = None
@@ -101,6 +103,7 @@ def make_report(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None, 
         confounders=_confounders(cells),
         environment=_environment(rows),
         published=_published(sweep.rows, cells),
+        published_table=published_table(cells, suite),
         trials=[
             _trial_line(row, plan, (mlflow_links or {}).get(row.trial.key), shown=emulated) for row in (rows if emulated else sweep.rows)
         ],

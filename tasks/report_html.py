@@ -11,6 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from tasks.figures import inline_svg
+from tasks.published_table import PUBLISHED_ABOUT, PUBLISHED_TITLE
 from tasks.report_data import PROFILE, SCALING, Report
 
 _HERE = Path(__file__).parent
@@ -32,4 +33,12 @@ def render_page(template: str, **values: Any) -> str:
 def render_html(report: Report, figures: Sequence[tuple[str, Path]]) -> str:
     """The report as one self-contained page; `figures` are (title, SVG file) drawn by tasks.figures."""
     drawn = [(title, Markup(inline_svg(path, title, f"f{index}"))) for index, (title, path) in enumerate(figures)]  # noqa: S704 - matplotlib escapes
-    return render_page("report.html", report=report, drawn=drawn, scaling_text=SCALING, profile_text=PROFILE)
+    return render_page(
+        "report.html",
+        report=report,
+        drawn=drawn,
+        scaling_text=SCALING,
+        profile_text=PROFILE,
+        published_title=PUBLISHED_TITLE,
+        published_about=PUBLISHED_ABOUT,
+    )

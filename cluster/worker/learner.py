@@ -11,7 +11,7 @@ import torch
 from cluster.worker import parallel
 from cluster.worker.engine import Engine, choose
 from experiments.parameters import TrainingParameters
-from experiments.workloads._protocol import shard_units, trains
+from experiments.workloads._protocol import graph_units, shard_units, trains
 
 if TYPE_CHECKING:
     from cluster.devices import Device
@@ -35,7 +35,8 @@ class TorchLearner:
         layers = workload.layers(self.plain)
         self.engine.compile_layers(layers)
         self.engine.checkpoint(self.plain, layers)
-        self.engine.graphs(self.plain, training=self.trains, find_unused=workload.find_unused_parameters)
+        for part in graph_units(workload, self.plain):
+            self.engine.graphs(part, training=self.trains, find_unused=workload.find_unused_parameters)
         self.model: Any = self.engine.whole(self.plain)
         if self.engine.world_size > 1 and self.trains:
             units = shard_units(workload, self.plain, layers)

@@ -2,116 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
-from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from experiments.parameters import TrainingParameters
-from experiments.workloads._protocol import Batch, Context, DataError
+from experiments.workloads._protocol import Context
+from experiments.workloads._splits import FOLDER, SplitParameters, Splits
 
 if TYPE_CHECKING:
     import torch
 
     from experiments.workloads._images import PairDataset
-    from experiments.workloads._parquet import Draft
 
 # CLIP's image statistics, which FLAVA's processor uses too
 PIXEL_MEAN = (0.48145466, 0.4578275, 0.40821073)
 PIXEL_STD = (0.26862954, 0.26130258, 0.27577711)
 
 
-class PairParameters(TrainingParameters):
+class PairParameters(SplitParameters):
     """Where the pairs come from."""
 
-    dataset: str = Field(
-        "drawn", description="drawn (scenes we draw), or a folder of Parquet: a path, s3://, gs://, hf://datasets/ID@COMMIT"
-    )
-    train_split: str = Field("train", description="files SPLIT.parquet or SPLIT-*.parquet")
-    validation_split: str = Field("validation", description="files SPLIT.parquet or SPLIT-*.parquet")
+    dataset: str = Field("drawn", description=f"drawn (scenes we draw), {FOLDER}")
     image_column: str = Field("image", description="column of encoded images: bytes, or struct{bytes, path}")
     caption_column: str = Field("image_description", description="column of captions")
-    tokenizer: str | None = Field(None, description="folder with tokenizer.json; null: the data set's own")
     augment: bool = Field(True, description="random crop of 80 to 100 % of each side")
-    evaluation_batch_size: int = Field(16, ge=2, le=4096, description="the same in all trials, so that their losses compare")
-    evaluation_samples: int = Field(64, ge=2, le=100_000, description="held-out pairs, at most")
-    drawn_rows: int = Field(512, ge=16, le=1_000_000, description="training pairs of the drawn data set")
 
 
-class Pairs:
+class Pairs(Splits):
     """Both splits of the trial's data set. Raises DataError."""
 
+    parameters: PairParameters
+
     def __init__(self, context: Context, size: int, text_length: int) -> None:
-        from experiments.workloads import _parquet, _staging
-        from experiments.workloads._images import CorruptRows
-
-        self.parameters: PairParameters = context.parameters
-        self.context, self.size, self.text_length = context, size, text_length
-        if context.data is None:
-            raise DataError("the trial names no data set (trial.json: data)")
-        splits = (self.parameters.train_split, self.parameters.validation_split)
-        folder = _staging.local_folder(context.data.uri, splits)
-        columns = (self.parameters.image_column, self.parameters.caption_column)
-        self.train, self.held_out = (
-            _parquet.Rows(_parquet.read_index(_parquet.split_files(folder, split), columns), *columns) for split in splits
-        )
-        self.corrupt = CorruptRows(len(self.train), context.note)
-        self.corrupt_held_out = CorruptRows(len(self.held_out), context.note)
-
-    def tokenizer(self) -> Any:
-        """Raises DataError where there is none."""
-        from tokenizers import Tokenizer
-
-        data = self.context.data
-        places = [place for place in (self.parameters.tokenizer, data.tokenizer if data else None) if place]
-        for place in places:
-            if (path := Path(place).expanduser() / "tokenizer.json").is_file():
-                return Tokenizer.from_file(str(path))
-        raise DataError(f"no tokenizer.json in {', '.join(places) or 'the data set'}: set tokenizer")
+        super().__init__(context, (context.parameters.image_column, context.parameters.caption_column))
+        self.size, self.text_length = size, text_length
 
     def dataset(self, rows: Any, *, augment: bool) -> PairDataset:
         from experiments.workloads._images import PairDataset
 
         return PairDataset(rows, self.tokenizer(), size=self.size, text_length=self.text_length, augment=augment, where="cpu")
-
-    def drafts(self) -> Iterator[Draft]:
-        """The rows of each batch of this rank, for ever."""
-        from experiments.workloads import _parquet
-
-        context = self.context
-        return _parquet.drafts(
-            self.train.groups, batch=context.batch_size, rank=context.rank, world=context.world_size, seed=self.parameters.seed
-        )
-
-    def batches(self, dataset: Any, order: Iterator[Any]) -> Iterator[Batch]:
-        """Items of `dataset` in the order of their indices, by as many DataLoader processes as the trial asks for."""
-        from experiments.workloads import _images
-
-        for batch in _images.loader(
-            dataset,
-            order,
-            workers=self.parameters.dataloader_workers,
-            prefetch_factor=self.parameters.prefetch_factor,
-            pin_memory=self.parameters.pin_memory and self.context.device_kind != "cpu",
-        ):
-            self.corrupt.add(batch.pop("corrupt", []))
-            yield batch
-
-    def held_out_drafts(self) -> Iterator[Draft]:
-        """Whole batches of held-out rows. Raises DataError if there is not one."""
-        from experiments.workloads._parquet import Draft
-
-        size = self.parameters.evaluation_batch_size
-        rows = iter(range(min(len(self.held_out), self.parameters.evaluation_samples)))
-        found = False
-        while len(part := tuple(islice(rows, size))) == size:  # whole batches only: chance depends on the size
-            found = True
-            yield Draft(part, tuple(range(len(self.held_out) - 4, len(self.held_out))), 0)
-        if not found:
-            raise DataError(f"{len(self.held_out)} held-out rows are fewer than one evaluation batch of {size}")
 
 
 def normalised(pixels: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Rows of image bytes and captions in local Parquet files: an index over row groups, and an endless seeded order of batches."""
+"""Rows of two columns in local Parquet files, such as images and captions: an index over row groups, an endless seeded order of batches."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def read_index(files: list[Path], columns: tuple[str, str]) -> list[RowGroup]:
 
 
 class Rows:
-    """Random access to (image bytes, caption) by row number. Keeps the row groups read last, up to twice WINDOW_BYTES."""
+    """Random access by row number to two columns, as image bytes and caption. Keeps the row groups read last, up to twice WINDOW_BYTES."""
 
     def __init__(self, groups: list[RowGroup], image_column: str, caption_column: str) -> None:
         self.groups, self.columns = groups, (image_column, caption_column)
@@ -114,7 +114,7 @@ class Rows:
         try:
             if group.path not in self._files:
                 self._files[group.path] = pq.ParquetFile(group.path, memory_map=True)
-            table = self._files[group.path].read_row_group(group.group, columns=list(self.columns), use_threads=False)
+            table = self._files[group.path].read_row_group(group.group, columns=list(dict.fromkeys(self.columns)), use_threads=False)
         except (pa.ArrowInvalid, OSError) as error:
             raise DataError(f"{group.path}, row group {group.group}: {error}") from error
         images = table.column(image_column).combine_chunks()

@@ -84,3 +84,9 @@ def shard_units(workload: Workload, model: torch.nn.Module, layers: list[torch.n
     """
     named = getattr(workload, "shard_units", None)
     return list(named(model)) if named is not None else layers
+
+
+def graph_units(workload: Workload, model: torch.nn.Module) -> list[torch.nn.Module]:
+    """What HPU graphs record: the model, unless the workload has a method `graph_units(model)` that names parts of it."""
+    named = getattr(workload, "graph_units", None)
+    return list(named(model)) if named is not None else [model]

@@ -43,6 +43,7 @@ class Fake:
     repeats: int = 1
     evaluations: bool = True
     metrics: dict[str, float] = field(default_factory=dict)  # more of the evaluation before training
+    workload: str = "bridgetower"
     window: dict[str, Any] = field(default_factory=dict)  # more of the window's record
 
 
@@ -92,7 +93,7 @@ def _trial(fake: Fake, repeat: int, index: int, sweep_id: str) -> Trial:
         key_parts={"sweep": sweep_id},
         sweep_id=sweep_id,
         suite="made_up",
-        workload="bridgetower",
+        workload=fake.workload,
         pool=str(fake.axes.get("pool", "cpu")),
         device="cpu",
         emulated=fake.emulated,

@@ -1,0 +1,43 @@
+"""What workloads share that infer and do not train: their settings, and weights cast to 16 bits once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field, model_validator
+
+from experiments.parameters import TrainingParameters
+
+if TYPE_CHECKING:
+    from torch import nn
+
+# Parameters that say how to train. Refused, so that no axis compares a setting with itself.
+OF_TRAINING = frozenset(
+    {"optimizer", "learning_rate", "weight_decay", "beta2", "learning_rate_schedule", "activation_checkpointing", "ddp_bucket_view"}
+    | {"ddp_static_graph", "dropout", "freeze_text_pooler"}
+)
+
+
+class InferenceParameters(TrainingParameters):
+    """What differs where nothing is trained. Stands before the parameters of the workload whose model infers."""
+
+    batch_size: int | Literal["max"] = Field(1, description="samples per device and step, or max: the largest that fits")
+    cast_weights: bool = Field(True, description="bf16, fp16: weights cast once, when the model is built; false: in every operation")
+    prefetch_to_device: bool = Field(False, description="copy the next batch while this one is computed: then latency is without the copy")
+    evaluate: bool = Field(False, description="metrics on held-out data, once, before the measured window")
+
+    @model_validator(mode="after")
+    def _nothing_of_training(self) -> InferenceParameters:
+        for name, field in type(self).model_fields.items():
+            if name in OF_TRAINING and getattr(self, name) != field.default:
+                raise ValueError(f"{name} has no effect: nothing is trained here")
+        return self
+
+
+def ready(model: nn.Module, parameters: Any) -> nn.Module:
+    """The model in evaluation mode, its weights in the trial's precision if they are to be cast."""
+    import torch
+
+    kinds = {"bf16": torch.bfloat16, "fp16": torch.float16}
+    model = model.eval()
+    return model.to(kinds[parameters.precision]) if parameters.cast_weights and parameters.precision in kinds else model

@@ -1,0 +1,146 @@
+"""T5 fine-tuning for summarisation, as in "Faster training and inference: Habana Gaudi2 vs Nvidia A100 80GB".
+
+Documents of 1024 tokens after the prefix "summarize: ", summaries of 128. The document trains in fp32 with gradient checkpointing, which is
+`activation_checkpointing` here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from experiments.workloads import _text
+from experiments.workloads._protocol import Batch, Context, Unsupported
+from experiments.workloads._splits import Splits
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+# width, width of a head, MLP, layers of encoder and of decoder, heads, vocabulary. small to 3b as published (Raffel et al. 2020)
+SIZES: dict[str, tuple[int, int, int, int, int, int]] = {
+    "3b": (1024, 128, 16_384, 24, 32, 32_128),
+    "large": (1024, 64, 4096, 24, 16, 32_128),
+    "base": (768, 64, 3072, 12, 12, 32_128),
+    "small": (512, 64, 2048, 6, 8, 32_128),
+    "tiny": (64, 16, 128, 2, 4, 4096),
+}
+
+
+class Parameters(_text.TextParameters):
+    """T5's own settings."""
+
+    model: Literal["3b", "large", "base", "small", "tiny"] = Field("tiny", description="3b: 2.85 B parameters; tiny for CPUs")
+    summary_column: str = Field("summary", description="column of summaries")
+    prefix: str = Field("summarize: ", max_length=200, description="before each document")
+    source_length: int = Field(1024, ge=8, le=4096, description="tokens of a document, padded or cut")
+    target_length: int = Field(128, ge=4, le=1024, description="tokens of a summary, padded or cut")
+    attention: Literal["eager", "sdpa"] = Field("eager", description="sdpa: only with a transformers whose T5 has it")
+    dropout: float | None = Field(None, ge=0, lt=1, description="null: the model's own, 0.1, 0 in tiny")
+    learning_rate: float = Field(5e-5, gt=0, le=10)
+
+
+def config(parameters: Parameters) -> Any:
+    """The T5Config of the named size."""
+    from transformers import T5Config
+
+    width, head, mlp, layers, heads, vocabulary = SIZES[parameters.model]
+    dropout = parameters.dropout if parameters.dropout is not None else 0.0 if parameters.model == "tiny" else 0.1
+    return T5Config(
+        d_model=width,
+        d_kv=head,
+        d_ff=mlp,
+        num_layers=layers,
+        num_heads=heads,
+        vocab_size=vocabulary,
+        dropout_rate=dropout,
+        use_cache=False,  # of keys and values, for generation; a recomputed layer would put its own there twice
+        decoder_start_token_id=0,
+    )
+
+
+def make(parameters: Parameters) -> nn.Module:
+    """T5ForConditionalGeneration of the named size. Raises Unsupported where transformers has not its attention."""
+    from transformers import T5ForConditionalGeneration
+
+    try:
+        return T5ForConditionalGeneration._from_config(  # type: ignore[no-any-return]
+            config(parameters), attn_implementation=parameters.attention
+        )
+    except (ValueError, ImportError) as error:
+        raise Unsupported(f"attention {parameters.attention}: {error}") from error
+
+
+def build(context: Context) -> T5:
+    """The workload on this rank. Raises DataError."""
+    return T5(context)
+
+
+class T5:
+    """See Workload."""
+
+    find_unused_parameters = False
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.parameters: Parameters = context.parameters
+        self.splits = Splits(context, (self.parameters.text_column, self.parameters.summary_column))
+
+    def model(self) -> nn.Module:
+        tokenizer = self.splits.tokenizer()
+        _text.check_vocabulary(tokenizer, SIZES[self.parameters.model][-1])
+        model = make(self.parameters)
+        pad = _text.token_id(tokenizer, _text.PADS)
+        if pad is not None:
+            model.config.pad_token_id = model.config.decoder_start_token_id = pad  # type: ignore[union-attr]
+        return model.train()
+
+    def layers(self, model: Any) -> list[nn.Module]:
+        return [*model.encoder.block, *model.decoder.block]
+
+    def batches(self) -> Iterator[Batch]:
+        return self.splits.batches(self._items(self.splits.train), self.splits.drafts())
+
+    def prepare(self, batch: Batch) -> Batch:
+        batch.pop("corrupt", None)
+        return batch
+
+    def loss(self, model: nn.Module, batch: Batch) -> torch.Tensor:
+        return model(**batch).loss  # type: ignore[no-any-return]
+
+    def samples(self, batch: Batch) -> int:
+        return len(batch["input_ids"])
+
+    def evaluate(self, model: nn.Module, place: Callable[[Batch], Batch]) -> dict[str, float]:
+        items = self._items(self.splits.held_out)
+        losses = [float(model(**place(items[draft])).loss) for draft in self.splits.held_out_drafts()]
+        return {"loss": sum(losses) / len(losses), "chance_loss": math.log(SIZES[self.parameters.model][-1])}
+
+    def flops_per_sample(self) -> float | None:
+        return flops(self.parameters.model, self.parameters.source_length, self.parameters.target_length)
+
+    def _items(self, rows: Any) -> _text.Summaries:
+        parameters = self.parameters
+        return _text.Summaries(
+            self.splits, rows, source=parameters.source_length, target=parameters.target_length, prefix=parameters.prefix
+        )
+
+
+def flops(size: str, source: int, target: int) -> float:
+    """Training FLOPs per sample: 3 x the forward pass's matrix products; what checkpointing computes again is not counted.
+
+    Agrees with the published 11.18 TFLOP (3b, 1024 and 128 tokens).
+    """
+    width, head, mlp, layers, heads, vocabulary = SIZES[size]
+    inner = head * heads
+    projection, feed = width * inner, 2 * width * mlp
+
+    def scores(queries: int, keys: int) -> int:
+        return 2 * queries * keys * inner
+
+    encoder = layers * (source * (4 * projection + feed) + scores(source, source))
+    decoder = layers * (target * (6 * projection + feed) + scores(target, target) + source * 2 * projection + scores(target, source))
+    return 3 * 2.0 * (encoder + decoder + target * width * vocabulary)

@@ -1,0 +1,67 @@
+"""T5 inference: latency and throughput of summaries, written greedily token by token to their full length.
+
+Every summary has `target_length` tokens, whatever the weights say, so that trials compare: the token that ends a summary is never taken.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import model_validator
+
+from experiments.workloads import t5
+from experiments.workloads._inference import InferenceParameters, ready
+from experiments.workloads._protocol import Batch, Context
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+BUILDS_ON = ("experiments.workloads.t5",)  # its source is part of the trial key too
+
+
+class Parameters(InferenceParameters, t5.Parameters):
+    """t5's settings, and what differs where nothing is trained."""
+
+    @model_validator(mode="after")
+    def _by_method(self) -> Parameters:
+        if self.compile == "model" or self.hpu_graphs:
+            raise ValueError(
+                "compile model and hpu_graphs: summaries are written by a method that calls parts of the model; use compile layer"
+            )
+        return self
+
+
+def build(context: Context) -> T5Inference:
+    """The workload on this rank. Raises DataError."""
+    return T5Inference(context)
+
+
+class T5Inference(t5.T5):
+    """See Workload."""
+
+    trains = False
+    parameters: Parameters
+
+    def model(self) -> nn.Module:
+        return ready(super().model(), self.parameters)
+
+    def loss(self, model: Any, batch: Batch) -> torch.Tensor:
+        """Summaries; the mean of the scores that their last tokens were chosen by."""
+        length = self.parameters.target_length
+        output = model.generate(
+            input_ids=batch["input_ids"],
+            attention_mask=batch["attention_mask"],
+            min_new_tokens=length,
+            max_new_tokens=length,
+            do_sample=False,
+            num_beams=1,
+            use_cache=True,
+            return_dict_in_generate=True,
+            output_logits=True,
+        )
+        return output.logits[-1].float().mean()  # type: ignore[no-any-return]
+
+    def flops_per_sample(self) -> float | None:
+        """Of one forward pass over document and summary, what the cache of keys and values makes of writing it token by token."""
+        return t5.flops(self.parameters.model, self.parameters.source_length, self.parameters.target_length) / 3
