@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from tasks.axis_figures import axis_figure
 from tasks.cells import Cell
 from tasks.report_data import PART_NAMES, PART_SHARES, other_share
+from tasks.spikes import spike_figure
 from tasks.words import OUTCOMES, amount, spread
 
 mpl.use("Agg")
@@ -202,6 +203,7 @@ def _mean_step_ms(cell: Cell) -> float:
 
 _FIGURES: tuple[tuple[str, str, Callable[[Sequence[Cell]], Figure | None]], ...] = (
     ("throughput", "Throughput by cell, with 95 % intervals", throughput_figure),
+    ("spikes", "Loss, RMS of the first tensor watched, and the spikes of both", spike_figure),
     ("loss", "Loss curves", loss_figure),
     ("decomposition", "Where a step's time goes", decomposition_figure),
 )

@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from tasks.figures import inline_svg
 from tasks.report_data import PROFILE, SCALING, Report
+from tasks.spikes import ABOUT as SPIKES
 
 _HERE = Path(__file__).parent
 
@@ -32,4 +33,4 @@ def render_page(template: str, **values: Any) -> str:
 def render_html(report: Report, figures: Sequence[tuple[str, Path]]) -> str:
     """The report as one self-contained page; `figures` are (title, SVG file) drawn by tasks.figures."""
     drawn = [(title, Markup(inline_svg(path, title, f"f{index}"))) for index, (title, path) in enumerate(figures)]  # noqa: S704 - matplotlib escapes
-    return render_page("report.html", report=report, drawn=drawn, scaling_text=SCALING, profile_text=PROFILE)
+    return render_page("report.html", report=report, drawn=drawn, scaling_text=SCALING, profile_text=PROFILE, spikes_text=SPIKES)
