@@ -21,7 +21,7 @@ SAME_MATHEMATICS = frozenset(
     | {"activation_checkpointing", "ddp_bucket_view", "ddp_static_graph", "threads", "attention"}
     | {"evaluate", "profile_steps", "communication_steps"}
     | {"parallel", "fsdp_units", "fsdp_reshard", "limit_all_gathers", "fsdp_reduce", "fsdp_compute", "build_on"}
-    | {"allow_tf32", "autocast", "rung", "rms_tensors", "spikes_after"}
+    | {"allow_tf32", "autocast", "rung", "rms_tensors", "spikes_after", "keep_decoded"}
 )
 
 

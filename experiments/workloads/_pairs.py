@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from experiments.parameters import TrainingParameters
 from experiments.workloads._protocol import Batch, Context, DataError
@@ -36,9 +36,16 @@ class PairParameters(TrainingParameters):
     caption_column: str = Field("image_description", description="column of captions")
     tokenizer: str | None = Field(None, description="folder with tokenizer.json; null: the data set's own")
     augment: bool = Field(True, description="random crop of 80 to 100 % of each side")
+    keep_decoded: bool = Field(False, description="decode each image once and keep it, up to 8 GiB a process; needs augment: false")
     evaluation_batch_size: int = Field(16, ge=2, le=4096, description="the same in all trials, so that their losses compare")
     evaluation_samples: int = Field(64, ge=2, le=100_000, description="held-out pairs, at most")
     drawn_rows: int = Field(512, ge=16, le=1_000_000, description="training pairs of the drawn data set")
+
+    @model_validator(mode="after")
+    def _kept_as_it_is(self) -> PairParameters:
+        if self.keep_decoded and self.augment:
+            raise ValueError("keep_decoded: a random crop needs the image decoded anew; set augment: false")
+        return self
 
 
 class Pairs:
@@ -75,7 +82,15 @@ class Pairs:
     def dataset(self, rows: Any, *, augment: bool) -> PairDataset:
         from experiments.workloads._images import PairDataset
 
-        return PairDataset(rows, self.tokenizer(), size=self.size, text_length=self.text_length, augment=augment, where="cpu")
+        return PairDataset(
+            rows,
+            self.tokenizer(),
+            size=self.size,
+            text_length=self.text_length,
+            augment=augment,
+            where="cpu",
+            keep=self.parameters.keep_decoded,
+        )
 
     def drafts(self) -> Iterator[Draft]:
         """The rows of each batch of this rank, for ever."""
