@@ -15,6 +15,7 @@ Summary = dict[str, Value]
 PARTS = ("data_wait", "h2d", "forward_backward", "optimizer")  # a step's parts, in order; `<part>_s` in a step, `<part>_share` here
 LATENCIES = {"latency_p50_s": 50, "latency_p90_s": 90, "latency_p99_s": 99}  # percentiles
 COMMUNICATION = ("communication_s", "communication_exposed_s", "communication_share")
+SPIKES = ("loss_spikes", "rms_spikes", "loss_spikes_explained")
 RMS = "rms."  # of a step's fields that are RMS_t of a tensor, before its name
 _FROM_WINDOW = ("peak_memory_bytes", "alloc_retries", "time_to_first_step_s", "compile_seconds", "mean_power_w")
 
@@ -75,6 +76,7 @@ NAMES = (
     "settled_at_step",
     *_FROM_WINDOW,
     *COMMUNICATION,
+    *SPIKES,
     "energy_j_per_sample",
     "mfu",
     "tflops_per_device",
@@ -185,7 +187,7 @@ def rms_names(steps: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _spikes(steps: Sequence[Mapping[str, Any]], after: int | None) -> Summary:
-    """Counts; nothing where the trial does not look for spikes."""
+    """The counts in SPIKES, as far as the trial looks for them."""
     if after is None:
         return {}
 

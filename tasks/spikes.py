@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from experiments.spikes import Judged, Rule, judge
+from experiments.trial import label
 from tasks.cells import Cell
 from tasks.results import TrialRow
 from tasks.table import TextTable
@@ -88,6 +90,7 @@ def spike_figure(cells: Sequence[Cell]) -> Figure | None:
     found = found[:MOST]
     if not found:
         return None
+    varying = [axis for axis in found[0][0].axes if len({repr(cell.axes.get(axis)) for cell, _, _ in found}) > 1]
     columns = min(COLUMNS, len(found))
     lines = -(-len(found) // columns)
     figure = Figure(figsize=(3.6 * columns + 0.5, 3.1 * lines + 0.4), layout="constrained")
@@ -97,7 +100,10 @@ def spike_figure(cells: Sequence[Cell]) -> Figure | None:
     top, high = float(losses.max()), max(3.0, float(np.nanmax(values)) if np.isfinite(values).any() else 0.0)
     for at, (cell, row, result) in enumerate(found):
         above, beneath = grid[2 * (at // columns)][at % columns], grid[2 * (at // columns) + 1][at % columns]
-        _draw(above, beneath, cell, row, result)
+        _draw(above, beneath, row, result)
+        outcome = "" if cell.outcome == "ok" else f": {OUTCOMES.get(cell.outcome, cell.outcome)}"
+        name = " · ".join(label(axis, cell.axes[axis]) for axis in varying) or cell.name
+        above.set_title(textwrap.fill(name + outcome, 44), fontsize=8.5)
         above.set_ylim(min(0.0, float(losses.min())), top * 1.05)
         beneath.set_ylim(0, high * 1.08)
         if at % columns == 0:
@@ -113,7 +119,7 @@ def spike_figure(cells: Sequence[Cell]) -> Figure | None:
     return figure
 
 
-def _draw(above: Any, beneath: Any, cell: Cell, row: TrialRow, result: Judged) -> None:
+def _draw(above: Any, beneath: Any, row: TrialRow, result: Judged) -> None:
     tensor = next(iter(result.tensors))
     causes = result.explained(tensor)
     above.plot(*_thinned(row.steps, row.losses), color=LOSS, linewidth=0.7)
@@ -130,8 +136,6 @@ def _draw(above: Any, beneath: Any, cell: Cell, row: TrialRow, result: Judged) -
         beneath.plot([spike.first], [float(np.nanmax(row.rms[tensor][inside]))], "o", color=CAUSE, markersize=3, label="RMS spike")
     for axes in (above, beneath):
         axes.axvspan(0, result.rule.after, color="#9aa3af", alpha=0.15, linewidth=0, label="not judged")
-    outcome = "" if cell.outcome == "ok" else f": {OUTCOMES.get(cell.outcome, cell.outcome)}"
-    above.set_title(cell.name + outcome, fontsize=8, wrap=True)
 
 
 def _thinned(steps: NDArray[np.int64], values: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
