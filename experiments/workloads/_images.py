@@ -120,9 +120,9 @@ class PairDataset:
             if row is None:
                 raise DataError("a batch ran out of readable rows; corrupt: " + ", ".join(f"{name} ({why})" for _, name, why in corrupt))
             if self._kept is not None and row in self._kept:
-                image, caption = self._kept[row]
+                image, text = self._kept[row]
                 images.append(image)
-                captions.append(caption)
+                captions.append(text)
                 continue
             try:
                 data, caption = self.rows.read(row)

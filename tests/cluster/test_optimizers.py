@@ -168,7 +168,7 @@ def test_rms_goes_from_the_step_to_parquet_results_and_mlflow(tmp_path: Path) ->
     table = pq.read_table(write_steps(tmp_path))
     assert table.column(names[0]).to_pylist() == [step[names[0]] for step in steps]
     row = load_trial(tmp_path)
-    assert [RMS + name for name in row.rms] == names and list(row.rms.values())[0].tolist() == table.column(names[0]).to_pylist()
+    assert [RMS + name for name in row.rms] == names and next(iter(row.rms.values())).tolist() == table.column(names[0]).to_pylist()
     assert (row.summary["loss_spikes"], row.summary["rms_spikes"]) == (0, 0)
     drawn = {metric.key for metric in step_metrics(steps)}
     assert drawn >= {"loss", *names}
