@@ -17,6 +17,7 @@ from tasks.findings import Missing, Saturation, Winner, find_missing, find_winne
 from tasks.published_table import published_table
 from tasks.results import Sweep, TrialRow
 from tasks.scaling import profile, scaling
+from tasks.spikes import spike_table
 from tasks.table import ComparisonTable, TextTable, build_table, text_of
 from tasks.words import OUTCOMES, amount, listed, number, percent, plural, seconds, size
 
@@ -62,6 +63,7 @@ class Report:
     decomposition: TextTable
     profile: TextTable
     evaluation: TextTable
+    spikes: TextTable
     outcomes: TextTable
     confounders: TextTable
     environment: Sequence[tuple[str, str]]
@@ -99,6 +101,7 @@ def make_report(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None, 
         decomposition=_decomposition(cells),
         profile=profile(cells),
         evaluation=_evaluation(cells),
+        spikes=spike_table(cells),
         outcomes=_outcomes(rows),
         confounders=_confounders(cells),
         environment=_environment(rows),
