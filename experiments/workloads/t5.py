@@ -92,11 +92,11 @@ class T5:
     def model(self) -> nn.Module:
         tokenizer = self.splits.tokenizer()
         _text.check_vocabulary(tokenizer, SIZES[self.parameters.model][-1])
-        model = make(self.parameters)
-        pad = _text.token_id(tokenizer, _text.PADS)
-        if pad is not None:
-            model.config.pad_token_id = model.config.decoder_start_token_id = pad  # type: ignore[union-attr]
-        return model.train()
+        model: Any = make(self.parameters)
+        if (pad := _text.token_id(tokenizer, _text.PADS)) is not None:
+            for settings in (model.config, model.generation_config):
+                settings.pad_token_id = settings.decoder_start_token_id = pad  # T5 begins a summary with padding
+        return model.train()  # type: ignore[no-any-return]
 
     def layers(self, model: Any) -> list[nn.Module]:
         return [*model.encoder.block, *model.decoder.block]

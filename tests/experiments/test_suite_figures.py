@@ -30,3 +30,14 @@ def test_every_suite_has_a_deployment() -> None:
     ):
         assert f"  - name: {name}\n" in deployed and f"suite: {name}\n" in deployed
         assert any(info.name == name and info.problem is None for info in list_suites())
+
+
+def test_a_published_column_that_nobody_published_is_refused_with_its_place(tmp_path: Path) -> None:
+    text = (ROOT / "experiments" / "suites" / "bert.yaml").read_text()
+    path = tmp_path / "bert.yaml"
+    path.write_text(text.replace("published: {accelerator: gaudi1, batch: 32}", "published: {accelerator: gaudi2, batch: 48}", 1))
+    with pytest.raises(ConfigError, match=r"report.published.batch: gaudi2 has no line with batch 48; one of 32, 64"):
+        load_suite(str(path), pools=load_pools())
+    path.write_text(text.replace("published: {accelerator: gaudi1, batch: 32}", "published: {accelerator: gaudi}", 1))
+    with pytest.raises(ConfigError, match=r"nobody published throughput of bert on 'gaudi'.*gaudi1"):
+        load_suite(str(path), pools=load_pools())
