@@ -64,14 +64,12 @@ def config(parameters: Parameters) -> Any:
 
 def make(parameters: Parameters) -> nn.Module:
     """T5ForConditionalGeneration of the named size. Raises Unsupported where transformers has not its attention."""
-    from transformers import T5ForConditionalGeneration
+    import transformers
 
-    try:
-        return T5ForConditionalGeneration._from_config(  # type: ignore[no-any-return]
-            config(parameters), attn_implementation=parameters.attention
-        )
-    except (ValueError, ImportError) as error:
-        raise Unsupported(f"attention {parameters.attention}: {error}") from error
+    kind = transformers.T5ForConditionalGeneration
+    if parameters.attention == "sdpa" and not kind._supports_sdpa:  # some versions then compute eagerly without a word
+        raise Unsupported(f"attention sdpa: transformers {transformers.__version__} computes T5's attention eagerly only")
+    return kind._from_config(config(parameters), attn_implementation=parameters.attention)  # type: ignore[no-any-return]
 
 
 def build(context: Context) -> T5:
