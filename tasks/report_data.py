@@ -14,6 +14,7 @@ from experiments.summary import LATENCIES
 from experiments.trial import Trial
 from tasks.cells import Cell, confounders, make_cells
 from tasks.findings import Missing, Saturation, Winner, find_missing, find_winner, saturation
+from tasks.named_settings import settings_rows
 from tasks.published_table import published_table
 from tasks.results import Sweep, TrialRow
 from tasks.scaling import profile, scaling
@@ -64,6 +65,7 @@ class Report:
     evaluation: TextTable
     outcomes: TextTable
     confounders: TextTable
+    settings: TextTable  # what a ladder's rungs, or named strategies, stand for
     environment: Sequence[tuple[str, str]]
     published: TextTable
     published_table: TextTable
@@ -101,13 +103,14 @@ def make_report(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None, 
         evaluation=_evaluation(cells),
         outcomes=_outcomes(rows),
         confounders=_confounders(cells),
+        settings=_settings(cells),
         environment=_environment(rows),
         published=_published(sweep.rows, cells),
         published_table=published_table(cells, suite),
         trials=[
             _trial_line(row, plan, (mlflow_links or {}).get(row.trial.key), shown=emulated) for row in (rows if emulated else sweep.rows)
         ],
-        notes=list(dict.fromkeys(f"{row.trial.name}: {note}" for row in rows for note in row.notes)),
+        notes=_notes(rows),
         watermark="emulated: not a measurement" if emulated else None,
     )
 
@@ -271,6 +274,11 @@ def _confounders(cells: Sequence[Cell]) -> TextTable:
     return TextTable(["differs", "value", "cells"], rows)
 
 
+def _settings(cells: Sequence[Cell]) -> TextTable:
+    axis, rows = settings_rows(cells)
+    return TextTable([axis.replace("_", " "), "sets"], rows)
+
+
 def _who(members: Sequence[Cell], cells: Sequence[Cell]) -> str:
     """Some of the cells, in as few words as name them."""
     if len(members) == len(cells):
@@ -300,13 +308,13 @@ def _published(rows: Sequence[TrialRow], cells: Sequence[Cell]) -> TextTable:
         return TextTable(header, [])
     lines = []
     for entry in published_for(rows[0].trial.workload, metric=None):
-        done = [cell for cell in cells if not cell.emulated and _ours(cell, entry) is not None]
+        done = [c for c in cells if not c.emulated and entry.is_of(c.trial.parameters) and ours_of(c, entry) is not None]
         nearest = min(done, key=lambda cell: len(entry.differences(cell.trial.parameters, device_of(cell))), default=None)
         extra = f", {entry.extra}" if entry.extra else ""
         batch = f", batch {entry.batch}" if entry.batch is not None else ""
         workers = f", MP-{entry.dataloader_workers}" if entry.dataloader_workers is not None else ""
         theirs = f"{entry.model}, {entry.devices or '?'} devices, {entry.precision or '?'}{batch}{workers}{extra}"
-        value = _ours(nearest, entry) if nearest else None
+        value = ours_of(nearest, entry) if nearest else None
         ours = "–" if value is None else amount(value, entry.unit)
         differs = "; ".join(entry.differences(nearest.trial.parameters, device_of(nearest))) if nearest else "–"
         near = nearest.name if nearest else "–"
@@ -316,7 +324,21 @@ def _published(rows: Sequence[TrialRow], cells: Sequence[Cell]) -> TextTable:
     return TextTable(header, lines)
 
 
-def _ours(cell: Cell, entry: Published) -> float | None:
+def _notes(rows: Sequence[TrialRow]) -> list[str]:
+    """What trials noted, each text once with the trials that said it."""
+    said: dict[str, list[str]] = {}
+    for row in rows:
+        for note in dict.fromkeys(row.notes):
+            said.setdefault(note, []).append(row.trial.name)
+    ended = sum(row.result is not None for row in rows)
+    return [f"{names[0] if len(names) == 1 else _several(names, ended)}: {note}" for note, names in said.items()]
+
+
+def _several(names: list[str], of: int) -> str:
+    return "Every trial" if len(names) == of else listed(names) if len(names) <= 4 else f"{len(names)} trials"
+
+
+def ours_of(cell: Cell, entry: Published) -> float | None:
     """Our value of a published metric, in its unit; None where the cell has none."""
     if entry.metric == "speedup":
         return cell.speedup.value if cell.speedup else None

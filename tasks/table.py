@@ -90,7 +90,8 @@ def build_table(cells: Sequence[Cell], suite: Mapping[str, Any]) -> ComparisonTa
     """Lay out cells by the suite's `report`; axes that it does not name and that vary become rows."""
     row_axes, column_axes = layout(cells, suite)
     columns = list(dict.fromkeys(tuple(cell.axes.get(axis) for axis in column_axes) for cell in cells))
-    columns.sort(key=lambda values: [_order(value) for value in values])
+    places = [{repr(value): place for place, value in enumerate(_ordered(values))} for values in zip(*columns, strict=True)]
+    columns.sort(key=lambda values: [place[repr(value)] for place, value in zip(places, values, strict=True)])
     rows: dict[tuple[Scalar, ...], dict[tuple[Scalar, ...], Cell]] = {}
     for cell in cells:
         name = tuple(cell.axes.get(axis) for axis in row_axes)
@@ -144,11 +145,10 @@ def table_cell(cell: Cell | None) -> TableCell:
     )
 
 
-def _order(value: Scalar) -> tuple[int, float, str]:
-    """Numbers by size before words in the order of the alphabet."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return 0, float(value), ""
-    return 1, 0.0, text_of(value)
+def _ordered(values: Sequence[Scalar]) -> list[Scalar]:
+    """Numbers by size, then words in the order of the plan, which is the suite's."""
+    numbers = sorted({value for value in values if isinstance(value, int | float) and not isinstance(value, bool)})
+    return [*numbers, *dict.fromkeys(value for value in values if not isinstance(value, int | float) or isinstance(value, bool))]
 
 
 def _rich_cell(cell: TableCell) -> Any:
