@@ -31,7 +31,7 @@ class Published:
     cell: tuple[str, str] | None = None  # parameter and value of our cells that it belongs to; None: any
 
     def is_of(self, parameters: Mapping[str, Any]) -> bool:
-        """Whether a cell of ours with these parameters is what was measured there, save hardware, size and settings that `differences` tells."""
+        """Whether a cell of ours with these parameters is the one that was measured there, save for what `differences` tells."""
         return self.cell is None or str(parameters.get(self.cell[0])) == self.cell[1]
 
     def differences(self, parameters: Mapping[str, Any], device: str) -> list[str]:

@@ -34,7 +34,7 @@ def axis_figure(cells: Sequence[Cell], wanted: Mapping[str, Any]) -> Figure | No
     varies = [axis for axis in wanted.get("series") or [] if len({repr(cell.axes.get(axis)) for cell in shown}) > 1]
     series: dict[str, dict[str, Cell]] = {}
     for cell in shown:
-        who = " · ".join(label(axis, cell.axes.get(axis)) for axis in varies) or metric.name.replace("_", " ")
+        who = " · ".join(label(axis, cell.axes.get(axis)) for axis in varies) or "ours"
         series.setdefault(who, {})[text_of(cell.axes.get(x))] = cell
     figure = Figure(figsize=(8.6, 4.2), layout="constrained")
     axes = figure.add_subplot()
@@ -49,12 +49,17 @@ def axis_figure(cells: Sequence[Cell], wanted: Mapping[str, Any]) -> Figure | No
             axes.text(place, height or 0.0, f" {text}", rotation=90, ha="center", va="bottom", fontsize=7.5, color=colour)
             if name in members:
                 _mark(axes, place, width, published_values(members[name], metric, relative=relative))
-    axes.set_xticks(range(len(names)), names, rotation=20 if sum(map(len, names)) > 70 else 0)
+    axes.set_xticks(range(len(names)), names)
+    if sum(map(len, names)) > 70:
+        axes.tick_params(axis="x", labelrotation=25)
+        for tick in axes.get_xticklabels():
+            tick.set(ha="right", rotation_mode="anchor")
     axes.set_xlabel(x.replace("_", " "))
     axes.set_ylabel(_title(metric, relative=relative))
     axes.margins(y=0.25)
     axes.grid(axis="x", visible=False)
-    handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))  # one of each name
+    named = sorted(zip(*reversed(axes.get_legend_handles_labels()), strict=True), key=lambda pair: pair[0].startswith("published"))
+    handles = dict(named)  # one of each name, ours first
     if len(handles) > 1:
         figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=min(3, len(series)), fontsize=8.5)
     return figure
@@ -76,8 +81,9 @@ def published_values(cell: Cell, metric: Metric, *, relative: bool) -> list[tupl
 def _mark(axes: Any, place: float, width: float, published: Sequence[tuple[float, Published]]) -> None:
     for value, entry in published:
         where = f"published, {entry.accelerator}{f' x{entry.devices}' if entry.devices else ''}"
-        axes.plot([place - width / 2, place + width / 2], [value, value], color="#14181f", linewidth=1, zorder=4)
-        axes.plot(place, value, MARKS.get(entry.devices or 0, "D"), color="#14181f", markerfacecolor="white", zorder=5, ls="", label=where)
+        side = place + 0.32 * width  # beside the bar's own number
+        axes.plot([place + 0.1 * width, place + width / 2], [value, value], color="#14181f", linewidth=1, zorder=4)
+        axes.plot(side, value, MARKS.get(entry.devices or 0, "D"), color="#14181f", markerfacecolor="white", zorder=5, ls="", label=where)
 
 
 def _over_baseline(cell: Cell, metric: Metric) -> float | None:

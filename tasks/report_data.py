@@ -215,7 +215,7 @@ def _decomposition(cells: Sequence[Cell]) -> TextTable:
                 *(percent(share) for share in shares),
                 percent(other_share(shares)),
                 size(cell.mean("peak_memory_bytes")),
-                number(cell.mean("alloc_retries"), 3),
+                _count(cell.mean("alloc_retries")),
                 percent(cell.mean("mfu")),
                 number(cell.mean("energy_j_per_sample"), 3),
                 f"{number(power, 3)} W" if (power := cell.mean("mean_power_w")) is not None else "–",
@@ -224,6 +224,11 @@ def _decomposition(cells: Sequence[Cell]) -> TextTable:
             ]
         )
     return _without_empty(TextTable(header, rows, numeric=True))
+
+
+def _count(value: float | None) -> str:
+    """A mean of counts: 3, or 3.50 where repeats differ."""
+    return str(int(value)) if value is not None and value == int(value) else number(value, 3)
 
 
 def other_share(shares: Sequence[float | None]) -> float | None:
