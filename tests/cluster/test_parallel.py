@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from cluster.worker import parallel
 from experiments import scenes, texts
@@ -54,7 +55,6 @@ REAL: dict[str, dict[str, Any]] = {
     "vit, fsdp1": {**VIT, "parallel": "fsdp1"},
     "vit, fsdp2": {**VIT, "parallel": "fsdp2"},
     "vit, fsdp2, checkpointing": {**VIT, "parallel": "fsdp2", "activation_checkpointing": True},
-    "vit, fsdp2, one unit, kept": {**VIT, "parallel": "fsdp2", "fsdp_units": "root", "fsdp_reshard": False},
     "flava_alike, ddp": ALIKE,
     "flava_alike, fsdp2": {**ALIKE, "parallel": "fsdp2"},
     "flava_alike, fsdp2, checkpointing": {**ALIKE, "parallel": "fsdp2", "activation_checkpointing": True},
@@ -214,6 +214,18 @@ def test_t5_and_bert_learn_the_same_sharded_as_replicated(name: str, together: d
 def test_gradients_are_clipped_by_their_norm_over_all_shards(name: str, together: dict[str, Any], alone: dict[str, Any]) -> None:
     assert together[f"clipped, {name}"]["losses"] == pytest.approx(alone["clipped"]["losses"], rel=TOLERANCE)
     assert alone["clipped"]["losses"][-1] != pytest.approx(alone["plain"]["losses"][-1], rel=100 * TOLERANCE), "clipping did something"
+
+
+@pytest.mark.parametrize("limited", [True, False])
+def test_fsdp1_is_told_whether_to_limit_its_gathers(limited: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: dict[str, Any] = {}
+    monkeypatch.setattr("torch.distributed.fsdp.FullyShardedDataParallel", lambda model, **named: told.update(named))
+    parameters = synthetic.Parameters(devices=2, parallel="fsdp1", limit_all_gathers=limited, fsdp_reshard=False, fsdp_reduce="bf16")
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
+    parallel.distribute(model, parameters, torch.device("cpu"), find_unused=False, units=list(model))
+    assert told["limit_all_gathers"] is limited
+    assert told["sharding_strategy"].name == "SHARD_GRAD_OP" and told["mixed_precision"].reduce_dtype is torch.bfloat16
+    assert told["mixed_precision"].param_dtype is None, "gathered in fp32, computed under autocast: as in the original"
 
 
 def test_shards_are_shards(together: dict[str, Any]) -> None:
