@@ -21,7 +21,7 @@ SAME_MATHEMATICS = frozenset(
     | {"activation_checkpointing", "ddp_bucket_view", "ddp_static_graph", "threads", "attention"}
     | {"evaluate", "profile_steps", "communication_steps"}
     | {"parallel", "fsdp_units", "fsdp_reshard", "limit_all_gathers", "fsdp_reduce", "fsdp_compute", "build_on"}
-    | {"allow_tf32", "autocast", "rung", "strategy"}
+    | {"allow_tf32", "autocast", "rung", "strategy", "rms_tensors", "spikes_after", "keep_decoded"}
 )
 
 
@@ -42,7 +42,10 @@ class TrainingParameters(Strict):
     steps: int = Field(100, ge=2, le=1_000_000, description="measured optimiser steps")
     warmup_steps: int = Field(10, ge=1, le=100_000, description="steps before the measured window, never part of a figure")
     seed: int = Field(0, ge=0, le=2**31 - 1, description="initial weights, data order and augmentation")
-    optimizer: Literal["per_parameter", "foreach", "fused"] = Field("foreach", description="AdamW implementation")
+    update_rule: Literal["adamw", "stable_adamw"] = Field(
+        "adamw", description="AdamW, or StableAdamW: AdamW with Adafactor's update clipping (each tensor's rate over max(1, RMS_t))"
+    )
+    optimizer: Literal["per_parameter", "foreach", "fused"] = Field("foreach", description="how the update rule is implemented")
     clip_grad_norm: float | None = Field(None, gt=0, le=1e6, description="largest norm of all gradients together; null: not clipped")
     learning_rate: float = Field(1e-5, gt=0, le=10)
     weight_decay: float = Field(0.01, ge=0, le=1)
@@ -77,6 +80,12 @@ class TrainingParameters(Strict):
         8, ge=0, le=1000, description="steps with and as many without gradient all-reduce, at the end; for several devices; 0: not measured"
     )
     profile_steps: int = Field(0, ge=0, le=100, description="steps traced with torch.profiler after the measured window")
+    rms_tensors: str | None = Field(
+        None, description="tensors whose RMS_t each step records: names or patterns (*), separated by commas; null: none"
+    )
+    spikes_after: int | None = Field(
+        None, ge=0, le=1_000_000, description="look for loss and RMS spikes beyond so many steps, warm-up included; null: do not look"
+    )
     injected_slowdown: float = Field(0.0, ge=0, le=1, description="each measured step is made longer by this share, to test verdicts")
 
     def lacking(self) -> dict[str, str]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from experiments.spikes import Rule, judge
 from experiments.statistics import percentile, steady_state, throughput_interval
 
 Value = float | int | bool | None
@@ -14,6 +15,8 @@ Summary = dict[str, Value]
 PARTS = ("data_wait", "h2d", "forward_backward", "optimizer")  # a step's parts, in order; `<part>_s` in a step, `<part>_share` here
 LATENCIES = {"latency_p50_s": 50, "latency_p90_s": 90, "latency_p99_s": 99}  # percentiles
 COMMUNICATION = ("communication_s", "communication_exposed_s", "communication_share")
+SPIKES = ("loss_spikes", "rms_spikes", "loss_spikes_explained")
+RMS = "rms."  # of a step's fields that are RMS_t of a tensor, before its name
 _FROM_WINDOW = ("peak_memory_bytes", "alloc_retries", "time_to_first_step_s", "compile_seconds", "mean_power_w")
 
 
@@ -32,6 +35,7 @@ def summarise(
     mfu: flops_per_sample * throughput / (devices * peak_flops), peak per device. tflops_per_device: the same without the peak.
     epoch_time_s: s that the data set the workload names takes at this throughput.
     batch_size: samples per device and step. eval_<metric>_before/_after: held-out evaluation.
+    loss_spikes, and rms_spikes and loss_spikes_explained of the first tensor watched: see experiments.spikes; where spikes_after is set.
 
     Raises ValueError, naming the step, for data that cannot be: times that are negative or not finite, a step of no time, samples <= 0,
     step numbers that do not rise.
@@ -50,6 +54,7 @@ def summarise(
         result |= _window(window, result)
         if measured and not window.get("trains", True):
             result |= _latency(measured)
+        result |= _spikes(steps, window.get("spikes_after"))
     for evaluation in evaluations:
         when = evaluation["when"]
         result |= {f"eval_{name}_{when}": _finite(value) for name, value in evaluation["metrics"].items()}
@@ -73,6 +78,7 @@ NAMES = (
     "settled_at_step",
     *_FROM_WINDOW,
     *COMMUNICATION,
+    *SPIKES,
     "energy_j_per_sample",
     "mfu",
     "tflops_per_device",
@@ -176,6 +182,27 @@ def _latency(measured: Sequence[Mapping[str, Any]]) -> Summary:
         return {}
     by_sample = [time / step["samples"] for time, step in zip(times, measured, strict=True)]
     return {**{name: percentile(times, rank) for name, rank in LATENCIES.items()}, "latency_per_sample_s": percentile(by_sample, 50)}
+
+
+def rms_names(steps: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The tensors whose RMS_t the steps tell, in the order in which they do."""
+    return list(dict.fromkeys(name.removeprefix(RMS) for step in steps for name in step if name.startswith(RMS)))
+
+
+def _spikes(steps: Sequence[Mapping[str, Any]], after: int | None) -> Summary:
+    """The counts in SPIKES, as far as the trial looks for them."""
+    if after is None:
+        return {}
+
+    def series(name: str) -> list[float]:
+        return [math.nan if (value := _finite(step.get(name))) is None else value for step in steps]
+
+    tensors = {name: series(RMS + name) for name in rms_names(steps)}
+    found = judge([step["step"] for step in steps], series("loss"), tensors, Rule(after=after))
+    counts: Summary = {"loss_spikes": len(found.loss)}
+    for first in list(tensors)[:1]:
+        counts |= {"rms_spikes": len(found.tensors[first]), "loss_spikes_explained": len(found.explained(first))}
+    return counts
 
 
 def _finite(value: Any) -> float | None:

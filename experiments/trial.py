@@ -76,6 +76,8 @@ def label(axis: str, value: Scalar) -> str:
     """An axis value as a person says it: MP-1 for one dataloader worker, else the value, with its axis where bare."""
     if axis == "dataloader_workers":
         return f"MP-{value}"
+    if axis == "clip_grad_norm":
+        return "not clipped" if value is None else f"clipped at {value}"
     if isinstance(value, bool):
         return axis if value else f"no {axis}"
     if isinstance(value, int | float) or value is None or axis in _NEEDS_AXIS:

@@ -16,7 +16,7 @@ from experiments import workloads
 from experiments.trial import digest
 
 ROOT = Path(__file__).resolve().parents[1]
-_LIBRARIES = ("torch", "transformers", "ray", "numpy", "pillow", "tokenizers", "pyarrow", "torchao", "optimum-habana")
+_LIBRARIES = ("torch", "transformers", "ray", "numpy", "pillow", "tokenizers", "pyarrow", "torchao", "torch-optimi", "optimum-habana")
 
 
 @cache

@@ -16,6 +16,7 @@ from tasks.axis_figures import axis_figure
 from tasks.cells import Cell
 from tasks.numbered_figures import numbered_figure
 from tasks.report_data import PART_NAMES, PART_SHARES, other_share
+from tasks.spikes import spike_figure
 from tasks.words import OUTCOMES, amount, spread
 
 mpl.use("Agg")
@@ -204,6 +205,7 @@ def _mean_step_ms(cell: Cell) -> float:
 
 _FIGURES: tuple[tuple[str, str, Callable[[Sequence[Cell]], Figure | None]], ...] = (
     ("throughput", "Throughput by cell, with 95 % intervals", throughput_figure),
+    ("spikes", "Loss, RMS of the first tensor watched, and the spikes of both", spike_figure),
     ("loss", "Loss curves", loss_figure),
     ("decomposition", "Where a step's time goes", decomposition_figure),
 )

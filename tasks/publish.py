@@ -20,7 +20,7 @@ from filelock import FileLock
 
 from cluster.journal import Journal, JournalError, Record, read_journal
 from experiments.folders import runs_root
-from experiments.summary import summarise
+from experiments.summary import RMS, summarise
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks import mlflow_pages
 from tasks.store import Plan, SweepStore
@@ -254,7 +254,7 @@ class SweepRuns:
 
 
 def step_metrics(records: Iterable[Record]) -> Iterable[Metric]:
-    """loss, samples_per_s, step_time_s, data_wait_s of step records against step; non-finite values are not numbers to draw."""
+    """loss, samples_per_s, step_time_s, data_wait_s, rms.<tensor> of step records against step; what is not finite cannot be drawn."""
     from mlflow.entities import Metric
 
     for record in records:
@@ -266,6 +266,7 @@ def step_metrics(records: Iterable[Record]) -> Iterable[Metric]:
             "step_time_s": total,
             "data_wait_s": record.get("data_wait_s"),
             "samples_per_s": record["samples"] / total if total else None,
+            **{name: record[name] for name in record if name.startswith(RMS)},
         }
         for name, value in values.items():
             if value is not None and math.isfinite(value):

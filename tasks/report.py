@@ -14,6 +14,7 @@ from tasks.published_table import PUBLISHED_ABOUT, PUBLISHED_TITLE
 from tasks.report_data import PROFILE, SCALING, Report, make_report
 from tasks.report_html import render_html
 from tasks.results import load_sweep, write_results
+from tasks.spikes import ABOUT as SPIKES
 from tasks.table import ComparisonTable, TableCell, TextTable, comparison_table
 
 __all__ = ["ReportPaths", "comparison_table", "render_markdown", "write_report"]
@@ -78,6 +79,7 @@ def render_markdown(report: Report) -> str:
         ("Where a step's time goes", "Mean over repeats. Shares are of the measured window.", report.decomposition),
         ("What ran in the traced steps", PROFILE, report.profile),
         ("Before and after training", "On held-out data, outside the measured window.", report.evaluation),
+        ("Spikes", SPIKES, report.spikes),
         ("Outcomes", "Every trial that did not end ok.", report.outcomes),
         ("Confounders", "What differs between these cells and is not an axis.", report.confounders),
         (PUBLISHED_TITLE, PUBLISHED_ABOUT, report.published_table),

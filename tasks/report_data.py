@@ -18,6 +18,7 @@ from tasks.named_settings import settings_rows
 from tasks.published_table import published_table
 from tasks.results import Sweep, TrialRow
 from tasks.scaling import profile, scaling
+from tasks.spikes import spike_table
 from tasks.table import ComparisonTable, TextTable, build_table, text_of
 from tasks.words import OUTCOMES, amount, listed, number, percent, plural, seconds, size
 
@@ -63,6 +64,7 @@ class Report:
     decomposition: TextTable
     profile: TextTable
     evaluation: TextTable
+    spikes: TextTable
     outcomes: TextTable
     confounders: TextTable
     settings: TextTable  # what a ladder's rungs, or named strategies, stand for
@@ -101,6 +103,7 @@ def make_report(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None, 
         decomposition=_decomposition(cells),
         profile=profile(cells),
         evaluation=_evaluation(cells),
+        spikes=spike_table(cells),
         outcomes=_outcomes(rows),
         confounders=_confounders(cells),
         settings=_settings(cells),

@@ -13,6 +13,7 @@ from markupsafe import Markup
 from tasks.figures import inline_svg
 from tasks.published_table import PUBLISHED_ABOUT, PUBLISHED_TITLE
 from tasks.report_data import PROFILE, SCALING, Report
+from tasks.spikes import ABOUT as SPIKES
 
 _HERE = Path(__file__).parent
 
@@ -41,4 +42,5 @@ def render_html(report: Report, figures: Sequence[tuple[str, Path]]) -> str:
         profile_text=PROFILE,
         published_title=PUBLISHED_TITLE,
         published_about=PUBLISHED_ABOUT,
+        spikes_text=SPIKES,
     )

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from cluster.journal import JournalError, Record, read_journal
-from experiments.summary import NAMES, Value, summarise
+from experiments.summary import NAMES, RMS, Value, rms_names, summarise
 from experiments.trial import Outcome, Scalar, Trial, TrialResult
 
 T = TypeVar("T", Trial, TrialResult)
@@ -32,7 +32,8 @@ class ResultsError(Exception):
 class TrialRow:
     """One trial of a sweep and what is known of it; `result` is None while it has not ended.
 
-    `steps` and `losses` are the step numbers and losses of the last attempt, shape (n,); NaN where the loss is not finite or unknown.
+    `steps` and `losses` are the step numbers and losses of the last attempt, shape (n,); NaN where the loss is not finite or unknown. `rms`
+    is RMS_t of the tensors that were watched, by name, likewise.
     `problem` says why a trial's files could not be read.
     """
 
@@ -45,6 +46,7 @@ class TrialRow:
     losses: NDArray[np.float64] = field(default_factory=lambda: np.empty(0, np.float64))
     profile: Mapping[str, Any] | None = None  # where the traced steps' time went; see cluster.worker.breakdown
     problem: str | None = None
+    rms: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
     @property
     def outcome(self) -> str:
@@ -148,9 +150,14 @@ def _load(trial: Trial, trial_dir: Path) -> TrialRow:
         environment,
         [str(note["text"]) for note in meta.get("notes", ())],
         np.array([step["step"] for step in steps], np.int64),
-        np.array([np.nan if step.get("loss") is None else step["loss"] for step in steps], np.float64),
+        _series(steps, "loss"),
         (meta.get("window") or {}).get("profile"),
+        rms={name: _series(steps, RMS + name) for name in rms_names(steps)},
     )
+
+
+def _series(steps: Sequence[Record], name: str) -> NDArray[np.float64]:
+    return np.array([np.nan if step.get(name) is None else step[name] for step in steps], np.float64)
 
 
 def _steps(trial_dir: Path) -> tuple[list[Record], Mapping[str, Any]]:

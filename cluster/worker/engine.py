@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from cluster.worker import parallel
+from cluster.worker import optimizers, parallel
 from experiments.parameters import TrainingParameters, lazy_mode
 from experiments.workloads._protocol import Unsupported
 
@@ -42,7 +42,7 @@ def why_not(parameters: TrainingParameters, device: Device) -> str | None:
 
 def choose(parameters: TrainingParameters, device: Device, world_size: int) -> Engine:
     """The engine that the parameters name. Raises Unsupported."""
-    if wrong := why_not(parameters, device) or parallel.why_not(parameters):
+    if wrong := why_not(parameters, device) or parallel.why_not(parameters) or optimizers.why_not(parameters, device.kind):
         raise Unsupported(wrong)
     if parameters.engine == "optimum_habana":
         from cluster.worker.engine_habana import OptimumHabana
@@ -107,17 +107,8 @@ class Engine:
         return parallel.distribute(model, self.parameters, self.device.torch_device, find_unused=find_unused, units=units)
 
     def optimizer(self, trained: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
-        """AdamW over the parameters that are trained."""
-        kind = self.parameters.optimizer
-        return torch.optim.AdamW(
-            trained,
-            lr=self.parameters.learning_rate,
-            betas=(0.9, self.parameters.beta2),
-            eps=self.parameters.adam_eps,
-            weight_decay=self.parameters.weight_decay,
-            foreach=kind == "foreach",
-            fused=kind == "fused",
-        )
+        """The update rule over the parameters that are trained."""
+        return optimizers.build(self.parameters, trained)
 
     def after_backward(self, model: torch.nn.Module) -> None:
         """The gradients of this rank are there, or being computed."""

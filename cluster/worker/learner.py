@@ -10,6 +10,7 @@ import torch
 
 from cluster.worker import parallel
 from cluster.worker.engine import Engine, choose
+from cluster.worker.rms import RmsWatch, chosen
 from experiments.parameters import TrainingParameters
 from experiments.workloads._protocol import graph_units, shard_units, trains
 
@@ -32,6 +33,7 @@ class TorchLearner:
         # what is evaluated, whatever wraps it. A sharded model is moved unit by unit: a device may be too small for all of it
         self.plain = (model if self.sharded else model.to(device.torch_device)).train(self.trains)
         self._forward = self.plain.forward
+        watched = chosen(self.plain, parameters.rms_tensors) if parameters.rms_tensors and self.trains else {}  # by their plain names
         layers = workload.layers(self.plain)
         self.engine.compile_layers(layers)
         self.engine.checkpoint(self.plain, layers)
@@ -43,6 +45,8 @@ class TorchLearner:
             self.model = self.engine.distribute(self.model, find_unused=workload.find_unused_parameters, units=units)
         self.trained = [parameter for parameter in self.plain.parameters() if parameter.requires_grad]
         self.optimizer = self.engine.optimizer(self.trained) if self.trains else None
+        locked = device.kind == "cuda"
+        self.rms = RmsWatch(watched, self.optimizer, page_locked=locked) if watched and self.optimizer else None
         self.scaler = parallel.scaler(device.scaler(parameters.precision), self.model) if self.trains else None
         self._all_steps = parameters.warmup_steps + parameters.steps
 
@@ -68,15 +72,25 @@ class TorchLearner:
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate(step)
         if self.scaler:
-            if self.parameters.clip_grad_norm is not None:
-                self.scaler.unscale_(self.optimizer)  # the limit is of the gradients themselves
+            if self.parameters.clip_grad_norm is not None or self.rms:
+                self.scaler.unscale_(self.optimizer)  # the limit, and RMS_t, are of the gradients themselves
             self.engine.clip(self.model, self.trained)
+            self._watch(step)
             self.scaler.step(self.optimizer)  # skips the step if a gradient overflowed
             self.scaler.update()
         else:
             self.engine.clip(self.model, self.trained)
+            self._watch(step)
             self.optimizer.step()
         self.engine.after_update(self.optimizer)
+
+    def _watch(self, step: int) -> None:
+        if self.rms:
+            self.rms.measure(step)
+
+    def diagnostics(self, step: int) -> dict[str, float | None]:
+        """What else is known of a step that the clock has returned: RMS_t of the tensors in `rms_tensors`."""
+        return self.rms.read(step) if self.rms else {}
 
     def samples(self, batch: Batch) -> int:
         return self.workload.samples(batch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -44,9 +45,10 @@ class Recorder:
     def note(self, text: str) -> None:
         self._sink.append("note", text=text)
 
-    def step(self, timing: Timing, *, measured: bool) -> None:
-        """Record a step. Raises Diverged if its loss is not finite, after having recorded it."""
-        self._sink.append("step", t=timing.ended_at, **step_record(timing, world_size=self._world_size, measured=measured))
+    def step(self, timing: Timing, *, measured: bool, more: Mapping[str, float | None] | None = None) -> None:
+        """Record a step, with `more` fields. Raises Diverged if its loss is not finite, after having recorded it."""
+        record = step_record(timing, world_size=self._world_size, measured=measured)
+        self._sink.append("step", t=timing.ended_at, **record, **(more or {}))
         if not math.isfinite(timing.loss):
             raise Diverged(timing.step, timing.loss)
 

@@ -173,7 +173,10 @@ class Session:
 
         def warm_up(timing: StepTiming) -> None:
             seen.append(timing)
-            self.recorder.step(timing, measured=False)
+            self.recorder.step(timing, measured=False, more=self.learner.diagnostics(timing.step))
+
+        def measure(timing: StepTiming) -> None:
+            self.recorder.step(timing, measured=True, more=self.learner.diagnostics(timing.step))
 
         self.recorder.phase("first_step")
         self.clock.begin()
@@ -193,7 +196,7 @@ class Session:
         started = time.perf_counter()
         self.clock.begin()
         last = parameters.warmup_steps + parameters.steps
-        samples = self._steps(range(parameters.warmup_steps + 1, last + 1), lambda timing: self.recorder.step(timing, measured=True))
+        samples = self._steps(range(parameters.warmup_steps + 1, last + 1), measure)
         device.synchronize()
         wall = time.perf_counter() - started
         energy_end = device.energy_j()
@@ -213,6 +216,7 @@ class Session:
             "batch_size": parameters.batch_size,
             "trains": trains(self.workload),
             "epoch_samples": getattr(self.workload, "epoch_samples", None),
+            "spikes_after": parameters.spikes_after,
             **({"injected_slowdown": parameters.injected_slowdown} if parameters.injected_slowdown else {}),
         }
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 CORRUPT_SHARE = 0.01  # of the split's rows; more than this, and more than CORRUPT_ALWAYS_ALLOWED, is an error
 CORRUPT_ALWAYS_ALLOWED = 3
 END_OF_JPEG = b"\xff\xd9"
+KEPT_BYTES = 8 * 2**30  # of decoded images in a process, at most; what is beyond is decoded each time
 
 
 class CorruptRow(Exception):
@@ -83,12 +84,23 @@ def decode(data: bytes | None, size: int, draw: random.Random | None) -> Any:
 class PairDataset:
     """A torch map-style dataset whose index is a Draft and whose item is a whole batch.
 
-    `where` is "cpu" (decode here) or "device" (hand over the JPEG's bytes and the crop boxes).
+    `where` is "cpu" (decode here) or "device" (hand over the JPEG's bytes and the crop boxes). `keep`: decode each image once and keep
+    it, KEPT_BYTES of them in each process; only without augmentation.
     """
 
     def __init__(
-        self, rows: Rows, tokenizer: Tokenizer, *, size: int, text_length: int, augment: bool, where: Literal["cpu", "device"]
+        self,
+        rows: Rows,
+        tokenizer: Tokenizer,
+        *,
+        size: int,
+        text_length: int,
+        augment: bool,
+        where: Literal["cpu", "device"],
+        keep: bool = False,
     ) -> None:
+        self._kept: dict[int, tuple[Any, str]] | None = {} if keep and not augment and where == "cpu" else None
+        self._most = KEPT_BYTES // (3 * size * size)
         self.rows, self.tokenizer, self.size, self.augment, self.where = rows, tokenizer, size, augment, where
         pad, name = tokenizer.token_to_id("<pad>"), "<pad>"
         self.tokenizer.enable_truncation(text_length)
@@ -107,12 +119,19 @@ class PairDataset:
             row = next(waiting, None)
             if row is None:
                 raise DataError("a batch ran out of readable rows; corrupt: " + ", ".join(f"{name} ({why})" for _, name, why in corrupt))
+            if self._kept is not None and row in self._kept:
+                image, text = self._kept[row]
+                images.append(image)
+                captions.append(text)
+                continue
             try:
                 data, caption = self.rows.read(row)
                 if caption is None:
                     raise CorruptRow("no caption")
                 images.append(decode(data, self.size, draw) if self.where == "cpu" else self._encoded(data, draw))
                 captions.append(caption)
+                if self._kept is not None and len(self._kept) < self._most:
+                    self._kept[row] = images[-1], caption
             except CorruptRow as error:
                 corrupt.append((row, self.rows.name(row), str(error)))
             except DataError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from experiments.workloads._protocol import Context
 from experiments.workloads._splits import FOLDER, SplitParameters, Splits
@@ -27,6 +27,13 @@ class PairParameters(SplitParameters):
     image_column: str = Field("image", description="column of encoded images: bytes, or struct{bytes, path}")
     caption_column: str = Field("image_description", description="column of captions")
     augment: bool = Field(True, description="random crop of 80 to 100 % of each side")
+    keep_decoded: bool = Field(False, description="decode each image once and keep it, up to 8 GiB a process; needs augment: false")
+
+    @model_validator(mode="after")
+    def _kept_as_it_is(self) -> PairParameters:
+        if self.keep_decoded and self.augment:
+            raise ValueError("keep_decoded: a random crop needs the image decoded anew; set augment: false")
+        return self
 
 
 class Pairs(Splits):
@@ -41,7 +48,15 @@ class Pairs(Splits):
     def dataset(self, rows: Any, *, augment: bool) -> PairDataset:
         from experiments.workloads._images import PairDataset
 
-        return PairDataset(rows, self.tokenizer(), size=self.size, text_length=self.text_length, augment=augment, where="cpu")
+        return PairDataset(
+            rows,
+            self.tokenizer(),
+            size=self.size,
+            text_length=self.text_length,
+            augment=augment,
+            where="cpu",
+            keep=self.parameters.keep_decoded,
+        )
 
 
 def normalised(pixels: torch.Tensor) -> torch.Tensor:

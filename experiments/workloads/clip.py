@@ -29,13 +29,16 @@ SIZES: dict[str, tuple[tuple[int, int, int, int, int], tuple[int, int, int], int
     "l14": ((1024, 24, 16, 14, 224), (768, 12, 12), 768, 49408, 77),
     "h14": ((1280, 32, 16, 14, 224), (1024, 24, 16), 1024, 49408, 77),
     "tiny": ((64, 3, 2, 16, 64), (64, 2, 2), 32, 4096, 24),
+    "pico": ((32, 2, 2, 8, 32), (32, 2, 2), 32, 1024, 24),
 }
 
 
 class Parameters(PairParameters):
     """CLIP's own settings."""
 
-    model: Literal["b32", "b16", "l14", "h14", "tiny"] = Field("tiny", description="ViT-B/32 to ViT-H/14 as published; tiny for CPUs")
+    model: Literal["b32", "b16", "l14", "h14", "tiny", "pico"] = Field(
+        "tiny", description="ViT-B/32 to ViT-H/14 as published; tiny and pico for CPUs, pico for thousands of steps"
+    )
     linear: Literal[
         "plain",
         "switchback",

@@ -24,7 +24,7 @@ def test_a_figure_of_what_is_not_there_is_refused_with_its_place(tmp_path: Path)
 
 def test_every_suite_has_a_deployment() -> None:
     deployed = (ROOT / "prefect.yaml").read_text()
-    for name in ("bridgetower", "flava", "vit", "clip_precision", "linear_layer"):
+    for name in ("bridgetower", "flava", "vit", "clip_precision", "clip_stability", "linear_layer"):
         assert f"  - name: {name}\n" in deployed and f"suite: {name}\n" in deployed
         assert any(info.name == name and info.problem is None for info in list_suites())
 
