@@ -198,11 +198,13 @@ def _decomposition(cells: Sequence[Cell]) -> TextTable:
         *PART_NAMES,
         "peak memory",
         "alloc. retries",
+        "TFLOP/s / device",
         "MFU",
         "J / sample",
         "power",
         "first step",
         "compile",
+        "epoch",
     ]
     rows = []
     for cell in cells:
@@ -219,11 +221,13 @@ def _decomposition(cells: Sequence[Cell]) -> TextTable:
                 percent(other_share(shares)),
                 size(cell.mean("peak_memory_bytes")),
                 _count(cell.mean("alloc_retries")),
+                number(cell.mean("tflops_per_device"), 4),
                 percent(cell.mean("mfu")),
                 number(cell.mean("energy_j_per_sample"), 3),
                 f"{number(power, 3)} W" if (power := cell.mean("mean_power_w")) is not None else "–",
                 seconds(cell.mean("time_to_first_step_s")),
                 seconds(cell.mean("compile_seconds")),
+                f"{number(epoch / 3600, 3)} h" if (epoch := cell.mean("epoch_time_s")) is not None else "–",
             ]
         )
     return _without_empty(TextTable(header, rows, numeric=True))

@@ -69,6 +69,8 @@ def test_each_published_value_of_the_ladder_stands_beside_its_rung(ladder: tuple
     assert [theirs for theirs, *_ in found] == ["1.510 x", "1.860 x", "2.180 x", "0.6500 h", "0.4300 h", "1.830 x"]
     hours = {near: float(ours.split()[0]) for theirs, near, ours in found if theirs.endswith(" h")}
     assert hours["baseline"] == pytest.approx(1_281_167 / 500 / 3600, rel=0.01)
+    epoch = report.decomposition.header.index("epoch")
+    assert float(report.decomposition.rows[0][epoch].removesuffix(" h")) == pytest.approx(hours["baseline"], rel=0.01)
     for row in report.published.rows:
         assert "device a100-40, ours NVIDIA H200" in row[5] and "ours 4" in row[5]
 
