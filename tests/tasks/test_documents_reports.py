@@ -100,7 +100,8 @@ def test_what_does_not_fit_is_absent_from_both_figures_of_flava_with_its_reason(
     absent = {(names[1], names[2]) for names, cells in report.table.rows if cells[0].outcome == "does not fit"}
     assert absent == {("10b", "8"), ("10b", "max")}
     assert all("CUDA out of memory" in cells[0].reason for names, cells in report.table.rows if names[1] == "10b")
-    throughput, batches = ((sweep_dir / "figures" / f"suite-{at}.svg").read_text() for at in (1, 2))
+    throughput, batches = ((sweep_dir / "figures" / f"suite-{at}.svg").read_text() for at in (1, 3))
+    assert not (sweep_dir / "figures" / "suite-2.svg").exists(), "no FSDP1 here"
     assert throughput.count("does not fit") == 2 and batches.count("does not fit") == 1
     assert "published, a100-40 x8" in batches, "20 samples with FSDP and checkpointing"
     retries = report.decomposition.header.index("alloc. retries")
