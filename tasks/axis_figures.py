@@ -104,6 +104,8 @@ def _title(metric: Metric, *, relative: bool) -> str:
 def _text(value: float, metric: Metric, *, relative: bool) -> str:
     if relative:
         return times(value)
+    if metric.unit == "samples":
+        return f"{value:,.0f}"
     return seconds(value) if metric.unit == "s" else number(value, 3)
 
 

@@ -329,7 +329,7 @@ def _published(rows: Sequence[TrialRow], cells: Sequence[Cell]) -> TextTable:
         value = ours_of(nearest, entry) if nearest else None
         ours = "–" if value is None else amount(value, entry.unit)
         differs = "; ".join(entry.differences(nearest.trial.parameters, device_of(nearest))) if nearest else "–"
-        near = nearest.name if nearest else "–"
+        near = nearest.name if nearest else "none in this sweep"
         lines.append(
             [entry.accelerator, theirs, amount(entry.value, entry.unit), near, ours, differs or "nothing we know of", entry.source]
         )

@@ -106,6 +106,7 @@ def test_what_does_not_fit_is_absent_from_both_figures_of_flava_with_its_reason(
     assert "published, a100-40 x8" in batches, "20 samples with FSDP and checkpointing"
     retries = report.decomposition.header.index("alloc. retries")
     assert {row[retries] for row in report.decomposition.rows if row[0].endswith("fsdp2")} == {"3"}
+    assert report.published.rows[0][2] == report.published.rows[0][4] == "20 samples"
     assert [row[3].split(" · ")[-1] for row in report.published.rows] == ["fsdp2+ac"]
     assert not report.confounders.rows or all(row[0] == "build_on" for row in report.confounders.rows)
     assert not report.scaling.rows, "one number of devices, nothing known of their communication: no table of dashes"
