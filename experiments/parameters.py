@@ -25,6 +25,10 @@ SAME_MATHEMATICS = frozenset(
 )
 
 
+# Parameters that change nothing themselves: they name the set of others that a suite's conditions give with them
+NAMES_OF_SETTINGS = frozenset({"rung", "strategy"})
+
+
 class TrainingParameters(Strict):
     """The measured loop's settings. A workload's `Parameters` class extends this; each field can be an axis."""
 

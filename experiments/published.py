@@ -28,6 +28,11 @@ class Published:
     value: float
     unit: str
     source: str
+    cell: tuple[str, str] | None = None  # parameter and value of our cells that it belongs to; None: any
+
+    def is_of(self, parameters: Mapping[str, Any]) -> bool:
+        """Whether a cell of ours with these parameters is the one that was measured there, save for what `differences` tells."""
+        return self.cell is None or str(parameters.get(self.cell[0])) == self.cell[1]
 
     def differences(self, parameters: Mapping[str, Any], device: str) -> list[str]:
         """What differs from a cell of ours with these parameters on this device, in words; unknown on either side counts as unknown."""
@@ -44,7 +49,7 @@ class Published:
                 found.append(f"{word} not said")
             elif ours is not None and ours != theirs:
                 found.append(f"{word} {theirs}, ours {ours}")
-        return found + ([self.extra] if self.extra else [])
+        return found + ([self.extra] if self.extra and self.cell is None else [])  # else it says which of our cells this is
 
 
 def same_device(accelerator: str, device: str) -> bool:
@@ -94,7 +99,17 @@ def _parse(row: Mapping[str, str]) -> Published:
         float(row["value"]),
         row["unit"],
         row["source"],
+        _cell(row.get("cell") or ""),
     )
+
+
+def _cell(text: str) -> tuple[str, str] | None:
+    if not text:
+        return None
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise ValueError(f"cell is {text!r}, wanted parameter=value or nothing")
+    return name, value
 
 
 def _whole(row: Mapping[str, str], name: str) -> int | None:

@@ -44,6 +44,7 @@ class ReportFigure(Strict):
     x: str = Field(description="axis whose values stand side by side; of a metric with a *, what the number counts")
     series: list[str] = Field(default_factory=list, description="axes whose values make the series")
     where: Match = Field(default_factory=dict, description="only cells that match")
+    relative: bool = Field(default=False, description="how many times better than the cell's baseline, instead of the metric itself")
 
 
 class PublishedColumn(Strict):

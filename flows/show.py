@@ -237,9 +237,10 @@ def comparison(out: Console, store: SweepStore, *, emulated: bool = False) -> No
     for names, cells in table.rows:
         row = " · ".join(f"{axis.replace('_', ' ')} {name}" for axis, name in zip(table.row_axes, names, strict=True))
         out.print(row, style="bold", soft_wrap=True)
+        width = max(8, *map(len, table.columns))
         for head, cell in zip(table.columns, cells, strict=True):
             if cell.plain:
-                out.print(f"  {head:>8}  {cell.plain}", highlight=False, markup=False, soft_wrap=True)
+                out.print(f"  {head:>{width}}  {cell.plain}", highlight=False, markup=False, soft_wrap=True)
 
 
 def where(out: Console, store: SweepStore) -> None:

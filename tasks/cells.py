@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from experiments.parameters import REFERENCE, SAME_MATHEMATICS
+from experiments.parameters import NAMES_OF_SETTINGS, REFERENCE, SAME_MATHEMATICS
 from experiments.parity import Parity, loss_parity
 from experiments.statistics import (
     Estimate,
@@ -20,6 +20,7 @@ from experiments.statistics import (
     verdict,
 )
 from experiments.trial import Scalar, Trial, label
+from tasks.named_settings import named_by
 from tasks.results import TrialRow
 
 MINIMUM_EFFECT = 0.02  # a smaller difference is "same": 2 %
@@ -65,6 +66,7 @@ class Cell:
     differs: list[str] = field(default_factory=list)  # confounders against the baseline cell
     parity: Parity | None = None
     parity_note: str | None = None
+    named: frozenset[str] = frozenset()  # parameters that an axis such as a ladder's rung stands for
 
     @property
     def trial(self) -> Trial:
@@ -151,6 +153,8 @@ def make_cells(rows: Iterable[TrialRow], suite: Mapping[str, Any], *, emulated: 
         spread = pooled_spread([[e.value for e in cell.estimates] for cell in mine])
         for cell in mine:
             cell.spread = spread if spread[1] else None
+    for cell in cells:
+        cell.named = named_by(suite, cell.axes)
     _compare(cells, suite)
     _gate(cells)
     return cells
@@ -228,7 +232,8 @@ def confounders(cells: Sequence[Cell]) -> list[tuple[str, list[tuple[str, list[C
         close = len(known) == sum(len(cell.measured) for cell in cells) and max(known) <= min(known) * 1.01
         if len(groups) > 1 and not close:
             found.append((name, list(groups.items())))
-    for name in dict.fromkeys(key for cell in cells for key in cell.trial.parameters):
+    meant = {name for cell in cells for name in cell.named} if axes & NAMES_OF_SETTINGS else set()
+    for name in dict.fromkeys(key for cell in cells for key in cell.trial.parameters if key not in meant):
         settings: dict[str, list[Cell]] = {}
         for cell in cells:
             settings.setdefault(str(cell.trial.parameters.get(name)), []).append(cell)

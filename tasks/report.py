@@ -69,6 +69,9 @@ def render_markdown(report: Report) -> str:
     blocks += ["## Comparison", comparison_markdown(report.table)]
     if report.saturation:
         blocks += ["### Data loading", _bullets([row.sentence for row in report.saturation])]
+    if report.settings.rows:
+        title = f"## What each {md(report.settings.header[0])} sets"
+        blocks += [title, "The first in full; of the others what differs from it.", table_markdown(report.settings)]
     if report.figures:
         blocks += ["## Figures", *(f"![{md(title)}]({name})" for title, name in report.figures)]
     for title, text, table in (

@@ -14,6 +14,7 @@ from experiments.summary import LATENCIES
 from experiments.trial import Trial
 from tasks.cells import Cell, confounders, make_cells
 from tasks.findings import Missing, Saturation, Winner, find_missing, find_winner, saturation
+from tasks.named_settings import settings_rows
 from tasks.published_table import published_table
 from tasks.results import Sweep, TrialRow
 from tasks.scaling import profile, scaling
@@ -66,6 +67,7 @@ class Report:
     spikes: TextTable
     outcomes: TextTable
     confounders: TextTable
+    settings: TextTable  # what a ladder's rungs, or named strategies, stand for
     environment: Sequence[tuple[str, str]]
     published: TextTable
     published_table: TextTable
@@ -104,13 +106,14 @@ def make_report(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None, 
         spikes=spike_table(cells),
         outcomes=_outcomes(rows),
         confounders=_confounders(cells),
+        settings=_settings(cells),
         environment=_environment(rows),
         published=_published(sweep.rows, cells),
         published_table=published_table(cells, suite),
         trials=[
             _trial_line(row, plan, (mlflow_links or {}).get(row.trial.key), shown=emulated) for row in (rows if emulated else sweep.rows)
         ],
-        notes=list(dict.fromkeys(f"{row.trial.name}: {note}" for row in rows for note in row.notes)),
+        notes=_notes(rows),
         watermark="emulated: not a measurement" if emulated else None,
     )
 
@@ -195,11 +198,13 @@ def _decomposition(cells: Sequence[Cell]) -> TextTable:
         *PART_NAMES,
         "peak memory",
         "alloc. retries",
+        "TFLOP/s / device",
         "MFU",
         "J / sample",
         "power",
         "first step",
         "compile",
+        "epoch",
     ]
     rows = []
     for cell in cells:
@@ -215,15 +220,22 @@ def _decomposition(cells: Sequence[Cell]) -> TextTable:
                 *(percent(share) for share in shares),
                 percent(other_share(shares)),
                 size(cell.mean("peak_memory_bytes")),
-                number(cell.mean("alloc_retries"), 3),
+                _count(cell.mean("alloc_retries")),
+                number(cell.mean("tflops_per_device"), 4),
                 percent(cell.mean("mfu")),
                 number(cell.mean("energy_j_per_sample"), 3),
                 f"{number(power, 3)} W" if (power := cell.mean("mean_power_w")) is not None else "–",
                 seconds(cell.mean("time_to_first_step_s")),
                 seconds(cell.mean("compile_seconds")),
+                f"{number(epoch / 3600, 3)} h" if (epoch := cell.mean("epoch_time_s")) is not None else "–",
             ]
         )
     return _without_empty(TextTable(header, rows, numeric=True))
+
+
+def _count(value: float | None) -> str:
+    """A mean of counts: 3, or 3.50 where repeats differ."""
+    return str(int(value)) if value is not None and value == int(value) else number(value, 3)
 
 
 def other_share(shares: Sequence[float | None]) -> float | None:
@@ -274,6 +286,11 @@ def _confounders(cells: Sequence[Cell]) -> TextTable:
     return TextTable(["differs", "value", "cells"], rows)
 
 
+def _settings(cells: Sequence[Cell]) -> TextTable:
+    axis, rows = settings_rows(cells)
+    return TextTable([axis.replace("_", " "), "sets"], rows)
+
+
 def _who(members: Sequence[Cell], cells: Sequence[Cell]) -> str:
     """Some of the cells, in as few words as name them."""
     if len(members) == len(cells):
@@ -303,23 +320,37 @@ def _published(rows: Sequence[TrialRow], cells: Sequence[Cell]) -> TextTable:
         return TextTable(header, [])
     lines = []
     for entry in published_for(rows[0].trial.workload, metric=None):
-        done = [cell for cell in cells if not cell.emulated and _ours(cell, entry) is not None]
+        done = [c for c in cells if not c.emulated and entry.is_of(c.trial.parameters) and ours_of(c, entry) is not None]
         nearest = min(done, key=lambda cell: len(entry.differences(cell.trial.parameters, device_of(cell))), default=None)
         extra = f", {entry.extra}" if entry.extra else ""
         batch = f", batch {entry.batch}" if entry.batch is not None else ""
         workers = f", MP-{entry.dataloader_workers}" if entry.dataloader_workers is not None else ""
         theirs = f"{entry.model}, {entry.devices or '?'} devices, {entry.precision or '?'}{batch}{workers}{extra}"
-        value = _ours(nearest, entry) if nearest else None
+        value = ours_of(nearest, entry) if nearest else None
         ours = "–" if value is None else amount(value, entry.unit)
         differs = "; ".join(entry.differences(nearest.trial.parameters, device_of(nearest))) if nearest else "–"
-        near = nearest.name if nearest else "–"
+        near = nearest.name if nearest else "none in this sweep"
         lines.append(
             [entry.accelerator, theirs, amount(entry.value, entry.unit), near, ours, differs or "nothing we know of", entry.source]
         )
     return TextTable(header, lines)
 
 
-def _ours(cell: Cell, entry: Published) -> float | None:
+def _notes(rows: Sequence[TrialRow]) -> list[str]:
+    """What trials noted, each text once with the trials that said it."""
+    said: dict[str, list[str]] = {}
+    for row in rows:
+        for note in dict.fromkeys(row.notes):
+            said.setdefault(note, []).append(row.trial.name)
+    ended = sum(row.result is not None for row in rows)
+    return [f"{names[0] if len(names) == 1 else _several(names, ended)}: {note}" for note, names in said.items()]
+
+
+def _several(names: list[str], of: int) -> str:
+    return "Every trial" if len(names) == of else listed(names) if len(names) <= 4 else f"{len(names)} trials"
+
+
+def ours_of(cell: Cell, entry: Published) -> float | None:
     """Our value of a published metric, in its unit; None where the cell has none."""
     if entry.metric == "speedup":
         return cell.speedup.value if cell.speedup else None

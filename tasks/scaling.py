@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from experiments.statistics import Estimate
 from tasks.cells import Cell, ratio_of
@@ -10,6 +11,7 @@ from tasks.table import TextTable
 from tasks.words import amount, interval, number, percent, seconds, times
 
 DEVICES = "devices"
+PER_DEVICE = "tflops_per_device"
 
 
 def scaling(cells: Sequence[Cell]) -> TextTable:
@@ -17,19 +19,19 @@ def scaling(cells: Sequence[Cell]) -> TextTable:
 
     Efficiency: throughput over that of the fewest devices, divided by how many times more devices there are.
     """
-    header = ["cell", "devices", "throughput", "speed-up", "efficiency", "all-reduce alone", "exposed", "communication share"]
+    header = ["cell", "devices", "rate", "speed-up", "efficiency", "all-reduce alone", "exposed", "communication share"]
     groups: dict[tuple[object, ...], list[Cell]] = {}
     for cell in cells:
-        if cell.measured and cell.metric.name == "throughput":
+        if cell.measured and cell.metric.name in ("throughput", PER_DEVICE):
             rest = tuple((axis, repr(value)) for axis, value in cell.axes.items() if axis != DEVICES)
             groups.setdefault(rest, []).append(cell)
     rows = []
     for group in groups.values():
         ordered = sorted(group, key=_devices)
-        if _devices(ordered[-1]) == 1:
-            continue
+        if len({_devices(cell) for cell in ordered}) == 1 and ordered[0].mean("communication_s") is None:
+            continue  # nothing to compare, and nothing known of what several devices cost
         for cell in ordered:
-            ratio = ratio_of(cell, ordered[0]) if cell is not ordered[0] else None
+            ratio = _ratio(cell, ordered[0]) if cell is not ordered[0] else None
             assert cell.estimate is not None
             rows.append(
                 [
@@ -60,6 +62,13 @@ def profile(cells: Sequence[Cell]) -> TextTable:
             rows.append([cell.name, group["group"], seconds(spent), percent(spent / span), number(group["calls"], 3), group["top"]])
         rows.append([cell.name, f"nothing ({found['where']} idle)", seconds(found["idle_s"]), percent(found["idle_s"] / span), "–", "–"])
     return TextTable(header, rows, names=2)
+
+
+def _ratio(cell: Cell, fewest: Cell) -> Estimate:
+    """Of what all devices do together, whether the metric is of one device or of all."""
+    ratio = ratio_of(cell, fewest)
+    more = _devices(cell) / _devices(fewest) if cell.metric.name == PER_DEVICE else 1.0
+    return replace(ratio, value=ratio.value * more, low=ratio.low * more, high=ratio.high * more)
 
 
 def _devices(cell: Cell) -> int:

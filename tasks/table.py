@@ -90,18 +90,24 @@ def build_table(cells: Sequence[Cell], suite: Mapping[str, Any]) -> ComparisonTa
     """Lay out cells by the suite's `report`; axes that it does not name and that vary become rows."""
     row_axes, column_axes = layout(cells, suite)
     columns = list(dict.fromkeys(tuple(cell.axes.get(axis) for axis in column_axes) for cell in cells))
-    columns.sort(key=lambda values: [_order(value) for value in values])
+    places = [{repr(value): place for place, value in enumerate(_ordered(values))} for values in zip(*columns, strict=True)]
+    columns.sort(key=lambda values: [place[repr(value)] for place, value in zip(places, values, strict=True)])
     rows: dict[tuple[Scalar, ...], dict[tuple[Scalar, ...], Cell]] = {}
     for cell in cells:
         name = tuple(cell.axes.get(axis) for axis in row_axes)
         rows.setdefault(name, {})[tuple(cell.axes.get(axis) for axis in column_axes)] = cell
     metric = cells[0].metric if cells else None
+    parity = {cell.parity_note for cell in cells if cell.measured}
+    said = parity.pop() if len(parity) == 1 and len(cells) > 1 else None  # of all cells alike: the report says it once
     heads = [" · ".join(label(axis, value) for axis, value in zip(column_axes, values, strict=True)) for values in columns]
     return ComparisonTable(
         str((suite.get("report") or {}).get("title") or (_title(metric) if metric else "")),
         row_axes,
         heads if column_axes else [metric.name] if metric else [],
-        [([text_of(value) for value in name], [table_cell(found.get(values)) for values in columns]) for name, found in rows.items()],
+        [
+            ([text_of(value) for value in name], [table_cell(found.get(values), said=said) for values in columns])
+            for name, found in rows.items()
+        ],
     )
 
 
@@ -115,8 +121,8 @@ def text_of(value: Scalar) -> str:
     return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def table_cell(cell: Cell | None) -> TableCell:
-    """What one place of the table says; empty where the matrix has no such cell."""
+def table_cell(cell: Cell | None, *, said: str | None = None) -> TableCell:
+    """What one place of the table says; empty where the matrix has no such cell. `said`: a parity note that is not repeated here."""
     if cell is None:
         return TableCell()
     if cell.estimate is None:
@@ -127,9 +133,9 @@ def table_cell(cell: Cell | None) -> TableCell:
         notes.append("did not settle")
     if cell.differs:
         notes.append(f"also differs from its baseline: {', '.join(cell.differs)}")
-    if cell.parity_note:
+    if cell.parity_note and not (cell.claimed and cell.parity_note == said):
         notes.append(cell.parity_note)
-    elif cell.parity is not None:
+    elif cell.parity is not None and not cell.parity_note:
         notes.append(f"loss within the band of fp32, {cell.parity.steps[-1]} steps")
     if cell.emulated:
         notes.append("emulated, not a measurement")
@@ -144,11 +150,10 @@ def table_cell(cell: Cell | None) -> TableCell:
     )
 
 
-def _order(value: Scalar) -> tuple[int, float, str]:
-    """Numbers by size before words in the order of the alphabet."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return 0, float(value), ""
-    return 1, 0.0, text_of(value)
+def _ordered(values: Sequence[Scalar]) -> list[Scalar]:
+    """Numbers by size, then words in the order of the plan, which is the suite's."""
+    numbers = sorted({value for value in values if isinstance(value, int | float) and not isinstance(value, bool)})
+    return [*numbers, *dict.fromkeys(value for value in values if not isinstance(value, int | float) or isinstance(value, bool))]
 
 
 def _rich_cell(cell: TableCell) -> Any:

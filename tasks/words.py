@@ -56,6 +56,8 @@ def amount(value: float, unit: str) -> str:
     """A metric's value with its unit."""
     if unit == "s":
         return seconds(value)
+    if unit == "samples" and value == int(value):
+        return f"{int(value):,} samples"
     return size(value) if unit == "B" else f"{number(value)} {unit}".rstrip()
 
 

@@ -51,6 +51,8 @@ def test_the_document_shows_a_workload_a_suite_a_pool_and_a_device() -> None:
     assert set(examples()) == {
         "my-bench/workloads/sine.py",
         "my-bench/suites/sine.yaml",
+        "my-bench/workloads/gpt2.py",
+        "my-bench/suites/gpt2.yaml",
         "my-bench/pools.yaml",
         "cluster/devices/onecore.py",
     }
@@ -90,6 +92,43 @@ def test_a_trial_of_the_document_runs_and_learns(extra: Path, tmp_path: Path) ->
     assert result.outcome is Outcome.OK, launcher.log(launch, folder)
     assert len(read_journal(folder / "journal.jsonl").steps) == 35
     assert result.summary["eval_loss_after"] < result.summary["eval_chance_loss_after"] / 2  # type: ignore[operator]
+
+
+@pytest.mark.integration
+def test_the_real_model_of_the_document_learns_sharded_over_two_ranks(extra: Path, tmp_path: Path) -> None:
+    plan, _ = make_plan(Request(suite="gpt2", profile="smoke"))
+    assert [(trial.parameters["parallel"], trial.parameters["activation_checkpointing"]) for trial in plan.trials] == [
+        *(("ddp", False), ("fsdp2", False), ("fsdp2", True))
+    ]
+    trial = plan.trials[2]
+    folder = tmp_path / "trial"
+    folder.mkdir()
+    publish(folder / "trial.json", trial.model_dump_json())
+    launcher = for_pool(load_pools()[trial.pool])
+    launch = launcher.start(trial, folder, 1)
+    wait(launcher, launch)
+    result = result_of(folder)
+    assert result.outcome is Outcome.OK, launcher.log(launch, folder)
+    summary = result.summary
+    assert summary["eval_loss_after"] < 0.7 * summary["eval_loss_before"] < summary["eval_chance_loss_after"]  # type: ignore[operator]
+    assert summary["tflops_per_device"] > 0  # type: ignore[operator]
+
+
+def test_the_real_model_of_the_document_is_gpt2(extra: Path) -> None:
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    from experiments import workloads
+    from experiments.workloads._protocol import Context
+
+    module = workloads.load("gpt2")
+    with torch.device("meta"):
+        small = module.build(Context(module.Parameters(model="small"), None, "cpu", 0, 1, 1)).model()
+    assert sum(parameter.numel() for parameter in small.parameters()) == 124_439_808  # as published (openai-community/gpt2)
+    one = module.build(Context(module.Parameters(sequence_length=32), None, "cpu", 0, 1, 2))
+    with FlopCounterMode(display=False) as counter:
+        one.loss(one.model(), next(one.batches())).backward()
+    assert one.flops_per_sample() == pytest.approx(counter.get_total_flops() / 2, rel=0.02)
 
 
 @pytest.mark.integration

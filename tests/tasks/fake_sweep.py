@@ -157,21 +157,20 @@ def _write_steps(journal: JournalWriter, fake: Fake, random: np.random.Generator
             total_s=total,
         )
     samples = batch * (fake.steps - WARMUP)
-    journal.append(
-        "window",
-        wall_s=wall,
-        samples=samples,
-        ranks=[{"rank": 0, "samples": samples, "wall_s": wall}],
-        peak_memory_bytes=3 * 2**30,
-        alloc_retries=0,
-        energy_j=None,
-        mean_power_w=None,
-        time_to_first_step_s=2.5,
-        compile_seconds=None,
-        first_measured_step=WARMUP + 1,
-        flops_per_sample=None,
-        peak_flops=None,
-        **fake.window,
-    )
+    window = {
+        "wall_s": wall,
+        "samples": samples,
+        "ranks": [{"rank": 0, "samples": samples, "wall_s": wall}],
+        "peak_memory_bytes": 3 * 2**30,
+        "alloc_retries": 0,
+        "energy_j": None,
+        "mean_power_w": None,
+        "time_to_first_step_s": 2.5,
+        "compile_seconds": None,
+        "first_measured_step": WARMUP + 1,
+        "flops_per_sample": None,
+        "peak_flops": None,
+    }
+    journal.append("window", **{**window, **fake.window})
     if fake.evaluations:
         journal.append("evaluation", when="after", metrics={"loss": 2.5, "recall_at_1": 0.31})

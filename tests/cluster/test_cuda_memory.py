@@ -1,0 +1,53 @@
+"""What the cuda device tells about memory, on a pretended torch.cuda: allocator retries, the share at the peak, the cache given back."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from cluster.devices.cuda import Cuda
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> tuple[Cuda, dict[str, Any]]:
+    state: dict[str, Any] = {"num_alloc_retries": 2, "reserved": 60, "peak": 90, "calls": []}
+
+    def reset(device: Any) -> None:
+        state["peak"] = state["reserved"]
+        state["calls"].append("reset")
+
+    def empty() -> None:
+        state["reserved"] = 20
+        state["calls"].append("empty")
+
+    for name, replacement in {
+        "memory_stats": lambda device: {"num_alloc_retries": state["num_alloc_retries"]},
+        "max_memory_reserved": lambda device: state["peak"],
+        "get_device_properties": lambda device: SimpleNamespace(total_memory=100),
+        "reset_peak_memory_stats": reset,
+        "empty_cache": empty,
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, replacement)
+    device = Cuda.__new__(Cuda)
+    device.torch_device, device._retries = torch.device("cuda", 0), 0
+    return device, state
+
+
+def test_allocator_retries_are_those_since_the_window_began(gpu: tuple[Cuda, dict[str, Any]]) -> None:
+    device, state = gpu
+    device.reset_peak_memory()
+    assert device.alloc_retries() == 0
+    state["num_alloc_retries"] = 7
+    assert device.alloc_retries() == 5
+
+
+def test_the_cache_is_given_back_before_the_peak_is_forgotten(gpu: tuple[Cuda, dict[str, Any]]) -> None:
+    """The other way round a smaller batch would be charged for what the larger one before it had reserved."""
+    device, state = gpu
+    assert device.free_share_at_peak() == pytest.approx(0.1)
+    device.release_memory()
+    assert state["calls"] == ["empty", "reset"]
+    assert device.free_share_at_peak() == pytest.approx(0.8)
