@@ -158,3 +158,21 @@ def test_kept_images_are_the_decoded_ones_and_a_random_crop_is_refused(drawn: Pa
         assert all(torch.equal(mine[name], other[name]) for name in other)
     with pytest.raises(ValidationError, match="keep_decoded: a random crop needs"):
         clip.Parameters(keep_decoded=True)
+
+
+def test_the_learning_signal_changes_its_scale_and_not_its_loss(drawn: Path) -> None:
+    one = workload(drawn, model="pico", signal_every=1, signal_factor=8.0, steps=3, warmup_steps=1)
+    torch.manual_seed(0)
+    model = one.model()
+    first, second = (one.prepare(batch) for batch in islice(one.batches(), 2))
+    second = {**first, "signal": second["signal"]}
+    found = []
+    for batch in (first, second):
+        loss = one.loss(model, batch)
+        loss.backward()  # type: ignore[no-untyped-call]
+        found.append((loss.item(), model.visual_projection.weight.grad.clone()))
+        model.zero_grad()
+    assert found[0][0] == found[1][0]
+    assert torch.equal(8 * found[0][1], found[1][1])
+    with pytest.raises(ValidationError, match="signal_every: 100 times a factor of 10 is beyond 1e12"):
+        clip.Parameters(signal_every=1, steps=90, warmup_steps=10)
