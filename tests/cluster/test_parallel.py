@@ -46,6 +46,7 @@ FLAVA_STRATEGIES: dict[str, dict[str, Any]] = {
     "fsdp2, checkpointing": {"parallel": "fsdp2", "activation_checkpointing": True},
 }
 CLIPPED = {"clip_grad_norm": 0.05}
+STABLE = {"update_rule": "stable_adamw", "rms_tensors": "*"}
 
 RANK = """
 import json, sys
@@ -73,7 +74,7 @@ for name, values in asked.items():
     torch.manual_seed(0)
     device = Cpu()
     learner = TorchLearner(workload, workload.model(), parameters, device, choose(parameters, device, world))
-    batches, losses = workload.batches(), []
+    batches, losses, rms = workload.batches(), [], []
     for step in range(1, steps + 1):
         loss = learner.learn(learner.place(next(batches)))
         if zeros:
@@ -84,11 +85,12 @@ for name, values in asked.items():
                 for p in own if any(q.grad is not None for q in own) else []:
                     p.grad = torch.zeros_like(p) if p.grad is None else p.grad
         learner.update(step)
+        rms += learner.diagnostics(step).values()
         if world > 1:
             dist.all_reduce(loss, dist.ReduceOp.SUM)
         losses.append(float(loss) / world)
     held = sum(p.to_local().numel() if hasattr(p, "to_local") else p.numel() for p in learner.model.parameters())
-    found[name] = {"losses": losses, "after": learner.evaluate()["loss"], "held": held}
+    found[name] = {"losses": losses, "after": learner.evaluate()["loss"], "held": held, "rms": rms}
 if rank == 0:
     open(out, "w").write(json.dumps(found))
 if world > 1:
@@ -127,6 +129,7 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, An
     scenes.build(folder, rows=64, validation_rows=64, seed=0, max_size=128)
     cases |= {f"flava, {name}": {**FLAVA, "data": str(folder), **values} for name, values in FLAVA_STRATEGIES.items()}
     cases |= {f"clipped, {name}": {**SYNTHETIC, **CLIPPED, "parallel": name} for name in ("ddp", "fsdp1", "fsdp2")}
+    cases["stable"] = {**SYNTHETIC, **STABLE}
     return learn(tmp_path_factory.mktemp("together"), 2, cases)
 
 
@@ -134,7 +137,7 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, An
 def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """One process that sees both ranks' batches as one."""
     both = {**SYNTHETIC, "batch_size": 16}
-    return learn(tmp_path_factory.mktemp("alone"), 1, {"plain": both, "clipped": {**both, **CLIPPED}})
+    return learn(tmp_path_factory.mktemp("alone"), 1, {"plain": both, "clipped": {**both, **CLIPPED}, "stable": {**both, **STABLE}})
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
@@ -160,6 +163,11 @@ def test_flava_learns_the_same_sharded_as_replicated(name: str, together: dict[s
 def test_gradients_are_clipped_by_their_norm_over_all_shards(name: str, together: dict[str, Any], alone: dict[str, Any]) -> None:
     assert together[f"clipped, {name}"]["losses"] == pytest.approx(alone["clipped"]["losses"], rel=TOLERANCE)
     assert alone["clipped"]["losses"][-1] != pytest.approx(alone["plain"]["losses"][-1], rel=100 * TOLERANCE), "clipping did something"
+
+
+def test_replicas_learn_by_stable_adamw_what_one_process_does_and_see_the_same_rms(together: dict[str, Any], alone: dict[str, Any]) -> None:
+    assert together["stable"]["losses"] == pytest.approx(alone["stable"]["losses"], rel=TOLERANCE)
+    assert together["stable"]["rms"] == pytest.approx(alone["stable"]["rms"], rel=1e-3) and max(alone["stable"]["rms"]) > 0.5
 
 
 def test_shards_are_shards(together: dict[str, Any]) -> None:
