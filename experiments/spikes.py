@@ -59,6 +59,13 @@ def loss_spikes(steps: ArrayLike, losses: ArrayLike, rule: Rule) -> list[Event]:
     return [event for event in found if event.count >= rule.several]
 
 
+def rise(steps: ArrayLike, losses: ArrayLike, event: Event, rule: Rule) -> float:
+    """How far the largest loss of a loss spike is above the mean of the rule.running steps before its first."""
+    numbers, values = _series(steps, losses)
+    first, last = np.searchsorted(numbers, (event.first, event.last))
+    return float(np.nanmax(values[first : last + 1]) - values[first - rule.running : first].mean())
+
+
 def explained(loss: Sequence[Event], rms: Sequence[Event], rule: Rule) -> list[Event]:
     """The loss spikes that begin rule.lead steps after an RMS spike began."""
     low, high = rule.lead

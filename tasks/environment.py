@@ -16,7 +16,19 @@ from experiments import workloads
 from experiments.trial import digest
 
 ROOT = Path(__file__).resolve().parents[1]
-_LIBRARIES = ("torch", "transformers", "ray", "numpy", "pillow", "tokenizers", "pyarrow", "torchao", "torch-optimi", "optimum-habana")
+_LIBRARIES = (
+    "torch",
+    "transformers",
+    "diffusers",
+    "ray",
+    "numpy",
+    "pillow",
+    "tokenizers",
+    "pyarrow",
+    "torchao",
+    "torch-optimi",
+    "optimum-habana",
+)
 
 
 @cache

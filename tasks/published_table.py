@@ -55,9 +55,10 @@ def published_table(cells: Sequence[Cell], suite: Mapping[str, Any]) -> TextTabl
     for cell in cells:
         if cell.estimate is None or cell.emulated:
             continue
-        model = cell.trial.parameters.get("model")
-        words = [label(axis, cell.axes.get(axis)) for axis in varied if axis != "model"]
-        name = " · ".join(["ours", *([str(model)] if model not in (None, base.model) else []), *words])
+        model, precision = (cell.trial.parameters.get(name) for name in ("model", "precision"))
+        words = [str(word) for word in (None if model == base.model else model, precision) if word is not None]
+        words += [label(axis, cell.axes.get(axis)) for axis in varied if axis not in ("model", "precision")]
+        name = " · ".join(["ours", *words])
         column = _column_of_ours(cell, entries)
         if column in ours.get(name, {}):  # two pools of one accelerator
             name = f"{name} · {cell.trial.pool}"

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from experiments.spikes import Judged, Rule, judge
+from experiments.spikes import Judged, Rule, judge, rise
 from experiments.trial import label
 from tasks.cells import Cell
 from tasks.results import TrialRow
@@ -19,8 +19,9 @@ from tasks.words import OUTCOMES, number, percent, plural
 
 ABOUT = (
     "RMS spike: RMS_t of the tensor is at least 2.3. Loss spike: at least two losses above the mean of the 100 before by 3.2 of their "
-    "standard deviations. What is at most 10 steps apart is one spike. Explained: an RMS spike began 1 to 8 steps before. By chance: share "
-    "of the steps that lie 1 to 8 after an RMS spike, and the chance that so many loss spikes elsewhere would seem explained."
+    "standard deviations; its rise is from that mean. What is at most 10 steps apart is one spike. Explained: an RMS spike began 1 to 8 "
+    "steps before. By chance: share of the steps that lie 1 to 8 after an RMS spike, and the chance that so many loss spikes elsewhere "
+    "would seem explained."
 )
 COLUMNS = 3
 MOST = 24  # cells in the figure
@@ -39,7 +40,7 @@ def judged(row: TrialRow) -> Judged | None:
 
 def spike_table(cells: Sequence[Cell]) -> TextTable:
     """A row for each cell and tensor watched; counts are summed over the cell's repeats."""
-    header = ["cell", "outcome", "loss at the end", "held-out loss", "steps judged", "loss spikes", "tensor"]
+    header = ["cell", "outcome", "loss at the end", "held-out loss", "steps judged", "loss spikes", "largest rise", "tensor"]
     header += ["RMS spikes", "largest RMS", "explained", "by chance"]
     rows = []
     for cell in cells:
@@ -54,6 +55,9 @@ def spike_table(cells: Sequence[Cell]) -> TextTable:
             number(cell.mean("eval_loss_after"), 3),
             str(sum(int((row.steps > after).sum()) for row, _ in found)),
             str(sum(len(result.loss) for _, result in found)),
+            number(
+                max((rise(row.steps, row.losses, event, result.rule) for row, result in found for event in result.loss), default=None), 3
+            ),
         ]
         for tensor in found[0][1].tensors:
             rows.append([*first, tensor, *_of_tensor(found, tensor)])

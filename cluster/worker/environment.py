@@ -14,7 +14,7 @@ from cluster.devices import Device
 from cluster.devices.cpu import model_name
 
 ROOT = Path(__file__).resolve().parents[2]
-LIBRARIES = ("torch", "torch-optimi", "transformers", "ray", "torchvision", "numpy", "pillow", "pyarrow", "tokenizers")
+LIBRARIES = ("torch", "torch-optimi", "transformers", "diffusers", "ray", "torchvision", "numpy", "pillow", "pyarrow", "tokenizers")
 
 
 def environment(device: Device, world_size: int, threads: int | None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from experiments.workloads._pairs import PairParameters, Pairs, normalised
 from experiments.workloads._protocol import Batch, Context, DataError
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 BRANCHES = (("self_attn", "out_proj"), ("mlp", "fc2"))  # the last layer of each residual branch
 LINEARS = (*(("self_attn", name) for name in ("q_proj", "k_proj", "v_proj", "out_proj")), ("mlp", "fc1"), ("mlp", "fc2"))
+SIGNAL_DIGITS = 12  # of the largest factor of the gradient: its square must fit into fp32
 SHOWN_BLOCKS = 8  # feature magnitudes are told of so many blocks, from the first to the last
 
 # vision: width, layers, heads, patch, image (pixels); text: width, layers, heads; projection; vocabulary, tokens. A MLP is 4 x as wide
@@ -55,8 +56,21 @@ class Parameters(PairParameters):
     )
     zero_layer_scale: bool = Field(False, description="each residual branch times a learnt vector that starts at 0")
     attention: Literal["eager", "sdpa"] = Field("sdpa", description="attention of both towers")
+    signal_every: int | None = Field(
+        None, ge=1, description="provokes spikes: after each so many steps the loss's gradient is multiplied once more by signal_factor"
+    )
+    signal_factor: float = Field(10.0, gt=0, le=1e4, description="see signal_every; the loss that is recorded is the plain one")
     learning_rate: float = Field(5e-4, gt=0, le=10)
     weight_decay: float = Field(0.2, ge=0, le=1)
+
+    @model_validator(mode="after")
+    def _finite(self) -> Parameters:
+        times = (self.warmup_steps + self.steps) // (self.signal_every or self.warmup_steps + self.steps + 1)
+        if abs(times * math.log10(self.signal_factor)) > SIGNAL_DIGITS:
+            raise ValueError(
+                f"signal_every: {times} times a factor of {self.signal_factor:g} is beyond 1e{SIGNAL_DIGITS}; choose more steps"
+            )
+        return self
 
 
 def config(size: str) -> Any:
@@ -137,7 +151,10 @@ class Clip:
         return [*model.text_model.encoder.layers, *model.vision_model.encoder.layers]
 
     def batches(self) -> Iterator[Batch]:
-        return self.pairs.batches(self.pairs.dataset(self.pairs.train, augment=self.parameters.augment), self.pairs.drafts())
+        every, factor = self.parameters.signal_every, self.parameters.signal_factor
+        batches = self.pairs.batches(self.pairs.dataset(self.pairs.train, augment=self.parameters.augment), self.pairs.drafts())
+        for number, batch in enumerate(batches):
+            yield batch if every is None else {**batch, "signal": factor ** (number // every)}
 
     def prepare(self, batch: Batch) -> Batch:
         batch.pop("corrupt", None)
@@ -146,7 +163,10 @@ class Clip:
         return {**batch, "input_ids": tokens, "pixel_values": normalised(batch.pop("pixels"))}
 
     def loss(self, model: nn.Module, batch: Batch) -> torch.Tensor:
-        return model(**batch, return_loss=True).loss  # type: ignore[no-any-return]
+        signal = batch.pop("signal", 1.0)
+        loss: torch.Tensor = model(**batch, return_loss=True).loss
+        # the value stays as it is, the gradient is another: what an optimiser sees when the learning signal changes its scale
+        return loss if signal == 1 else loss.detach() + signal * (loss - loss.detach())
 
     def samples(self, batch: Batch) -> int:
         return len(batch["input_ids"])

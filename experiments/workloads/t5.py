@@ -64,14 +64,12 @@ def config(parameters: Parameters) -> Any:
 
 def make(parameters: Parameters) -> nn.Module:
     """T5ForConditionalGeneration of the named size. Raises Unsupported where transformers has not its attention."""
-    from transformers import T5ForConditionalGeneration
+    import transformers
 
-    try:
-        return T5ForConditionalGeneration._from_config(  # type: ignore[no-any-return]
-            config(parameters), attn_implementation=parameters.attention
-        )
-    except (ValueError, ImportError) as error:
-        raise Unsupported(f"attention {parameters.attention}: {error}") from error
+    kind = transformers.T5ForConditionalGeneration
+    if parameters.attention == "sdpa" and not kind._supports_sdpa:  # some versions then compute eagerly without a word
+        raise Unsupported(f"attention sdpa: transformers {transformers.__version__} computes T5's attention eagerly only")
+    return kind._from_config(config(parameters), attn_implementation=parameters.attention)  # type: ignore[no-any-return]
 
 
 def build(context: Context) -> T5:
@@ -92,11 +90,11 @@ class T5:
     def model(self) -> nn.Module:
         tokenizer = self.splits.tokenizer()
         _text.check_vocabulary(tokenizer, SIZES[self.parameters.model][-1])
-        model = make(self.parameters)
-        pad = _text.token_id(tokenizer, _text.PADS)
-        if pad is not None:
-            model.config.pad_token_id = model.config.decoder_start_token_id = pad  # type: ignore[union-attr]
-        return model.train()
+        model: Any = make(self.parameters)
+        if (pad := _text.token_id(tokenizer, _text.PADS)) is not None:
+            for settings in (model.config, model.generation_config):
+                settings.pad_token_id = settings.decoder_start_token_id = pad  # T5 begins a summary with padding
+        return model.train()  # type: ignore[no-any-return]
 
     def layers(self, model: Any) -> list[nn.Module]:
         return [*model.encoder.block, *model.decoder.block]

@@ -72,6 +72,7 @@ TEXT_CASES: dict[str, dict[str, Any]] = {
     "bert, fsdp2, checkpointing": {**BERT, "parallel": "fsdp2", "activation_checkpointing": True},
 }
 CLIPPED = {"clip_grad_norm": 0.05}
+STABLE = {"update_rule": "stable_adamw", "rms_tensors": "*"}
 
 RANK = """
 import json, sys
@@ -99,7 +100,7 @@ for name, values in asked.items():
     torch.manual_seed(0)
     device = Cpu()
     learner = TorchLearner(workload, workload.model(), parameters, device, choose(parameters, device, world))
-    batches, losses = workload.batches(), []
+    batches, losses, rms = workload.batches(), [], []
     for step in range(1, steps + 1):
         loss = learner.learn(learner.place(next(batches)))
         if zeros:
@@ -110,11 +111,12 @@ for name, values in asked.items():
                 for p in own if any(q.grad is not None for q in own) else []:
                     p.grad = torch.zeros_like(p) if p.grad is None else p.grad
         learner.update(step)
+        rms += learner.diagnostics(step).values()
         if world > 1:
             dist.all_reduce(loss, dist.ReduceOp.SUM)
         losses.append(float(loss) / world)
     held = sum(p.to_local().numel() if hasattr(p, "to_local") else p.numel() for p in learner.model.parameters())
-    found[name] = {"losses": losses, "after": learner.evaluate()["loss"], "held": held}
+    found[name] = {"losses": losses, "after": learner.evaluate()["loss"], "held": held, "rms": rms}
 if rank == 0:
     open(out, "w").write(json.dumps(found))
 if world > 1:
@@ -163,6 +165,7 @@ def together(tmp_path_factory: pytest.TempPathFactory, drawn: str) -> dict[str, 
     texts.build(written, rows=32, validation_rows=8, seed=0)
     cases |= {name: {**values, "data": str(written)} for name, values in TEXT_CASES.items()}
     cases |= {f"clipped, {name}": {**SYNTHETIC, **CLIPPED, "parallel": name} for name in ("ddp", "fsdp1", "fsdp2")}
+    cases["stable"] = {**SYNTHETIC, **STABLE}
     return learn(tmp_path_factory.mktemp("together"), 2, cases)
 
 
@@ -171,7 +174,8 @@ def alone(tmp_path_factory: pytest.TempPathFactory, drawn: str) -> dict[str, dic
     """One process that sees both ranks' batches as one."""
     both = {**SYNTHETIC, "batch_size": 16}
     real = {"vit": {**VIT, "batch_size": 8}, "flava_alike": {**ALIKE, "batch_size": 4}}
-    cases = {"plain": both, "clipped": {**both, **CLIPPED}, **{name: {**values, "data": drawn} for name, values in real.items()}}
+    cases = {"plain": both, "clipped": {**both, **CLIPPED}, "stable": {**both, **STABLE}}
+    cases |= {name: {**values, "data": drawn} for name, values in real.items()}
     return learn(tmp_path_factory.mktemp("alone"), 1, cases)
 
 
@@ -226,6 +230,11 @@ def test_fsdp1_is_told_whether_to_limit_its_gathers(limited: bool, monkeypatch: 
     assert told["limit_all_gathers"] is limited
     assert told["sharding_strategy"].name == "SHARD_GRAD_OP" and told["mixed_precision"].reduce_dtype is torch.bfloat16
     assert told["mixed_precision"].param_dtype is None, "gathered in fp32, computed under autocast: as in the original"
+
+
+def test_replicas_learn_by_stable_adamw_what_one_process_does_and_see_the_same_rms(together: dict[str, Any], alone: dict[str, Any]) -> None:
+    assert together["stable"]["losses"] == pytest.approx(alone["stable"]["losses"], rel=TOLERANCE)
+    assert together["stable"]["rms"] == pytest.approx(alone["stable"]["rms"], rel=1e-3) and max(alone["stable"]["rms"]) > 0.5
 
 
 def test_shards_are_shards(together: dict[str, Any]) -> None:

@@ -8,15 +8,20 @@ from typing import Any
 
 import pytest
 import torch
+from pydantic import ValidationError
 
+from cluster.journal import Journal, JournalWriter, read_journal
 from cluster.pools import load_pools
+from cluster.worker.recorder import Recorder
+from cluster.worker.session import Ranks, Session
 from experiments import scenes
 from experiments.matrix import expand
 from experiments.suite import load_suite
-from experiments.trial import DataSource
+from experiments.trial import DataSource, Trial
 from experiments.workloads import clip
 from experiments.workloads._protocol import Context
 
+GOLDEN_STABLE = [2.73624, 2.52178, 2.31459, 2.35443, 2.51959, 2.11854]
 GOLDEN = [2.38623, 2.37825, 2.68663]
 
 
@@ -106,3 +111,71 @@ def test_the_suite_is_the_documents_experiment() -> None:
     assert all(cell.parameters["activation_checkpointing"] for cell in cells)
     widths = {cell.axes["width"] for cell in expand(load_suite("linear_layer", pools=load_pools()))}
     assert widths == {1024, 1280, 1408, 1664, 2048, 4096}
+
+
+def test_the_suite_of_stability_is_the_documents_experiment() -> None:
+    cells = expand(load_suite("clip_stability", pools=load_pools()))
+    arms = {(cell.axes["update_rule"], cell.axes["clip_grad_norm"]) for cell in cells}
+    assert arms == {("adamw", None), ("adamw", 1.0), ("stable_adamw", None)}
+    assert {cell.axes["model"] for cell in cells} == {"b32", "b16", "l14", "h14"}
+    assert len(cells) == 3 * len({(cell.axes["model"], cell.axes["beta2"], cell.axes["learning_rate"]) for cell in cells})
+    for cell in cells:
+        values = cell.parameters
+        assert (values["weight_decay"], values["adam_eps"], values["spikes_after"]) == (0.2, 1e-6, 1000)
+        assert values["rms_tensors"].startswith("vision_model.embeddings.patch_embedding.weight,")
+
+
+def learned(folder: Path, out: Path, **changes: Any) -> Journal:
+    """A trial of three warm-up and three measured steps, through the worker's own session."""
+    parameters = {"model": "pico", "batch_size": 8, "evaluation_samples": 16, "steps": 3, "warmup_steps": 3, "threads": 1, **changes}
+    names = {"key": "0" * 16, "sweep_id": "s", "suite": "s", "workload": "clip", "pool": "cpu", "device": "cpu", "cell": "c"}
+    data = DataSource(uri=str(folder), fingerprint="f", tokenizer=str(folder / "tokenizer"))
+    trial = Trial(**names, key_parts={}, repeat=1, index=0, axes={}, parameters=parameters, data=data)
+    threads = torch.get_num_threads()
+    with Recorder(JournalWriter(out / "journal.jsonl", 1)) as recorder:
+        Session(trial, Ranks(), recorder, out).run()
+    torch.set_num_threads(threads)
+    return read_journal(out / "journal.jsonl")
+
+
+def test_golden_losses_of_stable_adamw_whose_update_is_adamws_until_rms_exceeds_1(drawn: Path, tmp_path: Path) -> None:
+    tensors = "vision_model.embeddings.patch_embedding.weight"
+    settings = {"learning_rate": 0.01, "beta2": 0.99, "learning_rate_schedule": "constant", "rms_tensors": tensors}
+    found: dict[str, list[float]] = {}
+    rms: dict[str, list[float]] = {}
+    for rule in ("stable_adamw", "adamw"):
+        (tmp_path / rule).mkdir()
+        steps = learned(drawn, tmp_path / rule, update_rule=rule, **settings).steps
+        found[rule] = [step["loss"] for step in steps]
+        rms[rule] = [step[f"rms.{tensors}"] for step in steps]
+    assert found["stable_adamw"] == pytest.approx(GOLDEN_STABLE, rel=1e-3)
+    assert found["adamw"][:2] == pytest.approx(found["stable_adamw"][:2], rel=1e-5), "the first RMS is at most 1 for every tensor"
+    assert found["adamw"][3] != pytest.approx(found["stable_adamw"][3], rel=1e-3)
+    assert rms["adamw"][0] == pytest.approx(1, abs=1e-3) and rms["adamw"] != rms["stable_adamw"]
+
+
+def test_kept_images_are_the_decoded_ones_and_a_random_crop_is_refused(drawn: Path) -> None:
+    kept, anew = (workload(drawn, augment=False, keep_decoded=keep) for keep in (True, False))
+    batches = [islice(one.batches(), 17) for one in (kept, anew)]  # two epochs of 64 rows, and a batch
+    for mine, other in zip(*batches, strict=True):
+        assert all(torch.equal(mine[name], other[name]) for name in other)
+    with pytest.raises(ValidationError, match="keep_decoded: a random crop needs"):
+        clip.Parameters(keep_decoded=True)
+
+
+def test_the_learning_signal_changes_its_scale_and_not_its_loss(drawn: Path) -> None:
+    one = workload(drawn, model="pico", signal_every=1, signal_factor=8.0, steps=3, warmup_steps=1)
+    torch.manual_seed(0)
+    model = one.model()
+    first, second = (one.prepare(batch) for batch in islice(one.batches(), 2))
+    second = {**first, "signal": second["signal"]}
+    found = []
+    for batch in (first, second):
+        loss = one.loss(model, batch)
+        loss.backward()  # type: ignore[no-untyped-call]
+        found.append((loss.item(), model.visual_projection.weight.grad.clone()))
+        model.zero_grad()
+    assert found[0][0] == found[1][0]
+    assert torch.equal(8 * found[0][1], found[1][1])
+    with pytest.raises(ValidationError, match="signal_every: 100 times a factor of 10 is beyond 1e12"):
+        clip.Parameters(signal_every=1, steps=90, warmup_steps=10)

@@ -24,7 +24,10 @@ def test_a_figure_of_what_is_not_there_is_refused_with_its_place(tmp_path: Path)
 
 def test_every_suite_has_a_deployment() -> None:
     deployed = (ROOT / "prefect.yaml").read_text()
-    for name in ("bridgetower", "flava", "vit", "clip_precision", "clip_stability", "linear_layer"):
+    for name in (
+        *("bridgetower", "flava", "vit", "clip_precision", "clip_stability", "linear_layer"),
+        *("bert", "bert_inference", "t5", "t5_inference", "stable_diffusion"),
+    ):
         assert f"  - name: {name}\n" in deployed and f"suite: {name}\n" in deployed
         assert any(info.name == name and info.problem is None for info in list_suites())
 
@@ -37,4 +40,15 @@ def test_a_metric_with_a_number_in_its_name_needs_no_axis(tmp_path: Path) -> Non
     assert [figure.x for figure in suite.report.figures if "*" in figure.metric] == ["block", "block"]
     path.write_text(text.replace("metric: eval_magnitude_*_after", "metric: magnitude_*"))
     with pytest.raises(ConfigError, match="unknown metric 'magnitude_1'"):
+        load_suite(str(path), pools=load_pools())
+
+
+def test_a_published_column_that_nobody_published_is_refused_with_its_place(tmp_path: Path) -> None:
+    text = (ROOT / "experiments" / "suites" / "bert.yaml").read_text()
+    path = tmp_path / "bert.yaml"
+    path.write_text(text.replace("published: {accelerator: gaudi1, batch: 32}", "published: {accelerator: gaudi2, batch: 48}", 1))
+    with pytest.raises(ConfigError, match=r"report.published.batch: gaudi2 has no line with batch 48; one of 32, 64"):
+        load_suite(str(path), pools=load_pools())
+    path.write_text(text.replace("published: {accelerator: gaudi1, batch: 32}", "published: {accelerator: gaudi}", 1))
+    with pytest.raises(ConfigError, match=r"nobody published throughput of bert on 'gaudi'.*gaudi1"):
         load_suite(str(path), pools=load_pools())

@@ -22,7 +22,7 @@ from experiments.suite import load_suite
 from experiments.summary import summarise
 from experiments.trial import DataSource, Trial
 from experiments.workloads import bert, bert_inference, t5, t5_inference
-from experiments.workloads._protocol import Context, DataError
+from experiments.workloads._protocol import Context, DataError, Unsupported
 from tasks import dataset
 
 SHORT: dict[str, Any] = {"batch_size": 4, "seed": 7, "evaluation_batch_size": 4, "evaluation_samples": 8}
@@ -101,6 +101,14 @@ def test_the_first_losses_are_the_golden_ones_in_either_attention(module: Any, v
     with torch.no_grad():
         found = one.evaluate(model, one.prepare)
     assert found["loss"] == pytest.approx(found["chance_loss"], rel=0.1)
+
+
+def test_an_attention_that_would_silently_be_eager_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformers import T5ForConditionalGeneration
+
+    monkeypatch.setattr(T5ForConditionalGeneration, "_supports_sdpa", False)  # as before transformers 5
+    with pytest.raises(Unsupported, match="eagerly only"):
+        t5.make(t5.Parameters(attention="sdpa"))
 
 
 def test_a_drawn_document_is_a_function_of_its_row_and_its_summary_a_part_of_it(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ class Fake:
     evaluations: bool = True
     metrics: dict[str, float] = field(default_factory=dict)  # more of the evaluation before training
     workload: str = "bridgetower"
+    rms: Callable[[int], float] | None = None  # RMS_t of a tensor `patch` by step
     window: dict[str, Any] = field(default_factory=dict)  # more of the window's record
 
 
@@ -155,6 +156,7 @@ def _write_steps(journal: JournalWriter, fake: Fake, random: np.random.Generator
             forward_backward_s=(0.85 - fake.waits) * total,
             optimizer_s=0.1 * total,
             total_s=total,
+            **({"rms.patch": fake.rms(number)} if fake.rms else {}),
         )
     samples = batch * (fake.steps - WARMUP)
     window = {

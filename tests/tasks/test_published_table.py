@@ -51,12 +51,12 @@ def test_the_documents_table_stands_above_ours(tmp_path: Path) -> None:
     assert rows["published, samples/s"] == ["520.2", "1,580.2", "1,835.8", "981.6", "1,082.6", "–", "–"]
     over = "speed-up over gaudi1 x8, batch 32"
     assert rows[f"published, {over}"] == ["x1.00", "x3.04", "x3.53", "x1.89", "x2.08", "–", "–"], "as the document has them"
-    ours = rows["ours, samples/s"]
+    ours = rows["ours · fp32, samples/s"]
     assert [value != "–" for value in ours] == [False, False, True, False, False, True, True], "a cell without a value has no column"
     values = [float(value.replace(",", "")) for value in ours if value != "–"]
     expected = [times(value / 520.2 * devices) for value, devices in zip(values, (1, 8, 8), strict=True)]
-    assert [value for value in rows[f"ours, {over}"] if value != "–"] == expected, "per device"
-    assert "ours · tiny, samples/s" in rows and f"ours · tiny, {over}" not in rows
+    assert [value for value in rows[f"ours · fp32, {over}"] if value != "–"] == expected, "per device"
+    assert "ours · tiny · fp32, samples/s" in rows and f"ours · tiny · fp32, {over}" not in rows
 
 
 def test_a_latency_is_better_where_it_is_less(tmp_path: Path) -> None:
@@ -68,9 +68,9 @@ def test_a_latency_is_better_where_it_is_less(tmp_path: Path) -> None:
     header, rows = rows_of(tmp_path, [one], suite)
     assert header[1:4] == ["gaudi1, batch 8", "gaudi2, batch 8", "a100-80, batch 1"]
     assert rows["published, s/image"][:3] == ["4.34", "1.19", "2.63"]
-    found = float(rows["ours, s/image"][-1])
+    found = float(rows["ours · fp32, s/image"][-1])
     assert rows["published, speed-up over gaudi1, batch 8"][:3] == ["x1.00", "x3.65", "x1.65"]
-    assert rows["ours, speed-up over gaudi1, batch 8"][-1] == times(4.34 / found)
+    assert rows["ours · fp32, speed-up over gaudi1, batch 8"][-1] == times(4.34 / found)
 
 
 def test_reports_show_it_only_where_the_suite_asks(tmp_path: Path) -> None:

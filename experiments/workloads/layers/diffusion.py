@@ -31,10 +31,11 @@ class Diffusion(nn.Module):
         super().__init__()
         self.unet, self.vae, self.text_encoder = unet, vae, text_encoder
         self.parameters_of_trial, self.side = parameters, 8 * latent
-        if parameters.scheduler == "ddim":
-            self.scheduler: Any = DDIMScheduler(clip_sample=False, **NOISE)
-        else:
-            self.scheduler = PNDMScheduler(skip_prk_steps=True, **NOISE)
+        with torch.device("cpu"):  # where its tables are, whatever device the weights are made on
+            if parameters.scheduler == "ddim":
+                self.scheduler: Any = DDIMScheduler(clip_sample=False, **NOISE)
+            else:
+                self.scheduler = PNDMScheduler(skip_prk_steps=True, **NOISE)
         self.pipeline: Any = StableDiffusionPipeline(
             vae=vae,
             unet=unet,
