@@ -18,8 +18,8 @@ def test_a_figure_of_what_is_not_there_is_refused_with_its_place(tmp_path: Path)
     path.write_text(text.replace("      metric: batch_size\n      x: model", "      metric: batch\n      x: modell"))
     with pytest.raises(ConfigError) as refused:
         load_suite(str(path), pools=load_pools())
-    assert "report.figures[1].metric: unknown metric 'batch'" in str(refused.value)
-    assert "report.figures[1].x: 'modell' is not an axis" in str(refused.value)
+    assert "report.figures[2].metric: unknown metric 'batch'" in str(refused.value)
+    assert "report.figures[2].x: 'modell' is not an axis" in str(refused.value)
 
 
 def test_every_suite_has_a_deployment() -> None:

@@ -80,6 +80,10 @@ def cast_rows(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 def _cast_both_ways(x: torch.Tensor, scale: torch.Tensor, kind: torch.dtype, top: float) -> tuple[torch.Tensor, torch.Tensor]:
     import triton
 
+    if (
+        x.element_size() != 2
+    ):  # from fp32 a quarter of the transposed values was garbage on an H200 (Triton 3.6): its 8-bit exchange is wrong
+        raise ValueError(f"cast_both_ways takes 16-bit tensors, and this is {x.dtype}")
     rows, columns = x.shape
     out = torch.empty(rows, columns, dtype=kind, device=x.device)
     out_t = torch.empty(columns, rows, dtype=kind, device=x.device)
@@ -101,7 +105,8 @@ def cast_fp8(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 def cast_weight(weight: torch.Tensor, *, fp8: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """As cast_fp8, in int8 unless `fp8`."""
+    """As cast_fp8, in int8 unless `fp8`. What has 32 bits is rounded to bf16 first."""
+    weight = weight.bfloat16() if weight.dtype is torch.float32 else weight
     kind, top = (FP8, FP8_TOP) if fp8 else (torch.int8, INT8_TOP)
     scale = largest(weight, by_row=False).clamp(min=SMALLEST) / top
     small, small_t = _cast_both_ways(weight.contiguous(), scale.reshape(1), kind, top)
