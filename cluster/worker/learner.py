@@ -63,8 +63,9 @@ class TorchLearner:
         self.engine.after_backward(self.plain)
         return loss.detach()
 
-    def _autocast(self) -> AbstractContextManager[None]:
-        return self.device.autocast(self.parameters.precision if self.parameters.autocast else "fp32")
+    def _autocast(self, *, training: bool = True) -> AbstractContextManager[None]:
+        autocast = self.device.autocast(self.parameters.precision if self.parameters.autocast else "fp32")
+        return parallel.casting_anew(autocast) if self.sharded and (self.parameters.activation_checkpointing or not training) else autocast
 
     def update(self, step: int) -> None:
         if self.optimizer is None:
@@ -113,7 +114,7 @@ class TorchLearner:
         self.plain.eval()
         stepping, self.plain.forward = self.plain.forward, self._forward
         try:
-            with torch.no_grad(), torch.compiler.set_stance("force_eager"), self._autocast():
+            with torch.no_grad(), torch.compiler.set_stance("force_eager"), self._autocast(training=False):
                 return self.workload.evaluate(
                     parallel.callable_of(self.model, self.plain),
                     lambda batch: self.device.place(batch, self.workload.prepare, prefetch=False),

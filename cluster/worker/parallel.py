@@ -6,6 +6,8 @@ forward pass is gathered again for its recomputation. Scaling is that of data pa
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
 
@@ -70,6 +72,22 @@ def clip(model: Any, trained: list[nn.Parameter], limit: float) -> None:
 def callable_of(model: Any, plain: nn.Module) -> nn.Module:
     """What computes the whole model outside a step: `plain`, save under FSDP1, where the parameters exist only inside the wrapper."""
     return model if _is_fsdp1(model) else plain
+
+
+@contextmanager
+def casting_anew(autocast: AbstractContextManager[None]) -> Iterator[None]:
+    """`autocast` without its cache, which keeps a low-precision copy of each parameter to the end of the forward pass.
+
+    FSDP2's gathered parameters are cached too, so that half of the whole model would lie on every device when its shards had just been
+    freed. Only where nothing else keeps the copies: without checkpointing the backward pass does.
+    """
+    with autocast:
+        before = torch.is_autocast_cache_enabled()
+        torch.set_autocast_cache_enabled(False)
+        try:
+            yield
+        finally:
+            torch.set_autocast_cache_enabled(before)
 
 
 def _is_fsdp1(model: Any) -> bool:

@@ -10,6 +10,7 @@ import math
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
@@ -180,7 +181,12 @@ class Flava:
 
     def flops_per_sample(self) -> float | None:
         """Mean over the three kinds, of which a step draws each with the same chance."""
-        return sum(flops(self.parameters.model, self.parameters.text_length, self.parameters.long_text_length).values()) / len(KINDS)
+        shape = self.parameters.model, self.parameters.text_length, self.parameters.long_text_length
+        counted = sum(flops(*shape).values()) / len(KINDS)
+        if self.parameters.activation_checkpointing:
+            more = sum(recomputed_flops(*shape).values()) / len(KINDS)
+            self.context.note(f"activation checkpointing computes {more / counted:.1%} on top of the FLOPs that are counted")
+        return counted
 
 
 def kinds(seed: int, *, balanced: bool) -> Iterator[str]:
@@ -292,10 +298,7 @@ def flops(size: str, text_length: int, long_text_length: int) -> dict[str, float
 
     Matrix products, counted by torch's FlopCounterMode on fake tensors; the heads' by hand, since they see the masked positions only.
     """
-    _, _, _, layers, multimodal, *_ = SIZES[size]
-    one, wider, deeper = (_forward_flops(size, shape, text_length, long_text_length) for shape in ((1, 1), (2, 1), (1, 2)))
-    # layers are alike, so two depths tell what any depth costs; building all of the largest model takes seconds, even on fake tensors
-    passes = {name: value + (layers - 1) * (wider[name] - value) + (multimodal - 1) * (deeper[name] - value) for name, value in one.items()}
+    passes = {name: once + layers for name, (once, layers) in _passes(size, text_length, long_text_length).items()}
     settings = config(size)
     patches = (settings.image_config.image_size // settings.image_config.patch_size) ** 2
     told = round(MASKED_PATCHES * patches)
@@ -310,6 +313,27 @@ def flops(size: str, text_length: int, long_text_length: int) -> dict[str, float
         "pair": 3 * (passes["plain"] + passes["masked"] + pair_heads) + passes["codebook"],
         "text": 3 * (passes["text"] + head(words, 0.15 * long_text_length)),
     }
+
+
+def recomputed_flops(size: str, text_length: int, long_text_length: int) -> dict[str, float]:
+    """What activation checkpointing computes again, by kind: the forward pass of the layers that something is learnt of."""
+    layers = {name: found for name, (_, found) in _passes(size, text_length, long_text_length).items()}
+    return {"image": layers["image"], "pair": layers["plain"] + layers["masked"], "text": layers["text"]}
+
+
+@cache
+def _passes(size: str, text_length: int, long_text_length: int) -> dict[str, tuple[float, float]]:
+    """Matrix products of each forward pass per item: outside the layers, and in all of them.
+
+    Layers are alike, so two depths tell what any depth costs; building all of the largest model takes seconds, even on fake tensors.
+    """
+    _, _, _, layers, multimodal, *_ = SIZES[size]
+    one, wider, deeper = (_forward_flops(size, shape, text_length, long_text_length) for shape in ((1, 1), (2, 1), (1, 2)))
+    found = {}
+    for name, value in one.items():
+        tower, fusion = wider[name] - value, deeper[name] - value
+        found[name] = (value - tower - fusion, layers * tower + multimodal * fusion)
+    return found
 
 
 def _forward_flops(size: str, shape: tuple[int, int], text_length: int, long_text_length: int) -> dict[str, float]:

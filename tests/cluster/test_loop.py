@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from cluster.worker.recorder import Recorder
 from cluster.worker.session import Ranks, Session
 from experiments.summary import summarise
 from experiments.trial import Trial
-from experiments.workloads import synthetic
+from experiments.workloads import flava, synthetic
 from experiments.workloads._protocol import Context, Unsupported
 
 FAULTY = Path(__file__).parents[1] / "workloads_for_tests"
@@ -158,3 +159,21 @@ def test_a_corrupted_clock_cannot_publish(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("cluster.devices.clock.StepTiming", lambda *values: replace(StepTiming(*values), total_s=math.nan))
     with pytest.raises(ImpossibleData, match="total_s"):
         run(tmp_path, trial(evaluate=False))
+
+
+def test_the_all_reduce_is_not_measured_apart_where_steps_differ_in_kind() -> None:
+    """DDP fails in a step that uses other parameters than one under no_sync() did."""
+    from torch.nn.parallel import DistributedDataParallel
+
+    notes: list[str] = []
+    replicas = DistributedDataParallel.__new__(DistributedDataParallel)
+    session = SimpleNamespace(
+        parameters=synthetic.Parameters(devices=2, communication_steps=8),
+        learner=SimpleNamespace(model=replicas),
+        workload=SimpleNamespace(steps_alike=False),
+        recorder=SimpleNamespace(note=notes.append),
+    )
+    window: dict[str, Any] = {}
+    Session._communicate(session, window)  # type: ignore[arg-type]
+    assert not window and "steps differ in kind" in notes[0]
+    assert flava.Flava.steps_alike is False

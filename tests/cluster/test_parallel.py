@@ -100,6 +100,8 @@ for name, values in asked.items():
     torch.manual_seed(0)
     device = Cpu()
     learner = TorchLearner(workload, workload.model(), parameters, device, choose(parameters, device, world))
+    cached = []
+    watch = learner.plain.register_forward_pre_hook(lambda *_: cached.append(torch.is_autocast_cache_enabled()))
     batches, losses, rms = workload.batches(), [], []
     for step in range(1, steps + 1):
         loss = learner.learn(learner.place(next(batches)))
@@ -116,7 +118,8 @@ for name, values in asked.items():
             dist.all_reduce(loss, dist.ReduceOp.SUM)
         losses.append(float(loss) / world)
     held = sum(p.to_local().numel() if hasattr(p, "to_local") else p.numel() for p in learner.model.parameters())
-    found[name] = {"losses": losses, "after": learner.evaluate()["loss"], "held": held, "rms": rms}
+    watch.remove()
+    found[name] = {"losses": losses, "after": learner.evaluate()["loss"], "held": held, "rms": rms, "cached": sorted(set(cached))}
 if rank == 0:
     open(out, "w").write(json.dumps(found))
 if world > 1:
@@ -235,6 +238,12 @@ def test_fsdp1_is_told_whether_to_limit_its_gathers(limited: bool, monkeypatch: 
 def test_replicas_learn_by_stable_adamw_what_one_process_does_and_see_the_same_rms(together: dict[str, Any], alone: dict[str, Any]) -> None:
     assert together["stable"]["losses"] == pytest.approx(alone["stable"]["losses"], rel=TOLERANCE)
     assert together["stable"]["rms"] == pytest.approx(alone["stable"]["rms"], rel=1e-3) and max(alone["stable"]["rms"]) > 0.5
+
+
+def test_a_checkpointed_layer_of_a_shard_leaves_no_copy_in_autocasts_cache(together: dict[str, Any]) -> None:
+    """It would keep half of the whole model on every device, of layers whose gathered parameters were freed."""
+    assert together["flava_alike, fsdp2, checkpointing"]["cached"] == [False]
+    assert together["flava_alike, fsdp2"]["cached"] == together["flava_alike, ddp"]["cached"] == [True]
 
 
 def test_shards_are_shards(together: dict[str, Any]) -> None:

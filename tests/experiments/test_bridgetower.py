@@ -65,6 +65,8 @@ def test_parameter_counts_are_the_published_models(size: str, count: int) -> Non
 
 def test_flops_agree_with_what_was_measured() -> None:
     assert flops_per_sample(bridgetower.Parameters(model="base"), 77) == pytest.approx(361e9, rel=0.01)
+    assert flops_per_sample(bridgetower.Parameters(model="base"), 128) == pytest.approx(409e9, rel=0.01)
+    assert flops_per_sample(bridgetower.Parameters(model="large"), 77) == pytest.approx(1299e9, rel=0.01)
     assert flops_per_sample(bridgetower.Parameters(model="large"), 128) == pytest.approx(1431e9, rel=0.01)
 
 

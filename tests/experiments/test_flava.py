@@ -78,11 +78,15 @@ def test_flops_agree_with_what_was_measured(size: str, tera: tuple[float, float,
     assert [found[kind] / 1e12 for kind in ("pair", "image", "text")] == pytest.approx(tera, rel=0.01)
 
 
+@pytest.mark.parametrize(("size", "tera"), {"350m": 0.122, "10b": 5.48}.items())
+def test_checkpointing_adds_what_was_measured(size: str, tera: float) -> None:
+    assert flava.recomputed_flops(size, 77, 512)["pair"] / 1e12 == pytest.approx(tera, rel=0.01)
+
+
 def test_flops_of_two_depths_tell_those_of_the_whole_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(flava.SIZES, "deep", (64, 256, 2, 5, 3, 64, 8, 64, 4096))
-    one, wider, deeper, whole = (flava._forward_flops("deep", shape, 16, 24) for shape in ((1, 1), (2, 1), (1, 2), (5, 3)))
-    for name, value in whole.items():
-        assert value == one[name] + 4 * (wider[name] - one[name]) + 2 * (deeper[name] - one[name]), name
+    whole = flava._forward_flops("deep", (5, 3), 16, 24)
+    assert {name: sum(parts) for name, parts in flava._passes("deep", 16, 24).items()} == whole
 
 
 def test_sizes_of_ours_are_what_their_comment_says() -> None:

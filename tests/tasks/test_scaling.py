@@ -49,3 +49,14 @@ def test_the_traced_steps_stand_in_both_reports(folder: Path) -> None:
     paths = write_report(folder)
     assert "## What ran in the traced steps" in paths.markdown.read_text() and r"nvjet\|\<b\>" in paths.markdown.read_text()
     assert "What ran in the traced steps" in paths.html.read_text() and "nvjet|&lt;b&gt;" in paths.html.read_text()
+
+
+def test_a_rate_of_each_device_scales_by_their_number(tmp_path: Path) -> None:
+    window = {"flops_per_sample": 1e12}  # the made-up window is of one rank: its rate is a device's
+    fakes = [Fake({"pool": "cpu", "devices": n}, rate=rate, window=window) for n, rate in ((1, 100.0), (2, 98.0), (4, 95.0))]
+    suite = {**SUITE, "baseline": {"devices": 1}, "report": {**SUITE["report"], "columns": "devices", "metric": "tflops_per_device"}}
+    table = make_report(load_sweep(make_sweep(tmp_path, fakes, suite=suite))).scaling
+    rows = [dict(zip(table.header, row, strict=True)) for row in table.rows]
+    assert [row["rate"].split()[1] for row in rows] == ["TFLOP/s"] * 3
+    assert [float(row["speed-up"].split()[0].removeprefix("x")) for row in rows[1:]] == pytest.approx([1.96, 3.8], abs=0.02)
+    assert [float(row["efficiency"].split()[0]) for row in rows[1:]] == pytest.approx([98, 95], abs=0.5)
