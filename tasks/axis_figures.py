@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from experiments.summary import SPIKES
 from experiments.trial import label
 from tasks.cells import Cell, Metric, is_number
 from tasks.table import text_of
@@ -56,6 +57,8 @@ def axis_figure(cells: Sequence[Cell], wanted: Mapping[str, Any]) -> Figure | No
 
 
 def _text(value: float, metric: Metric) -> str:
+    if metric.name in SPIKES:  # counts; a mean over repeats may be none
+        return f"{value:g}"
     return seconds(value) if metric.unit == "s" else number(value, 3)
 
 
