@@ -60,10 +60,9 @@ def spike_table(cells: Sequence[Cell]) -> TextTable:
             str(sum(int((row.steps > after).sum()) for row, _ in found)),
             OUTCOMES.get(cell.outcome, cell.outcome) + ("" if len(found) == 1 else f", {plural(len(found), 'repeat')}"),
         ]
-        name = _name(cell, varying)
         tensors = list(found[0][1].tensors)
-        rows.append([name, *spikes, *(_of_tensor(found, tensors[0]) if tensors else ["–"] * 4), *rest])
-        rows += [[f"{name}: {tensor}", "", "", *_of_tensor(found, tensor), *[""] * len(rest)] for tensor in tensors[1:]]
+        rows.append([_name(cell, varying), *spikes, *(_of_tensor(found, tensors[0]) if tensors else ["–"] * 4), *rest])
+        rows += [[f"↳ {tensor}", "", "", *_of_tensor(found, tensor), *[""] * len(rest)] for tensor in tensors[1:]]
     return TextTable(header, rows, numeric=True)
 
 
