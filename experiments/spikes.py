@@ -6,12 +6,12 @@ The paper does not say over what its running mean and deviation run; here it is 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,9 @@ def by_chance(steps: ArrayLike, rms: Sequence[Event], rule: Rule) -> float:
 
 def accident(spikes: int, found: int, share: float) -> float | None:
     """Chance that at least `found` of `spikes` loss spikes at independent places seem explained, where each does with chance `share`."""
-    return float(stats.binom.sf(found - 1, spikes, share)) if spikes else None
+    if not spikes:
+        return None
+    return math.fsum(math.comb(spikes, hits) * share**hits * (1 - share) ** (spikes - hits) for hits in range(found, spikes + 1))
 
 
 def _series(steps: ArrayLike, values: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments.published import OURS, Published, published_for
+from experiments.summary import SPIKES
 from experiments.trial import label
 from tasks.cells import Cell, Metric, is_number
 from tasks.table import text_of
@@ -106,6 +107,8 @@ def _text(value: float, metric: Metric, *, relative: bool) -> str:
         return times(value)
     if metric.unit == "samples":
         return f"{value:,.0f}"
+    if metric.name in SPIKES:  # counts; a mean over repeats may be none
+        return f"{value:g}"
     return seconds(value) if metric.unit == "s" else number(value, 3)
 
 

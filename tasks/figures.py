@@ -204,7 +204,7 @@ def _mean_step_ms(cell: Cell) -> float:
 
 
 _FIGURES: tuple[tuple[str, str, Callable[[Sequence[Cell]], Figure | None]], ...] = (
-    ("throughput", "Throughput by cell, with 95 % intervals", throughput_figure),
+    ("throughput", "Each cell, with 95 % intervals", throughput_figure),
     ("spikes", "Loss, RMS of the first tensor watched, and the spikes of both", spike_figure),
     ("loss", "Loss curves", loss_figure),
     ("decomposition", "Where a step's time goes", decomposition_figure),

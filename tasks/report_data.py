@@ -353,7 +353,7 @@ def _several(names: list[str], of: int) -> str:
 def ours_of(cell: Cell, entry: Published) -> float | None:
     """Our value of a published metric, in its unit; None where the cell has none."""
     if entry.metric == "speedup":
-        return cell.speedup.value if cell.speedup else None
+        return cell.speedup.value if cell.speedup and cell.metric.higher_is_better else None  # a ratio of losses is no speed-up
     if entry.metric not in OURS:
         return None
     name, unit = OURS[entry.metric]

@@ -25,7 +25,7 @@ ABOUT = (
 )
 COLUMNS = 3
 MOST = 24  # cells in the figure
-POINTS = 600  # of a curve in the figure: beyond that the smallest and the largest of each part
+POINTS = 300  # of a curve in the figure: beyond that the smallest and the largest of each part
 LOSS, RMS, MARK, CAUSE = "#3b82c4", "#7d5fb2", "#d1584a", "#c99700"
 END = 100  # steps whose mean is the loss at the end
 
@@ -39,32 +39,40 @@ def judged(row: TrialRow) -> Judged | None:
 
 
 def spike_table(cells: Sequence[Cell]) -> TextTable:
-    """A row for each cell and tensor watched; counts are summed over the cell's repeats."""
-    header = ["cell", "outcome", "loss at the end", "held-out loss", "steps judged", "loss spikes", "largest rise", "tensor"]
-    header += ["RMS spikes", "largest RMS", "explained", "by chance"]
+    """A row for each cell, with the first tensor watched, and one for each other tensor; counts are summed over the cell's repeats."""
+    judgements = {id(cell): [(row, result) for row in cell.rows if (result := judged(row)) is not None] for cell in cells}
+    shown = [cell for cell in cells if judgements[id(cell)]]
+    if not shown:
+        return TextTable([], [])
+    varying = _varying(shown)
+    first = next((name for cell in shown for _, result in judgements[id(cell)] for name in result.tensors), "")
+    header = ["cell", "loss spikes", "largest rise", f"RMS spikes of {first}" if first else "RMS spikes", "largest RMS", "explained"]
+    header += ["by chance", "held-out loss", "loss at the end", "steps judged", "outcome"]
     rows = []
-    for cell in cells:
-        found = [(row, result) for row in cell.rows if (result := judged(row)) is not None]
-        if not found:
-            continue
+    for cell in shown:
+        found = judgements[id(cell)]
         after = found[0][1].rule.after
-        first = [
-            cell.name,
-            OUTCOMES.get(cell.outcome, cell.outcome) + ("" if len(found) == 1 else f", {plural(len(found), 'repeat')}"),
-            number(_mean(float(np.mean(row.losses[-END:])) for row, _ in found), 3),
+        rises = [rise(row.steps, row.losses, event, result.rule) for row, result in found for event in result.loss]
+        spikes = [str(sum(len(result.loss) for _, result in found)), number(max(rises, default=None), 3)]
+        rest = [
             number(cell.mean("eval_loss_after"), 3),
+            number(_mean(float(np.mean(row.losses[-END:])) for row, _ in found), 3),
             str(sum(int((row.steps > after).sum()) for row, _ in found)),
-            str(sum(len(result.loss) for _, result in found)),
-            number(
-                max((rise(row.steps, row.losses, event, result.rule) for row, result in found for event in result.loss), default=None), 3
-            ),
+            OUTCOMES.get(cell.outcome, cell.outcome) + ("" if len(found) == 1 else f", {plural(len(found), 'repeat')}"),
         ]
-        for tensor in found[0][1].tensors:
-            rows.append([*first, tensor, *_of_tensor(found, tensor)])
-            first = [cell.name, *[""] * (len(first) - 1)]
-        if not found[0][1].tensors:
-            rows.append([*first, "none watched", *["–"] * 4])
+        tensors = list(found[0][1].tensors)
+        rows.append([_name(cell, varying), *spikes, *(_of_tensor(found, tensors[0]) if tensors else ["–"] * 4), *rest])
+        rows += [[f"↳ {tensor}", "", "", *_of_tensor(found, tensor), *[""] * len(rest)] for tensor in tensors[1:]]
     return TextTable(header, rows, numeric=True)
+
+
+def _varying(cells: Sequence[Cell]) -> list[str]:
+    """The axes in which the cells differ."""
+    return [axis for axis in cells[0].axes if len({repr(cell.axes.get(axis)) for cell in cells}) > 1]
+
+
+def _name(cell: Cell, axes: Sequence[str]) -> str:
+    return " · ".join(label(axis, cell.axes[axis]) for axis in axes) or cell.name
 
 
 def _of_tensor(found: Sequence[tuple[TrialRow, Judged]], tensor: str) -> list[str]:
@@ -94,7 +102,7 @@ def spike_figure(cells: Sequence[Cell]) -> Figure | None:
     found = found[:MOST]
     if not found:
         return None
-    varying = [axis for axis in found[0][0].axes if len({repr(cell.axes.get(axis)) for cell, _, _ in found}) > 1]
+    varying = _varying([cell for cell, _, _ in found])
     columns = min(COLUMNS, len(found))
     lines = -(-len(found) // columns)
     figure = Figure(figsize=(3.6 * columns + 0.5, 3.1 * lines + 0.4), layout="constrained")
@@ -106,8 +114,7 @@ def spike_figure(cells: Sequence[Cell]) -> Figure | None:
         above, beneath = grid[2 * (at // columns)][at % columns], grid[2 * (at // columns) + 1][at % columns]
         _draw(above, beneath, row, result)
         outcome = "" if cell.outcome == "ok" else f": {OUTCOMES.get(cell.outcome, cell.outcome)}"
-        name = " · ".join(label(axis, cell.axes[axis]) for axis in varying) or cell.name
-        above.set_title(textwrap.fill(name + outcome, 44), fontsize=8.5)
+        above.set_title(textwrap.fill(_name(cell, varying) + outcome, 52), fontsize=8)
         above.set_ylim(min(0.0, float(losses.min())), top * 1.05)
         beneath.set_ylim(0, high * 1.08)
         if at % columns == 0:

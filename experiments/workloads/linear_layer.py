@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from itertools import count
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+DRAWN = 2  # batches that take turns
 TIMED = 20  # repetitions of what is timed for the quantise share
 
 
@@ -60,6 +62,7 @@ class LinearLayer:
         draw = torch.Generator().manual_seed(self.parameters.seed)
         width = self.parameters.width
         self.map = torch.randn(width, width, generator=draw) / width**0.5
+        self._batches: list[Batch] = []
 
     def model(self) -> nn.Module:
         from torch import nn
@@ -77,22 +80,28 @@ class LinearLayer:
         return list(model.children())
 
     def batches(self) -> Iterator[Batch]:
-        """The same few batches again and again: what feeds the layers is not what is measured."""
+        """A few batches in turn, by their number: `prepare` has them on the device already. What feeds the layers is not what is measured."""
         import torch
 
-        draw = torch.Generator().manual_seed(self.parameters.seed * 1000 + self.context.rank)
-        drawn = [self._batch(draw) for _ in range(2)]
-        while True:
-            yield from drawn
+        for number in count():
+            yield {"number": number % DRAWN, "place": torch.empty(0)}
+
+    def prepare(self, batch: Batch) -> Batch:
+        return batch if "x" in batch else self._kept(batch["place"].device)[batch["number"]]
+
+    def _kept(self, place: torch.device) -> list[Batch]:
+        import torch
+
+        if not self._batches:
+            draw = torch.Generator().manual_seed(self.parameters.seed * 1000 + self.context.rank)
+            self._batches = [{name: value.to(place) for name, value in self._batch(draw).items()} for _ in range(DRAWN)]
+        return self._batches
 
     def _batch(self, draw: torch.Generator) -> Batch:
         import torch
 
         x = torch.randn(self.context.batch_size, self.parameters.width, generator=draw)
         return {"x": x, "y": x @ self.map}
-
-    def prepare(self, batch: Batch) -> Batch:
-        return batch
 
     def loss(self, model: nn.Module, batch: Batch) -> torch.Tensor:
         import torch

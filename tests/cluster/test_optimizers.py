@@ -17,7 +17,7 @@ from cluster.worker import optimizers
 from cluster.worker.recorder import Recorder
 from cluster.worker.rms import RmsWatch, chosen
 from cluster.worker.session import Ranks, Session
-from experiments.parameters import TrainingParameters
+from experiments.parameters import SAME_MATHEMATICS, TrainingParameters
 from experiments.summary import RMS
 from experiments.trial import Trial
 from experiments.workloads._protocol import Unsupported
@@ -114,6 +114,10 @@ def test_tensors_are_named_by_patterns_and_one_that_means_nothing_is_an_error() 
     assert list(chosen(model, "1.*, 0.weight")) == ["1.bias", "0.weight"], "in the order asked for"
     with pytest.raises(ValueError, match=r"rms_tensors: '1.weight' is none of this model's 3 trained tensors \(0.weight, "):
         chosen(model, "0.*,1.weight")
+
+
+def test_which_rule_trains_is_part_of_what_is_learnt_and_how_it_is_implemented_is_not() -> None:
+    assert "update_rule" not in SAME_MATHEMATICS and {"optimizer", "rms_tensors", "spikes_after"} <= SAME_MATHEMATICS
 
 
 @pytest.mark.parametrize(

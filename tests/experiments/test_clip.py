@@ -17,6 +17,7 @@ from cluster.worker.session import Ranks, Session
 from experiments import scenes
 from experiments.matrix import expand
 from experiments.suite import load_suite
+from experiments.summary import summarise
 from experiments.trial import DataSource, Trial
 from experiments.workloads import clip
 from experiments.workloads._protocol import Context
@@ -126,7 +127,7 @@ def test_the_suite_of_stability_is_the_documents_experiment() -> None:
 
 
 def learned(folder: Path, out: Path, **changes: Any) -> Journal:
-    """A trial of three warm-up and three measured steps, through the worker's own session."""
+    """A trial, of three warm-up and three measured steps unless changed, through the worker's own session."""
     parameters = {"model": "pico", "batch_size": 8, "evaluation_samples": 16, "steps": 3, "warmup_steps": 3, "threads": 1, **changes}
     names = {"key": "0" * 16, "sweep_id": "s", "suite": "s", "workload": "clip", "pool": "cpu", "device": "cpu", "cell": "c"}
     data = DataSource(uri=str(folder), fingerprint="f", tokenizer=str(folder / "tokenizer"))
@@ -152,6 +153,18 @@ def test_golden_losses_of_stable_adamw_whose_update_is_adamws_until_rms_exceeds_
     assert found["adamw"][:2] == pytest.approx(found["stable_adamw"][:2], rel=1e-5), "the first RMS is at most 1 for every tensor"
     assert found["adamw"][3] != pytest.approx(found["stable_adamw"][3], rel=1e-3)
     assert rms["adamw"][0] == pytest.approx(1, abs=1e-3) and rms["adamw"] != rms["stable_adamw"]
+
+
+def test_a_smoke_trial_of_the_suite_tells_rms_and_spikes(drawn: Path, tmp_path: Path) -> None:
+    cells = expand(load_suite("clip_stability", profile="smoke", pools=load_pools()))
+    stable = next(cell for cell in cells if cell.axes["update_rule"] == "stable_adamw")
+    journal = learned(drawn, tmp_path, **stable.parameters)
+    assert len(journal.steps) == 48 and journal.window is not None and journal.window["spikes_after"] == 10
+    names = [name for name in journal.steps[-1] if name.startswith("rms.")]
+    assert names[0] == "rms.vision_model.embeddings.patch_embedding.weight" and len(names) == 3
+    summary = summarise(journal.steps, journal.window, journal.evaluations)
+    assert (summary["loss_spikes"], summary["loss_spikes_explained"]) == (0, 0), "too short for any"
+    assert summary["eval_loss_after"] < summary["eval_loss_before"]  # type: ignore[operator]
 
 
 def test_kept_images_are_the_decoded_ones_and_a_random_crop_is_refused(drawn: Path) -> None:

@@ -104,10 +104,13 @@ def test_the_quantise_share_is_a_share_and_the_layers_learn() -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     before = one.evaluate(model, lambda batch: batch)
     for _ in range(30):
-        loss = one.loss(model, next(one.batches()))
+        loss = one.loss(model, one.prepare(next(one.batches())))
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         optimizer.zero_grad()
+    assert one.prepare({"number": 1, "place": torch.empty(0)}) is one.prepare({"number": 1, "place": torch.empty(0)}), (
+        "drawn and moved once"
+    )
     after = one.evaluate(model, lambda batch: batch)
     assert 0 < before["quantise_share"] < 1
     assert after["loss"] < 0.5 * before["loss"]

@@ -32,11 +32,11 @@ def test_the_report_counts_spikes_and_draws_them(tmp_path: Path) -> None:
     sweep_dir = make_sweep(tmp_path, [fake("adamw", spiky=True, repeats=2), fake("stable_adamw", spiky=False)])
     report = make_report(load_sweep(sweep_dir))
     by_cell = {row[0]: dict(zip(report.spikes.header, row, strict=True)) for row in report.spikes.rows}
-    spiky, quiet = by_cell["gpu · adamw · MP-0"], by_cell["gpu · stable_adamw · MP-0"]
-    assert (spiky["loss spikes"], spiky["RMS spikes"], spiky["explained"], spiky["largest RMS"]) == ("2", "4", "2 of 2", "4.00")
+    spiky, quiet = by_cell["adamw"], by_cell["stable_adamw"]
+    assert (spiky["loss spikes"], spiky["RMS spikes of patch"], spiky["explained"], spiky["largest RMS"]) == ("2", "4", "2 of 2", "4.00")
     assert (spiky["outcome"], spiky["steps judged"], spiky["by chance"]) == ("ok, 2 repeats", "600", "5.3 %")
     assert 1.9 < float(spiky["largest rise"]) < 2.1 and quiet["largest rise"] == "–"
-    assert (quiet["loss spikes"], quiet["RMS spikes"], quiet["explained"], quiet["tensor"]) == ("0", "0", "–", "patch")
+    assert (quiet["loss spikes"], quiet["RMS spikes of patch"], quiet["explained"]) == ("0", "0", "–")
     paths = write_report(sweep_dir)
     assert "## Spikes" in paths.markdown.read_text() and "<h2>Spikes</h2>" in paths.html.read_text()
     drawn = (sweep_dir / "figures" / "spikes.svg").read_text()
