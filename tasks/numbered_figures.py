@@ -44,6 +44,8 @@ def numbered_figure(cells: Sequence[Cell], wanted: Mapping[str, Any]) -> Figure 
     heights = [value for _, points in curves for _, value in points]
     if min(heights) > 0 and max(heights) > 20 * min(heights):
         axes.set_yscale("log")
+        axes.yaxis.set_major_formatter("{x:g}")  # powers of ten would be formulas, which are not parsed
+        axes.yaxis.set_minor_formatter("{x:g}")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     metric = Metric.of(name)
     axes.set_xlabel(str(wanted["x"]))

@@ -80,7 +80,7 @@ class LinearLayer:
         return list(model.children())
 
     def batches(self) -> Iterator[Batch]:
-        """A few batches in turn, by their number: `prepare` has them on the device already. What feeds the layers is not what is measured."""
+        """A few batches in turn, by their number: `prepare` keeps them on the device. What feeds the layers is not measured."""
         import torch
 
         for number in count():

@@ -291,6 +291,7 @@ def test_a_metric_with_a_number_in_its_name_is_a_line_over_that_number(tmp_path:
     trials = [Fake({"pool": "gpu", "model": name}, metrics={"magnitude_1": 1.0, "magnitude_12": 40.0}) for name in ("base", "large")]
     paths = write_report(make_sweep(tmp_path, trials, suite=suite))
     drawn = next(path for path in paths.figures if path.name == "suite-1.svg").read_text()
+    assert "mathdefault" not in drawn, "numbers, on a logarithmic axis too"
     assert ">block<" in drawn and ">magnitude before<" in drawn
     assert {">base<", ">large<"} <= set(re.findall(r">[a-z]+<", drawn))
     assert not any(path.name == "suite-2.svg" for path in paths.figures), "no cell has such a metric"
