@@ -134,9 +134,24 @@ class Checker:
                 clean[name] = [self.value((*key, name, number), name, item) for number, item in enumerate(value)]
                 if not value:
                     self.complain((*key, name), "has no values", "give a value or a list of values")
+                for number, item in enumerate(value):
+                    self.named((*key, name, number), name, item)
             else:
                 clean[name] = self.value((*key, name), name, value)
+                self.named((*key, name), name, value)
         return clean
+
+    def named(self, key: KeyPath, name: str, value: Any) -> None:
+        """Complain where an axis is of free names, such as rungs of a ladder, and no profile has this one. Else nobody would."""
+        if name in ("pool", "device") or self.words.schema.model_fields[name].annotation not in (str, str | None):
+            return
+        given = (self.file, *self.file.profiles.values())
+        lists = [sections.axes.get(name, []) for sections in given]
+        lists += [group.get(name, []) for sections in given for group in sections.linked]
+        lists.append([entry[name] for sections in given for entry in sections.include if name in entry])
+        known = {str(one) for values in lists for one in values}
+        if known and str(value) not in known:
+            self.complain(key, f"{value!r} is no value of the axis {name} in any profile", choose(str(value), sorted(known)))
 
     def conditions(self, axes: Sequence[str]) -> list[Condition]:
         clean = []
@@ -184,6 +199,11 @@ class Checker:
             self.complain(self.at("report", "columns"), f"{report.columns!r} is not an axis", choose(report.columns, axes))
         self._metric(self.at("report", "metric"), report.metric)
         for number, figure in enumerate(report.figures):
+            for name, value in figure.where.items():
+                place = self.at("report", "figures", number, "where", name)
+                for at, item in enumerate(value if isinstance(value, list) else [value]):
+                    if name in axes:
+                        self.named((*place, at) if isinstance(value, list) else place, name, item)
             numbered = "*" in figure.metric
             self._metric(self.at("report", "figures", number, "metric"), figure.metric.replace("*", "1"))
             for key, name in (

@@ -62,7 +62,13 @@ def axis_figure(cells: Sequence[Cell], wanted: Mapping[str, Any]) -> Figure | No
     named = sorted(zip(*reversed(axes.get_legend_handles_labels()), strict=True), key=lambda pair: pair[0].startswith("published"))
     handles = dict(named)  # one of each name, ours first
     if len(handles) > 1:
-        figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=min(3, len(series)), fontsize=8.5)
+        figure.legend(
+            handles.values(),
+            handles.keys(),
+            loc="outside upper center",
+            ncols=min(3 if len(handles) <= 6 else 2, len(series)),
+            fontsize=8.5 if len(handles) <= 6 else 8,
+        )
     return figure
 
 

@@ -12,6 +12,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
+from experiments.summary import LATENCIES
 from tasks.axis_figures import axis_figure
 from tasks.cells import Cell
 from tasks.numbered_figures import numbered_figure
@@ -134,8 +135,11 @@ def _value_text(cell: Cell) -> str:
 
 
 def loss_figure(cells: Sequence[Cell]) -> Figure | None:
-    """Loss by step, smoothed, of each cell's first repeat, and the fp32 band where a curve was gated."""
-    shown = [cell for cell in cells if cell.measured and np.isfinite(cell.measured[0].losses).sum() >= 2]
+    """Loss by step, smoothed, of each cell's first repeat that trained, and the fp32 band where a curve was gated."""
+    trained = [
+        cell for cell in cells if cell.measured and cell.mean(next(iter(LATENCIES))) is None
+    ]  # only what does not train has a latency
+    shown = [cell for cell in trained if np.isfinite(cell.measured[0].losses).sum() >= 2]
     if not shown:
         return None
     figure = Figure(figsize=(8.6, 4.2), layout="constrained")
@@ -164,7 +168,8 @@ def loss_figure(cells: Sequence[Cell]) -> Figure | None:
         axes.fill_between(middle, low, high, color="#9aa3af", alpha=0.25, linewidth=0, label="band of fp32")
     axes.set_xlabel("step, warm-up included")
     axes.set_ylabel("training loss (smoothed)")
-    axes.legend(loc="upper right", fontsize=8.5)
+    if len(seen) + (gated is not None) > 1:
+        figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize=8)
     return figure
 
 

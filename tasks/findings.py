@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from experiments.statistics import Estimate, Verdict, benjamini_hochberg, verdict
+from experiments.trial import label
 from tasks.cells import MINIMUM_EFFECT, Cell, ratio_of
 from tasks.words import amount, interval, judged, listed, percent, plural, spread, times
 
@@ -75,6 +76,32 @@ def find_winner(cells: Sequence[Cell]) -> Winner | None:
     second, lead = min(beaten, key=lambda pair: pair[1].value) if beaten else (None, None)
     assert best.estimate is not None
     return Winner(best, best.estimate, level, second, lead, len(able))
+
+
+def comparable(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
+    """Cells with a value that do the same work, by what names it: those of one model, and where latencies are compared, of one batch."""
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells:
+        if not (cell.estimate and cell.claimed):
+            continue
+        values = [cell.trial.parameters.get("model"), *([cell.trial.parameters.get("batch_size")] if "latency" in cell.metric.name else [])]
+        names = [label(axis, value) for axis, value in zip(("model", "batch_size"), values, strict=False) if value is not None]
+        groups.setdefault(" · ".join(names), []).append(cell)
+    return groups
+
+
+def winners_apart(groups: Mapping[str, Sequence[Cell]]) -> str:
+    """The winner of each group in one sentence; empty where none has one."""
+    said = []
+    for name, cells in groups.items():
+        winner = find_winner(cells)
+        if winner is None:
+            continue
+        value, what = winner.figures[0]
+        lead = f", {times(winner.lead.value)} {interval(winner.lead)} before the next" if winner.lead and not winner.level else ""
+        level = f", not told apart from {plural(len(winner.level), 'other')}" if winner.level else ""
+        said.append(f"{name}: {winner.cell.name} with {value} ({what}){lead}{level}")
+    return f"What does not do the same work is not compared. {'; '.join(said)}." if said else ""
 
 
 @dataclass(frozen=True)

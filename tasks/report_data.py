@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from experiments import workloads
 from experiments.published import OURS, Published, published_for
 from experiments.summary import LATENCIES
 from experiments.trial import Trial
+from experiments.yaml_strict import ConfigError
 from tasks.cells import Cell, confounders, make_cells
-from tasks.findings import Missing, Saturation, Winner, find_missing, find_winner, saturation
+from tasks.findings import Missing, Saturation, Winner, comparable, find_missing, find_winner, saturation, winners_apart
 from tasks.named_settings import settings_rows
 from tasks.published_table import published_table
 from tasks.results import Sweep, TrialRow
@@ -56,7 +58,7 @@ class Report:
     cells: Sequence[Cell]
     table: ComparisonTable
     winner: Winner | None
-    nothing: str  # why there is no winner
+    nothing: str  # why there is no winner, or the winners of what does not compare
     missing: Sequence[Missing]
     saturation: Sequence[Saturation]
     cautions: Sequence[str]
@@ -85,7 +87,8 @@ def make_report(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None, 
     cells = make_cells(rows, suite, emulated=emulated)
     table = build_table(cells, suite)
     cells = [place.cell for _, places in table.rows for place in places if place.cell is not None]  # in the table's order
-    winner = find_winner(cells)
+    groups = comparable(cells)
+    winner = None if len(groups) > 1 else find_winner(cells)
     name = sweep.rows[0].trial.suite if sweep.rows else str(suite.get("name") or sweep.sweep_id)
     return Report(
         title=f"{name} · {plan.get('profile', '')}".rstrip(" ·"),
@@ -95,7 +98,7 @@ def make_report(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None, 
         cells=cells,
         table=table,
         winner=winner,
-        nothing="" if winner else _nothing(sweep.rows, cells, emulated=emulated),
+        nothing="" if winner else (winners_apart(groups) if len(groups) > 1 else "") or _nothing(sweep.rows, cells, emulated=emulated),
         missing=find_missing(cells),
         saturation=saturation(cells),
         cautions=_cautions(sweep.rows, cells, emulated=emulated),
@@ -176,6 +179,7 @@ def _cautions(rows: Sequence[TrialRow], cells: Sequence[Cell], *, emulated: bool
     fallen = [row.trial.name for cell in cells for row in cell.rows if str(row.environment.get("media_pipe", "")).startswith("fallback")]
     if fallen:
         found.append(f"The media pipe could not be used, and the DataLoader decoded the images, in {'; '.join(fallen)}.")
+    found += [caveat for name in dict.fromkeys(row.trial.workload for row in rows) if (caveat := _caveat(name))]
     hidden = sum(row.emulated for row in rows)
     if hidden:
         found.append(
@@ -187,6 +191,14 @@ def _cautions(rows: Sequence[TrialRow], cells: Sequence[Cell], *, emulated: bool
             )
         )
     return found
+
+
+def _caveat(workload: str) -> str:
+    """What a workload says of all its results (CAVEAT in its file); nothing where it is gone."""
+    try:
+        return str(getattr(workloads.load(workload), "CAVEAT", ""))
+    except ConfigError:
+        return ""
 
 
 def _decomposition(cells: Sequence[Cell]) -> TextTable:

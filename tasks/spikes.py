@@ -21,13 +21,13 @@ ABOUT = (
     "RMS spike: RMS_t of the tensor is at least 2.3. Loss spike: at least two losses above the mean of the 100 before by 3.2 of their "
     "standard deviations; its rise is from that mean. What is at most 10 steps apart is one spike. Explained: an RMS spike began 1 to 8 "
     "steps before. By chance: share of the steps that lie 1 to 8 after an RMS spike, and the chance that so many loss spikes elsewhere "
-    "would seem explained."
+    "would seem explained. Loss at the end: mean of the last 100 steps, of fewer than 1000 the last tenth."
 )
 COLUMNS = 3
 MOST = 24  # cells in the figure
 POINTS = 300  # of a curve in the figure: beyond that the smallest and the largest of each part
 LOSS, RMS, MARK, CAUSE = "#3b82c4", "#7d5fb2", "#d1584a", "#c99700"
-END = 100  # steps whose mean is the loss at the end
+END = 100  # steps, at most, whose mean is the loss at the end
 
 
 def judged(row: TrialRow) -> Judged | None:
@@ -56,7 +56,7 @@ def spike_table(cells: Sequence[Cell]) -> TextTable:
         spikes = [str(sum(len(result.loss) for _, result in found)), number(max(rises, default=None), 3)]
         rest = [
             number(cell.mean("eval_loss_after"), 3),
-            number(_mean(float(np.mean(row.losses[-END:])) for row, _ in found), 3),
+            number(_mean(float(np.mean(row.losses[-min(END, max(1, row.losses.size // 10)) :])) for row, _ in found), 3),
             str(sum(int((row.steps > after).sum()) for row, _ in found)),
             OUTCOMES.get(cell.outcome, cell.outcome) + ("" if len(found) == 1 else f", {plural(len(found), 'repeat')}"),
         ]

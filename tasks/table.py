@@ -57,6 +57,7 @@ class ComparisonTable:
     row_axes: Sequence[str]
     columns: Sequence[str]
     rows: Sequence[tuple[Sequence[str], Sequence[TableCell]]]
+    ratio: str = "the speed-up over"  # what a cell's x is; `the baseline` follows
 
     @property
     def header(self) -> list[str]:
@@ -108,6 +109,7 @@ def build_table(cells: Sequence[Cell], suite: Mapping[str, Any]) -> ComparisonTa
             ([text_of(value) for value in name], [table_cell(found.get(values), said=said) for values in columns])
             for name, found in rows.items()
         ],
+        "how many times lower it is than" if metric and not metric.higher_is_better else "the speed-up over",
     )
 
 

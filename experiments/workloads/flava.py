@@ -29,9 +29,13 @@ KINDS = ("image", "pair", "text")
 MASKED_PATCHES = 75 / 196  # of an image's patches
 NEGATIVES = 0.1  # of the pairs get another pair's text
 CODEBOOK_EDGE = 0.1  # the codebook's inputs are 0.8 x + 0.1 (Ramesh et al. 2021)
-RANDOM_CODEBOOK = (
-    "the image codebook has random weights and gives a handful of distinct codes (evaluation metric image_codes, of 8192): "
-    "throughput and memory are those of the real model, the two masked-image losses mean nothing"
+CAVEAT = (  # of every result; reports say it first
+    "The image codebook has random weights and gives a handful of distinct codes (evaluation metric image_codes, of 8192): "
+    "throughput and memory are those of the real model, the two masked-image losses mean nothing."
+)
+FSDP1_ZEROS = (
+    "FSDP1 gives a parameter that a step does not use a gradient of zeros, and AdamW then decays it and moves it on; "
+    "DDP and FSDP2 leave it alone. A FLAVA step uses some towers only, so its losses are not those of the other strategies"
 )
 
 # hidden, MLP, heads, layers of each tower, multimodal layers, image (pixels), codebook width, codes, vocabulary; 350m to 10b as published.
@@ -117,7 +121,9 @@ class Flava:
         if tokens > self.config.text_config.vocab_size:
             raise DataError(f"the tokenizer has {tokens} tokens, the model {self.config.text_config.vocab_size}: set tokenizer to match")
         if self.context.rank == 0:
-            self.context.note(RANDOM_CODEBOOK)
+            self.context.note(CAVEAT.rstrip("."))
+            if self.parameters.parallel == "fsdp1" and self.context.world_size > 1:
+                self.context.note(FSDP1_ZEROS)
         model = FlavaForPreTraining._from_config(self.config, attn_implementation="eager")
         return model.train()  # type: ignore[no-any-return]
 

@@ -10,6 +10,7 @@ from cluster.pools import load_pools
 from experiments.suite import ConfigError, list_suites, load_suite
 
 ROOT = Path(__file__).resolve().parents[2]
+OF_OUR_OWN = ("canary", "synthetic")  # parts of a night, and of tests
 
 
 def test_a_figure_of_what_is_not_there_is_refused_with_its_place(tmp_path: Path) -> None:
@@ -24,10 +25,7 @@ def test_a_figure_of_what_is_not_there_is_refused_with_its_place(tmp_path: Path)
 
 def test_every_suite_has_a_deployment() -> None:
     deployed = (ROOT / "prefect.yaml").read_text()
-    for name in (
-        *("bridgetower", "flava", "vit", "clip_precision", "clip_stability", "linear_layer"),
-        *("bert", "bert_inference", "t5", "t5_inference", "stable_diffusion"),
-    ):
+    for name in (info.name for info in list_suites() if info.name not in OF_OUR_OWN):
         assert f"  - name: {name}\n" in deployed and f"suite: {name}\n" in deployed
         assert any(info.name == name and info.problem is None for info in list_suites())
 
@@ -51,4 +49,17 @@ def test_a_published_column_that_nobody_published_is_refused_with_its_place(tmp_
         load_suite(str(path), pools=load_pools())
     path.write_text(text.replace("published: {accelerator: gaudi1, batch: 32}", "published: {accelerator: gaudi}", 1))
     with pytest.raises(ConfigError, match=r"nobody published throughput of bert on 'gaudi'.*gaudi1"):
+        load_suite(str(path), pools=load_pools())
+
+
+def test_a_name_that_no_axis_has_is_refused_in_a_condition_and_in_a_figure(tmp_path: Path) -> None:
+    text = (ROOT / "experiments" / "suites" / "flava.yaml").read_text()
+    path = tmp_path / "flava.yaml"
+    path.write_text(text.replace("strategy: [fsdp2, fsdp2+ac]", "strategy: [fsdp2, fsdp2_ac]", 1))
+    with pytest.raises(
+        ConfigError, match=r"strategy\[1\]: 'fsdp2_ac' is no value of the axis strategy in any profile; did you mean 'fsdp2\+ac'"
+    ):
+        load_suite(str(path), pools=load_pools())
+    path.write_text(text.replace("where: {strategy: [ddp, fsdp2, fsdp2+ac]}", "where: {strategy: [ddp, fsdp3]}", 1))
+    with pytest.raises(ConfigError, match=r"figures\[0\].where.strategy\[1\]: 'fsdp3' is no value"):
         load_suite(str(path), pools=load_pools())

@@ -295,3 +295,25 @@ def test_a_metric_with_a_number_in_its_name_is_a_line_over_that_number(tmp_path:
     assert ">block<" in drawn and ">magnitude before<" in drawn
     assert {">base<", ">large<"} <= set(re.findall(r">[a-z]+<", drawn))
     assert not any(path.name == "suite-2.svg" for path in paths.figures), "no cell has such a metric"
+
+
+def test_what_does_not_do_the_same_work_is_not_compared_in_the_headline(tmp_path: Path) -> None:
+    trials = [
+        fake(workers, model=model, rate=rate * (1 + workers), repeats=3)
+        for model, rate in (("small", 900), ("large", 90))
+        for workers in (0, 1)
+    ]
+    for trial in trials:
+        trial.parameters["model"] = trial.axes["model"]
+    report = report_of(make_sweep(tmp_path, trials))
+    assert report.winner is None
+    assert "small: gpu · small · fp32 · MP-1 with" in report.nothing and "large: gpu · large · fp32 · MP-1 with" in report.nothing
+    assert "before the next" in report.nothing
+
+
+def test_what_does_not_train_has_no_loss_curve_and_a_smaller_metric_no_speed_up(tmp_path: Path) -> None:
+    trials = [fake(workers, window={"trains": False}) for workers in (0, 1)]
+    suite = {**SUITE, "report": {**SUITE["report"], "metric": "latency_p50_s"}}
+    paths = write_report(make_sweep(tmp_path, trials, suite=suite))
+    assert not any(path.name == "loss.svg" for path in paths.figures)
+    assert "x is how many times lower it is than the baseline" in paths.markdown.read_text()
