@@ -224,7 +224,7 @@ class Checker:
         mine = [entry.batch for entry in told if entry.accelerator == wanted.accelerator]
         if not mine:
             problem = f"nobody published {report.metric} of {self.file.workload} on {wanted.accelerator!r}"
-            known = [entry.accelerator for entry in told]
+            known = list(dict.fromkeys(entry.accelerator for entry in told))
             hint = choose(wanted.accelerator, known) if known else "remove it, or add a line to experiments/published.csv"
             self.complain(self.at("report", "published", "accelerator"), problem, hint)
         elif wanted.batch is not None and wanted.batch not in mine:

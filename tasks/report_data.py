@@ -331,7 +331,10 @@ def _published(rows: Sequence[TrialRow], cells: Sequence[Cell]) -> TextTable:
     if not rows:
         return TextTable(header, [])
     lines = []
+    axes = {axis for row in rows for axis in row.trial.axes}
     for entry in published_for(rows[0].trial.workload, metric=None):
+        if entry.cell and entry.cell[0] not in axes and not entry.is_of(rows[0].trial.parameters):
+            continue  # of another suite with this workload
         done = [c for c in cells if not c.emulated and entry.is_of(c.trial.parameters) and ours_of(c, entry) is not None]
         nearest = min(done, key=lambda cell: len(entry.differences(cell.trial.parameters, device_of(cell))), default=None)
         extra = f", {entry.extra}" if entry.extra else ""

@@ -317,3 +317,12 @@ def test_what_does_not_train_has_no_loss_curve_and_a_smaller_metric_no_speed_up(
     paths = write_report(make_sweep(tmp_path, trials, suite=suite))
     assert not any(path.name == "loss.svg" for path in paths.figures)
     assert "x is how many times lower it is than the baseline" in paths.markdown.read_text()
+
+
+def test_published_values_of_another_suite_with_the_same_workload_are_left_out(tmp_path: Path) -> None:
+    def lines(name: str, **axes: str) -> str:
+        trial = Fake({"pool": "gpu", "model": "h14", "dataloader_workers": 0, **axes}, workload="clip", parameters={"linear": "plain"})
+        return str(report_of(make_sweep(tmp_path / name, [trial])).published.rows)
+
+    assert "SwitchBack" in lines("precision", linear="plain")
+    assert "SwitchBack" not in lines("stability")

@@ -80,9 +80,7 @@ def cast_rows(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 def _cast_both_ways(x: torch.Tensor, scale: torch.Tensor, kind: torch.dtype, top: float) -> tuple[torch.Tensor, torch.Tensor]:
     import triton
 
-    if (
-        x.element_size() != 2
-    ):  # from fp32 a quarter of the transposed values was garbage on an H200 (Triton 3.6): its 8-bit exchange is wrong
+    if x.element_size() != 2:  # from fp32, on an H200 and with Triton 3.6, a quarter of the transposed values was garbage
         raise ValueError(f"cast_both_ways takes 16-bit tensors, and this is {x.dtype}")
     rows, columns = x.shape
     out = torch.empty(rows, columns, dtype=kind, device=x.device)
