@@ -90,18 +90,18 @@ def comparable(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
     return groups
 
 
-def winners_apart(groups: Mapping[str, Sequence[Cell]]) -> str:
-    """The winner of each group in one sentence; empty where none has one."""
+def winners_apart(groups: Mapping[str, Sequence[Cell]]) -> list[str]:
+    """The winner of each group in a sentence."""
     said = []
-    for name, cells in groups.items():
+    for cells in groups.values():
         winner = find_winner(cells)
         if winner is None:
             continue
         value, what = winner.figures[0]
         lead = f", {times(winner.lead.value)} {interval(winner.lead)} before the next" if winner.lead and not winner.level else ""
         level = f", not told apart from {plural(len(winner.level), 'other')}" if winner.level else ""
-        said.append(f"{name}: {winner.cell.name} with {value} ({what}){lead}{level}")
-    return f"What does not do the same work is not compared. {'; '.join(said)}." if said else ""
+        said.append(f"{winner.headline}: {value}, {what}{lead}{level}")
+    return said
 
 
 @dataclass(frozen=True)

@@ -145,6 +145,8 @@ def _grid(header: Sequence[str], rows: Sequence[Sequence[str]], names: int) -> s
 def _answer(report: Report) -> list[str]:
     winner = report.winner
     lines = [f"**{md(winner.headline)}**: {md(' '.join(winner.sentences))}"] if winner else [f"**{md(report.nothing)}**"]
+    if report.winners:
+        lines += ["", _bullets(report.winners)]
     if report.missing:
         lines += ["", "Without a value:", "", _bullets([missing.sentence for missing in report.missing])]
     if report.cautions:

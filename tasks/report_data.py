@@ -28,6 +28,7 @@ SCALING = (
     "Over the fewest devices of cells that differ in nothing else. Exposed: how much longer a step's forward and backward take with the "
     "all-reduce of gradients than without it; its part of the step is the communication share."
 )
+APART = "Cells that do not do the same work are not compared with each other."
 PROFILE = "Steps after the measured window, traced by torch.profiler, which slows the host. What ran side by side counts in full."
 PART_NAMES = ("data wait", "copy to device", "forward + backward", "optimiser", "other")
 PART_SHARES = ("data_wait_share", "h2d_share", "forward_backward_share", "optimizer_share")
@@ -58,7 +59,8 @@ class Report:
     cells: Sequence[Cell]
     table: ComparisonTable
     winner: Winner | None
-    nothing: str  # why there is no winner, or the winners of what does not compare
+    winners: Sequence[str]  # of each group of cells, where they do not all do the same work; then `winner` is None
+    nothing: str  # why there is no winner
     missing: Sequence[Missing]
     saturation: Sequence[Saturation]
     cautions: Sequence[str]
@@ -98,7 +100,8 @@ def make_report(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None, 
         cells=cells,
         table=table,
         winner=winner,
-        nothing="" if winner else (winners_apart(groups) if len(groups) > 1 else "") or _nothing(sweep.rows, cells, emulated=emulated),
+        winners=winners_apart(groups) if len(groups) > 1 else [],
+        nothing=APART if len(groups) > 1 else "" if winner else _nothing(sweep.rows, cells, emulated=emulated),
         missing=find_missing(cells),
         saturation=saturation(cells),
         cautions=_cautions(sweep.rows, cells, emulated=emulated),
