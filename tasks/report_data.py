@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from experiments import workloads
-from experiments.published import OURS, Published, published_for
 from experiments.summary import LATENCIES
 from experiments.trial import Trial
 from experiments.yaml_strict import ConfigError
 from tasks.cells import Cell, confounders, make_cells
 from tasks.findings import Missing, Saturation, Winner, comparable, find_missing, find_winner, saturation, winners_apart
 from tasks.named_settings import settings_rows
+from tasks.published_nearest import nearest_published
 from tasks.published_table import published_table
 from tasks.results import Sweep, TrialRow
 from tasks.scaling import profile, scaling
@@ -114,7 +114,7 @@ def make_report(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None, 
         confounders=_confounders(cells),
         settings=_settings(cells),
         environment=_environment(rows),
-        published=_published(sweep.rows, cells),
+        published=nearest_published(sweep.rows, cells),
         published_table=published_table(cells, suite),
         trials=[
             _trial_line(row, plan, (mlflow_links or {}).get(row.trial.key), shown=emulated) for row in (rows if emulated else sweep.rows)
@@ -328,32 +328,6 @@ def _environment(rows: Sequence[TrialRow]) -> list[tuple[str, str]]:
     ]
 
 
-def _published(rows: Sequence[TrialRow], cells: Sequence[Cell]) -> TextTable:
-    """Others' numbers for this workload beside our nearest cell, and what differs from it."""
-    header = ["published by others", "setting", "their value", "our nearest cell", "our value", "what differs", "source"]
-    if not rows:
-        return TextTable(header, [])
-    lines = []
-    axes = {axis for row in rows for axis in row.trial.axes}
-    for entry in published_for(rows[0].trial.workload, metric=None):
-        if entry.cell and entry.cell[0] not in axes and not entry.is_of(rows[0].trial.parameters):
-            continue  # of another suite with this workload
-        done = [c for c in cells if not c.emulated and entry.is_of(c.trial.parameters) and ours_of(c, entry) is not None]
-        nearest = min(done, key=lambda cell: len(entry.differences(cell.trial.parameters, device_of(cell))), default=None)
-        extra = f", {entry.extra}" if entry.extra else ""
-        batch = f", batch {entry.batch}" if entry.batch is not None else ""
-        workers = f", MP-{entry.dataloader_workers}" if entry.dataloader_workers is not None else ""
-        theirs = f"{entry.model}, {entry.devices or '?'} devices, {entry.precision or '?'}{batch}{workers}{extra}"
-        value = ours_of(nearest, entry) if nearest else None
-        ours = "–" if value is None else amount(value, entry.unit)
-        differs = "; ".join(entry.differences(nearest.trial.parameters, device_of(nearest))) if nearest else "–"
-        near = nearest.name if nearest else "none in this sweep"
-        lines.append(
-            [entry.accelerator, theirs, amount(entry.value, entry.unit), near, ours, differs or "nothing we know of", entry.source]
-        )
-    return TextTable(header, lines)
-
-
 def _notes(rows: Sequence[TrialRow]) -> list[str]:
     """What trials noted, each text once with the trials that said it."""
     said: dict[str, list[str]] = {}
@@ -366,24 +340,6 @@ def _notes(rows: Sequence[TrialRow]) -> list[str]:
 
 def _several(names: list[str], of: int) -> str:
     return "Every trial" if len(names) == of else listed(names) if len(names) <= 4 else f"{len(names)} trials"
-
-
-def ours_of(cell: Cell, entry: Published) -> float | None:
-    """Our value of a published metric, in its unit; None where the cell has none."""
-    if entry.metric == "speedup":
-        return cell.speedup.value if cell.speedup and cell.metric.higher_is_better else None  # a ratio of losses is no speed-up
-    if entry.metric not in OURS:
-        return None
-    name, unit = OURS[entry.metric]
-    if entry.metric == "max_batch_per_device" and cell.trial.parameters.get("batch_size") != "max":
-        return None
-    value = cell.mean(name)
-    return None if value is None else value / unit
-
-
-def device_of(cell: Cell) -> str:
-    """The device's own name where the environment tells it, else its kind."""
-    return next((str(row.environment["device_name"]) for row in cell.rows if row.environment.get("device_name")), cell.trial.device)
 
 
 def _trial_line(row: TrialRow, plan: Mapping[str, Any], link: str | None, *, shown: bool) -> TrialLine:

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 
 from experiments.workloads._pairs import PairParameters, Pairs, normalised
 from experiments.workloads._protocol import Batch, Context, DataError
+from experiments.workloads._text import token_id
 
 if TYPE_CHECKING:
     import torch
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 BRANCHES = (("self_attn", "out_proj"), ("mlp", "fc2"))  # the last layer of each residual branch
 LINEARS = (*(("self_attn", name) for name in ("q_proj", "k_proj", "v_proj", "out_proj")), ("mlp", "fc1"), ("mlp", "fc2"))
+ENDS = ("</s>", "<|endoftext|>", "[SEP]")  # tokens that may end a caption, in order of preference
 SIGNAL_DIGITS = 12  # of the largest factor of the gradient: its square must fit into fp32
 SHOWN_BLOCKS = 8  # feature magnitudes are told of so many blocks, from the first to the last
 
@@ -140,12 +142,10 @@ class Clip:
 
     def _end(self) -> int:
         """The token that ends a caption. Raises DataError: a causal text tower needs a place that has read all of it."""
-        tokenizer = self.pairs.tokenizer()
-        found = [tokenizer.token_to_id(name) for name in ("</s>", "<|endoftext|>", "[SEP]")]
-        end = next((token for token in found if token is not None), None)
+        end = token_id(self.pairs.tokenizer(), ENDS)
         if end is None:
-            raise DataError("the tokenizer has none of </s>, <|endoftext|>, [SEP]: a caption needs an end")
-        return int(end)
+            raise DataError(f"the tokenizer has none of {', '.join(ENDS)}: a caption needs an end")
+        return end
 
     def layers(self, model: Any) -> list[nn.Module]:
         return [*model.text_model.encoder.layers, *model.vision_model.encoder.layers]

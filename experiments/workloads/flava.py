@@ -18,6 +18,7 @@ from pydantic import Field, model_validator
 from experiments.workloads._masking import mask_blocks, mask_tokens
 from experiments.workloads._pairs import PairParameters, Pairs, normalised
 from experiments.workloads._protocol import Batch, Context, DataError
+from experiments.workloads._text import MASKS, token_id
 
 if TYPE_CHECKING:
     import torch
@@ -214,9 +215,8 @@ class Items:
         self.vocabulary: int = config.text_config.vocab_size
         self.side: int = config.image_config.image_size // config.image_config.patch_size
         tokenizer = pairs.tokenizer()
-        self.mask = next(
-            (found for name in ("<mask>", "[MASK]") if (found := tokenizer.token_to_id(name)) is not None), self.vocabulary - 1
-        )
+        mask = token_id(tokenizer, MASKS)
+        self.mask = self.vocabulary - 1 if mask is None else mask
         self.long = pairs.tokenizer()
         self.long.no_padding()
 

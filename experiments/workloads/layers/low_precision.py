@@ -12,13 +12,13 @@ from torch import nn
 
 from experiments.workloads._protocol import Unsupported
 from experiments.workloads.layers import fused
-from experiments.workloads.layers.fused import FP8, FP8_TOP, INT8_TOP
+from experiments.workloads.layers.fused import FP8, FP8_TOP, INT8_TOP, SMALLEST
 
 
 def quantise(x: torch.Tensor, dim: int | None) -> tuple[torch.Tensor, torch.Tensor]:
     """(int8, scale) with x ~ int8 * scale. dim: what shares a scale, kept as 1; None: all of it. Rounds to nearest even."""
     top = x.abs().amax() if dim is None else x.abs().amax(dim=dim, keepdim=True)
-    scale = top.float().clamp(min=1e-12) / INT8_TOP
+    scale = top.float().clamp(min=SMALLEST) / INT8_TOP
     return (x.float() / scale).round().to(torch.int8), scale
 
 
@@ -62,7 +62,7 @@ class SwitchBack(torch.autograd.Function):
 
 def simulate_fp8(x: torch.Tensor) -> torch.Tensor:
     """x rounded to what e4m3 can hold with one scale for the tensor, in x's own type: the numbers of fp8, not its speed."""
-    scale = x.abs().amax().float().clamp(min=1e-12) / FP8_TOP
+    scale = x.abs().amax().float().clamp(min=SMALLEST) / FP8_TOP
     return ((x.float() / scale).to(FP8).float() * scale).to(x.dtype)
 
 
