@@ -44,7 +44,7 @@ def milliseconds(work: Callable[[], object]) -> float:
 
 
 def products(rows: int, outputs: int, inputs: int, *, tiles: bool) -> list[dict[str, Any]]:
-    from experiments.workloads.layers import fused
+    from experiments.components.layers import fused
 
     x = torch.randn(rows, inputs, device="cuda").bfloat16()
     weight = torch.randn(outputs, inputs, device="cuda").bfloat16()
@@ -89,7 +89,7 @@ def products(rows: int, outputs: int, inputs: int, *, tiles: bool) -> list[dict[
 
 
 def passes(rows: int, columns: int) -> list[dict[str, Any]]:
-    from experiments.workloads.layers import fused
+    from experiments.components.layers import fused
 
     x = torch.randn(rows, columns, device="cuda").bfloat16()
     scale = torch.ones(1, device="cuda")

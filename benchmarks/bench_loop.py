@@ -34,14 +34,16 @@ from typing import Any
 import torch
 
 from cluster.devices import Device, load
-from cluster.journal import JournalWriter
-from cluster.worker.learner import TorchLearner
-from cluster.worker.loop import run_steps
-from cluster.worker.recorder import Recorder
-from experiments import scenes, workloads
-from experiments.statistics import Estimate, ratio_interval
+from cluster.journal.journal import JournalWriter
+from cluster.worker.measure.loop import run_steps
+from cluster.worker.measure.recorder import Recorder
+from cluster.worker.train.train_step import TrainStep
+from experiments import workloads
+from experiments.components.workload import Context
+from experiments.datasets import scenes
+from experiments.stats.estimate import Estimate
+from experiments.stats.ratio import ratio_interval
 from experiments.trial import DataSource
-from experiments.workloads._protocol import Context
 
 DEFAULTS = {"model": "tiny", "text_length": 32, "batch_size": 16, "threads": 1, "steps": 1_000_000, "dataloader_workers": 1}
 LEAST_RATIO = 0.98
@@ -72,7 +74,7 @@ def main() -> int:
         torch.manual_seed(parameters.seed)
         with device.torch_device:  # drawing large weights on the CPU takes longer than all that follows
             model = workload.model()
-        learner = TorchLearner(workload, model, parameters, device)
+        learner = TrainStep(workload, model, parameters, device)
         batches = iter(workload.batches())
         with Recorder(JournalWriter(Path(folder) / "journal.jsonl", 1)) as recorder:
             loops: dict[str, Loop] = {
@@ -100,7 +102,7 @@ def run_rounds(loops: dict[str, Loop], options: argparse.Namespace, batch_size: 
     return rounds
 
 
-def measured(steps: int, batches: Iterator[Any], learner: TorchLearner, device: Device, recorder: Recorder) -> float:
+def measured(steps: int, batches: Iterator[Any], learner: TrainStep, device: Device, recorder: Recorder) -> float:
     """Seconds of `steps` steps of the loop that trials use, journal included."""
     clock = device.clock()
     device.synchronize()
@@ -111,7 +113,7 @@ def measured(steps: int, batches: Iterator[Any], learner: TorchLearner, device: 
     return time.perf_counter() - started
 
 
-def bare(steps: int, batches: Iterator[Any], learner: TorchLearner, device: Device) -> float:
+def bare(steps: int, batches: Iterator[Any], learner: TrainStep, device: Device) -> float:
     """Seconds of `steps` steps as one would write them by hand: copy, forward, backward, step."""
     parameters, workload, model, optimizer = learner.parameters, learner.workload, learner.model, learner.optimizer
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(parameters.precision)
@@ -130,7 +132,7 @@ def bare(steps: int, batches: Iterator[Any], learner: TorchLearner, device: Devi
     return time.perf_counter() - started
 
 
-def compute_only(batch: Any, learner: TorchLearner, device: Device) -> Loop:
+def compute_only(batch: Any, learner: TrainStep, device: Device) -> Loop:
     """The ceiling: the same step on one batch that lies on the device already."""
     placed = learner.place(batch)
 
@@ -146,7 +148,7 @@ def compute_only(batch: Any, learner: TorchLearner, device: Device) -> Loop:
     return run
 
 
-def trainer(steps: int, batches: Iterator[Any], learner: TorchLearner, device: Device, folder: Path) -> float:
+def trainer(steps: int, batches: Iterator[Any], learner: TrainStep, device: Device, folder: Path) -> float:
     """Seconds of the last `steps` steps of a Trainer.train(); set-up and the optimiser's first step are before them."""
     import transformers
 

@@ -9,9 +9,9 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from experiments.matrix import expansion, order
 from experiments.parameters import TrainingParameters
-from experiments.suite_schema import Condition, Report, Suite
+from experiments.spec.matrix import expansion, order
+from experiments.spec.schema import Condition, Report, Suite
 
 LIMIT_S = 5.0
 

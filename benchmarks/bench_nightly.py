@@ -25,8 +25,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.noise import FAMILIES, RECORDED, Family, Nights
 from benchmarks.rules import RULES, Otava, Rule
-from experiments.baseline import night_effect
-from experiments.verdict import FASTER, SLOWER, UNDECIDED, judge, look_levels
+from experiments.regression.decision import FASTER, SLOWER, UNDECIDED, decide, interim_levels
+from experiments.regression.effect import night_effect
 
 HISTORY = 60
 OURS = 20  # baseline_nights
@@ -53,7 +53,7 @@ class Outcome:
 
 
 def ours(nights: Nights, history: int, before: int) -> tuple[NDArray[np.int8], NDArray[np.int_], NDArray[np.float64]]:
-    """Codes of `experiments.verdict` for (runs, cells), the trials each took, and a score to move the threshold by.
+    """Codes of `experiments.regression.decision` for (runs, cells), the trials each took, and a score to move the threshold by.
 
     This is the code that judges real nights. `before`: trials of each cell on the past nights.
     """
@@ -61,7 +61,7 @@ def ours(nights: Nights, history: int, before: int) -> tuple[NDArray[np.int8], N
     canary = np.broadcast_to(nights.canary[:, None], nights.cells.shape)
     canary_past, canary_now = canary[:, :, -1 - history : -1, :before], canary[:, :, -1]
     taken = np.full(now.shape[:2], LOOKS[0])
-    levels = np.array(look_levels(LOOKS))
+    levels = np.array(interim_levels(LOOKS))
     codes = np.full(now.shape[:2], UNDECIDED, dtype=np.int8)
     for look in LOOKS:
         taken = np.where(codes == UNDECIDED, look, taken)
@@ -73,7 +73,7 @@ def ours(nights: Nights, history: int, before: int) -> tuple[NDArray[np.int8], N
             _pad(canary_past, width),
             np.where(there, canary_now, np.nan)[..., :width],
         )
-        codes, _ = judge(effect, MINIMUM, levels[np.searchsorted(LOOKS, taken)])
+        codes, _ = decide(effect, MINIMUM, levels[np.searchsorted(LOOKS, taken)])
     return codes, taken, np.where(np.abs(effect.effect) >= np.log1p(MINIMUM), -effect.p_value, -1.0)
 
 

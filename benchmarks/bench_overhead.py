@@ -26,14 +26,15 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from cluster import launchers
-from cluster.journal import read_journal
+from cluster.journal.journal import read_journal
 from cluster.launchers import Launcher
-from cluster.pools import Pool
+from cluster.pools.pool import Pool
 from cluster.stack import process
 from cluster.stack.components import components
 from cluster.stack.ports import in_use
-from cluster.stack.settings import PORTS, ROOT, load, stack_environment
+from cluster.stack.settings import PORTS, load, stack_environment
 from experiments import workloads
+from experiments.config.paths import REPOSITORY
 from experiments.trial import Outcome, Trial, TrialResult, digest
 
 LIMITS = {"embedded": 1 / 3, "ray_job": 1.2}
@@ -138,14 +139,14 @@ def one_trial(launcher: Launcher, trial: Trial, folder: Path) -> float:
 def ray_head() -> Iterator[Pool]:
     """The stack's Ray head alone, with its token, on free ports."""
     os.environ.update({variable: str(port) for (variable, _), port in zip(PORTS.values(), free_ports(), strict=False)})
-    settings = load(ROOT)
+    settings = load(REPOSITORY)
     settings.state.mkdir(parents=True)
     settings.token.touch(mode=0o600)
     settings.token.write_text(secrets.token_hex(32))
     settings.ray_temp.mkdir(mode=0o700)
     head = next(component for component in components(settings) if component.name == "ray")
-    environment = {**os.environ, **stack_environment(settings), **head.environment, "PYTHONPATH": str(ROOT)}
-    record = process.start(settings.state, "ray", head.command, environment, ROOT, head.ports)
+    environment = {**os.environ, **stack_environment(settings), **head.environment, "PYTHONPATH": str(REPOSITORY)}
+    record = process.start(settings.state, "ray", head.command, environment, REPOSITORY, head.ports)
     try:
         deadline = time.monotonic() + DEADLINE_S
         while not head.answers(record.started):

@@ -47,12 +47,13 @@ def main() -> int:
 
 def measure(folder: Path) -> tuple[list[float], list[float], list[float]]:
     """Seconds of each round: the values as a sweep sends them, as many with MLflow alone, and the end of a trial whose steps are there."""
-    from cluster.journal import read_journal
+    from cluster.journal.journal import read_journal
     from experiments.trial import Outcome, TrialResult
-    from tasks.plan import make_plan
-    from tasks.publish import SweepRuns, connect, step_metrics
-    from tasks.results import write_steps
-    from tasks.store import Request, SweepStore
+    from tasks.analysis.results import write_steps
+    from tasks.sweep.plan import make_plan
+    from tasks.sweep.store import Request, SweepStore
+    from tasks.tracking.client import connect
+    from tasks.tracking.runs import SweepRuns, step_metrics
 
     suite = folder / "publish.yaml"
     suite.write_text(f"suite: publish\nworkload: synthetic\naxes: {{pool: [cpu], seed: {list(range(ROUNDS + 1))}}}\n")
@@ -86,7 +87,7 @@ def log_alone(client: Any, run_id: str, metrics: list[Any]) -> None:
 
 def write_journal(folder: Path) -> None:
     """The journal of a trial of STEPS steps."""
-    from cluster.journal import JournalWriter
+    from cluster.journal.journal import JournalWriter
 
     parts = {"data_wait_s": 0.01, "h2d_s": 0.0, "forward_backward_s": 0.07, "optimizer_s": 0.02, "total_s": 0.1}
     with JournalWriter(folder / "journal.jsonl", 1) as journal:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from experiments.strict import Strict
+from experiments.config.strict import Strict
 
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
 

@@ -6,8 +6,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from experiments.spikes import Rule, judge
-from experiments.statistics import percentile, steady_state, throughput_interval
+from experiments.stats.estimate import percentile
+from experiments.stats.intervals import throughput_interval
+from experiments.stats.loss_spikes import Rule, find_spikes
+from experiments.stats.steady_state import steady_state
 
 Value = float | int | bool | None
 Summary = dict[str, Value]
@@ -35,7 +37,7 @@ def summarise(
     mfu: flops_per_sample * throughput / (devices * peak_flops), peak per device. tflops_per_device: the same without the peak.
     epoch_time_s: s that the data set the workload names takes at this throughput.
     batch_size: samples per device and step. eval_<metric>_before/_after: held-out evaluation.
-    loss_spikes, and rms_spikes and loss_spikes_explained of the first tensor watched: see experiments.spikes; where spikes_after is set.
+    loss_spikes, and rms_spikes and loss_spikes_explained of the first tensor watched, where spikes_after is set: see stats.loss_spikes.
 
     Raises ValueError, naming the step, for data that cannot be: times that are negative or not finite, a step of no time, samples <= 0,
     step numbers that do not rise.
@@ -198,7 +200,7 @@ def _spikes(steps: Sequence[Mapping[str, Any]], after: int | None) -> Summary:
         return [math.nan if (value := _finite(step.get(name))) is None else value for step in steps]
 
     tensors = {name: series(RMS + name) for name in rms_names(steps)}
-    found = judge([step["step"] for step in steps], series("loss"), tensors, Rule(after=after))
+    found = find_spikes([step["step"] for step in steps], series("loss"), tensors, Rule(after=after))
     counts: Summary = {"loss_spikes": len(found.loss)}
     for first in list(tensors)[:1]:
         counts |= {"rms_spikes": len(found.tensors[first]), "loss_spikes_explained": len(found.explained(first))}

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from experiments.strict import Strict
+from experiments.config.strict import Strict
 
 Scalar = str | int | float | bool | None
 

@@ -13,21 +13,24 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
-from experiments.night import NightFile, load_night, seconds
-from experiments.segments import accepts_itself
-from flows import artifacts, prefect_runs
-from flows.board import CURRENT, Board
-from flows.schedule import run_trials
-from flows.session import Session
+from experiments.regression.definition import NightFile, load_night, seconds
+from experiments.regression.history_segments import accepts_itself
+from flows.runtime import artifacts, prefect_runs
+from flows.runtime.progress import CURRENT, Board
+from flows.runtime.schedule import run_trials
+from flows.runtime.session import Session
 from flows.sweep import until_stopped
-from tasks import night_history, night_plan, night_report, notify
-from tasks.dataset import build
-from tasks.night_accept import accepted
-from tasks.night_judge import Judge
-from tasks.night_publish import publish_night
-from tasks.night_store import Dropped, Judgement, Night, NightStore, today, verdicts_of
-from tasks.plan import renew
-from tasks.store import Plan, SweepBusy, SweepStore, exit_status
+from tasks.nightly import notify
+from tasks.nightly.accept import accepted
+from tasks.nightly.history import History, HistoryError, past_nights, tonight
+from tasks.nightly.plan import plan_night, round_seconds, templates, with_repeats
+from tasks.nightly.report import headline, markdown, message, write_night
+from tasks.nightly.store import Dropped, Judgement, Night, NightStore, today, verdicts_of
+from tasks.nightly.tracking import publish_night
+from tasks.nightly.verdicts import NightVerdicts
+from tasks.sweep.dataset import build
+from tasks.sweep.plan import renew
+from tasks.sweep.store import Plan, SweepBusy, SweepStore, exit_status
 
 REGRESSED = "Regressed"  # Prefect's name of the failed state, for automations
 REGRESSION_STATUS = 3  # exit status of `sweep nightly` where something got worse
@@ -97,7 +100,7 @@ def _planned(definition: NightFile, nights: NightStore, night: Night, store: Swe
     if store.exists():
         plan = renew(store.load_plan())
     else:
-        plan, night = night_plan.plan_night(definition, night, pools)
+        plan, night = plan_night(definition, night, pools)
         nights.save(night)  # first: a plan without its cells could not be judged
     store.save_plan(plan)
     return plan, night
@@ -128,7 +131,7 @@ def _measure(work: Work) -> None:
     run_trials(session)
     try:
         past = _past(work)
-    except night_history.HistoryError as error:  # what was measured stays; it is judged once MLflow answers
+    except HistoryError as error:  # what was measured stays; it is judged once MLflow answers
         session.log.warning("%s", error)
         return
     for look in work.definition.looks:
@@ -150,10 +153,10 @@ def _look_again(work: Work, undecided: Sequence[tuple[str, str]], repeats: int) 
     if not undecided:
         return False
     plan = work.plan
-    templates = night_plan.templates(plan)
-    chosen = [templates[cell.cell, cell.role] for cell in cells if (cell.cell, cell.role) in templates]
+    first = templates(plan)
+    chosen = [first[cell.cell, cell.role] for cell in cells if (cell.cell, cell.role) in first]
     have = max((trial.repeat for trial in plan.trials if trial.cell in {template.cell for template in chosen}), default=0)
-    took = night_plan.round_seconds(_with_tonight(work, cells)) * (repeats - have)
+    took = round_seconds(_with_tonight(work, cells)) * (repeats - have)
     left = work.night.budget_s - (time.monotonic() - work.began)
     if took > left:
         names = ", ".join(cell.name for cell in cells if cell.role == "history")
@@ -162,7 +165,7 @@ def _look_again(work: Work, undecided: Sequence[tuple[str, str]], repeats: int) 
                 remarks=[*work.night.remarks, f"No time for more repeats of {names}: {took:.0f} s wanted, {max(left, 0):.0f} s left."]
             )
         return False
-    work.session.extend(night_plan.with_repeats(plan, chosen, repeats))
+    work.session.extend(with_repeats(plan, chosen, repeats))
     return True
 
 
@@ -176,13 +179,13 @@ def _with_tonight(work: Work, cells: Sequence[Any]) -> list[Any]:
     return [cell.model_copy(update={"expected_s": took.get((cell.cell, cell.role), cell.expected_s)}) for cell in cells]
 
 
-def _past(work: Work) -> night_history.History:
-    return work.session.task("history", lambda: night_history.past_nights(work.night.name, work.plan.name, work.night.date))  # type: ignore[no-any-return]
+def _past(work: Work) -> History:
+    return work.session.task("history", lambda: past_nights(work.night.name, work.plan.name, work.night.date))  # type: ignore[no-any-return]
 
 
-def _judge(work: Work, past: night_history.History) -> tuple[Judge, night_history.History]:
-    judge = Judge(work.definition, work.night, past, work.store.all(), work.store.changes())
-    return judge, night_history.tonight(work.session.store, work.plan)
+def _judge(work: Work, past: History) -> tuple[NightVerdicts, History]:
+    judge = NightVerdicts(work.definition, work.night, past, work.store.all(), work.store.changes())
+    return judge, tonight(work.session.store, work.plan)
 
 
 def _finish(work: Work, error: BaseException | None) -> State[Any]:
@@ -200,11 +203,11 @@ def _finish(work: Work, error: BaseException | None) -> State[Any]:
         past = _past(work)
         work.session.task("judge", lambda: _verdicts(work, past))
         work.session.task("report", lambda: _tell(work, past))
-    except night_history.HistoryError as failure:
+    except HistoryError as failure:
         store.save_status(1, str(failure))
         return Failed(message=f"{failure}; `sweep nightly {work.night.name} --date {work.night.date}` judges it")
     problems = [line for line in [problem, *[line for line in work.night.remarks if line.startswith("Not told")]] if line]
-    message = night_report.headline(work.night) + (f"; {'; '.join(problems)}" if problems else "")
+    message = headline(work.night) + (f"; {'; '.join(problems)}" if problems else "")
     worse = bool(work.night.worse())
     store.save_status(REGRESSION_STATUS if worse and status != 1 else status, message)
     if worse:
@@ -212,7 +215,7 @@ def _finish(work: Work, error: BaseException | None) -> State[Any]:
     return Completed(message=message) if status == 0 and not problems else Failed(message=message)
 
 
-def _verdicts(work: Work, past: night_history.History) -> None:
+def _verdicts(work: Work, past: History) -> None:
     """Judge for good, note what was missed, accept what held long enough; the night is closed by this."""
     judge, now = _judge(work, past)
     found, nodes = judge.judgements(now)
@@ -252,11 +255,11 @@ def _why_missed(work: Work, cell: str) -> str:
     return ", ".join(dict.fromkeys(ends)) or "not planned"
 
 
-def _tell(work: Work, past: night_history.History) -> None:
+def _tell(work: Work, past: History) -> None:
     """Report, MLflow, Prefect artifact, and one message."""
-    now = night_history.tonight(work.session.store, work.plan)
+    now = tonight(work.session.store, work.plan)
     changes = work.store.changes()
-    paths = night_report.write_night(work.store, work.definition, work.night, past, now, changes)
+    paths = write_night(work.store, work.definition, work.night, past, now, changes)
     nights = [night for night in work.store.all() if night.date <= work.night.date]
     links = [("report", paths[1].as_uri())]
     try:
@@ -264,11 +267,11 @@ def _tell(work: Work, past: night_history.History) -> None:
     except Exception as error:  # the night's own files are whole; MLflow only shows them
         work.session.log.warning("the night is not in MLflow: %s", error)
         work.save(remarks=[*work.night.remarks, f"The verdicts are not in MLflow ({type(error).__name__})."])
-    artifacts.night(work.night, night_report.markdown(work.night, nights, changes))
+    artifacts.night(work.night, markdown(work.night, nights, changes))
     if run := str(flow_run.id or ""):
         links.append(("Prefect flow run", prefect_runs.page(run)))
-    text = night_report.message(work.night, nights, changes, links)
-    sent, problems = notify.send_all(work.definition.notify, work.night.notified, night_report.headline(work.night), text)
+    text = message(work.night, nights, changes, links)
+    sent, problems = notify.send_all(work.definition.notify, work.night.notified, headline(work.night), text)
     for line in problems:
         work.session.log.error("%s", line)
     work.save(notified=sent, remarks=[*work.night.remarks, *(f"Not told: {line}." for line in problems)])

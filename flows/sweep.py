@@ -13,13 +13,13 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
-from flows import prefect_runs
-from flows.board import CURRENT, Board
-from flows.schedule import run_trials
-from flows.session import Session
-from tasks.dataset import build
-from tasks.plan import check_ready, make_plan, renew
-from tasks.store import Plan, Request, SweepStore, exit_status, new_sweep_id
+from flows.runtime import prefect_runs
+from flows.runtime.progress import CURRENT, Board
+from flows.runtime.schedule import run_trials
+from flows.runtime.session import Session
+from tasks.sweep.dataset import build
+from tasks.sweep.plan import check_ready, make_plan, renew
+from tasks.sweep.store import Plan, Request, SweepStore, exit_status, new_sweep_id
 
 _NAMES = {0: "every trial ended as expected", 1: "the sweep is incomplete", 2: "some trials failed"}
 

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from cluster.journal import read_journal
-from experiments.folders import runs_root
-from tasks.store import SweepStore, list_sweeps
+from cluster.journal.journal import read_journal
+from experiments.config.paths import runs_root
+from tasks.sweep.store import SweepStore, list_sweeps
 
 ROOT = Path(__file__).resolve().parents[1]
 DEADLINE_S = 200.0
@@ -55,7 +55,12 @@ def sweep(*arguments: str, folder: Path, **more: str) -> tuple[int, str]:
 
 def sweep_json(*arguments: str, folder: Path) -> Any:
     done = subprocess.run(
-        [sys.executable, "-m", "flows.cli", *arguments, "--json"], cwd=folder, env=environment(), capture_output=True, text=True, check=True
+        [sys.executable, "-m", "flows.cli", *arguments, "--json"],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return json.loads(done.stdout)
 

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cluster import launchers
-from cluster.journal import publish, read_journal
+from cluster.journal.journal import read_journal
 from cluster.launchers import Launch, Launcher, Status, processes
 from experiments import workloads
+from experiments.atomic_file import atomic_write
 from experiments.trial import Outcome, Trial, TrialResult, digest
 
 DEADLINE_S = 120.0
@@ -33,7 +34,7 @@ def make_trial(folder: Path, key: str, workload: str = "synthetic", **parameters
         parameters=values,
     )
     folder.mkdir(parents=True, exist_ok=True)
-    publish(folder / "trial.json", trial.model_dump_json())
+    atomic_write(folder / "trial.json", trial.model_dump_json())
     return trial
 
 

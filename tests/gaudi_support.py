@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from cluster.journal import Journal, JournalWriter, publish, read_journal
+from cluster.journal.journal import Journal, JournalWriter, read_journal
 from experiments import workloads
+from experiments.atomic_file import atomic_write
 from experiments.parameters import lazy_mode
 from experiments.trial import DataSource, Trial, TrialResult
 
@@ -59,14 +60,14 @@ def mode(lazy: bool) -> Iterator[None]:
 
 def run_here(folder: Path, workload: str, drawn: Path | None = None, **parameters: Any) -> Journal:
     """One rank, in this process, without Ray. Raises what ended it early."""
-    from cluster.worker.recorder import Recorder
-    from cluster.worker.session import Ranks, Session
+    from cluster.worker.measure.recorder import Recorder
+    from cluster.worker.trial_session import Ranks, TrialSession
 
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "journal.jsonl"
     trial = make_trial(workload, drawn, **parameters)
     with mode(lazy_mode(trial.parameters)), Recorder(JournalWriter(path, 1)) as recorder:
-        Session(trial, Ranks(), recorder, folder).run()
+        TrialSession(trial, Ranks(), recorder, folder).run()
     return read_journal(path)
 
 
@@ -78,7 +79,7 @@ def start(folder: Path, workload: str, drawn: Path | None = None, environment: d
     """The trial's entrypoint as a process; `finish` waits for it."""
     folder.mkdir(parents=True, exist_ok=True)
     trial = make_trial(workload, drawn, key=f"{folder.name:0>16}"[:16].replace("_", "0"), **parameters)
-    publish(folder / "trial.json", trial.model_dump_json())
+    atomic_write(folder / "trial.json", trial.model_dump_json())
     command = [sys.executable, "-m", "cluster.worker.main", "--trial", str(folder / "trial.json"), "--out", str(folder), "--attempt", "1"]
     whole = {**os.environ, "SWEEPBENCH_EXTRA": str(EXTRA), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **(environment or {})}
     whole.pop(LAZY, None)  # the worker sets it itself

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from cluster.journal import JournalWriter, publish, read_journal
+from cluster.journal.journal import JournalWriter, read_journal
+from experiments.atomic_file import atomic_write
 from experiments.trial import Outcome, TrialResult
-from tasks.publish import connect
-from tasks.store import Plan, Request, SweepStore
+from tasks.sweep.store import Plan, Request, SweepStore
+from tasks.tracking.client import connect
 from tests.contracts import make_trial
 
 COMMUNICATION = {"with_s": 0.07, "without_s": 0.065, "step_s": 0.1, "alone_s": 0.008}
@@ -52,7 +53,7 @@ def make_store(root: Path, outcomes: dict[str, Outcome], steps: int = 30) -> tup
         trial = make_trial(folder, key, workload="bridgetower").model_copy(
             update={"sweep_id": sweep_id, "suite": "projected", "axes": {"pool": "cpu", "name": name}, "index": index}
         )
-        publish(folder / "trial.json", trial.model_dump_json())
+        atomic_write(folder / "trial.json", trial.model_dump_json())
         trials.append(trial)
         write_journal(folder, 1, steps)
         reason = None if outcome is Outcome.OK else "made up"

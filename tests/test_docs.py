@@ -14,14 +14,15 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from cluster.journal import publish, read_journal
+from cluster.journal.journal import read_journal
 from cluster.launchers import for_pool
-from cluster.pool_state import device_kinds
-from cluster.pools import load_pools
+from cluster.pools.device_kinds import device_kinds
+from cluster.pools.pool import load_pools
+from experiments.atomic_file import atomic_write
 from experiments.trial import Outcome, TrialResult
-from flows.cli import app
-from tasks.plan import make_plan
-from tasks.store import Request
+from flows.cli.commands import app
+from tasks.sweep.plan import make_plan
+from tasks.sweep.store import Request
 from tests.contracts import make_trial, result_of, wait
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -84,7 +85,7 @@ def test_a_trial_of_the_document_runs_and_learns(extra: Path, tmp_path: Path) ->
     trial = plan.trials[0]
     folder = tmp_path / "trial"
     folder.mkdir()
-    publish(folder / "trial.json", trial.model_dump_json())
+    atomic_write(folder / "trial.json", trial.model_dump_json())
     launcher = for_pool(load_pools()[trial.pool])
     launch = launcher.start(trial, folder, 1)
     wait(launcher, launch)
@@ -103,7 +104,7 @@ def test_the_real_model_of_the_document_learns_sharded_over_two_ranks(extra: Pat
     trial = plan.trials[2]
     folder = tmp_path / "trial"
     folder.mkdir()
-    publish(folder / "trial.json", trial.model_dump_json())
+    atomic_write(folder / "trial.json", trial.model_dump_json())
     launcher = for_pool(load_pools()[trial.pool])
     launch = launcher.start(trial, folder, 1)
     wait(launcher, launch)
@@ -119,7 +120,7 @@ def test_the_real_model_of_the_document_is_gpt2(extra: Path) -> None:
     from torch.utils.flop_counter import FlopCounterMode
 
     from experiments import workloads
-    from experiments.workloads._protocol import Context
+    from experiments.components.workload import Context
 
     module = workloads.load("gpt2")
     with torch.device("meta"):
@@ -140,7 +141,7 @@ def test_the_device_of_the_document_is_one_new_file(tmp_path: Path) -> None:
     (root / "cluster" / "devices" / f"{kind}.py").write_text(examples()[f"cluster/devices/{kind}.py"])
     folder = tmp_path / "trial"
     trial = make_trial(folder, "aaaa00000000000d", threads=4)
-    publish(folder / "trial.json", trial.model_copy(update={"device": kind}).model_dump_json())
+    atomic_write(folder / "trial.json", trial.model_copy(update={"device": kind}).model_dump_json())
     command = [sys.executable, "-m", "cluster.worker.main", "--trial", str(folder / "trial.json"), "--out", str(folder), "--attempt", "1"]
     done = subprocess.run(command, cwd=root, env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -148,7 +149,7 @@ def test_the_device_of_the_document_is_one_new_file(tmp_path: Path) -> None:
     assert result.outcome is Outcome.OK, result.detail
     assert (result.environment["device_kind"], result.environment["threads"]) == (kind, 1)
     assert kind not in device_kinds()
-    look = [sys.executable, "-c", "from cluster.pool_state import device_kinds; print(device_kinds())"]
+    look = [sys.executable, "-c", "from cluster.pools.probe import device_kinds; print(device_kinds())"]
     found = subprocess.run(look, cwd=root, env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True, text=True, check=True)
     assert kind in found.stdout
 

@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 WORKER_SIDE = ("cluster/worker", "cluster/devices", "experiments/workloads")
-LAYERS = "experiments.workloads.layers"  # classes of torch modules; that nothing loads them at import is what is checked
+LAYERS = "experiments.components.layers"  # classes of torch modules; that nothing loads them at import is what is checked
 FLOW_SIDE = ("flows", "tasks", "cluster", "experiments")
 
 

@@ -11,8 +11,8 @@ import torch
 
 from cluster.devices import Batch
 from cluster.devices.clock import EventClock
+from experiments.components.workload import Unsupported
 from experiments.parameters import Precision
-from experiments.workloads._protocol import Unsupported
 
 TENSOR_FLOAT_CAPABILITY = (8, 0)  # Ampere, the first with TF32 and bf16 matrix units
 

@@ -11,8 +11,8 @@ import torch
 
 from cluster.devices import Batch, _hpu_tools
 from cluster.devices.clock import EventClock
+from experiments.components.workload import Unsupported
 from experiments.parameters import Precision
-from experiments.workloads._protocol import Unsupported
 
 LAZY = "PT_HPU_LAZY_MODE"
 

@@ -1,4 +1,4 @@
-"""Start, follow, stop and find again one trial. Two implementations, one behaviour: tests/cluster/test_launchers.py holds both to it.
+"""Start, follow, stop and find again one trial. tests/cluster/launchers/test_launchers.py holds both implementations to one behaviour.
 
 A launch is plain data (launch.json in the trial's folder), so that another process can follow or stop it after this one died.
 """
@@ -10,9 +10,9 @@ from typing import Literal, Protocol
 
 from pydantic import Field
 
-from cluster.journal import publish
-from cluster.pools import Pool
-from experiments.strict import Strict
+from cluster.pools.pool import Pool
+from experiments.atomic_file import atomic_write
+from experiments.config.strict import Strict
 from experiments.trial import Trial
 
 LAUNCH_FILE = "launch.json"
@@ -87,7 +87,7 @@ def for_pool(pool: Pool) -> Launcher:
 
 def save(launch: Launch, trial_dir: Path) -> None:
     """Write launch.json. Done right after the start: what is in it is all that finds the trial again."""
-    publish(trial_dir / LAUNCH_FILE, launch.model_dump_json(indent=1))
+    atomic_write(trial_dir / LAUNCH_FILE, launch.model_dump_json(indent=1))
 
 
 def load(trial_dir: Path) -> Launch | None:

@@ -6,10 +6,9 @@ import os
 from pathlib import Path
 
 from cluster.launchers.processes import MARK, POOL_MARK
-from cluster.pools import Pool
+from cluster.pools.pool import Pool
+from experiments.config.paths import REPOSITORY
 from experiments.trial import Trial
-
-ROOT = Path(__file__).resolve().parents[2]
 
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -35,7 +34,7 @@ def trial_command(trial_dir: Path, attempt: int, store: str | None = None) -> li
 
 def trial_environment(trial: Trial) -> dict[str, str]:
     """Variables added to those of this process for a trial that it starts."""
-    return {**_common(trial), "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))}
+    return {**_common(trial), "PYTHONPATH": os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))}
 
 
 def job_environment(trial: Trial, pool: Pool) -> dict[str, str]:

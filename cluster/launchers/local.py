@@ -14,7 +14,7 @@ import psutil
 
 from cluster.launchers import Launch, LaunchError, Status, processes
 from cluster.launchers.command import trial_command, trial_environment
-from cluster.pools import Pool
+from cluster.pools.pool import Pool
 from experiments.trial import Trial
 
 LOG_FILE = "log.txt"

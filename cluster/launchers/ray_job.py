@@ -13,14 +13,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cluster import package, pool_state
-from cluster.journal import publish
-from cluster.launchers import Launch, LaunchError, LaunchRefused, Status, processes
+from cluster.journal.object_store import StorageError
+from cluster.launchers import Launch, LaunchError, LaunchRefused, Status, code_package, processes
 from cluster.launchers.command import job_environment, trial_command
 from cluster.launchers.shared_files import SharedFiles
-from cluster.placement import place
-from cluster.pools import Pool, PoolError
-from cluster.storage import StorageError
+from cluster.pools.errors import PoolRefused
+from cluster.pools.placement import place
+from cluster.pools.pool import Pool, PoolError
+from cluster.pools.probe import admit
+from experiments.atomic_file import atomic_write
 from experiments.trial import Trial
 
 _OVER = ("SUCCEEDED", "FAILED", "STOPPED")
@@ -42,14 +43,14 @@ class RayJobLauncher:
         client = self._client()
         placement = place(self.pool, trial.parameters)
         try:
-            pool_state.admit(self.pool, placement)
+            admit(self.pool, placement)
             self.files.send(trial, where)
-            code = package.build()
-        except pool_state.PoolRefused as error:
+            code = code_package.build()
+        except PoolRefused as error:
             raise LaunchRefused(str(error)) from error
         except (PoolError, StorageError) as error:
             raise LaunchError(str(error)) from error
-        except package.PackageError as error:
+        except code_package.PackageError as error:
             raise LaunchRefused(str(error)) from error
         arguments = [
             self.pool.python or "python",
@@ -128,7 +129,7 @@ class RayJobLauncher:
             if self.pool.storage and launch.folder:
                 self.files.storage(launch.folder).put(name, b"")
             elif launch.folder:
-                publish(Path(launch.folder) / name, json.dumps({"at": time.time()}))
+                atomic_write(Path(launch.folder) / name, json.dumps({"at": time.time()}))
         except (StorageError, OSError) as error:
             raise LaunchError(f"pool {self.pool.name}: job {launch.id} waits to be started and cannot be withdrawn: {error}") from error
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from cluster.journal import publish
+from cluster.journal.object_store import Storage, join
+from cluster.journal.replication import JournalCopy
 from cluster.launchers import Launch
-from cluster.pools import Pool
-from cluster.segments import JournalCopy
-from cluster.storage import Storage, join
+from cluster.pools.pool import Pool
+from experiments.atomic_file import atomic_write
 from experiments.trial import Trial
 
 _EVERY_S = 1.0  # the flow asks the storage no oftener for the journal of a trial that runs
@@ -60,7 +60,7 @@ class SharedFiles:
             trace = Storage(launch.folder).get("trace.json.gz")
             if trace is not None:
                 (trial_dir / "trace.json.gz").write_bytes(trace)
-            publish(trial_dir / "result.json", result.decode())
+            atomic_write(trial_dir / "result.json", result.decode())
 
     def keep(self, launch: Launch, trial_dir: Path) -> None:
         """The flow's verdict and its Parquet of the steps, so that the storage alone tells all of the trial."""

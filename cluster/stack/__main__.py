@@ -8,14 +8,20 @@ import sys
 from pathlib import Path
 
 from cluster.stack import control
-from cluster.stack.settings import ROOT, StackError
+from cluster.stack.errors import StackError
+from experiments.config.paths import REPOSITORY
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Carry out one command; the messages of `up` and `down` go to standard error with --json."""
     parser = argparse.ArgumentParser(prog="python -m cluster.stack", description="The long-lived stack on this machine, loopback only.")
     parser.add_argument("command", choices=["up", "down", "status"])
-    parser.add_argument("--root", type=Path, default=ROOT, help="repository: holds prefect.yaml and, unless SWEEPBENCH_RUNS is set, runs/")
+    parser.add_argument(
+        "--root",
+        type=Path,
+        default=REPOSITORY,
+        help="repository: holds prefect.yaml and, unless SWEEPBENCH_RUNS is set, runs/",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
     options = parser.parse_args(arguments)
 

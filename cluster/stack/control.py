@@ -17,7 +17,9 @@ from filelock import FileLock, Timeout
 
 from cluster.stack import deployments, ports, process
 from cluster.stack.components import Component, components
-from cluster.stack.settings import PORTS, ROOT, Settings, StackError, load, stack_environment
+from cluster.stack.errors import StackError
+from cluster.stack.settings import PORTS, Settings, load, stack_environment
+from experiments.config.paths import REPOSITORY
 
 Say = Callable[[str], None]
 
@@ -25,7 +27,7 @@ Say = Callable[[str], None]
 _NOT_INHERITED = ("RAY_ADDRESS", "RAY_AUTH_TOKEN", "PREFECT_API_KEY", "PREFECT_API_AUTH_STRING", "PREFECT_PROFILE", process.MARK)
 
 
-def up(root: Path = ROOT, say: Say = print) -> list[dict[str, Any]]:
+def up(root: Path = REPOSITORY, say: Say = print) -> list[dict[str, Any]]:
     """Start what does not run, restart what is dead, register the deployments; return `status`.
 
     Raises StackError, KeyboardInterrupt; whatever this call started is then stopped again.
@@ -62,7 +64,7 @@ def up(root: Path = ROOT, say: Say = print) -> list[dict[str, Any]]:
     return status(root)
 
 
-def down(root: Path = ROOT, say: Say = print) -> list[str]:
+def down(root: Path = REPOSITORY, say: Say = print) -> list[str]:
     """Stop exactly what `up` started and return the names of what ran. Raises StackError if something does not end."""
     settings = load(root)
     if not settings.state.is_dir():
@@ -93,7 +95,7 @@ def down(root: Path = ROOT, say: Say = print) -> list[str]:
     return stopped
 
 
-def status(root: Path = ROOT) -> list[dict[str, Any]]:
+def status(root: Path = REPOSITORY) -> list[dict[str, Any]]:
     """One row per component: name, title, state (running, not answering, dead, not started), pid, url, log."""
     settings = load(root)
     rows = []

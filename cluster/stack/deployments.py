@@ -7,7 +7,8 @@ import sys
 from collections.abc import Mapping
 
 from cluster.stack.components import get, post
-from cluster.stack.settings import POOL, Settings, StackError
+from cluster.stack.errors import StackError
+from cluster.stack.settings import POOL, Settings
 
 _HEADER = "# Written by `make up`, removed by `make down`: points the prefect command, run in this folder, at the local stack."
 

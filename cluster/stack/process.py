@@ -18,8 +18,8 @@ from pathlib import Path
 
 import psutil
 
-from cluster.journal import publish
-from cluster.stack.settings import StackError
+from cluster.stack.errors import StackError
+from experiments.atomic_file import atomic_write
 
 MARK = "SWEEPBENCH_STACK"
 
@@ -68,7 +68,7 @@ def start(
         )
     process.returncode = 0  # it is meant to outlive us: no warning about a child that still runs
     record = Record(name, process.pid, psutil.Process(process.pid).create_time(), time.time(), mark, list(command), dict(ports))
-    publish(state / f"{name}.json", json.dumps(asdict(record), indent=1))
+    atomic_write(state / f"{name}.json", json.dumps(asdict(record), indent=1))
     return record
 
 

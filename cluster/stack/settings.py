@@ -7,10 +7,11 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-HOST = "127.0.0.1"
-POOL = "local"  # the Prefect work pool, and the name of the Ray head's pool in cluster/pools.yaml
+from cluster.stack.errors import StackError
+from experiments.config.paths import REPOSITORY
 
+HOST = "127.0.0.1"
+POOL = "local"  # the Prefect work pool, and the name of the Ray head's pool in cluster/pools/pools.yaml
 # name -> (environment variable, default)
 PORTS = {
     "prefect": ("SWEEPBENCH_PREFECT_PORT", 4200),
@@ -19,17 +20,12 @@ PORTS = {
     "ray_dashboard": ("SWEEPBENCH_RAY_DASHBOARD_PORT", 8265),
     "ray_client": ("SWEEPBENCH_RAY_CLIENT_PORT", 10001),  # Ray starts this proxy whether it is used or not
 }
-
 TELEMETRY_OFF = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "DO_NOT_TRACK": "true",
     "MLFLOW_DISABLE_TELEMETRY": "true",  # MLflow takes `true`, not `1`
     "RAY_USAGE_STATS_ENABLED": "0",
 }
-
-
-class StackError(Exception):
-    """The stack cannot be started or stopped; the message says what to do."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +74,7 @@ class Settings:
         return self.runs / "mlartifacts"
 
 
-def load(root: Path = ROOT) -> Settings:
+def load(root: Path = REPOSITORY) -> Settings:
     """The settings of the stack of repository `root`, ports from the environment. Raises StackError for a port that is none."""
     runs = Path(os.environ.get("SWEEPBENCH_RUNS") or root / "runs").resolve()
     ports: dict[str, int] = {}
@@ -106,13 +102,13 @@ def stack_environment(settings: Settings) -> dict[str, str]:
         **{variable: str(settings.ports[name]) for name, (variable, _) in PORTS.items()},
         "PREFECT_API_URL": f"{settings.prefect_url}/api",
         "MLFLOW_TRACKING_URI": settings.mlflow_url,
-        "SWEEPBENCH_LOCAL_ADDRESS": settings.ray_url,  # pool `local` of cluster/pools.yaml
+        "SWEEPBENCH_LOCAL_ADDRESS": settings.ray_url,  # pool `local` of cluster/pools/pools.yaml
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(settings.token),
     }
 
 
-def environment(root: Path = ROOT) -> dict[str, str]:
+def environment(root: Path = REPOSITORY) -> dict[str, str]:
     """The environment of a command run beside the stack: the stack's servers if it is up, else only telemetry and folders."""
     from cluster.stack.process import alive, read_record
 

@@ -12,14 +12,14 @@ from typing import Any
 
 from cluster.devices import Device
 from cluster.devices.cpu import model_name
+from experiments.config.paths import REPOSITORY
 
-ROOT = Path(__file__).resolve().parents[2]
 LIBRARIES = ("torch", "torch-optimi", "transformers", "diffusers", "ray", "torchvision", "numpy", "pillow", "pyarrow", "tokenizers")
 
 
 def environment(device: Device, world_size: int, threads: int | None) -> dict[str, Any]:
     """Plain scalars; null where unknown. Host names and versions, no paths and no secrets."""
-    commit, dirty = git_state(ROOT)
+    commit, dirty = git_state(REPOSITORY)
     return {
         **device.describe(),
         "emulated": device.emulated,

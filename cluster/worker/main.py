@@ -16,11 +16,12 @@ import time
 from pathlib import Path
 from typing import Any, NoReturn
 
-from cluster.journal import JournalError, publish, read_journal
-from cluster.segments import STORAGE_LOST
-from cluster.storage import StorageError
-from cluster.worker import shared
-from cluster.worker.outcome import Cancelled, Ending, classify
+from cluster.journal.journal import JournalError, read_journal
+from cluster.journal.object_store import StorageError
+from cluster.journal.replication import STORAGE_LOST
+from cluster.worker import trial_files
+from cluster.worker.outcome import Cancelled, Termination, classify
+from experiments.atomic_file import atomic_write
 from experiments.parameters import lazy_mode
 from experiments.summary import summarise
 from experiments.trial import Outcome, Trial, TrialResult
@@ -33,13 +34,13 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one attempt of one trial."""
     started_at = time.time()
     options = _parse(arguments)
-    out: Path = options.out or shared.scratch(options.store, options.attempt)
+    out: Path = options.out or trial_files.scratch(options.store, options.attempt)
     options.out = out
     out.mkdir(parents=True, exist_ok=True)
-    if shared.withdrawn(options):
+    if trial_files.withdrawn(options):
         print("this attempt was stopped before it began", file=sys.stderr)
         return 0
-    trial = Trial.model_validate_json(shared.trial_text(options))
+    trial = Trial.model_validate_json(trial_files.trial_text(options))
     _set_defaults(trial)
     signal.signal(signal.SIGTERM, _cancel)
     rank = int(os.environ.get("RANK", "0"))
@@ -54,16 +55,16 @@ def main(arguments: list[str] | None = None) -> int:
     if rank != 0:
         return _leave_word(out, options.attempt, rank, ending)
     try:
-        shared.collect(options, out / JOURNAL)
+        trial_files.collect(options, out / JOURNAL)
         publish_result(trial, out, options.attempt, started_at, ending)
-        shared.send_result(options, out / RESULT)
+        trial_files.send_result(options, out / RESULT)
     except StorageError as error:
         print(f"{error}; what the trial wrote is kept in {out} on {os.uname().nodename}", file=sys.stderr, flush=True)
         return STORAGE_LOST
     return 0
 
 
-def publish_result(trial: Trial, out: Path, attempt: int, started_at: float, ending: Ending) -> None:
+def publish_result(trial: Trial, out: Path, attempt: int, started_at: float, ending: Termination) -> None:
     """result.json, its environment and summary derived from the journal as any later report derives them."""
     environment: dict[str, Any] = {}
     summary: dict[str, Any] = {}
@@ -77,7 +78,7 @@ def publish_result(trial: Trial, out: Path, attempt: int, started_at: float, end
                 summary["batch_size"] = journal.window["batch_size"]
     except (JournalError, ValueError) as error:
         if ending.outcome is Outcome.OK:
-            ending = Ending(Outcome.CRASHED, f"{type(error).__name__}: {error}")
+            ending = Termination(Outcome.CRASHED, f"{type(error).__name__}: {error}")
     result = TrialResult(
         key=trial.key,
         attempt=attempt,
@@ -90,11 +91,11 @@ def publish_result(trial: Trial, out: Path, attempt: int, started_at: float, end
         environment=environment,
         summary=summary,
     )
-    publish(out / RESULT, result.model_dump_json(indent=1))
+    atomic_write(out / RESULT, result.model_dump_json(indent=1))
 
 
-def _run(trial: Trial, options: argparse.Namespace) -> Ending:
-    from cluster.worker import max_batch, ranks, training
+def _run(trial: Trial, options: argparse.Namespace) -> Termination:
+    from cluster.worker import max_batch, ranks, ray_train
 
     notes: list[str] = json.loads(os.environ.get("SWEEPBENCH_NOTES", "[]"))  # from the supervisor of several ranks
     parameters = trial.parameters
@@ -106,17 +107,17 @@ def _run(trial: Trial, options: argparse.Namespace) -> Ending:
         trial = max_batch.with_batch_size(trial, found.size)
     if not options.placement and "RANK" not in os.environ and int(parameters.get("devices", 1)) > 1:
         return ranks.supervise(trial, options, notes)
-    training.fit(trial, options, notes)
-    return Ending(Outcome.OK)
+    ray_train.fit(trial, options, notes)
+    return Termination(Outcome.OK)
 
 
-def _leave_word(out: Path, attempt: int, rank: int, ending: Ending) -> int:
+def _leave_word(out: Path, attempt: int, rank: int, ending: Termination) -> int:
     """A rank other than 0 tells its supervisor how it ended; rank 0 publishes."""
-    from cluster.worker.ranks import leave_word
+    from cluster.worker.ranks import write_rank_failure
 
     if ending.outcome is Outcome.OK:
         return 0
-    leave_word(out, attempt, rank, ending)
+    write_rank_failure(out, attempt, rank, ending)
     return 1
 
 
@@ -148,7 +149,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, help="folder of the journal and the result")
     parser.add_argument("--store", help="URI of the trial's folder on storage, in place of --trial and --out")
     parser.add_argument("--attempt", type=int, required=True, help="1 for the first")
-    parser.add_argument("--placement", help="inside a Ray job: what its TorchTrainer asks Ray for (cluster/placement.py, JSON)")
+    parser.add_argument("--placement", help="inside a Ray job: what its TorchTrainer asks Ray for (cluster/pools/placement.py, JSON)")
     parser.add_argument("--probe", help="some steps, to learn whether the batch fits; measures nothing. What is known (max_batch.encode)")
     options = parser.parse_args(arguments)
     if not options.store and not (options.trial and options.out):

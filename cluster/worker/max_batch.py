@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from cluster.journal import JournalError, JournalWriter, publish, read_journal
+from cluster.journal.journal import JournalError, JournalWriter, read_journal
 from cluster.worker.outcome import TrialEnded
+from experiments.atomic_file import atomic_write
 from experiments.trial import Outcome, Trial, TrialResult
 
 LIMIT = 65_536  # samples per device; beyond it the search stops
@@ -126,13 +127,13 @@ def predict(points: Sequence[tuple[int, float]], room: float) -> float | None:
 
 def find(trial: Trial, options: argparse.Namespace) -> Found:
     """Search with real probes, noting each in the journal. Raises TrialEnded on a CPU, and where a probe fails in another way."""
-    from cluster.worker import shared
-    from cluster.worker.session import JOURNAL
+    from cluster.trial_layout import JOURNAL
+    from cluster.worker import trial_files
 
     if trial.device == "cpu" and not trial.emulated:
         raise TrialEnded(Outcome.UNSUPPORTED, "batch_size max: a CPU has no memory of its own that could be the limit")
     known: dict[int, Probed] = {}
-    with JournalWriter(options.out / JOURNAL, options.attempt) as journal, shared.mirror(options.out / JOURNAL, options, part=0):
+    with JournalWriter(options.out / JOURNAL, options.attempt) as journal, trial_files.mirror(options.out / JOURNAL, options, part=0):
         journal.append("phase", name="max_batch")
 
         def tell(size: int, found: Probed) -> None:
@@ -164,7 +165,7 @@ def probe(trial: Trial, size: int, known: Mapping[int, Probed], options: argpars
     folder: Path = options.out / "probes" / f"batch-{size}-a{options.attempt}"
     folder.mkdir(parents=True, exist_ok=True)
     small = with_batch_size(trial, size, steps=PROBE_STEPS, warmup_steps=PROBE_WARMUP, evaluate=False, profile_steps=0)
-    publish(folder / "trial.json", small.model_dump_json())
+    atomic_write(folder / "trial.json", small.model_dump_json())
     command = [sys.executable, "-m", "cluster.worker.main", "--trial", str(folder / "trial.json"), "--out", str(folder)]
     command += ["--attempt", str(options.attempt), "--probe", encode(known)]
     command += ["--placement", options.placement] if options.placement else []

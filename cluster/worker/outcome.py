@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 
 from cluster.devices import _hpu_tools
+from experiments.components.workload import Unsupported
 from experiments.trial import Outcome
-from experiments.workloads._protocol import Unsupported
 
 REASON_LIMIT = 500  # characters
 
@@ -39,7 +39,7 @@ class TrialEnded(Exception):
 
 
 @dataclass(frozen=True)
-class Ending:
+class Termination:
     """How a trial ended. `reason` is None only for ok; the reason of infra starts with its kind, as in `disk_full: ...`."""
 
     outcome: Outcome
@@ -75,13 +75,13 @@ _OUT_OF_MEMORY = re.compile(rf"CUDA out of memory|CUDA error: out of memory|{_hp
 _RANKING = [Outcome.CANCELLED, Outcome.DOES_NOT_FIT, Outcome.UNSUPPORTED, Outcome.DIVERGED, Outcome.HANG, Outcome.INFRA, Outcome.CRASHED]
 
 
-def classify(error: BaseException) -> Ending:
+def classify(error: BaseException) -> Termination:
     """What `error` means: of its causes and its workers' failures, the one that explains the others."""
     found = list(causes(error))
     endings = [ending for cause in found if (ending := _known(cause)) is not None]
     if not endings:
         own = next((cause for cause in reversed(found) if not _PEER_GONE.search(str(cause))), found[-1])
-        endings = [Ending(Outcome.CRASHED, line(f"{type(own).__name__}: {own}"))]
+        endings = [Termination(Outcome.CRASHED, line(f"{type(own).__name__}: {own}"))]
     best = min(endings, key=lambda ending: (_RANKING.index(ending.outcome), not (ending.reason or "").startswith("preempted")))
     return replace(best, detail="".join(traceback.format_exception(error)))
 
@@ -110,14 +110,14 @@ def line(text: str) -> str:
     return flat if len(flat) <= REASON_LIMIT else flat[: REASON_LIMIT - 1] + "…"
 
 
-def _known(error: BaseException) -> Ending | None:
+def _known(error: BaseException) -> Termination | None:
     """The ending of this very exception; None if it says nothing but that something was raised."""
     if isinstance(error, TrialEnded):
-        return Ending(Outcome(error.outcome), error.reason)
+        return Termination(Outcome(error.outcome), error.reason)
     text = line(str(error) or type(error).__name__)
     for outcome, kind, applies in _RULES:
         if applies(error):
-            return Ending(outcome, f"{kind}: {text}" if kind else text)
+            return Termination(outcome, f"{kind}: {text}" if kind else text)
     return None
 
 

@@ -14,8 +14,8 @@ import sys
 import time
 from pathlib import Path
 
-from cluster.journal import publish
-from cluster.worker.outcome import Ending, TrialEnded
+from cluster.worker.outcome import Termination, TrialEnded
+from experiments.atomic_file import atomic_write
 from experiments.trial import Outcome, Trial, TrialResult
 
 GRACE_S = 3.0
@@ -23,7 +23,7 @@ POLL_S = 0.02
 _EXPLAINS = [Outcome.DOES_NOT_FIT, Outcome.UNSUPPORTED, Outcome.DIVERGED, Outcome.INFRA, Outcome.CRASHED, Outcome.CANCELLED]
 
 
-def supervise(trial: Trial, options: argparse.Namespace, notes: list[str]) -> Ending:
+def supervise(trial: Trial, options: argparse.Namespace, notes: list[str]) -> Termination:
     """Run one process per device until all have ended; end the rest once one has failed. Raises TrialEnded for anything but ok."""
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
@@ -33,7 +33,7 @@ def supervise(trial: Trial, options: argparse.Namespace, notes: list[str]) -> En
     folder: Path = options.out / "ranks"
     folder.mkdir(exist_ok=True)
     trial_file = folder / "trial.json"
-    publish(trial_file, trial.model_dump_json())
+    atomic_write(trial_file, trial.model_dump_json())
     for old in folder.glob("rank-*.json"):
         old.unlink()
     command = [sys.executable, "-m", "cluster.worker.main", "--trial", str(trial_file), "--out", str(options.out)]
@@ -60,12 +60,12 @@ def supervise(trial: Trial, options: argparse.Namespace, notes: list[str]) -> En
     return ending
 
 
-def leave_word(out: Path, attempt: int, rank: int, ending: Ending) -> None:
+def write_rank_failure(out: Path, attempt: int, rank: int, ending: Termination) -> None:
     """How a rank other than 0 ended, for the supervisor."""
     word = {"attempt": attempt, "outcome": str(ending.outcome), "reason": ending.reason}
     folder = out / "ranks"
     folder.mkdir(exist_ok=True)
-    publish(folder / f"rank-{rank}.json", json.dumps(word))
+    atomic_write(folder / f"rank-{rank}.json", json.dumps(word))
 
 
 def _wait(children: list[subprocess.Popen[bytes]]) -> dict[int, int]:
@@ -91,27 +91,27 @@ def _end(children: list[subprocess.Popen[bytes]]) -> None:
             child.wait()
 
 
-def _explain(out: Path, attempt: int, lost: dict[int, int]) -> Ending:
+def _explain(out: Path, attempt: int, lost: dict[int, int]) -> Termination:
     """The ending that explains the others, of what the ranks left and of how they were lost."""
-    endings: list[Ending] = []
+    endings: list[Termination] = []
     for path in sorted((out / "ranks").glob("rank-*.json")):
         word = json.loads(path.read_text())
         if word["attempt"] == attempt:
             who = path.stem.replace("-", " ")
-            endings.append(Ending(Outcome(word["outcome"]), f"{who}: {word['reason']}"))
+            endings.append(Termination(Outcome(word["outcome"]), f"{who}: {word['reason']}"))
     killed = {rank: signal.Signals(-code).name for rank, code in lost.items() if code < 0}
-    endings.extend(Ending(Outcome.INFRA, f"worker_lost: rank {rank} was killed by {name}") for rank, name in killed.items())
+    endings.extend(Termination(Outcome.INFRA, f"worker_lost: rank {rank} was killed by {name}") for rank, name in killed.items())
     own = _rank_zero(out, attempt)
     if own is not None:
         endings.append(own)
     elif not endings:
-        endings.append(Ending(Outcome.CRASHED, f"ranks failed without a word: {lost}"))
+        endings.append(Termination(Outcome.CRASHED, f"ranks failed without a word: {lost}"))
     return min(endings, key=lambda ending: _EXPLAINS.index(ending.outcome) if ending.outcome in _EXPLAINS else 99)
 
 
-def _rank_zero(out: Path, attempt: int) -> Ending | None:
+def _rank_zero(out: Path, attempt: int) -> Termination | None:
     path = out / "result.json"
     if not path.exists():
         return None
     result = TrialResult.model_validate_json(path.read_text())
-    return Ending(result.outcome, result.reason, result.detail) if result.attempt == attempt else None
+    return Termination(result.outcome, result.reason, result.detail) if result.attempt == attempt else None

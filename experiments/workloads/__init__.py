@@ -1,4 +1,4 @@
-"""Workloads: one file each, found by its name, here or in the workloads/ of a $SWEEPBENCH_EXTRA folder.
+"""Workloads: one file or folder each, found by its name, here or in the workloads/ of a $SWEEPBENCH_EXTRA folder.
 
 A workload file exports `Parameters`, a subclass of TrainingParameters. It imports torch and transformers only inside functions, so that
 its parameters can be read where neither is installed. Files that start with an underscore are shared code, not workloads.
@@ -13,9 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 
-from experiments.folders import extra_folders
+from experiments.config.errors import ConfigError, choose
+from experiments.config.paths import extra_folders
 from experiments.parameters import TrainingParameters
-from experiments.yaml_strict import ConfigError, choose
 
 _HERE = Path(__file__).resolve().parent
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}\Z")
@@ -33,8 +33,9 @@ def load(name: str) -> ModuleType:
         raise ConfigError.one("workloads", None, name, "unknown workload", choose(name, files))
     path, full = files[name], f"{__name__}.{name}"
     present = sys.modules.get(full)
-    if present is not None and Path(str(present.__file__)).resolve() != path:
-        del sys.modules[full]  # $SWEEPBENCH_EXTRA names other folders now
+    if present is not None and Path(str(present.__file__)).resolve() != _source(path):
+        for stale in [module for module in sys.modules if module == full or module.startswith(f"{full}.")]:
+            del sys.modules[stale]  # $SWEEPBENCH_EXTRA names other folders now
     try:
         module = importlib.import_module(full)
     except Exception as error:
@@ -46,13 +47,18 @@ def load(name: str) -> ModuleType:
     return module
 
 
+def _source(path: Path) -> Path:
+    """The file that is imported: a folder's __init__.py."""
+    return path / "__init__.py" if path.is_dir() else path
+
+
 def _files() -> dict[str, Path]:
     """Name -> file. Makes the extra folders importable as part of this package, in child processes too."""
     folders = [_HERE, *(folder / "workloads" for folder in extra_folders())]
     __path__[:] = [str(folder) for folder in folders]
     found: dict[str, Path] = {}
     for folder in folders:
-        for path in sorted(folder.glob("*.py")):
+        for path in sorted([*folder.glob("*.py"), *(inner.parent for inner in folder.glob("*/__init__.py"))]):
             if path.name.startswith("_"):
                 continue
             if not _NAME.match(path.stem):

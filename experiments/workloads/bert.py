@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from experiments.workloads import _text
-from experiments.workloads._masking import mask_tokens
-from experiments.workloads._protocol import Batch, Context
-from experiments.workloads._splits import Splits
+from experiments.components.data.masking import mask_tokens
+from experiments.components.data.splits import Splits
+from experiments.components.data.text import MASKS, Passages, TextParameters, check_vocabulary, token_id
+from experiments.components.workload import Batch, Context
 
 if TYPE_CHECKING:
     import torch
@@ -27,7 +27,7 @@ SIZES: dict[str, tuple[int, int, int, int, int, int]] = {
 }
 
 
-class Parameters(_text.TextParameters):
+class Parameters(TextParameters):
     """BERT's own settings."""
 
     model: Literal["base", "tiny"] = Field("tiny", description="base: 110.65 M parameters, vocabulary 32,000; tiny for CPUs")
@@ -74,7 +74,7 @@ class Bert:
     def model(self) -> nn.Module:
         from transformers import BertForMaskedLM
 
-        _text.check_vocabulary(self.splits.tokenizer(), self.vocabulary)
+        check_vocabulary(self.splits.tokenizer(), self.vocabulary)
         model = BertForMaskedLM._from_config(config(self.parameters), attn_implementation=self.parameters.attention)
         return model.train()  # type: ignore[no-any-return]
 
@@ -107,9 +107,9 @@ class Masked:
     """Draft -> the arguments of BertForMaskedLM, on the host."""
 
     def __init__(self, splits: Splits, rows: Any, parameters: Parameters, vocabulary: int) -> None:
-        self.passages = _text.Passages(splits, rows, parameters.sequence_length)
+        self.passages = Passages(splits, rows, parameters.sequence_length)
         self.vocabulary = vocabulary
-        mask = _text.token_id(self.passages.tokenizer, _text.MASKS)
+        mask = token_id(self.passages.tokenizer, MASKS)
         self.mask = vocabulary - 1 if mask is None else mask
 
     def __getitem__(self, draft: Any) -> Batch:

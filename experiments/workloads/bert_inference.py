@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from experiments.components.inference import InferenceParameters, ready
+from experiments.components.workload import Batch, Context
 from experiments.workloads import bert
-from experiments.workloads._inference import InferenceParameters, ready
-from experiments.workloads._protocol import Batch, Context
 
 if TYPE_CHECKING:
     import torch

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from experiments.workloads import bridgetower
-from experiments.workloads._inference import InferenceParameters, ready
-from experiments.workloads._protocol import Batch, Context
+from experiments.components.inference import InferenceParameters, ready
+from experiments.components.workload import Batch, Context
+from experiments.workloads.bridgetower.parameters import Parameters as TrainingSettings
+from experiments.workloads.bridgetower.workload import BridgeTower
 
 if TYPE_CHECKING:
     import torch
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 BUILDS_ON = ("experiments.workloads.bridgetower",)  # its source is part of the trial key too
 
 
-class Parameters(InferenceParameters, bridgetower.Parameters):
+class Parameters(InferenceParameters, TrainingSettings):
     """bridgetower's settings, and what differs where nothing is trained."""
 
     augment: bool = Field(False, description="random crop of 80 to 100 % of each side")
@@ -33,7 +34,7 @@ def build(context: Context) -> BridgeTowerInference:
     return BridgeTowerInference(context)
 
 
-class BridgeTowerInference(bridgetower.BridgeTower):
+class BridgeTowerInference(BridgeTower):
     """See Workload."""
 
     trains = False
@@ -47,9 +48,9 @@ class BridgeTowerInference(bridgetower.BridgeTower):
 
         It costs nothing beside the model, is not finite where the embeddings are not, and shows how far a precision is from fp32.
         """
-        from experiments.workloads import _bridgetower
+        from experiments.workloads.bridgetower.model import inputs
 
-        output = model(**_bridgetower.inputs(batch, self.parameters.attention))
+        output = model(**inputs(batch, self.parameters.attention))
         cosine = (output.text_embeds.float() * output.image_embeds.float()).sum(dim=-1)
         return 1 - cosine.mean()  # type: ignore[no-any-return]
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
+from experiments.components.workload import Batch, Context
 from experiments.parameters import TrainingParameters
-from experiments.workloads._protocol import Batch, Context
 
 if TYPE_CHECKING:
     import torch

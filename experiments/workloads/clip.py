@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
-from experiments.workloads._pairs import PairParameters, Pairs, normalised
-from experiments.workloads._protocol import Batch, Context, DataError
-from experiments.workloads._text import token_id
+from experiments.components.data.pairs import PairParameters, Pairs, normalised
+from experiments.components.data.text import token_id
+from experiments.components.workload import Batch, Context, DataError
 
 if TYPE_CHECKING:
     import torch
@@ -125,7 +125,7 @@ class Clip:
     def model(self) -> nn.Module:
         from transformers import CLIPModel
 
-        from experiments.workloads.layers import low_precision
+        from experiments.components.layers import low_precision
 
         tokens = self.pairs.tokenizer().get_vocab_size()
         if tokens > self.vocabulary:

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
-from experiments.workloads._masking import mask_blocks, mask_tokens
-from experiments.workloads._pairs import PairParameters, Pairs, normalised
-from experiments.workloads._protocol import Batch, Context, DataError
-from experiments.workloads._text import MASKS, token_id
+from experiments.components.data.masking import mask_blocks, mask_tokens
+from experiments.components.data.pairs import PairParameters, Pairs, normalised
+from experiments.components.data.text import MASKS, token_id
+from experiments.components.workload import Batch, Context, DataError
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from experiments.workloads._parquet import Draft
+    from experiments.components.data.parquet import BatchIndices
 
 KINDS = ("image", "pair", "text")
 MASKED_PATCHES = 75 / 196  # of an image's patches
@@ -220,7 +220,7 @@ class Items:
         self.long = pairs.tokenizer()
         self.long.no_padding()
 
-    def __getitem__(self, wanted: tuple[Draft, str]) -> Batch:
+    def __getitem__(self, wanted: tuple[BatchIndices, str]) -> Batch:
         import torch
 
         draft, kind = wanted
@@ -261,7 +261,7 @@ class Items:
         }
         return {**images, **words}
 
-    def _long_texts(self, draft: Draft) -> torch.Tensor:
+    def _long_texts(self, draft: BatchIndices) -> torch.Tensor:
         """(batch, long_text_length): each row's caption, then those of the rows after it, cut."""
         import torch
 

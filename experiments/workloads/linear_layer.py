@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
+from experiments.components.workload import Batch, Context
 from experiments.parameters import TrainingParameters
-from experiments.workloads._protocol import Batch, Context
 
 if TYPE_CHECKING:
     import torch
@@ -67,7 +67,7 @@ class LinearLayer:
     def model(self) -> nn.Module:
         from torch import nn
 
-        from experiments.workloads.layers import low_precision
+        from experiments.components.layers import low_precision
 
         width = self.parameters.width
         model = nn.Sequential(nn.Linear(width, 4 * width), nn.Linear(4 * width, width))
@@ -154,7 +154,7 @@ class LinearLayer:
 
     def _quantisers(self) -> tuple[Callable[[torch.Tensor], object], Callable[[torch.Tensor], object]]:
         """What the arm does to an input or a gradient, and to a weight in a forward and backward pass."""
-        from experiments.workloads.layers import fused, low_precision
+        from experiments.components.layers import fused, low_precision
 
         arm = self.parameters.linear
         if self.parameters.kernels == "stock":

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from experiments.workloads import _text
-from experiments.workloads._protocol import Batch, Context, Unsupported
-from experiments.workloads._splits import Splits
+from experiments.components.data.splits import Splits
+from experiments.components.data.text import PADS, Summaries, TextParameters, check_vocabulary, token_id
+from experiments.components.workload import Batch, Context, Unsupported
 
 if TYPE_CHECKING:
     import torch
@@ -30,7 +30,7 @@ SIZES: dict[str, tuple[int, int, int, int, int, int]] = {
 }
 
 
-class Parameters(_text.TextParameters):
+class Parameters(TextParameters):
     """T5's own settings."""
 
     model: Literal["3b", "large", "base", "small", "tiny"] = Field("tiny", description="3b: 2.85 B parameters; tiny for CPUs")
@@ -89,9 +89,9 @@ class T5:
 
     def model(self) -> nn.Module:
         tokenizer = self.splits.tokenizer()
-        _text.check_vocabulary(tokenizer, SIZES[self.parameters.model][-1])
+        check_vocabulary(tokenizer, SIZES[self.parameters.model][-1])
         model: Any = make(self.parameters)
-        if (pad := _text.token_id(tokenizer, _text.PADS)) is not None:
+        if (pad := token_id(tokenizer, PADS)) is not None:
             for settings in (model.config, model.generation_config):
                 settings.pad_token_id = settings.decoder_start_token_id = pad  # T5 begins a summary with padding
         return model.train()  # type: ignore[no-any-return]
@@ -120,11 +120,9 @@ class T5:
     def flops_per_sample(self) -> float | None:
         return flops(self.parameters.model, self.parameters.source_length, self.parameters.target_length)
 
-    def _items(self, rows: Any) -> _text.Summaries:
+    def _items(self, rows: Any) -> Summaries:
         parameters = self.parameters
-        return _text.Summaries(
-            self.splits, rows, source=parameters.source_length, target=parameters.target_length, prefix=parameters.prefix
-        )
+        return Summaries(self.splits, rows, source=parameters.source_length, target=parameters.target_length, prefix=parameters.prefix)
 
 
 def flops(size: str, source: int, target: int) -> float:

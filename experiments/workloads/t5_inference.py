@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import model_validator
 
+from experiments.components.inference import InferenceParameters, ready
+from experiments.components.workload import Batch, Context
 from experiments.workloads import t5
-from experiments.workloads._inference import InferenceParameters, ready
-from experiments.workloads._protocol import Batch, Context
 
 if TYPE_CHECKING:
     import torch

@@ -1,7 +1,7 @@
 """BridgeTower against CLIP on Winoground: which model tells captions of the same words apart, and how fast does it score?
 
 A sample is one example: two captions with two images, four scores. Scores: BridgeTower's image-text matching logit
-(BridgeTowerForImageAndTextRetrieval, logits[:, 1]), CLIP's logits_per_image. See experiments/winoground.py.
+(BridgeTowerForImageAndTextRetrieval, logits[:, 1]), CLIP's logits_per_image. See experiments/datasets/winoground.py.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
-from experiments import winoground
+from experiments.components.workload import Batch, Context, DataError
+from experiments.datasets import winoground
 from experiments.parameters import TrainingParameters
-from experiments.workloads._protocol import Batch, Context, DataError
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
-BUILDS_ON = ("experiments.winoground",)  # its source is part of the trial key too
+BUILDS_ON = ("experiments.datasets.winoground",)  # its source is part of the trial key too
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -109,10 +109,10 @@ class Winoground:
         return model  # type: ignore[no-any-return]
 
     def layers(self, model: nn.Module) -> list[nn.Module]:
-        from experiments.workloads import _bridgetower
+        from experiments.workloads.bridgetower.model import layers
 
         if self.family == "bridgetower":
-            return _bridgetower.layers(model)
+            return layers(model)
         clip: Any = model
         return [*clip.text_model.encoder.layers, *clip.vision_model.encoder.layers]
 
@@ -142,12 +142,12 @@ class Winoground:
 
     def scores(self, model: Any, batch: Batch) -> torch.Tensor:
         """s(caption, image), fp32 (examples, 2 captions, 2 images)."""
-        from experiments.workloads import _bridgetower
+        from experiments.workloads.bridgetower.model import inputs
 
         count = len(batch["input_ids"]) // 2
         if self.family == "clip":
             # the mask stays two-dimensional: transformers makes CLIP's causal one from it
-            pixels = _bridgetower.inputs(batch, "eager")["pixel_values"]
+            pixels = inputs(batch, "eager")["pixel_values"]
             output = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], pixel_values=pixels)
             every = output.logits_per_image.float().view(count, 2, count, 2)  # example, image, example, caption
             return every.diagonal(dim1=0, dim2=2).permute(2, 1, 0)  # type: ignore[no-any-return]
@@ -156,7 +156,7 @@ class Winoground:
             "attention_mask": batch["attention_mask"].repeat_interleave(2, dim=0),
             "pixels": batch["pixels"].unflatten(0, (count, 1, 2)).expand(-1, 2, -1, -1, -1, -1).flatten(0, 2),
         }
-        logits = model(**_bridgetower.inputs(pairs, "eager")).logits
+        logits = model(**inputs(pairs, "eager")).logits
         return logits[:, 1].float().view(count, 2, 2)  # type: ignore[no-any-return]
 
     def samples(self, batch: Batch) -> int:
@@ -242,11 +242,11 @@ def pixels(data: bytes, size: int, name: str) -> Any:
     import numpy as np
     from PIL import Image
 
-    from experiments.workloads import _images
+    from experiments.components.data.images import CorruptRow, open_image
 
     try:
-        image = _images.open_image(data).convert("RGB")
-    except (_images.CorruptRow, OSError, DataError) as error:
+        image = open_image(data).convert("RGB")
+    except (CorruptRow, OSError, DataError) as error:
         raise DataError(f"{name}: {error}") from error
     scale = size / min(image.size)
     image = image.resize((max(size, round(image.width * scale)), max(size, round(image.height * scale))), Image.Resampling.BICUBIC)

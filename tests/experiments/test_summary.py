@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.parity import loss_parity
-from experiments.published import Published, published_for, read_published, same_device
+from experiments.literature.reader import LiteratureValue, literature_for, read_published, same_device
+from experiments.stats.loss_parity import loss_parity
 from experiments.summary import NAMES, summarise
 
 
@@ -133,11 +133,11 @@ def test_loss_parity_and_not_finite_losses() -> None:
 
 def test_published_numbers_are_read_and_say_what_differs() -> None:
     assert len(read_published()) == 39
-    found = published_for("bridgetower")
+    found = literature_for("bridgetower")
     assert found
     assert all(entry.workload == "bridgetower" and entry.metric == "throughput" for entry in found)
     first = found[0]
-    assert isinstance(first, Published)
+    assert isinstance(first, LiteratureValue)
     ours = {"model": first.model, "devices": 8, "batch_size": first.batch, "precision": "bf16", "dataloader_workers": 0}
     assert first.differences(ours, "Habana Gaudi2 HL-225H") == []
     told = first.differences({**ours, "devices": 1, "batch_size": 32}, "NVIDIA H100 80GB HBM3")

@@ -12,15 +12,15 @@ from typing import Any
 import psutil
 import pytest
 
-from cluster.journal import read_journal
+from cluster.journal.journal import read_journal
 from cluster.launchers import Launcher, processes, ray_job
 from cluster.launchers.local import LocalLauncher
 from cluster.launchers.ray_job import RayJobLauncher
-from cluster.pools import Pool
+from cluster.pools.pool import Pool
 from experiments.trial import Outcome, Trial, TrialResult
-from tasks.pool_watch import PoolWatch
-from tasks.store import SweepStore
-from tasks.trial import Policy, TrialRunner
+from tasks.sweep.pool_watch import PoolWatch
+from tasks.sweep.run_trial import Policy, TrialRunner
+from tasks.sweep.store import SweepStore
 from tests.clusters_support import Cluster, Clusters
 from tests.contracts import make_trial
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from cluster.launchers import processes
-from experiments.folders import runs_root
+from experiments.config.paths import runs_root
 from experiments.trial import Outcome
-from tasks.store import SweepStore
+from tasks.sweep.store import SweepStore
 from tests.cli_support import only_store, running_step, start, sweep, until
 from tests.mlflow_support import all_runs, check_projection
 

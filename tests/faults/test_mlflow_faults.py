@@ -20,11 +20,13 @@ from typing import Any
 
 import pytest
 
-from cluster.journal import read_journal
-from experiments.folders import runs_root
+from cluster.journal.journal import read_journal
+from experiments.config.paths import runs_root
 from experiments.trial import Outcome
-from tasks.live_publisher import LivePublisher
-from tasks.publish import SweepRuns, connect, publish_sweep
+from tasks.tracking.client import connect
+from tasks.tracking.live import LivePublisher
+from tasks.tracking.projection import publish_sweep
+from tasks.tracking.runs import SweepRuns
 from tests.mlflow_support import all_runs, check_projection, make_store, write_journal
 
 pytestmark = pytest.mark.fault

@@ -18,9 +18,9 @@ import pytest
 import yaml
 from filelock import FileLock, Timeout
 
-from cluster.places import Places, hardware
-from cluster.pools import load_pools
-from experiments.folders import runs_root
+from cluster.pools.node_locks import NodeLocks, hardware
+from cluster.pools.pool import load_pools
+from experiments.config.paths import runs_root
 from tests.cli_support import ROOT, environment
 
 pytestmark = pytest.mark.fault
@@ -62,8 +62,8 @@ def test_row_20_the_fault_is_real_in_a_local_time() -> None:
 
 _HOLDER = """
 import threading
-from cluster.pools import load_pools
-from cluster.places import Places
+from cluster.pools.pool import load_pools
+from cluster.pools.node_locks import NodeLocks
 with Places(load_pools()["cpu"], 1, 1, threading.Event()):
     print("held", flush=True)
     threading.Event().wait()
@@ -78,7 +78,7 @@ def test_row_22_a_place_on_a_pool_has_one_sweep_and_comes_back_when_its_holder_d
     entered, stop = threading.Event(), threading.Event()
 
     def wait_for_it() -> None:
-        with Places(load_pools()["cpu"], 1, 1, stop):
+        with NodeLocks(load_pools()["cpu"], 1, 1, stop):
             entered.set()
 
     waiter = threading.Thread(target=wait_for_it)

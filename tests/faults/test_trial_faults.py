@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.journal import read_journal
+from cluster.journal.journal import read_journal
 from cluster.launchers import processes
 from experiments.trial import Outcome
 from tests.cli_support import only_store, sweep, sweep_json

@@ -39,7 +39,7 @@ def _workloads(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _no_flops(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counting a step's operations takes longer than the steps of these tests; the trials in processes of their own do count."""
-    from experiments.workloads.bridgetower import BridgeTower
+    from experiments.workloads.bridgetower.workload import BridgeTower
 
     monkeypatch.setattr(BridgeTower, "flops_per_sample", lambda self: None)
 
@@ -47,7 +47,7 @@ def _no_flops(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small drawn data set with its tokenizer."""
-    from experiments import scenes
+    from experiments.datasets import scenes
 
     folder = tmp_path_factory.mktemp("drawn")
     scenes.build(folder, rows=96, validation_rows=32, seed=0, max_size=128)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from experiments.workloads._protocol import Unsupported
+from experiments.components.workload import Unsupported
 from tests.gaudi_support import HABANA, PAIRS, SMALL, losses, run_here
 
 # Fused or not, lazy or eager, a step sums in another order: fp32 rounding, magnified over six steps
@@ -102,22 +102,22 @@ def test_clipping_is_the_fused_one_and_limits_the_norm(tmp_path: Path) -> None:
 def test_a_model_that_was_saved_goes_on_where_it_was(drawn: Path, tmp_path: Path) -> None:
     """Trained on the device, saved, loaded on the device: the held-out loss is the same."""
     from cluster.devices import load
-    from cluster.worker.engine import choose
-    from cluster.worker.learner import TorchLearner
+    from cluster.worker.train.choose_engine import choose_engine
+    from cluster.worker.train.train_step import TrainStep
+    from experiments.components.workload import Context
     from experiments.workloads import bridgetower
-    from experiments.workloads._protocol import Context
     from tests.gaudi_support import make_trial, mode
 
-    def learner(**changes: Any) -> TorchLearner:
+    def learner(**changes: Any) -> TrainStep:
         trial = make_trial("bridgetower", drawn, **{**PAIRS, **HABANA, **changes})
         parameters = bridgetower.Parameters.model_validate(trial.parameters)
         device = load("hpu")
         workload = bridgetower.build(Context(parameters, trial.data, "hpu", 0, 1, 8))
-        engine = choose(parameters, device, 1)
+        engine = choose_engine(parameters, device, 1)
         engine.adapt()
         with device.torch_device:
             model = workload.model()
-        return TorchLearner(workload, model, parameters, device, engine)
+        return TrainStep(workload, model, parameters, device, engine)
 
     with mode(lazy=True):
         one = learner()

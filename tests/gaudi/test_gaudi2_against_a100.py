@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from experiments import texts
+from experiments.datasets import texts
 from tests.gaudi_support import HABANA, SMALL, losses, run_here
 
 TRAINED: dict[str, dict[str, Any]] = {

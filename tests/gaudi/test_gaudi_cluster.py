@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from cluster.journal import publish, read_journal
+from cluster.journal.journal import read_journal
 from cluster.launchers.ray_job import RayJobLauncher
-from cluster.pool_state import probe
-from cluster.pools import Pool
+from cluster.pools.pool import Pool
+from cluster.pools.probe import probe
+from experiments.atomic_file import atomic_write
 from experiments.trial import Outcome
 from tests.cli_support import ROOT
 from tests.clusters_support import Cluster
@@ -35,7 +36,7 @@ def test_two_ranks_on_a_ray_cluster_have_a_module_each_and_equal_weights(tmp_pat
         habana = {"engine": "optimum_habana", "ddp": "fast", "hpu_graphs": True, "optimizer": "fused", "precision": "bf16"}
         settings = {**habana, "devices": 2, "threads": 1, "batch_size": 8, "dataloader_workers": 0, "record_dir": str(records)}
         trial = make_trial(folder, "eeee0000000000a1", "clip_pairs", steps=2, **settings).model_copy(update={"device": "hpu"})
-        publish(folder / "trial.json", trial.model_dump_json())
+        atomic_write(folder / "trial.json", trial.model_dump_json())
         launcher = RayJobLauncher(pool)
         launch = launcher.start(trial, folder, 1)
         status = wait(launcher, launch)

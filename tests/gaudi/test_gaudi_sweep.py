@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from cluster.journal import read_journal
+from cluster.journal.journal import read_journal
 from experiments.trial import Outcome
-from tasks.results import load_sweep
+from tasks.analysis.results import load_sweep
 from tests.cli_support import ROOT, only_store, sweep
 from tests.mlflow_support import all_runs, check_projection
 

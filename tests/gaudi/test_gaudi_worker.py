@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cluster.journal import read_journal
+from cluster.journal.journal import read_journal
 from experiments.trial import Outcome
 from tests.gaudi_support import HABANA, PAIRS, SMALL, finish, losses, start
 

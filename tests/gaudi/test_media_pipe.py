@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from cluster.journal import Journal
+from cluster.journal.journal import Journal
 from tests.gaudi_support import HABANA, PAIRS, losses, make_trial, run_here
 
 PIPE: dict[str, Any] = {**PAIRS, "image_decode": "device", "export_images": True, "augment": False}
@@ -45,8 +45,8 @@ def test_the_device_decodes_what_the_dataloader_would(drawn: Path, tmp_path: Pat
 
 def test_batches_are_born_on_the_device_and_normalised(drawn: Path, tmp_path: Path) -> None:
     from cluster.devices import load
+    from experiments.components.workload import Context
     from experiments.workloads import bridgetower
-    from experiments.workloads._protocol import Context
     from tests.gaudi_support import mode
 
     def first(**changes: Any) -> Any:
@@ -62,7 +62,7 @@ def test_batches_are_born_on_the_device_and_normalised(drawn: Path, tmp_path: Pa
     assert {name: value.device.type for name, value in batch.items()} == dict.fromkeys(batch, "hpu")
     assert batch["pixel_values"].shape == (8, 3, 64, 64) and batch["input_ids"].dtype == torch.int64
     assert torch.equal(batch["input_ids"].cpu(), plain["input_ids"])
-    from experiments.workloads._bridgetower import inputs
+    from experiments.workloads.bridgetower.model import inputs
 
     expected = inputs(plain, "eager")["pixel_values"]
     assert (batch["pixel_values"].cpu() - expected).abs().mean() < 0.05

@@ -19,7 +19,7 @@ from tests.gaudi_support import LAZY, ROOT, SMALL, losses, mode, run_here
 @pytest.fixture(autouse=True)
 def _adapted() -> None:
     """As the engine adapts it, in this process."""
-    from cluster.worker.engine_habana import adapt
+    from cluster.worker.train.engine_habana import adapt
 
     adapt()
 
@@ -28,7 +28,7 @@ def test_adapting_transformers_breaks_clip_and_ours_does_not() -> None:
     from optimum.habana.transformers.modeling_utils import adapt_transformers_to_gaudi
     from transformers.models.clip import modeling_clip
 
-    from cluster.worker.engine_habana import CLIP_CLASSES, clip_kept
+    from cluster.worker.train.engine_habana import CLIP_CLASSES, clip_kept
     from experiments import workloads
 
     clip_pairs = workloads.load("clip_pairs")
@@ -60,7 +60,7 @@ def test_adapting_transformers_breaks_clip_and_ours_does_not() -> None:
 def test_optimum_habana_needs_this_pythons_pip_on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
     from optimum.habana.utils.misc import get_habana_frameworks_version
 
-    from cluster.worker.engine_habana import _own_programs
+    from cluster.worker.train.engine_habana import _own_programs
 
     mine = str(Path(sys.executable).parent)
     monkeypatch.setenv("PATH", os.pathsep.join(part for part in os.environ["PATH"].split(os.pathsep) if part != mine))
@@ -76,10 +76,10 @@ _RANKS = """
     from cluster.devices.hpu import init_process_group, open_device
     device = open_device(int(os.environ["LOCAL_RANK"]))
     init_process_group()
-    from cluster.worker.engine_habana import OptimumHabana
-    from cluster.worker.learner import TorchLearner
+    from cluster.worker.train.engine_habana import OptimumHabana
+    from cluster.worker.train.train_step import TrainStep
     from experiments.workloads import synthetic
-    from experiments.workloads._protocol import Context
+    from experiments.components.workload import Context
     rank = int(os.environ["RANK"])
     parameters = synthetic.Parameters(engine="optimum_habana", ddp="fast", optimizer="fused", steps=4, warmup_steps=2)
     found = []
@@ -148,7 +148,7 @@ def test_the_fused_optimisers_own_defaults_are_other_training() -> None:
     from habana_frameworks.torch.hpex.optimizers import FusedAdamW
 
     from cluster.devices import load
-    from cluster.worker.engine_habana import OptimumHabana
+    from cluster.worker.train.engine_habana import OptimumHabana
     from experiments.workloads import synthetic
 
     weight = torch.nn.Parameter(torch.zeros(2, device="hpu"))
@@ -166,7 +166,7 @@ def test_the_trainer_forgets_bf16_and_ours_is_not_it(tmp_path: Path) -> None:
     from optimum.habana import GaudiConfig, GaudiTrainer, GaudiTrainingArguments
     from transformers.models.clip import modeling_clip
 
-    from cluster.worker.engine_habana import clip_kept
+    from cluster.worker.train.engine_habana import clip_kept
     from experiments import workloads
 
     before = dict(os.environ)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from experiments.workloads.layers import fused, low_precision
+from experiments.components.layers import fused, low_precision
 
 CUDA = torch.cuda.is_available() and torch.cuda.get_device_capability() >= (9, 0)
 pytestmark = pytest.mark.skipif(not CUDA, reason="needs a GPU of compute capability 9.0")

@@ -19,14 +19,14 @@ from typing import Any
 import pytest
 
 from cluster import launchers
-from cluster.journal import read_journal
+from cluster.journal.journal import read_journal
+from cluster.journal.object_store import Storage, join
 from cluster.launchers import LaunchError, LaunchRefused, processes
 from cluster.launchers.ray_job import RayJobLauncher
-from cluster.pool_state import probe
-from cluster.pools import Pool
-from cluster.storage import Storage, join
+from cluster.pools.pool import Pool
+from cluster.pools.probe import probe
 from experiments.trial import Outcome
-from tasks.store import SweepStore
+from tasks.sweep.store import SweepStore
 from tests.cli_support import only_store, start, sweep, sweep_json, until
 from tests.clusters_support import Clusters, free_ports, write_pools
 from tests.contracts import make_trial

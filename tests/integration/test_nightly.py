@@ -8,17 +8,19 @@ from typing import Any
 
 import pytest
 
-from cluster.journal import publish, read_journal
-from experiments.night import load_night
-from experiments.statistics import Verdict
+from cluster.journal.journal import read_journal
+from experiments.atomic_file import atomic_write
+from experiments.regression.definition import load_night
+from experiments.stats.verdict import Verdict
 from experiments.trial import Outcome, TrialResult
-from tasks.night_plan import LABELS, empty_night, plan_night
-from tasks.night_store import NightStore
-from tasks.publish import connect, publish_sweep
-from tasks.store import Plan, SweepStore
+from tasks.nightly.plan import LABELS, empty_night, plan_night
+from tasks.nightly.store import NightStore
+from tasks.sweep.store import Plan, SweepStore
+from tasks.tracking.client import connect
+from tasks.tracking.projection import publish_sweep
 from tests.cli_support import ROOT
 from tests.mlflow_support import all_runs, check_projection, write_journal
-from tests.tasks.test_notify import custom, webhook
+from tests.tasks.nightly.test_notify import custom, webhook
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -42,7 +44,7 @@ def made_up_past(plan: Plan) -> None:
             mine = trial.model_copy(update={"key": key, "sweep_id": sweep_id, "labels": labels})
             folder = store.trial_dir(key)
             folder.mkdir(parents=True)
-            publish(folder / "trial.json", mine.model_dump_json())
+            atomic_write(folder / "trial.json", mine.model_dump_json())
             write_journal(folder, 1, 30, step_s=1e-5)
             store.save_result(TrialResult(key=key, attempt=1, outcome=Outcome.OK, started_at=1.7e9, finished_at=1.7e9 + 60))
             trials.append(mine)

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from cluster.journal import read_journal
+from cluster.journal.journal import read_journal
 from cluster.launchers import LaunchError, LaunchRefused
 from cluster.launchers.ray_job import RayJobLauncher
-from cluster.pools import Pool
+from cluster.pools.pool import Pool
 from cluster.stack.components import post
 from experiments.trial import Outcome
-from tasks.store import SweepStore, list_sweeps
+from tasks.sweep.store import SweepStore, list_sweeps
 from tests.contracts import launcher_contract, make_trial, result_of, wait
 from tests.mlflow_support import all_runs, check_projection
 from tests.stack_support import Stack, until

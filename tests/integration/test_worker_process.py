@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from cluster.journal import read_journal
+from cluster.journal.journal import read_journal
 from experiments.trial import Outcome, Trial, TrialResult
 
 pytestmark = pytest.mark.integration

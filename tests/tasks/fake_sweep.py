@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from cluster.journal import JournalWriter, publish
+from cluster.journal.journal import JournalWriter
+from experiments.atomic_file import atomic_write
 from experiments.trial import Outcome, Trial, TrialResult, digest
 
 SUITE: dict[str, Any] = {
@@ -69,7 +70,7 @@ def make_sweep(root: Path, fakes: Sequence[Fake], *, sweep_id: str = SWEEP_ID, s
         "git": {"commit": "0123456789abcdef0123", "dirty": True},
         "trials": [trial.model_dump(mode="json") for trial in trials],
     }
-    publish(sweep_dir / "plan.json", json.dumps(plan))
+    atomic_write(sweep_dir / "plan.json", json.dumps(plan))
     return sweep_dir
 
 
@@ -108,7 +109,7 @@ def _trial(fake: Fake, repeat: int, index: int, sweep_id: str) -> Trial:
 
 def _write_trial(folder: Path, trial: Trial, fake: Fake) -> None:
     folder.mkdir(parents=True)
-    publish(folder / "trial.json", trial.model_dump_json())
+    atomic_write(folder / "trial.json", trial.model_dump_json())
     if fake.outcome is None:
         return
     random = np.random.default_rng([trial.index, 7])
@@ -128,7 +129,7 @@ def _write_trial(folder: Path, trial: Trial, fake: Fake) -> None:
         emulated=fake.emulated,
         environment=environment,
     )
-    publish(folder / "result.json", result.model_dump_json())
+    atomic_write(folder / "result.json", result.model_dump_json())
 
 
 def _write_steps(journal: JournalWriter, fake: Fake, random: np.random.Generator) -> None:

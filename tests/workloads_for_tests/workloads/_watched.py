@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from experiments.workloads._protocol import Context
+from experiments.components.workload import Context
 
 
 def record(context: Context, model: Any) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import Field
 
+from experiments.components.workload import Batch, Context
 from experiments.parameters import TrainingParameters
-from experiments.workloads._protocol import Batch, Context
 
 TOKENS, SIDE, TEXT = 128, 32, 12
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
+from experiments.components.workload import Batch, Context, Unsupported
 from experiments.workloads import synthetic
-from experiments.workloads._protocol import Batch, Context, Unsupported
 
 if TYPE_CHECKING:
     import torch

@@ -10,8 +10,8 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
+from experiments.components.workload import Batch, Context
 from experiments.workloads import flava
-from experiments.workloads._protocol import Batch, Context
 
 LOSSES = {"image": ("mim",), "text": ("mlm",), "pair": ("itm", "global_contrastive", "mmm_image")}
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import Field
 
+from experiments.components.workload import Batch, Context
 from experiments.workloads import bridgetower
-from experiments.workloads._protocol import Batch, Context
 
 
 class Parameters(bridgetower.Parameters):

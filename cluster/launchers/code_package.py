@@ -1,0 +1,104 @@
+"""The code that travels to a Ray cluster: what a trial's process imports, and the user's own workloads. Nothing else: no runs/, .venv or
+.git.
+
+Ray sends the folder once, by its content's hash, and unpacks it on the nodes as the jobs' working directory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from experiments.config.paths import REPOSITORY, extra_folders, runs_root
+
+_PARTS = ("cluster", "experiments")
+_SUFFIXES = (".py", ".yaml", ".csv", ".json", ".txt")
+_LEFT_OUT = ("__pycache__", "stack", "kuberay")
+_LIMIT = 50 * 2**20  # bytes; Ray refuses more than 500 MiB, and code is never this large
+
+
+class PackageError(Exception):
+    """The code cannot be packed: says what is in the way."""
+
+
+@dataclass(frozen=True)
+class Package:
+    """A folder to send, and the variables that a process in it needs."""
+
+    folder: Path
+    environment: dict[str, str]
+
+
+def build() -> Package:
+    """The package of the code as it is now, in runs/.packages/<hash>; one that is there already is taken. Raises PackageError."""
+    files = _files()
+    size = sum(path.stat().st_size for path in files.values())
+    if size > _LIMIT:
+        largest = max(files.values(), key=lambda path: path.stat().st_size)
+        raise PackageError(
+            f"the code to send is {size / 2**20:.0f} MiB; its largest file is {largest}: move data out of the code's folders"
+        )
+    content = hashlib.sha256()
+    for name, path in sorted(files.items()):
+        content.update(f"{name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    folder = runs_root() / ".packages" / content.hexdigest()[:16]
+    if not folder.exists():
+        _copy(files, folder)
+    extras = [f"extra/{number}" for number, _ in enumerate(extra_folders())]
+    commit, dirty = git_state()
+    return Package(
+        folder,
+        {
+            **({"SWEEPBENCH_EXTRA": os.pathsep.join(extras)} if extras else {}),  # relative to the working directory
+            **({"SWEEPBENCH_GIT_COMMIT": commit, "SWEEPBENCH_GIT_DIRTY": "1" if dirty else "0"} if commit else {}),
+        },
+    )
+
+
+def _files() -> dict[str, Path]:
+    """Name in the package -> file here."""
+    found = {str(path.relative_to(REPOSITORY)): path for part in _PARTS for path in _below(REPOSITORY / part)}
+    for number, folder in enumerate(extra_folders()):
+        found |= {f"extra/{number}/{path.relative_to(folder)}": path for path in _below(folder / "workloads")}
+        found.setdefault(f"extra/{number}/workloads/.here", Path(os.devnull))
+    return found
+
+
+def _below(folder: Path) -> list[Path]:
+    files = (path for path in folder.rglob("*") if path.suffix in _SUFFIXES and path.is_file())
+    return [path for path in files if not set(_LEFT_OUT) & set(path.relative_to(folder).parts)]
+
+
+def _copy(files: dict[str, Path], folder: Path) -> None:
+    """Whole or not at all; two flows, and two threads of a flow, may do it at once."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    for name, path in files.items():
+        (temporary / name).parent.mkdir(parents=True, exist_ok=True)
+        (temporary / name).write_bytes(path.read_bytes())
+    try:
+        temporary.rename(folder)
+    except OSError:
+        shutil.rmtree(temporary, ignore_errors=True)
+        if not folder.exists():
+            raise
+
+
+@cache
+def git_state() -> tuple[str | None, bool]:
+    """(commit, whether tracked files differ from it) of the code here; the nodes have no git folder to ask."""
+    try:
+        return _git("rev-parse", "HEAD"), bool(_git("status", "--porcelain", "--untracked-files=no"))
+    except (OSError, subprocess.SubprocessError):
+        return None, False
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", "-C", str(REPOSITORY), *arguments], capture_output=True, text=True, check=True, timeout=10)
+    return done.stdout.strip()

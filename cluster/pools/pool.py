@@ -1,0 +1,218 @@
+"""Node pools: where trials can run. One entry each in pools.yaml; $SWEEPBENCH_POOLS and $SWEEPBENCH_EXTRA add to it or replace entries."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import Field, StringConstraints
+
+from cluster.journal.object_store import problem_with
+from cluster.pools.device_kinds import device_kinds
+from cluster.pools.errors import PoolError
+from cluster.pools.probe import PoolState, probe
+from experiments.config.errors import ConfigError, choose
+from experiments.config.paths import REPOSITORY, extra_folders, runs_root
+from experiments.config.strict import Strict
+from experiments.config.validate import validate
+from experiments.config.yaml_document import Document, load
+from experiments.spec.schema import Name
+
+__all__ = ["ConfigError", "Pool", "PoolError", "PoolState", "find_pool", "load_pools", "probe"]
+
+EMBEDDED = "embedded"
+_HERE = Path(__file__).resolve().parent
+_TO_COME = ("cpu", "cuda", "hpu")  # kinds that a pool may name before this version has a file for them; such a pool cannot be reached
+_Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
+
+
+class PoolEntry(Strict):
+    """A pool as pools.yaml describes it."""
+
+    device: str = Field(description="device kind: a file in cluster/devices")
+    address: str | None = Field(default=None, description="`embedded` (subprocesses of this machine), or the URL of a Ray head's Jobs API")
+    address_env: _Variable | None = Field(default=None, description="environment variable that gives, or overrides, the address")
+    nodes: int = Field(default=1, ge=1, le=10_000)
+    accelerators_per_node: int | None = Field(
+        default=None, ge=1, le=1024, description="devices of a node; on a cpu pool the data-parallel workers a node takes; null: not stated"
+    )
+    resources: dict[str, float] = Field(
+        default_factory=dict, description="Ray's custom resources that each device brings: a node has accelerators_per_node times as much"
+    )
+    accelerator_type: str | None = Field(default=None, description="Ray's accelerator type, such as A100")
+    image: str | None = Field(default=None, description="container image of the nodes")
+    python: str | None = Field(
+        default=None, description="Python executable on the nodes (embedded: also a path from the repository); null: as here"
+    )
+    env: dict[_Variable, str] = Field(default_factory=dict, description="environment variables of the pool's trials")
+    storage: str | None = Field(
+        default=None, description="URI that all nodes and the flow can reach; null: runs/, at the same path on the nodes as here"
+    )
+    labels: dict[str, str] = Field(default_factory=dict)
+    exclusive: bool = Field(default=True, description="one trial at a time on a node")
+    token_env: _Variable | None = Field(default=None, description="environment variable with the cluster's token")
+    token_file: str | None = Field(default=None, description="file with the cluster's token, mode 0600; relative to runs/")
+    emulated: bool = Field(default=False, description="the device is emulated: nothing here is a measurement")
+    autoscales: bool = Field(default=False, description="nodes join on demand: trials are submitted although no node can take them yet")
+    wait_s: float = Field(default=600, ge=0, le=604_800, description="how long trials wait for a pool that is down; then they end as infra")
+    lost_after_s: float = Field(default=60, gt=0, le=604_800, description="a running trial whose pool has not answered for so long is lost")
+    start_timeout_s: float = Field(default=300, gt=0, le=86_400, description="how long a started trial waits for its workers' resources")
+
+
+class Pool(PoolEntry):
+    """A pool with its name; `address` is the one to use, None while the pool is not configured."""
+
+    name: Name
+
+    def __hash__(self) -> int:
+        return hash(self.model_dump_json())
+
+    @property
+    def embedded(self) -> bool:
+        """True if trials are subprocesses of this machine."""
+        return self.address == EMBEDDED
+
+    @property
+    def capacity(self) -> int | None:
+        """Devices of the whole pool, None where only the pool itself knows."""
+        return self.nodes * self.accelerators_per_node if self.accelerators_per_node else None
+
+    def url(self) -> str:
+        """The Ray head's address. Raises PoolError for a pool that is not configured or has none."""
+        if self.address is None:
+            raise PoolError(f"pool {self.name} is not configured: set {self.address_env} to the URL of its Ray head, http://host:8265")
+        if self.embedded:
+            raise PoolError(f"pool {self.name} is embedded: it has no Ray head")
+        return self.address
+
+    def token(self) -> str | None:
+        """The token of the cluster, None for one without. Raises PoolError."""
+        if self.token_env:
+            text, source = os.environ.get(self.token_env, ""), f"environment variable {self.token_env}"
+        elif self.token_file:
+            text, source = self._read_token(runs_root() / Path(self.token_file).expanduser()), self.token_file
+        else:
+            return None
+        token = text.strip()
+        if not token:
+            raise PoolError(f"pool {self.name}: no token in {source}; put the cluster's token there")
+        if not token.isascii() or not token.isprintable() or " " in token:
+            raise PoolError(f"pool {self.name}: what is in {source} is not a token: one line of printable characters")
+        return token
+
+    def _read_token(self, path: Path) -> str:
+        try:
+            with open(path) as file:
+                mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+                if mode & 0o077:
+                    raise PoolError(f"pool {self.name}: others may read the token file {path} (mode {mode:04o}); run `chmod 600 {path}`")
+                return file.read(10_000)
+        except OSError as error:
+            hint = "`make up` writes it" if self.name == "local" else "put the cluster's token there, mode 0600"
+            raise PoolError(f"pool {self.name}: the token file {path} cannot be read ({error.strerror}); {hint}") from None
+
+
+class PoolsFile(Strict):
+    """A pools file."""
+
+    pools: dict[Name, PoolEntry]
+
+
+def load_pools(path: Path | None = None) -> dict[str, Pool]:
+    """All pools by name. `path` alone if given; else pools.yaml here, then that of each $SWEEPBENCH_EXTRA folder, then $SWEEPBENCH_POOLS:
+    a later entry replaces an earlier one of the same name as a whole. Raises ConfigError with every problem."""
+    if path is not None:
+        return _read(path)
+    found = _read(_HERE / "pools.yaml")
+    for folder in extra_folders():
+        if (folder / "pools.yaml").exists():
+            found |= _read(folder / "pools.yaml")
+    if more := os.environ.get("SWEEPBENCH_POOLS"):
+        found |= _read(Path(more))
+    return found
+
+
+def find_pool(pools: Mapping[str, Pool], name: str) -> Pool:
+    """The pool of that name. Raises ConfigError."""
+    if name not in pools:
+        raise ConfigError.one("pools", None, name, "unknown pool", choose(name, pools))
+    return pools[name]
+
+
+def _read(path: Path) -> dict[str, Pool]:
+    document = load(path)
+    entries = validate(PoolsFile, document).pools
+    problems = [problem for name, entry in entries.items() for problem in _check(document, name, entry)]
+    if problems:
+        raise ConfigError([document.problem(("pools", *key), problem, hint) for key, problem, hint in problems])
+    return {name: _resolved(name, entry) for name, entry in entries.items()}
+
+
+def _resolved(name: str, entry: PoolEntry) -> Pool:
+    values = entry.model_dump()
+    override = os.environ.get(entry.address_env, "") if entry.address_env else ""
+    if override:
+        if wrong := _address_problem(override):
+            raise ConfigError.one(f"${entry.address_env}", None, "", wrong, "write http://host:8265, or embedded")
+        values["address"] = override.rstrip("/")
+    if values["address"] == EMBEDDED and values["python"] and os.sep in values["python"]:
+        values["python"] = str(REPOSITORY / Path(values["python"]).expanduser())  # a path from the repository's root
+    return Pool(name=name, **values)
+
+
+def _check(document: Document, name: str, entry: PoolEntry) -> list[tuple[tuple[str, ...], str, str]]:
+    found: list[tuple[tuple[str, ...], str, str]] = []
+    kinds = sorted({*device_kinds(), *_TO_COME})
+    if entry.device not in kinds:
+        found.append(((name, "device"), f"unknown device {entry.device!r}", choose(entry.device, kinds)))
+    if entry.address is None and entry.address_env is None:
+        found.append(((name, "address"), "is missing", "write `embedded`, the URL of a Ray head, or give `address_env`"))
+    if entry.address is not None and (wrong := _address_problem(entry.address)):
+        found.append(((name, "address"), wrong, "write embedded, or a URL such as http://127.0.0.1:8265"))
+    if entry.token_env and entry.token_file:
+        found.append(((name, "token_file"), "is given beside token_env", "keep one of the two"))
+    if entry.address == EMBEDDED:
+        if entry.nodes != 1:
+            found.append(((name, "nodes"), f"is {entry.nodes}", "an embedded pool is this machine: 1"))
+        ray_only = [
+            key for key in ("token_env", "token_file", "accelerator_type", "resources", "storage", "autoscales") if getattr(entry, key)
+        ]
+        found += [((name, key), "has no meaning on an embedded pool", "remove it") for key in ray_only]
+    if entry.storage and (wrong := problem_with(entry.storage)):
+        found.append(((name, "storage"), wrong, "write /shared/folder, s3://bucket/folder or gs://bucket/folder"))
+    if any(word in variable for variable in entry.env for word in ("TOKEN", "SECRET", "PASSWORD")):
+        found.append(((name, "env"), "holds a secret by its name", "give it to the nodes themselves: Ray shows a job's variables"))
+    if entry.address != EMBEDDED and entry.nodes > 1 and entry.exclusive:
+        found += _not_exclusive(name, entry)
+    bad = {key: value for key, value in entry.resources.items() if not value > 0}
+    return found + [((name, "resources", key), f"is {value}", "should be greater than 0") for key, value in bad.items()]
+
+
+def _not_exclusive(name: str, entry: PoolEntry) -> list[tuple[tuple[str, ...], str, str]]:
+    """What keeps Ray from giving a trial whole nodes."""
+    found: list[tuple[tuple[str, ...], str, str]] = []
+    if not entry.accelerators_per_node:
+        found.append(((name, "accelerators_per_node"), "is missing", "an exclusive pool of several nodes needs it"))
+    if not entry.resources and not entry.accelerator_type:
+        hint = "give `resources` or `accelerator_type`, by which Ray keeps other trials off a node, or `exclusive: false`"
+        found.append(((name, "exclusive"), "needs a resource that every node of the pool has", hint))
+    return found
+
+
+def _address_problem(text: str) -> str | None:
+    if text == EMBEDDED:
+        return None
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        return f"is {text!r}, which is not a URL"
+    if parts.username or parts.password:
+        return "holds a user name or password"  # it would end up in logs; a token has its own place
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/") or parts.query or parts.fragment:
+        return f"is {text!r}, which is not http(s)://host:port"
+    return None if port is None or port > 0 else "has the port 0"

@@ -1,0 +1,77 @@
+"""What the all-reduce of gradients costs a data-parallel step: how long it takes, and how much longer it makes the step.
+
+Measured after everything else of a trial, on steps that belong to no figure: under no_sync() the replicas drift apart.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cluster.devices import Device
+    from cluster.devices.clock import StepTiming
+    from cluster.worker.train.train_step import TrainStep
+
+BUCKET_BYTES = 25 * 2**20  # DDP's own size of a bucket
+BUFFERS = 4  # taken in turn: their bytes together are more than a device's cache holds
+ALONE_ROUNDS = 3
+
+Blocks = Callable[[int, Callable[["StepTiming"], None]], None]  # train so many steps, tell each
+
+
+def measure(learner: TrainStep, device: Device, steps: int, run: Blocks) -> dict[str, Any]:
+    """Train `steps` (at least 2) with and as many without the all-reduce, then all-reduce as many bytes with nothing beside it.
+
+    The two take turns (with, without, without, with) in blocks, whose first step is left out. Returns medians in seconds, means over
+    ranks: `with_s` and `without_s` (forward and backward of a step), `step_s` (all of a step with the all-reduce), `alone_s`, `bytes`.
+    """
+    half = max(1, steps // 2)
+    timings: dict[bool, list[StepTiming]] = {True: [], False: []}
+    for synchronised in (True, False, False, True):
+        block: list[StepTiming] = []
+        with learner.gradients_apart(not synchronised):
+            run(half + 1, block.append)
+        timings[synchronised] += block[1:]
+    size = sum(parameter.numel() * parameter.element_size() for parameter in learner.trained)
+    mine = [
+        statistics.median(timing.forward_backward_s for timing in timings[True]),
+        statistics.median(timing.forward_backward_s for timing in timings[False]),
+        statistics.median(timing.total_s for timing in timings[True]),
+        statistics.median(_alone(size, device) for _ in range(ALONE_ROUNDS)),
+    ]
+    return {**dict(zip(("with_s", "without_s", "step_s", "alone_s"), _mean(mine, device), strict=True)), "bytes": size, "steps": 2 * half}
+
+
+def _alone(size: int, device: Device) -> float:
+    """Seconds in which all ranks sum `size` bytes, one bucket after the other."""
+    import torch
+    from torch import distributed
+
+    buffers = [torch.rand(BUCKET_BYTES // 4, device=device.torch_device) for _ in range(BUFFERS)]
+    works: list[Any] = [None] * BUFFERS
+    distributed.barrier()
+    device.synchronize()
+    started = time.perf_counter()
+    for number, at in enumerate(range(0, size, BUCKET_BYTES)):
+        slot = number % BUFFERS
+        if works[slot] is not None:
+            works[slot].wait()
+        part = buffers[slot][: max(1, min(BUCKET_BYTES, size - at) // 4)]
+        works[slot] = distributed.all_reduce(part, async_op=True)
+    for work in works:
+        if work is not None:
+            work.wait()
+    device.synchronize()
+    return time.perf_counter() - started
+
+
+def _mean(values: list[float], device: Device) -> list[float]:
+    import torch
+    from torch import distributed
+
+    total = torch.tensor(values, dtype=torch.float32, device=device.torch_device)
+    distributed.all_reduce(total)
+    return [float(value) / distributed.get_world_size() for value in total]

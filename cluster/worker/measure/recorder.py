@@ -1,0 +1,72 @@
+"""What a trial writes down while it runs: rank 0 into the journal, the other ranks nowhere."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from cluster.journal.journal import JournalWriter
+from cluster.worker.measure.records import Timing, step_record
+from cluster.worker.outcome import Diverged, Termination
+
+
+class Sink(Protocol):
+    """The part of JournalWriter that is needed here."""
+
+    def append(self, kind: str, t: float | None = None, **fields: Any) -> None: ...
+    def close(self) -> None: ...
+
+
+class NullSink:
+    """The sink of ranks other than 0."""
+
+    def append(self, kind: str, t: float | None = None, **fields: Any) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+class Recorder:
+    """Typed records into a sink. Raises OSError once the journal cannot be written."""
+
+    def __init__(self, sink: Sink | JournalWriter, world_size: int = 1) -> None:
+        self._sink, self._world_size = sink, world_size
+
+    def phase(self, name: str) -> None:
+        self._sink.append("phase", name=name)
+
+    def environment(self, fields: dict[str, Any]) -> None:
+        self._sink.append("environment", **fields)
+
+    def note(self, text: str) -> None:
+        self._sink.append("note", text=text)
+
+    def step(self, timing: Timing, *, measured: bool, more: Mapping[str, float | None] | None = None) -> None:
+        """Record a step, with `more` fields. Raises Diverged if its loss is not finite, after having recorded it."""
+        record = step_record(timing, world_size=self._world_size, measured=measured)
+        self._sink.append("step", t=timing.ended_at, **record, **(more or {}))
+        if not math.isfinite(timing.loss):
+            raise Diverged(timing.step, timing.loss)
+
+    def window(self, fields: dict[str, Any]) -> None:
+        self._sink.append("window", **fields)
+
+    def evaluation(self, when: str, metrics: dict[str, float]) -> None:
+        self._sink.append("evaluation", when=when, metrics={k: v if math.isfinite(v) else None for k, v in metrics.items()})
+
+    def end(self, ending: Termination) -> None:
+        self._sink.append("end", t=time.time(), outcome=str(ending.outcome), reason=ending.reason)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            self._sink.close()
+        except OSError:
+            if error is None:
+                raise

@@ -1,0 +1,87 @@
+"""A deliberate slow-down of known size, to see whether the verdicts find it: `injected_slowdown` of a trial.
+
+Each step of the measured window is made longer by that share of itself, on the device: what is judged is a real trial that really is
+slower. The trial's parameters, its journal and its MLflow run say so, and it is no part of any cell's history.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import TYPE_CHECKING
+
+import torch
+
+from experiments.components.workload import Unsupported
+
+if TYPE_CHECKING:
+    from cluster.worker.measure.loop import Batch
+    from cluster.worker.train.train_step import TrainStep
+
+_PROBE_CYCLES = 50_000_000  # a few hundredths of a second on a GPU
+
+
+class Slowed:
+    """A learner whose steps take longer (see cluster.worker.measure.loop.Learner).
+
+    CPU: computes nothing for `share` of the step's own time, by the host's clock, so the size is exact. CUDA: a kernel that only counts
+    cycles runs in the compute stream for `share` of the median warm-up step; its clock is measured once. Elsewhere: Unsupported.
+    """
+
+    def __init__(self, inner: TrainStep, share: float) -> None:
+        self.inner, self.share = inner, share
+        self.on = False
+        self._last: float | None = None
+        self._intervals: list[float] = []
+        self._cycles = 0
+        kind = inner.device.torch_device.type
+        if kind not in ("cpu", "cuda"):
+            raise Unsupported(f"injected_slowdown: no way is known to keep a device of kind {kind} busy for a known time")
+        self._spend = self._on_host if kind == "cpu" else self._on_device
+
+    def start(self) -> None:
+        """From the next step on. Raises Unsupported where warm-up was too short to know how long a step takes."""
+        if self._spend == self._on_device:
+            if len(self._intervals) < 3:
+                raise Unsupported("injected_slowdown: needs at least 5 warm-up steps on a GPU, to know how long a step takes")
+            self._cycles = round(self.share * statistics.median(self._intervals) * _cycles_per_s())
+        self.on, self._last = True, None
+
+    def place(self, batch: Batch) -> Batch:
+        if self._last is None:
+            self._last = time.perf_counter()
+        return self.inner.place(batch)
+
+    def learn(self, batch: Batch) -> torch.Tensor:
+        return self.inner.learn(batch)
+
+    def update(self, step: int) -> None:
+        self.inner.update(step)
+        now = time.perf_counter()
+        assert self._last is not None
+        if self.on:
+            self._spend(now - self._last)
+        elif step > 2:  # the first steps are longer: allocation, compilation
+            self._intervals.append(now - self._last)
+        self._last = time.perf_counter()
+
+    def samples(self, batch: Batch) -> int:
+        return self.inner.samples(batch)
+
+    def _on_host(self, took: float) -> None:
+        until = time.perf_counter() + self.share * took
+        while time.perf_counter() < until:
+            pass
+
+    def _on_device(self, took: float) -> None:
+        torch.cuda._sleep(self._cycles)  # type: ignore[no-untyped-call]
+
+
+def _cycles_per_s() -> float:
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+    torch.cuda._sleep(_PROBE_CYCLES)  # type: ignore[no-untyped-call]  # wakes the clock up
+    begin.record()
+    torch.cuda._sleep(_PROBE_CYCLES)  # type: ignore[no-untyped-call]
+    end.record()
+    end.synchronize()
+    return float(_PROBE_CYCLES / (begin.elapsed_time(end) / 1000))

@@ -1,0 +1,96 @@
+"""How a model is trained: `native` is plain torch, on any device; `optimum_habana` is in engine_habana.py.
+
+The learner asks an engine for all that differs between them. An engine changes how a step is computed, never what: same loss, same data.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from cluster.worker.train import optimizers, parallel
+from experiments.components.workload import Unsupported
+from experiments.parameters import TrainingParameters
+
+if TYPE_CHECKING:
+    from cluster.devices import Device
+
+
+class Engine:
+    """Plain torch."""
+
+    def __init__(self, parameters: TrainingParameters, device: Device, world_size: int) -> None:
+        self.parameters, self.device, self.world_size = parameters, device, world_size
+
+    def adapt(self) -> None:
+        """Before the model is built."""
+
+    def compile_layers(self, layers: list[torch.nn.Module]) -> None:
+        """Raises Unsupported for a workload without layers."""
+        if self.parameters.compile != "layer":
+            return
+        if not layers:
+            raise Unsupported("compile layer: this workload names no layers")
+        for layer in layers:
+            layer.compile(backend=self.device.compile_backend)
+
+    def checkpoint(self, model: torch.nn.Module, layers: list[torch.nn.Module]) -> None:
+        """Recompute the layers' activations in the backward pass. Raises Unsupported where that cannot be done."""
+        if not self.parameters.activation_checkpointing:
+            return
+        if self.device.kind == "hpu" and not getattr(model, "supports_gradient_checkpointing", True):
+            raise Unsupported(f"activation_checkpointing: {type(model).__name__} refuses gradient checkpointing")
+        if not layers:
+            raise Unsupported("activation_checkpointing: this workload names no layers")
+        from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+
+        chosen = {id(layer) for layer in layers}
+        apply_activation_checkpointing(model, check_fn=lambda module: id(module) in chosen)
+
+    def graphs(self, model: torch.nn.Module, *, training: bool, find_unused: bool) -> None:
+        """Replace the model's forward by HPU graphs, recorded on first use of each shape."""
+        if not self.parameters.hpu_graphs:
+            return
+        from habana_frameworks.torch import hpu
+
+        if training:
+            hpu.ModuleCacher()(model=model, inplace=True, allow_unused_input=find_unused)
+        else:
+            hpu.wrap_in_hpu_graph(model)
+
+    @property
+    def sharded(self) -> bool:
+        """Whether no device has the whole model: then every rank takes part in whatever calls it."""
+        return self.world_size > 1 and self.parameters.parallel != "ddp"
+
+    def whole(self, model: torch.nn.Module) -> Any:
+        """The model as a step calls it, on one device."""
+        return torch.compile(model, backend=self.device.compile_backend) if self.parameters.compile == "model" else model
+
+    def distribute(self, model: Any, *, find_unused: bool, units: list[torch.nn.Module]) -> Any:
+        """The model as a step calls it: replicated with its gradients averaged over the ranks, or sharded by `units`. See parallel.py."""
+        return parallel.distribute(model, self.parameters, self.device.torch_device, find_unused=find_unused, units=units)
+
+    def optimizer(self, trained: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
+        """The update rule over the parameters that are trained."""
+        return optimizers.build(self.parameters, trained)
+
+    def after_backward(self, model: torch.nn.Module) -> None:
+        """The gradients of this rank are there, or being computed."""
+        self._flush()
+
+    def clip(self, model: Any, trained: list[torch.nn.Parameter]) -> None:
+        """Limit the gradients' norm over all parameters. `model` is what `distribute` gave."""
+        if self.parameters.clip_grad_norm is not None:
+            parallel.clip(model, trained, self.parameters.clip_grad_norm)
+
+    def after_update(self, optimizer: torch.optim.Optimizer) -> None:
+        """The optimiser has done its step: ready the gradients for the next one."""
+        self._flush()
+        optimizer.zero_grad(set_to_none=not self.parameters.hpu_graphs)  # a graph writes where it was recorded
+
+    def _flush(self) -> None:
+        flush = getattr(self.device, "flush", None)
+        if flush is not None:
+            flush()

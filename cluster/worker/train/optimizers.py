@@ -1,0 +1,82 @@
+"""The update rules: torch's AdamW, and StableAdamW from the library optimi.
+
+StableAdamW (Wortsman et al. 2023, algorithm 2) is AdamW with the update clipping of Adafactor. For each tensor, with gradient g_t:
+
+    v_t = b1 v_{t-1} + (1 - b1) g_t,   u_t = b2 u_{t-1} + (1 - b2) g_t^2,   b = beta (1 - beta^{t-1}) / (1 - beta^t)
+    RMS_t = sqrt(mean(g_t^2 / max(u_t, eps^2))),   rate_t = lr / max(1, RMS_t)
+    p_t = p_{t-1} - rate_t (weight_decay p_{t-1} + v_t / (sqrt(u_t) + eps))
+
+The bias correction is in the betas: with b for beta the averages are what Adam's are after dividing by 1 - beta^t, so where RMS_t <= 1 the
+update is AdamW's own. Weight decay is multiplied by the clipped rate, as AdamW's is by its rate (optimi's decouple_lr, which would take the
+rate out of it, is left off).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import warnings
+
+import torch
+
+from experiments.components.workload import Unsupported
+from experiments.parameters import TrainingParameters
+
+BETA1 = 0.9
+
+
+def why_not(parameters: TrainingParameters, kind: str) -> str | None:
+    """Why the update rule, or RMS_t, does not go with the other parameters on a device of this kind; None if it does."""
+    sharded = parameters.parallel != "ddp" and parameters.devices > 1
+    whole = f"RMS_t is over a whole tensor, with parallel {parameters.parallel} a device has a part of it; use ddp"
+    if parameters.update_rule == "stable_adamw":
+        if parameters.engine != "native":
+            return f"update_rule stable_adamw: only with engine native, {parameters.engine} brings optimisers of its own"
+        if sharded:
+            return f"update_rule stable_adamw: {whole}"
+        if parameters.optimizer == "fused" and kind != "cuda":
+            return f"update_rule stable_adamw: optimizer fused is a Triton kernel, and this is {kind}; use foreach or per_parameter"
+    if parameters.rms_tensors is not None:
+        if parameters.engine != "native":
+            return f"rms_tensors: only with engine native, which knows its optimiser's state, not with {parameters.engine}"
+        if sharded:
+            return f"rms_tensors: {whole}"
+    return None
+
+
+def build(parameters: TrainingParameters, trained: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
+    """The optimiser that the parameters name. Raises Unsupported where its library, or Triton, is not there."""
+    if parameters.update_rule == "stable_adamw":
+        return _stable_adamw(parameters, trained)
+    kind = parameters.optimizer
+    return torch.optim.AdamW(
+        trained,
+        lr=parameters.learning_rate,
+        betas=(BETA1, parameters.beta2),
+        eps=parameters.adam_eps,
+        weight_decay=parameters.weight_decay,
+        foreach=kind == "foreach",
+        fused=kind == "fused",
+    )
+
+
+def _stable_adamw(parameters: TrainingParameters, trained: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
+    """`foreach` and `per_parameter` ask the device for each tensor's RMS_t in each step, and wait for it; `fused` (Triton) does not."""
+    kind = parameters.optimizer
+    try:
+        from optimi import StableAdamW
+    except ImportError as error:
+        raise Unsupported(f"update_rule stable_adamw: the library torch-optimi cannot be imported here ({error})") from error
+    if kind == "fused" and importlib.util.find_spec("triton") is None:
+        raise Unsupported("update_rule stable_adamw: optimizer fused needs Triton, which is not installed; use foreach or per_parameter")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of its foreach, in favour of Triton, which a CPU has not
+        optimizer: torch.optim.Optimizer = StableAdamW(
+            trained,
+            lr=parameters.learning_rate,
+            betas=(BETA1, parameters.beta2),
+            eps=parameters.adam_eps,
+            weight_decay=parameters.weight_decay,
+            foreach=kind == "foreach",
+            triton=kind == "fused",
+        )
+    return optimizer

@@ -1,0 +1,129 @@
+"""Makes a workload's model ready to train, or to infer, as the trial asks, and does one step of it. What differs by engine: engine.py."""
+
+from __future__ import annotations
+
+import math
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from cluster.worker.train import parallel
+from cluster.worker.train.choose_engine import choose_engine
+from cluster.worker.train.engine import Engine
+from cluster.worker.train.rms import RmsWatch, chosen
+from experiments.components.workload import graph_units, shard_units, trains
+from experiments.parameters import TrainingParameters
+
+if TYPE_CHECKING:
+    from cluster.devices import Device
+    from cluster.worker.measure.loop import Batch
+    from experiments.components.workload import Workload
+
+
+class TrainStep:
+    """See cluster.worker.measure.loop.Learner. Where nothing is trained a step is the forward pass: no gradient, no optimiser, no DDP."""
+
+    def __init__(
+        self, workload: Workload, model: torch.nn.Module, parameters: TrainingParameters, device: Device, engine: Engine | None = None
+    ) -> None:
+        self.workload, self.parameters, self.device = workload, parameters, device
+        self.engine = engine or choose_engine(parameters, device, world_size=1)
+        self.trains = trains(workload)
+        self.sharded = self.engine.sharded and self.trains
+        # what is evaluated, whatever wraps it. A sharded model is moved unit by unit: a device may be too small for all of it
+        self.plain = (model if self.sharded else model.to(device.torch_device)).train(self.trains)
+        self._forward = self.plain.forward
+        watched = chosen(self.plain, parameters.rms_tensors) if parameters.rms_tensors and self.trains else {}  # by their plain names
+        layers = workload.layers(self.plain)
+        self.engine.compile_layers(layers)
+        self.engine.checkpoint(self.plain, layers)
+        for part in graph_units(workload, self.plain):
+            self.engine.graphs(part, training=self.trains, find_unused=workload.find_unused_parameters)
+        self.model: Any = self.engine.whole(self.plain)
+        if self.engine.world_size > 1 and self.trains:
+            units = shard_units(workload, self.plain, layers)
+            self.model = self.engine.distribute(self.model, find_unused=workload.find_unused_parameters, units=units)
+        self.trained = [parameter for parameter in self.plain.parameters() if parameter.requires_grad]
+        self.optimizer = self.engine.optimizer(self.trained) if self.trains else None
+        locked = device.kind == "cuda"
+        self.rms = RmsWatch(watched, self.optimizer, page_locked=locked) if watched and self.optimizer else None
+        self.scaler = parallel.scaler(device.scaler(parameters.precision), self.model) if self.trains else None
+        self._all_steps = parameters.warmup_steps + parameters.steps
+
+    def place(self, batch: Batch) -> Batch:
+        return self.device.place(batch, self.workload.prepare, prefetch=self.parameters.prefetch_to_device)
+
+    def learn(self, batch: Batch) -> torch.Tensor:
+        if not self.trains:
+            with torch.inference_mode(), self._autocast():
+                return self.workload.loss(self.model, batch)
+        with self._autocast():
+            loss = self.workload.loss(self.model, batch)
+        (self.scaler.scale(loss) if self.scaler else loss).backward()  # type: ignore[no-untyped-call]
+        self.engine.after_backward(self.plain)
+        return loss.detach()
+
+    def _autocast(self, *, training: bool = True) -> AbstractContextManager[None]:
+        autocast = self.device.autocast(self.parameters.precision if self.parameters.autocast else "fp32")
+        return parallel.casting_anew(autocast) if self.sharded and (self.parameters.activation_checkpointing or not training) else autocast
+
+    def update(self, step: int) -> None:
+        if self.optimizer is None:
+            return
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.learning_rate(step)
+        if self.scaler:
+            if self.parameters.clip_grad_norm is not None or self.rms:
+                self.scaler.unscale_(self.optimizer)  # the limit, and RMS_t, are of the gradients themselves
+            self.engine.clip(self.model, self.trained)
+            self._watch(step)
+            self.scaler.step(self.optimizer)  # skips the step if a gradient overflowed
+            self.scaler.update()
+        else:
+            self.engine.clip(self.model, self.trained)
+            self._watch(step)
+            self.optimizer.step()
+        self.engine.after_update(self.optimizer)
+
+    def _watch(self, step: int) -> None:
+        if self.rms:
+            self.rms.measure(step)
+
+    def diagnostics(self, step: int) -> dict[str, float | None]:
+        """What else is known of a step that the clock has returned: RMS_t of the tensors in `rms_tensors`."""
+        return self.rms.read(step) if self.rms else {}
+
+    def samples(self, batch: Batch) -> int:
+        return self.workload.samples(batch)
+
+    def learning_rate(self, step: int) -> float:
+        """Of a step (1-based): rises over the warm-up, falls from the full rate to 0 after the last step; steps beyond it train at 0."""
+        schedule, rate, warmup = self.parameters.learning_rate_schedule, self.parameters.learning_rate, self.parameters.learning_rate_warmup
+        if step <= warmup:
+            return rate * step / warmup
+        done = min(1.0, (step - 1 - warmup) / max(1, self._all_steps - warmup))
+        if schedule == "constant":
+            return rate
+        return rate * (1 - done) if schedule == "linear" else rate * (1 + math.cos(math.pi * done)) / 2
+
+    def evaluate(self) -> dict[str, float]:
+        """The workload's held-out metrics in the trial's precision, with what compilation and HPU graphs made left aside.
+
+        Every rank calls this where the model is sharded, one is enough where it is not.
+        """
+        self.plain.eval()
+        stepping, self.plain.forward = self.plain.forward, self._forward
+        try:
+            with torch.no_grad(), torch.compiler.set_stance("force_eager"), self._autocast(training=False):
+                return self.workload.evaluate(
+                    parallel.callable_of(self.model, self.plain),
+                    lambda batch: self.device.place(batch, self.workload.prepare, prefetch=False),
+                )
+        finally:
+            self.plain.forward = stepping
+            self.plain.train(self.trains)
+
+    def gradients_apart(self, apart: bool = True) -> AbstractContextManager[Any]:
+        """Steps inside leave each rank its own gradients: DDP's no_sync(). Nothing where `apart` is false."""
+        return self.model.no_sync() if apart else nullcontext()

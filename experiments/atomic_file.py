@@ -1,0 +1,34 @@
+"""Write a file so that it is there whole or not at all, also after a crash: temporary file, fsync, rename, fsync of the folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+
+def atomic_write(path: Path, text: str) -> None:
+    """Write `text` as UTF-8. Raises OSError; then `path` is as it was."""
+    atomic_file(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def atomic_file(path: Path, write: Callable[[Path], object]) -> None:
+    """Let `write` fill a temporary file beside `path`, then put it in the place of `path`. Raises what `write` raises, and OSError."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        write(temporary)
+        with open(temporary, "rb+") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    fsync_folder(path.parent)
+
+
+def fsync_folder(folder: Path) -> None:
+    """Make what was renamed or created in `folder` survive a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

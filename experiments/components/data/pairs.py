@@ -1,0 +1,75 @@
+"""Pairs of image and caption from Parquet, drawn by us or yours: what the workloads that train on them share."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field, model_validator
+
+from experiments.components.data.splits import FOLDER, SplitParameters, Splits
+from experiments.components.workload import Context
+
+if TYPE_CHECKING:
+    import torch
+
+    from experiments.components.data.images import PairDataset
+
+# CLIP's image statistics, which FLAVA's processor uses too
+PIXEL_MEAN = (0.48145466, 0.4578275, 0.40821073)
+PIXEL_STD = (0.26862954, 0.26130258, 0.27577711)
+
+
+class PairParameters(SplitParameters):
+    """Where the pairs come from."""
+
+    dataset: str = Field("drawn", description=f"drawn (scenes we draw), {FOLDER}")
+    image_column: str = Field("image", description="column of encoded images: bytes, or struct{bytes, path}")
+    caption_column: str = Field("image_description", description="column of captions")
+    augment: bool = Field(True, description="random crop of 80 to 100 % of each side")
+    keep_decoded: bool = Field(False, description="decode each image once and keep it, up to 8 GiB a process; needs augment: false")
+
+    @model_validator(mode="after")
+    def _kept_as_it_is(self) -> PairParameters:
+        if self.keep_decoded and self.augment:
+            raise ValueError("keep_decoded: a random crop needs the image decoded anew; set augment: false")
+        return self
+
+
+class Pairs(Splits):
+    """Both splits of the trial's data set. Raises DataError."""
+
+    parameters: PairParameters
+
+    def __init__(self, context: Context, size: int, text_length: int) -> None:
+        super().__init__(context, (context.parameters.image_column, context.parameters.caption_column))
+        self.size, self.text_length = size, text_length
+
+    def dataset(self, rows: Any, *, augment: bool) -> PairDataset:
+        from experiments.components.data.images import PairDataset
+
+        return PairDataset(
+            rows,
+            self.tokenizer(),
+            size=self.size,
+            text_length=self.text_length,
+            augment=augment,
+            where="cpu",
+            keep=self.parameters.keep_decoded,
+        )
+
+
+def normalised(pixels: torch.Tensor) -> torch.Tensor:
+    """uint8 (batch, h, w, 3) as fp32 (batch, 3, h, w) in CLIP's statistics, channels last in memory."""
+    scale, shift = _normalisation(pixels.device)
+    return (pixels * scale + shift).permute(0, 3, 1, 2)
+
+
+@cache
+def _normalisation(device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """(scale, shift) by channel. Kept: to copy them in every step would stop the device's queue."""
+    import torch
+
+    scale = torch.tensor([1 / 255 / std for std in PIXEL_STD], device=device)
+    shift = torch.tensor([-mean / std for mean, std in zip(PIXEL_MEAN, PIXEL_STD, strict=True)], device=device)
+    return scale, shift

@@ -1,0 +1,96 @@
+"""The two splits of a data set in Parquet, drawn by us or yours: what every workload that reads rows shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from experiments.components.workload import Batch, Context, DataError
+from experiments.parameters import TrainingParameters
+
+if TYPE_CHECKING:
+    from experiments.components.data.parquet import BatchIndices
+
+FOLDER = "or a folder of Parquet: a path, s3://, gs://, hf://datasets/ID@COMMIT"
+
+
+class SplitParameters(TrainingParameters):
+    """Where the rows come from. A workload gives `dataset`, by default the set that is drawn for it."""
+
+    train_split: str = Field("train", description="files SPLIT.parquet or SPLIT-*.parquet")
+    validation_split: str = Field("validation", description="files SPLIT.parquet or SPLIT-*.parquet")
+    tokenizer: str | None = Field(None, description="folder with tokenizer.json; null: the data set's own")
+    evaluation_batch_size: int = Field(16, ge=2, le=4096, description="the same in all trials, so that their losses compare")
+    evaluation_samples: int = Field(64, ge=2, le=100_000, description="held-out rows, at most")
+    drawn_rows: int = Field(512, ge=16, le=1_000_000, description="training rows of the drawn data set")
+
+
+class Splits:
+    """Both splits of the trial's data set, of which two columns are read. Raises DataError."""
+
+    def __init__(self, context: Context, columns: tuple[str, str]) -> None:
+        from experiments.components.data import parquet, staging
+        from experiments.components.data.images import CorruptRows
+
+        self.parameters: Any = context.parameters
+        self.context = context
+        if context.data is None:
+            raise DataError("the trial names no data set (trial.json: data)")
+        splits = (self.parameters.train_split, self.parameters.validation_split)
+        folder = staging.local_folder(context.data.uri, splits)
+        self.train, self.held_out = (
+            parquet.Rows(parquet.read_index(parquet.split_files(folder, split), columns), *columns) for split in splits
+        )
+        self.corrupt = CorruptRows(len(self.train), context.note)
+        self.corrupt_held_out = CorruptRows(len(self.held_out), context.note)
+
+    def tokenizer(self) -> Any:
+        """Raises DataError where there is none."""
+        from tokenizers import Tokenizer
+
+        data = self.context.data
+        places = [place for place in (self.parameters.tokenizer, data.tokenizer if data else None) if place]
+        for place in places:
+            if (path := Path(place).expanduser() / "tokenizer.json").is_file():
+                return Tokenizer.from_file(str(path))
+        raise DataError(f"no tokenizer.json in {', '.join(places) or 'the data set'}: set tokenizer")
+
+    def drafts(self) -> Iterator[BatchIndices]:
+        """The rows of each batch of this rank, for ever."""
+        from experiments.components.data import parquet
+
+        context = self.context
+        return parquet.batch_indices(
+            self.train.groups, batch=context.batch_size, rank=context.rank, world=context.world_size, seed=self.parameters.seed
+        )
+
+    def batches(self, dataset: Any, order: Iterator[Any]) -> Iterator[Batch]:
+        """Items of `dataset` in the order of their indices, by as many DataLoader processes as the trial asks for."""
+        from experiments.components.data import images
+
+        for batch in images.loader(
+            dataset,
+            order,
+            workers=self.parameters.dataloader_workers,
+            prefetch_factor=self.parameters.prefetch_factor,
+            pin_memory=self.parameters.pin_memory and self.context.device_kind != "cpu",
+        ):
+            self.corrupt.add(batch.pop("corrupt", []))
+            yield batch
+
+    def held_out_drafts(self) -> Iterator[BatchIndices]:
+        """Whole batches of held-out rows. Raises DataError if there is not one."""
+        from experiments.components.data.parquet import BatchIndices
+
+        size = self.parameters.evaluation_batch_size
+        rows = iter(range(min(len(self.held_out), self.parameters.evaluation_samples)))
+        found = False
+        while len(part := tuple(islice(rows, size))) == size:  # whole batches only: chance depends on the size
+            found = True
+            yield BatchIndices(part, tuple(range(len(self.held_out) - 4, len(self.held_out))), 0)
+        if not found:
+            raise DataError(f"{len(self.held_out)} held-out rows are fewer than one evaluation batch of {size}")

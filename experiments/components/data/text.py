@@ -1,0 +1,124 @@
+"""Text from Parquet, drawn by us or yours, as tokens of fixed shapes: passages for language models, documents with summaries."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from experiments.components.data.images import CorruptRow
+from experiments.components.data.splits import FOLDER, SplitParameters, Splits
+from experiments.components.workload import Batch, DataError
+
+if TYPE_CHECKING:
+    import torch
+
+    from experiments.components.data.parquet import BatchIndices
+
+CHARACTERS = 12  # of a text are read for each token that is wanted: more than any natural language needs
+PADS, MASKS = ("<pad>", "[PAD]"), ("<mask>", "[MASK]")
+
+
+class TextParameters(SplitParameters):
+    """Where the text comes from."""
+
+    dataset: str = Field("drawn-text", description=f"drawn-text (an invented language), {FOLDER}")
+    text_column: str = Field("text", description="column of texts")
+
+
+def token_id(tokenizer: Any, names: tuple[str, ...]) -> int | None:
+    """The id of the first of these tokens that the tokenizer has."""
+    return next((int(found) for name in names if (found := tokenizer.token_to_id(name)) is not None), None)
+
+
+def check_vocabulary(tokenizer: Any, vocabulary: int) -> None:
+    """Raises DataError for a tokenizer that has more tokens than the model."""
+    if (tokens := tokenizer.get_vocab_size()) > vocabulary:
+        raise DataError(f"the tokenizer has {tokens} tokens, the model {vocabulary}: set tokenizer or model to match")
+
+
+def text_of(rows: Any, row: int, column: int) -> str:
+    """The text in the row's first (0) or second (1) column. Raises CorruptRow where there is none, DataError where it is no text."""
+    found = rows.read(row)[column]
+    if found is None or found == "":
+        raise CorruptRow(f"no {rows.columns[column]}")
+    if not isinstance(found, str):
+        raise DataError(f"{rows.name(row)}: column {rows.columns[column]!r} holds {type(found).__name__}, wanted text")
+    return found
+
+
+class Passages:
+    """Draft -> tokens (batch, length), without padding: from a drawn place of each row's text on, then the rows after it."""
+
+    def __init__(self, splits: Splits, rows: Any, length: int) -> None:
+        self.rows, self.length, self.tokenizer = rows, length, splits.tokenizer()
+        self.tokenizer.no_padding()
+        self.tokenizer.no_truncation()
+
+    def __getitem__(self, draft: BatchIndices) -> Batch:
+        """input_ids, corrupt [(row, name, why)]. The place is a function of the draft's seed."""
+        import torch
+
+        draw, corrupt = random.Random(draft.seed), list[tuple[int, str, str]]()
+        return {"input_ids": torch.tensor([self._passage(row, draw, corrupt) for row in draft.rows]), "corrupt": corrupt}
+
+    def _passage(self, row: int, draw: random.Random, corrupt: list[tuple[int, str, str]]) -> list[int]:
+        tokens: list[int] = []
+        for number in range(len(self.rows) + self.length):
+            at = (row + number) % len(self.rows)
+            try:
+                text = text_of(self.rows, at, 0)
+            except CorruptRow as error:
+                corrupt.append((at, self.rows.name(at), str(error)))
+                continue
+            start = text.find(" ", draw.randrange(len(text))) + 1 if number == 0 else 0
+            tokens += self.tokenizer.encode(text[start : start + CHARACTERS * (self.length - len(tokens))]).ids
+            if len(tokens) >= self.length:
+                return tokens[: self.length]
+        raise DataError(f"the texts from {self.rows.name(row)} on have fewer than {self.length} tokens together")
+
+
+class Summaries:
+    """Draft -> documents with their summaries, each padded or cut to its length."""
+
+    def __init__(self, splits: Splits, rows: Any, *, source: int, target: int, prefix: str) -> None:
+        self.rows, self.prefix, self.characters = rows, prefix, CHARACTERS * source
+        self.tokenizers = (splits.tokenizer(), splits.tokenizer())
+        pad = token_id(self.tokenizers[0], PADS)
+        self.pad = 0 if pad is None else pad
+        for tokenizer, length in zip(self.tokenizers, (source, target), strict=True):
+            tokenizer.enable_truncation(length)
+            tokenizer.enable_padding(length=length, pad_id=self.pad)
+
+    def __getitem__(self, draft: BatchIndices) -> Batch:
+        """input_ids, attention_mask (batch, source), labels (batch, target; padding is -100), corrupt [(row, name, why)]."""
+        import torch
+
+        documents, summaries, corrupt = list[str](), list[str](), list[tuple[int, str, str]]()
+        for row in (*draft.rows, *draft.spare):
+            if len(documents) == len(draft.rows):
+                break
+            try:
+                document, summary = text_of(self.rows, row, 0), text_of(self.rows, row, 1)
+            except CorruptRow as error:
+                corrupt.append((row, self.rows.name(row), str(error)))
+                continue
+            documents.append(self.prefix + document[: self.characters])
+            summaries.append(summary)
+        if len(documents) < len(draft.rows):
+            raise DataError("a batch ran out of readable rows; corrupt: " + ", ".join(f"{name} ({why})" for _, name, why in corrupt))
+        source, target = (
+            tokenizer.encode_batch_fast(texts) for tokenizer, texts in zip(self.tokenizers, (documents, summaries), strict=True)
+        )
+
+        def tensor(encodings: Any, what: str) -> torch.Tensor:
+            return torch.tensor([getattr(encoding, what) for encoding in encodings])
+
+        labels = tensor(target, "ids").masked_fill(tensor(target, "attention_mask") == 0, -100)
+        return {
+            "input_ids": tensor(source, "ids"),
+            "attention_mask": tensor(source, "attention_mask"),
+            "labels": labels,
+            "corrupt": corrupt,
+        }

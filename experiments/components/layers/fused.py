@@ -1,0 +1,246 @@
+"""The low-precision arms with their quantising fused: torch operators around the kernels of triton_kernels.py, and the autograd of them.
+
+What makes the plain arms slow is not the matrix product but the passes over memory around it. Here
+- a row's or a tensor's largest magnitude is plain torch, which torch.compile joins to whatever made the tensor (a norm, an activation);
+- one kernel reads a tensor once and writes it in 8 bits, as it lies and transposed, since fp8's units read both factors along the inner
+  dimension, so that the weight gradient needs both factors transposed;
+- scales and bias are applied in the product's epilogue, before anything is written.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+
+from experiments.components.workload import Unsupported
+
+INT8_TOP, FP8_TOP = 127.0, 448.0  # largest magnitudes of int8, symmetric, and of e4m3
+FP8 = torch.float8_e4m3fn
+SMALLEST = 1e-12  # of a scale's numerator: a tensor of zeros stays one
+
+
+def why_not(arm: str, device_kind: str) -> str | None:
+    """Why the fused kernels cannot run here; None if they can."""
+    if device_kind != "cuda":
+        return f"kernels fused: Triton's, for cuda, and this is {device_kind}"
+    if torch.cuda.get_device_capability() < (9, 0):
+        return "kernels fused: they use Hopper's tensor descriptors (compute capability 9.0)"
+    try:
+        _kernels()
+    except ImportError as error:
+        return f"kernels fused: triton is not installed ({error})"
+    return None if arm in ARMS else f"kernels fused: there are none for linear {arm}; it is one of {', '.join(sorted(ARMS))}"
+
+
+@cache
+def _kernels() -> Any:
+    from experiments.components.layers import triton_kernels
+
+    return triton_kernels
+
+
+def largest(x: torch.Tensor, *, by_row: bool) -> torch.Tensor:
+    """The largest magnitude of each row (rows, 1), or of all (1,), fp32. By row first, which joins an operation that worked on rows."""
+    rows: torch.Tensor = torch.linalg.vector_norm(x, float("inf"), dim=-1, keepdim=True).float()
+    return rows if by_row else rows.amax(dim=0)
+
+
+@torch.library.custom_op("sweepbench::quantise_rows", mutates_args=())
+def _quantise_rows(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    import triton
+
+    out = torch.empty(x.shape, dtype=torch.int8, device=x.device)
+    scale = torch.empty(x.shape[0], 1, dtype=torch.float32, device=x.device)
+    _kernels().quantise_rows[(x.shape[0],)](x, out, scale, x.shape[1], BLOCK=triton.next_power_of_2(x.shape[1]))
+    return out, scale
+
+
+@_quantise_rows.register_fake
+def _(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return x.new_empty(x.shape, dtype=torch.int8), x.new_empty((x.shape[0], 1), dtype=torch.float32)
+
+
+def quantise_rows(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """(int8, scale (rows, 1)). Compiled it is plain torch, which becomes part of the kernel that makes x; else one kernel of ours."""
+    if not torch.compiler.is_compiling():
+        return _quantise_rows(x.contiguous())  # type: ignore[no-any-return]
+    scale = largest(x, by_row=True).clamp(min=SMALLEST) / INT8_TOP
+    return (x.float() / scale).round().to(torch.int8), scale
+
+
+def cast_rows(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """(e4m3, scale (rows, 1)), in plain torch."""
+    scale = largest(x, by_row=True).clamp(min=SMALLEST) / FP8_TOP
+    return (x.float() / scale).clamp(-FP8_TOP, FP8_TOP).to(FP8), scale
+
+
+@torch.library.custom_op("sweepbench::cast_both_ways", mutates_args=())
+def _cast_both_ways(x: torch.Tensor, scale: torch.Tensor, kind: torch.dtype, top: float) -> tuple[torch.Tensor, torch.Tensor]:
+    import triton
+
+    if x.element_size() != 2:  # from fp32, on an H200 and with Triton 3.6, a quarter of the transposed values was garbage
+        raise ValueError(f"cast_both_ways takes 16-bit tensors, and this is {x.dtype}")
+    rows, columns = x.shape
+    out = torch.empty(rows, columns, dtype=kind, device=x.device)
+    out_t = torch.empty(columns, rows, dtype=kind, device=x.device)
+    high, wide = 64, 64
+    grid = (triton.cdiv(rows, high), triton.cdiv(columns, wide))
+    _kernels().cast_both_ways[grid](x, scale, out, out_t, rows, columns, TOP=top, ROUND=kind is torch.int8, ROWS=high, COLUMNS=wide)
+    return out, out_t
+
+
+@_cast_both_ways.register_fake
+def _(x: torch.Tensor, scale: torch.Tensor, kind: torch.dtype, top: float) -> tuple[torch.Tensor, torch.Tensor]:
+    rows, columns = x.shape
+    return x.new_empty((rows, columns), dtype=kind), x.new_empty((columns, rows), dtype=kind)
+
+
+def cast_fp8(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """(e4m3 (rows, columns), e4m3 (columns, rows), scale (1,)) with one scale for the tensor."""
+    return cast_weight(x, fp8=True)
+
+
+def cast_weight(weight: torch.Tensor, *, fp8: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """As cast_fp8, in int8 unless `fp8`. What has 32 bits is rounded to bf16 first."""
+    weight = weight.bfloat16() if weight.dtype is torch.float32 else weight
+    kind, top = (FP8, FP8_TOP) if fp8 else (torch.int8, INT8_TOP)
+    scale = largest(weight, by_row=False).clamp(min=SMALLEST) / top
+    small, small_t = _cast_both_ways(weight.contiguous(), scale.reshape(1), kind, top)
+    return small, small_t, scale.reshape(1)
+
+
+@torch.library.custom_op("sweepbench::scaled_matmul", mutates_args=())
+def _scaled_matmul(
+    a: torch.Tensor, b: torch.Tensor, a_scale: torch.Tensor, b_scale: torch.Tensor, bias: torch.Tensor | None, kind: torch.dtype
+) -> torch.Tensor:
+    import triton
+    import triton.language as tl
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    (rows, inner), columns = a.shape, b.shape[0]
+    out = torch.empty(rows, columns, dtype=kind, device=a.device)
+    high, wide, deep, warps, stages = TILE
+    grid = (triton.cdiv(rows, high) * triton.cdiv(columns, wide),)
+    _kernels().scaled_matmul[grid](
+        TensorDescriptor.from_tensor(a, [high, deep]),
+        TensorDescriptor.from_tensor(b, [wide, deep]),
+        TensorDescriptor.from_tensor(out, [high, wide]),
+        a_scale,
+        b_scale,
+        bias,
+        rows,
+        columns,
+        LENGTH=inner,
+        BY_COLUMN=b_scale.numel() > 1,
+        BIAS=bias is not None,
+        SUM=tl.int32 if a.dtype is torch.int8 else tl.float32,
+        ROWS=high,
+        COLUMNS=wide,
+        INNER=deep,
+        GROUP=8,
+        num_warps=warps,
+        num_stages=stages,
+    )
+    return out
+
+
+@_scaled_matmul.register_fake
+def _(
+    a: torch.Tensor, b: torch.Tensor, a_scale: torch.Tensor, b_scale: torch.Tensor, bias: torch.Tensor | None, kind: torch.dtype
+) -> torch.Tensor:
+    return a.new_empty((a.shape[0], b.shape[0]), dtype=kind)
+
+
+TILE = (128, 256, 128, 8, 4)  # rows, columns, inner, warps, stages: the fastest that benchmarks/bench_kernels.py --tiles found on an H200
+
+
+def scaled_matmul(
+    a: torch.Tensor, b: torch.Tensor, a_scale: torch.Tensor, b_scale: torch.Tensor, bias: torch.Tensor | None, kind: torch.dtype
+) -> torch.Tensor:
+    """(a b^T) * a_scale (rows, 1) * b_scale (columns, 1) or (1,) + bias, in `kind`. Raises Unsupported for widths not divisible by 16."""
+    if a.shape[1] % 16 or b.shape[0] % 16:
+        raise Unsupported(f"product of 8-bit {tuple(a.shape)} and {tuple(b.shape)}: widths must be divisible by 16")
+    return _scaled_matmul(a, b, a_scale, b_scale, bias, kind)  # type: ignore[no-any-return]
+
+
+class SwitchBack(torch.autograd.Function):
+    """As low_precision.SwitchBack with tensor-wise weights: int8 or (`fp8`) e4m3 forward and input gradient, 16-bit weight gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, fp8: bool) -> torch.Tensor:
+        rows, row_scale = cast_rows(x) if fp8 else quantise_rows(x)
+        small, small_t, scale = cast_weight(weight, fp8=fp8)
+        ctx.save_for_backward(x, small_t, scale)
+        ctx.fp8, ctx.has_bias, ctx.kind = fp8, bias is not None, weight.dtype
+        return scaled_matmul(rows, small, row_scale, scale, None if bias is None else bias.to(x.dtype), x.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        x, small_t, scale = ctx.saved_tensors
+        to_x = to_weight = to_bias = None
+        if ctx.needs_input_grad[0]:
+            rows, row_scale = cast_rows(gradient) if ctx.fp8 else quantise_rows(gradient)
+            to_x = scaled_matmul(rows, small_t, row_scale, scale, None, x.dtype)
+        if ctx.needs_input_grad[1]:
+            to_weight = (gradient.t() @ x).to(ctx.kind)
+        if ctx.has_bias and ctx.needs_input_grad[2]:
+            to_bias = gradient.sum(dim=0, dtype=torch.float32).to(ctx.kind)
+        return to_x, to_weight, to_bias, None
+
+
+class Fp8TensorWise(torch.autograd.Function):
+    """All three products in e4m3, a scale for each tensor. Only the transposed 8-bit input is kept for the backward pass.
+
+    Products along the rows of a batch are long sums: there the units' exact accumulation is asked for, elsewhere the fast one.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        small, small_t, scale = cast_fp8(x)
+        w, w_t, w_scale = cast_fp8(weight)
+        ctx.save_for_backward(small_t, scale, w_t, w_scale)
+        ctx.has_bias, ctx.kind = bias is not None, weight.dtype
+        return _fp8(small, w, scale, w_scale, None if bias is None else bias.to(x.dtype), x.dtype, fast=True)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        x_t, x_scale, w_t, w_scale = ctx.saved_tensors
+        small, small_t, scale = cast_fp8(gradient)
+        to_x = to_weight = to_bias = None
+        if ctx.needs_input_grad[0]:
+            to_x = _fp8(small, w_t, scale, w_scale, None, gradient.dtype, fast=True)
+        if ctx.needs_input_grad[1]:
+            to_weight = _fp8(small_t, x_t, scale, x_scale, None, ctx.kind, fast=False)
+        if ctx.has_bias and ctx.needs_input_grad[2]:
+            to_bias = gradient.sum(dim=0, dtype=torch.float32).to(ctx.kind)
+        return to_x, to_weight, to_bias
+
+
+def _fp8(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    a_scale: torch.Tensor,
+    b_scale: torch.Tensor,
+    bias: torch.Tensor | None,
+    kind: torch.dtype,
+    *,
+    fast: bool,
+) -> torch.Tensor:
+    """(a b^T) * a_scale * b_scale + bias by torch's own kernel; a (rows, inner), b (columns, inner), every length divisible by 16."""
+    if a.shape[0] % 16 or a.shape[1] % 16 or b.shape[0] % 16:
+        raise Unsupported(f"fp8 product of {tuple(a.shape)} and {tuple(b.shape)}: lengths must be divisible by 16")
+    return torch._scaled_mm(a, b.t(), scale_a=a_scale, scale_b=b_scale, bias=bias, out_dtype=kind, use_fast_accum=fast)
+
+
+ARMS = frozenset({"switchback", "fp8_switchback", "fp8_tensorwise"})
+
+
+def apply(arm: str, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    """The layer's output (rows, outputs) in x's type. x (rows, inputs) in 16 bits, weight (outputs, inputs)."""
+    if x.dtype is torch.float32:
+        raise Unsupported(f"kernels fused: linear {arm} takes 16-bit inputs; set precision bf16 or fp16")
+    if arm == "fp8_tensorwise":
+        return Fp8TensorWise.apply(x, weight, bias)  # type: ignore[no-any-return,no-untyped-call]
+    return SwitchBack.apply(x, weight, bias, arm == "fp8_switchback")  # type: ignore[no-any-return,no-untyped-call]

@@ -1,0 +1,26 @@
+"""Folders that the environment names: where results are written, and where a user keeps suites, workloads and pools of their own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from experiments.config.errors import ConfigError
+
+REPOSITORY = Path(__file__).resolve().parents[2]  # where experiments/, cluster/, tasks/ and flows/ lie
+
+
+def runs_root() -> Path:
+    """Folder of everything that is written: $SWEEPBENCH_RUNS, else runs/ here."""
+    return Path(os.environ.get("SWEEPBENCH_RUNS") or "runs").resolve()
+
+
+def extra_folders() -> list[Path]:
+    """Folders of $SWEEPBENCH_EXTRA; each may hold suites/, workloads/ and pools.yaml. Raises ConfigError for one that is not there."""
+    found = []
+    for text in filter(None, os.environ.get("SWEEPBENCH_EXTRA", "").split(os.pathsep)):
+        folder = Path(text).resolve()
+        if not folder.is_dir():
+            raise ConfigError.one("SWEEPBENCH_EXTRA", None, "", f"{text} is not a folder", f"name folders, separated by {os.pathsep!r}")
+        found.append(folder)
+    return found

@@ -1,0 +1,121 @@
+"""Numbers that others published, to stand beside ours: never mixed with them, always with what differs."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+PATH = Path(__file__).with_name("published.csv")
+
+
+@dataclass(frozen=True)
+class LiteratureValue:
+    """One line of published.csv; None where its source does not say. `batch` is per device."""
+
+    workload: str
+    model: str
+    accelerator: str
+    devices: int | None
+    precision: str | None
+    batch: int | None
+    dataloader_workers: int | None
+    extra: str
+    metric: str
+    value: float
+    unit: str
+    source: str
+    cell: tuple[str, str] | None = None  # parameter and value of our cells that it belongs to; None: any
+
+    def is_of(self, parameters: Mapping[str, Any]) -> bool:
+        """Whether a cell of ours with these parameters is the one that was measured there, save for what `differences` tells."""
+        return self.cell is None or str(parameters.get(self.cell[0])) == self.cell[1]
+
+    def differences(self, parameters: Mapping[str, Any], device: str) -> list[str]:
+        """What differs from a cell of ours with these parameters on this device, in words; unknown on either side counts as unknown."""
+        found = [] if same_device(self.accelerator, device) else [f"device {self.accelerator}, ours {device}"]
+        for name, word, theirs in (
+            ("model", "model", self.model),
+            ("devices", "devices", self.devices),
+            ("batch_size", "batch per device", self.batch),
+            ("precision", "precision", self.precision),
+            ("dataloader_workers", "dataloader workers", self.dataloader_workers),
+        ):
+            ours = parameters.get(name)
+            if theirs is None:
+                found.append(f"{word} not said")
+            elif ours is not None and ours != theirs:
+                found.append(f"{word} {theirs}, ours {ours}")
+        return found + ([self.extra] if self.extra and self.cell is None else [])  # else it says which of our cells this is
+
+
+def same_device(accelerator: str, device: str) -> bool:
+    """Whether a published accelerator (`a100-80`) is the device that the environment names (`NVIDIA A100-SXM4-80GB`)."""
+    ours = device.lower().replace("-", "").replace(" ", "")
+    return all(part in ours for part in accelerator.lower().split("-"))
+
+
+@cache
+def read_published(path: Path = PATH) -> tuple[LiteratureValue, ...]:
+    """All lines. Raises ValueError, naming file, line and field, for one that cannot be read."""
+    found = []
+    with open(path, newline="") as file:
+        for row in csv.DictReader(file):
+            try:
+                found.append(_parse(row))
+            except (ValueError, TypeError, AttributeError, KeyError) as error:
+                raise ValueError(f"{path.name}, line {len(found) + 2}: {error}") from error
+    return tuple(found)
+
+
+# published metric -> (our summary metric, what one of theirs is in our unit); speedup is that over the suite's baseline
+OURS = {
+    "throughput": ("throughput", 1.0),
+    "max_batch_per_device": ("batch_size", 1.0),
+    "epoch_time": ("epoch_time_s", 3600.0),
+    "latency": ("latency_per_sample_s", 1.0),
+}
+
+
+def literature_for(workload: str, *, metric: str | None = "throughput") -> list[LiteratureValue]:
+    """What others published of one workload; with metric None, all of it."""
+    return [entry for entry in read_published() if entry.workload == workload and metric in (None, entry.metric)]
+
+
+def _parse(row: Mapping[str, str]) -> LiteratureValue:
+    return LiteratureValue(
+        row["workload"],
+        row["model"],
+        row["accelerator"],
+        _whole(row, "devices"),
+        row["precision"] or None,
+        _whole(row, "batch_per_device"),
+        _whole(row, "dataloader_workers"),
+        row["extra"],
+        row["metric"],
+        float(row["value"]),
+        row["unit"],
+        row["source"],
+        _cell(row.get("cell") or ""),
+    )
+
+
+def _cell(text: str) -> tuple[str, str] | None:
+    if not text:
+        return None
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise ValueError(f"cell is {text!r}, wanted parameter=value or nothing")
+    return name, value
+
+
+def _whole(row: Mapping[str, str], name: str) -> int | None:
+    text = row[name].strip()
+    if not text:
+        return None
+    if not text.isdigit():
+        raise ValueError(f"{name} is {text!r}, wanted a whole number or nothing")
+    return int(text)

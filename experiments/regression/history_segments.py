@@ -1,0 +1,76 @@
+"""Which nights are a cell's baseline. Pure.
+
+A segment is a stretch of nights at one level. It ends where a change was accepted, by a person (`sweep accept`) or because it held for so
+many nights. Until then the nights since the alarm are kept out of the baseline, so that a regression does not become the norm unnoticed;
+an alarm that was not confirmed by the nights after it was none, and its nights count again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pydantic import Field
+
+from experiments.config.strict import Strict
+from experiments.stats.verdict import Verdict
+
+_ALARM = (Verdict.SLOWER, Verdict.FASTER)
+
+
+class Change(Strict):
+    """An accepted change of level: from this night on a new segment."""
+
+    cell: str
+    metric: str
+    since: str  # date of the first night at the new level
+    verdict: Verdict
+    accepted_on: str  # date of the night, or of the day, on which it was accepted
+    by: str  # a person, or `nights` where it accepted itself
+    note: str = ""
+    cause: list[str] = Field(default_factory=list)  # what of the environment changed with it
+
+
+def start_of(changes: Sequence[Change], date: str) -> str | None:
+    """The date on which the segment that `date` belongs to began, None for the first."""
+    return max((change.since for change in changes if change.since <= date), default=None)
+
+
+def open_alarm(verdicts: Mapping[str, Verdict], changes: Sequence[Change], date: str) -> list[str]:
+    """The nights before `date` of an alarm that is neither accepted nor over: all since its first, also undecided ones between.
+
+    `verdicts`: by date. `same`, or an alarm in the other direction, ends an alarm. What was said up to the night on which a change was
+    accepted was said against the old level, and is settled by that.
+    """
+    start = start_of(changes, date)
+    run: list[str] = []
+    direction: Verdict | None = None
+    for night in sorted(verdicts):
+        if night >= date or (start is not None and night < start):
+            continue
+        word = verdicts[night]
+        if word is Verdict.SAME or any(change.since <= night <= change.accepted_on for change in changes):
+            run, direction = [], None
+        elif word in _ALARM and word is not direction:
+            run, direction = [night], word
+        elif run:
+            run.append(night)
+    return run
+
+
+def baseline_nights(nights: Sequence[str], verdicts: Mapping[str, Verdict], changes: Sequence[Change], date: str, most: int) -> list[str]:
+    """Dates, of those in `nights`, that `date` is compared with: of its segment, before it, without an open alarm; the last `most`."""
+    start = start_of(changes, date)
+    apart = set(open_alarm(verdicts, changes, date))
+    return [night for night in sorted(nights) if night < date and (start is None or night >= start) and night not in apart][-most:]
+
+
+def accepts_itself(verdicts: Mapping[str, Verdict], changes: Sequence[Change], date: str, nights: int) -> str | None:
+    """The first night of an alarm that tonight (`date`, its verdict included) has held for `nights` nights; None if it has not."""
+    tonight = verdicts.get(date)
+    if tonight not in _ALARM:
+        return None
+    run = open_alarm(verdicts, changes, date)
+    held = [night for night in run if verdicts[night] is tonight]
+    if run and verdicts[run[0]] is not tonight:
+        return None
+    return (run[0] if run else date) if len(held) + 1 >= nights else None

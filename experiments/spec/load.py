@@ -1,0 +1,138 @@
+"""Find a suite by name, choose a profile, apply what the command line overrides, and check all of it before anything starts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments import workloads
+from experiments.config.errors import ConfigError, choose
+from experiments.config.paths import extra_folders
+from experiments.config.strict import Strict
+from experiments.config.validate import validate
+from experiments.config.yaml_document import Document, load
+from experiments.spec.check import check
+from experiments.spec.overrides import check_overrides
+from experiments.spec.schema import PoolFacts, Suite, SuiteFile
+from experiments.spec.vocabulary import BASE
+
+__all__ = ["ConfigError", "PoolFacts", "Suite", "SuiteInfo", "list_suites", "load_suite", "suite_file"]
+
+_HERE = Path(__file__).resolve().parents[1] / "suites"
+
+
+class SuiteInfo(Strict):
+    """A line of `sweep suites`."""
+
+    name: str
+    file: str
+    workload: str | None
+    description: str
+    profiles: list[str]
+    problem: str | None = None
+
+
+def list_suites() -> list[SuiteInfo]:
+    """Every suite that can be named, sorted. A file that cannot be read is listed with its problem."""
+    found = []
+    for name, path in sorted(_files().items()):
+        try:
+            file = _read(path)[1]
+        except ConfigError as error:
+            found.append(SuiteInfo(name=name, file=str(_shown(path)), workload=None, description="", profiles=[], problem=str(error)))
+        else:
+            info = SuiteInfo(
+                name=name, file=str(_shown(path)), workload=file.workload, description=file.description, profiles=[BASE, *file.profiles]
+            )
+            found.append(info)
+    return found
+
+
+def suite_file(name_or_path: str | Path) -> Path:
+    """The file of a suite that is named, or given as a path. Raises ConfigError."""
+    text = str(name_or_path)
+    if text.endswith((".yaml", ".yml")) or os.sep in text:
+        return Path(text)
+    files = _files()
+    if text not in files:
+        raise ConfigError.one("suite", None, text, "unknown suite", choose(text, sorted(files)))
+    return files[text]
+
+
+def profile_names(name_or_path: str | Path) -> list[str]:
+    """The suite's profiles, `full` first. Raises ConfigError for a file that cannot be read."""
+    return [BASE, *_read(suite_file(name_or_path))[1].profiles]
+
+
+def load_suite(
+    name_or_path: str | Path,
+    *,
+    profile: str | None = None,
+    pools: Mapping[str, PoolFacts],
+    pool_names: Sequence[str] | None = None,
+    sets: Mapping[str, Any] | None = None,
+    only: Mapping[str, Sequence[Any]] | None = None,
+    repeats: int | None = None,
+) -> Suite:
+    """The suite, whole and checked: every profile of it, and the chosen one with the overrides.
+
+    `profile`: None or `full` is the suite without a profile. `pool_names` replaces the values of the pool axis; `sets` (--set) gives a
+    parameter one value for all cells; `only` keeps cells with these axis values. Text in the two is read as a YAML scalar.
+    Raises ConfigError with every problem found.
+    """
+    document, file = _read(suite_file(name_or_path))
+    chosen = profile or BASE
+    if chosen != BASE and chosen not in file.profiles:
+        raise ConfigError([document.problem(("profiles", chosen), "unknown profile", choose(chosen, [BASE, *file.profiles]))])
+    try:
+        schema = workloads.load(file.workload).Parameters
+    except ConfigError as error:
+        if error.problem == "unknown workload":
+            raise ConfigError([document.problem(("workload",), f"unknown workload {file.workload!r}", error.hint)]) from None
+        raise
+    suites, problems = {}, []
+    for name in [BASE, *file.profiles]:
+        suite, found = check(document, file, name, schema, pools)
+        problems += [problem for problem in found if problem not in problems]
+        if suite is not None:
+            suites[name] = suite
+    if problems:
+        raise ConfigError(problems)
+    if not (pool_names or sets or only or repeats is not None):
+        return suites[chosen]
+    return check_overrides(suites[chosen], schema, pools, pool_names=pool_names or [], sets=sets or {}, only=only or {}, repeats=repeats)
+
+
+def _read(path: Path) -> tuple[Document, SuiteFile]:
+    """The file, valid on its own."""
+    document = load(path)
+    document = Document(_shown(path), document.data, document.lines)
+    file = validate(SuiteFile, document)
+    if file.suite != path.stem:
+        raise ConfigError([document.problem(("suite",), f"is {file.suite!r}, the file is {path.name}", f"write `suite: {path.stem}`")])
+    for name in (BASE, "auto"):
+        if name in file.profiles:
+            problem = "is a name with a meaning of its own"
+            raise ConfigError([document.problem(("profiles", name), problem, "full is the suite without a profile; choose another name")])
+    return document, file
+
+
+def _shown(path: Path) -> Path:
+    """The path as short as it can be said here."""
+    try:
+        return path.resolve().relative_to(Path.cwd())
+    except ValueError:
+        return path
+
+
+def _files() -> dict[str, Path]:
+    """Suite name -> file. Raises ConfigError if two files give one name."""
+    found: dict[str, Path] = {}
+    for folder in [_HERE, *(extra / "suites" for extra in extra_folders())]:
+        for path in sorted(folder.glob("*.yaml")):
+            if path.stem in found:
+                raise ConfigError.one(path, None, "", f"the suite {path.stem} is already in {found[path.stem]}", "rename one of them")
+            found[path.stem] = path
+    return found

@@ -1,0 +1,193 @@
+"""From a suite to its cells and trials. Pure: the same suite always gives the same cells in the same order.
+
+1. Product of all axes and linked groups, the first axis slowest.
+2. Conditions set parameters (later ones win), then --set.
+3. Excludes drop cells; they see the finished cell: axes, `device`, every parameter.
+4. Each include adds cells: the axes it does not name take all their values. What it names wins over conditions, and a parameter it names
+   that is no axis becomes one. Cells that exist already are kept once.
+5. With `parity_reference`, the fp32 cells are added that the loss-parity gate needs and that are not there: see `_references`.
+6. --only drops cells.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+
+from experiments import workloads
+from experiments.parameters import REFERENCE, SAME_MATHEMATICS, TrainingParameters
+from experiments.spec.schema import Match, Suite
+from experiments.trial import Scalar
+
+Values = dict[str, Any]
+Test = Callable[[Values], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One combination: where it runs and the workload's complete parameters."""
+
+    pool: str
+    device: str
+    axes: dict[str, Scalar]
+    parameters: dict[str, Any]
+
+
+class CellError(Exception):
+    """The workload refuses a combination of values that are each allowed."""
+
+    def __init__(self, axes: Mapping[str, Scalar], error: ValidationError) -> None:
+        super().__init__(f"{show(axes)}: {error.errors()[0]['msg']}")
+        self.axes, self.error = dict(axes), error
+
+
+@dataclass
+class Expansion:
+    """The cells, and how many cells each rule matched, in the rules' order: 0 means that a rule does nothing."""
+
+    cells: list[Cell] = field(default_factory=list)
+    conditions: list[int] = field(default_factory=list)
+    excludes: list[int] = field(default_factory=list)
+    includes: list[int] = field(default_factory=list)
+
+
+def expand(suite: Suite) -> list[Cell]:
+    """The suite's cells. Raises CellError, and ConfigError if the workload is gone."""
+    return expansion(suite, workloads.load(suite.workload).Parameters).cells
+
+
+def order(cells: Sequence[Cell], repeats: int) -> list[tuple[Cell, int]]:
+    """(cell, repeat) in the order in which trials start: A B C A B C, so that a drift of the machine meets all cells alike."""
+    return [(cell, repeat) for repeat in range(1, repeats + 1) for cell in cells]
+
+
+def product_size(axes: Mapping[str, Sequence[Any]], linked: Sequence[Mapping[str, Sequence[Any]]]) -> int:
+    """Cells of the bare product, without enumerating it."""
+    size = 1
+    for values in axes.values():
+        size *= len(values)
+    for group in linked:
+        size *= max(map(len, group.values()), default=0)
+    return size
+
+
+def expansion(suite: Suite, schema: type[TrainingParameters]) -> Expansion:
+    """The cells, with what each rule did. Raises CellError."""
+    names = suite.axis_names
+    parameter_axes = [name for name in names if name != "pool"]
+    base = schema.model_construct().model_dump(mode="json") | suite.fixed
+    conditions = [(_test(item.when), item.set) for item in suite.conditions]
+    excludes = [_test(item) for item in suite.exclude]
+    only = _test({name: list(values) for name, values in suite.only.items()})
+    result = Expansion([], [0] * len(conditions), [0] * len(excludes), [0] * len(suite.include))
+    seen: set[tuple[Any, ...]] = set()
+
+    def finished(chosen: Values, strong: Values) -> Values:
+        values = base | chosen
+        values["device"] = suite.pools[chosen["pool"]]
+        for number, (matches, setting) in enumerate(conditions):
+            if matches(values):
+                result.conditions[number] += 1
+                values.update(setting)
+        if strong:
+            values.update(strong)
+        return values
+
+    def add(values: Values) -> bool:
+        if suite.include:  # without one, the product has no cell twice
+            identity = tuple([(type(value), value) for value in map(values.get, names)])
+            if identity in seen:
+                return False
+            seen.add(identity)
+        if suite.only and not only(values):
+            return True
+        pool, device = values.pop("pool"), values.pop("device")
+        try:
+            valid = schema.model_validate(values)
+        except ValidationError as error:
+            raise CellError({"pool": pool} | {name: values.get(name) for name in parameter_axes}, error) from None
+        # single values were checked when the suite was loaded: only a schema that changes or completes them needs writing out
+        parameters = values if valid.__dict__ == values else valid.model_dump(mode="json")
+        axes = {name: pool if name == "pool" else parameters[name] for name in names}
+        result.cells.append(Cell(pool, device, axes, parameters))
+        return True
+
+    for chosen in _product(suite, {}):
+        values = finished(chosen, suite.sets)
+        dropped = False
+        for number, matches in enumerate(excludes):
+            if matches(values):
+                result.excludes[number] += 1
+                dropped = True
+        if not dropped:
+            add(values)
+    for number, entry in enumerate(suite.include):
+        for chosen in _product(suite, entry):
+            result.includes[number] += add(finished(chosen, entry | suite.sets))
+    if suite.parity_reference and "precision" not in suite.sets:
+        for values in _references(result.cells):
+            add(values | suite.sets)
+    return result
+
+
+def _references(cells: Sequence[Cell]) -> list[Values]:
+    """One fp32 cell, not compiled, for all cells of a pool that learn the same as each other and have none; as the first of them else.
+
+    None for the largest batch that fits: what it will be is not known, and fp32 fits less of it.
+    """
+
+    def learnt(cell: Cell) -> str:
+        return repr((cell.pool, sorted((name, value) for name, value in cell.parameters.items() if name not in SAME_MATHEMATICS)))
+
+    there = {learnt(cell) for cell in cells if cell.parameters["precision"] == REFERENCE}
+    found: dict[str, Values] = {}
+    for cell in cells:
+        if cell.parameters["batch_size"] != "max" and (kind := learnt(cell)) not in there:
+            as_fp32 = {"precision": REFERENCE, "compile": "none", "pool": cell.pool, "device": cell.device}
+            found.setdefault(kind, {**cell.parameters, **as_fp32})
+    return list(found.values())
+
+
+def show(values: Mapping[str, Any]) -> str:
+    """`pool=cpu precision=bf16`, as --only takes it."""
+    return " ".join(f"{name}={value}" for name, value in values.items())
+
+
+def _product(suite: Suite, given: Values) -> Iterator[Values]:
+    """All combinations of axes and linked groups, those in `given` held at their value. A linked group of which one axis is given
+    keeps the rows that have that value; if there is none, `given` has to name the whole group (checked when the suite is loaded)."""
+    factors: list[list[Values]] = []
+    for name, options in suite.axes.items():
+        factors.append([{name: given[name]}] if name in given else [{name: value} for value in options])
+    for group in suite.linked:
+        named = {name: given[name] for name in group if name in given}
+        rows = [dict(zip(group, row, strict=True)) for row in zip(*group.values(), strict=True)]
+        factors.append([row for row in rows if all(same(row[name], value) for name, value in named.items())] or [named])
+    for combination in itertools.product(*factors):
+        chosen: Values = {}
+        for part in combination:
+            chosen |= part
+        yield chosen | given
+
+
+def same(left: Any, right: Any) -> bool:
+    """Equal and of one type: true is not 1."""
+    return type(left) is type(right) and bool(left == right)
+
+
+def _test(match: Match) -> Test:
+    """A function that says whether a cell's values match every key."""
+    wanted = [(name, frozenset((type(v), v) for v in (value if isinstance(value, list) else [value]))) for name, value in match.items()]
+
+    def matches(values: Values) -> bool:
+        for name, options in wanted:
+            value = values.get(name)  # a required parameter that nothing gives is reported when the cell is validated
+            if (type(value), value) not in options:
+                return False
+        return True
+
+    return matches

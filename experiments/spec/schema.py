@@ -1,0 +1,137 @@
+"""What a suite file may hold (SuiteFile), and what it means once one profile of it was chosen and checked (Suite)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Protocol
+
+from pydantic import Field, StringConstraints
+
+from experiments.config.strict import Strict
+from experiments.trial import Scalar
+
+MAX_TRIALS = 100_000
+MAX_PRODUCT = 5 * MAX_TRIALS  # cells before excludes: beyond it nothing is even counted
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+Axes = dict[str, list[Scalar]]
+Match = dict[str, Scalar | list[Scalar]]
+
+
+class PoolFacts(Protocol):
+    """What a suite needs to know about a pool."""
+
+    @property
+    def device(self) -> str:
+        """Device kind: cpu, cuda, hpu."""
+
+    @property
+    def capacity(self) -> int | None:
+        """Devices of the whole pool, None where only the pool itself knows."""
+
+
+class Condition(Strict):
+    """Where a cell matches all of `when`, it gets the values of `set`. Later conditions win."""
+
+    when: Match = Field(min_length=1, description="axis, `device` or parameter -> a value, or a list of which one must match")
+    set: dict[str, Any] = Field(min_length=1, description="parameter (not an axis) -> value")
+
+
+class ReportFigure(Strict):
+    """A figure of the report: a metric over an axis, a series of bars for each combination of other axes."""
+
+    title: str = Field(max_length=200)
+    metric: str = Field(description="summary metric; with a * where its name has a number, each cell is a line over that number")
+    x: str = Field(description="axis whose values stand side by side; of a metric with a *, what the number counts")
+    series: list[str] = Field(default_factory=list, description="axes whose values make the series")
+    where: Match = Field(default_factory=dict, description="only cells that match")
+    relative: bool = Field(default=False, description="how many times better than the cell's baseline, instead of the metric itself")
+
+
+class PublishedColumn(Strict):
+    """A column of a published table: a line of published.csv for the suite's workload and metric."""
+
+    accelerator: str = Field(max_length=64, description="as published.csv names it")
+    batch: int | None = Field(default=None, ge=1, description="samples per device; null: the first line of the accelerator")
+
+
+class Report(Strict):
+    """The comparison table, and the figures that the suite's document has."""
+
+    rows: list[str] = Field(min_length=1, description="axes whose values name the rows")
+    columns: str = Field(description="axis whose values are the columns")
+    metric: str = Field(default="throughput", description="summary metric in the cells")
+    title: str | None = Field(default=None, max_length=200)
+    figures: list[ReportFigure] = Field(default_factory=list)
+    published: PublishedColumn | None = Field(
+        default=None, description="adds the published table with ours below it; speed-ups are over this column of theirs"
+    )
+    minimum_effect: float = Field(default=0.02, gt=0, lt=1, description="a smaller difference is called the same: 0.02 is 2 %")
+
+
+class Sections(Strict):
+    """What a profile may override. A section that is given replaces the suite's; only `fixed` is merged key by key."""
+
+    fixed: dict[str, Any] = Field(default_factory=dict, description="workload parameter -> value, for all cells")
+    axes: Axes = Field(default_factory=dict, description="pool and workload parameters -> values; their product is the matrix")
+    linked: list[Axes] = Field(default_factory=list, description="axes that change together: lists of equal length, zipped")
+    conditions: list[Condition] = Field(default_factory=list)
+    exclude: list[Match] = Field(default_factory=list, description="cells that match all keys of an entry are left out")
+    include: list[dict[str, Scalar]] = Field(default_factory=list, description="cells added after the excludes")
+    parity_reference: bool = Field(
+        default=False, description="add the fp32 cells that loss parity needs and that are missing: one for all cells that learn the same"
+    )
+    repeats: int = Field(default=1, ge=1, le=1000, description="how often each cell runs, interleaved")
+    limit: int = Field(default=2000, ge=1, le=MAX_TRIALS, description="most trials (cells x repeats) the suite may have")
+    baseline: dict[str, Scalar] = Field(default_factory=dict, description="axis -> value: what the others are compared with")
+    report: Report | None = None
+    retries: int = Field(default=2, ge=0, le=20, description="attempts after the first, for infrastructure failures only")
+    hang_timeout_s: float = Field(default=600, gt=0, le=86_400, description="a trial that makes no progress for so long is ended")
+
+
+class Profile(Sections):
+    """A named override of the suite."""
+
+    description: str = Field(default="", max_length=2000)
+
+
+class SuiteFile(Sections):
+    """A suite file."""
+
+    suite: Name = Field(description="the file's name without .yaml")
+    description: str = Field(default="", max_length=2000)
+    workload: str = Field(description="a file in experiments/workloads")
+    profiles: dict[Name, Profile] = Field(default_factory=dict)
+
+
+class Suite(Strict):
+    """One profile of a suite with the user's overrides, checked: every value is one that the workload takes."""
+
+    suite: str
+    description: str
+    workload: str
+    profile: str = Field(description="full, or the profile's name")
+    file: str
+    pools: dict[str, str] = Field(description="pool -> device kind, for each pool of the matrix")
+    fixed: dict[str, Any]
+    axes: Axes
+    linked: list[Axes]
+    conditions: list[Condition]
+    exclude: list[Match]
+    include: list[dict[str, Scalar]]
+    sets: dict[str, Any] = Field(description="--set: stronger than everything above")
+    only: dict[str, list[Scalar]] = Field(description="--only: cells with other values are left out")
+    parity_reference: bool
+    repeats: int
+    limit: int
+    baseline: dict[str, Scalar]
+    report: Report
+    retries: int
+    hang_timeout_s: float
+
+    @property
+    def axis_names(self) -> list[str]:
+        """Every axis in the suite's order: axes, linked axes, then parameters that became axes by an include."""
+        names = [*self.axes, *(name for group in self.linked for name in group)]
+        for entry in self.include:
+            names += [name for name in entry if name not in names]
+        return names

@@ -1,0 +1,60 @@
+"""What the words of a suite mean: parameters of its workload, pools, and the values that each takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from experiments.config.errors import choose
+from experiments.config.validate import say
+from experiments.parameters import TrainingParameters
+from experiments.spec.matrix import Cell
+from experiments.spec.schema import PoolFacts, Suite
+
+BASE = "full"  # the name of the suite without a profile
+BAD = object()  # stands for a value that was complained about
+
+
+class Vocabulary:
+    """What can stand in a suite: the workload's parameters and the pools. Gives a value the type that the workload gives it."""
+
+    def __init__(self, workload: str, schema: type[TrainingParameters], pools: Mapping[str, PoolFacts]) -> None:
+        self.workload, self.schema, self.pools = workload, schema, pools
+        self._adapters: dict[str, TypeAdapter[Any]] = {}
+
+    def unknown(self, name: str, others: Iterable[str] = ("pool",)) -> tuple[str, str] | None:
+        """Problem and hint if `name` is neither a parameter nor one of `others`."""
+        known = [*others, *self.schema.model_fields]
+        return None if name in known else (f"the workload {self.workload} has no such parameter", choose(name, known))
+
+    def value(self, name: str, value: Any) -> tuple[Any, tuple[str, str] | None]:
+        """The value as the workload takes it, or problem and hint. `name` must be known."""
+        if name in ("pool", "device"):
+            known = list(self.pools) if name == "pool" else sorted({pool.device for pool in self.pools.values()})
+            return value, None if value in known else (f"unknown {name} {value!r}", choose(value, known))
+        try:
+            return self._adapter(name).validate_python(value), None
+        except ValidationError as error:
+            return BAD, say(error.errors(include_url=False))
+
+    def _adapter(self, name: str) -> TypeAdapter[Any]:
+        if name not in self._adapters:
+            field = self.schema.model_fields[name]
+            kind: Any = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+            nested = isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+            self._adapters[name] = TypeAdapter(kind, config=None if nested else ConfigDict(strict=True))
+        return self._adapters[name]
+
+
+def too_large(cells: Iterable[Cell], pools: Mapping[str, PoolFacts]) -> set[tuple[str, int]]:
+    wanted = {(cell.pool, int(cell.parameters["devices"])) for cell in cells}
+    return {(pool, devices) for pool, devices in wanted if devices > (pools[pool].capacity or devices)}
+
+
+def with_pools(suite: Suite, pools: Mapping[str, PoolFacts]) -> Suite:
+    """The suite with the device kind of every pool that a cell can be on."""
+    names = [*suite.axes.get("pool", []), *(pool for group in suite.linked for pool in group.get("pool", []))]
+    names += [entry["pool"] for entry in suite.include if "pool" in entry]
+    return suite.model_copy(update={"pools": {str(name): pools[str(name)].device for name in dict.fromkeys(names)}})

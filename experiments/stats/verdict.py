@@ -1,0 +1,50 @@
+"""Same, faster, slower or undecided; and the false discovery rate over many."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from enum import StrEnum
+
+import numpy as np
+
+from experiments.stats.estimate import Estimate
+
+
+class Verdict(StrEnum):
+    """What a comparison says. `undecided` asks for more interleaved repeats."""
+
+    SAME = "same"
+    FASTER = "faster"
+    SLOWER = "slower"
+    UNDECIDED = "undecided"
+
+
+def verdict(ratio: Estimate, *, minimum: float, q_value: float | None = None, alpha: float = 0.05) -> Verdict:
+    """Same, faster, slower or undecided, for `ratio` = new over old throughput.
+
+    faster / slower: it differs from 1 (p, or `q_value` where many are judged at once, below `alpha`), by at least `minimum` (0.02 = 2 %).
+    same: the whole interval lies within `minimum` of 1. Everything else is undecided.
+    """
+    if not minimum > 0:
+        raise ValueError(f"the minimum effect must be more than 0, got {minimum}")
+    effect, edge = math.log(ratio.value), math.log1p(minimum)
+    if (ratio.p_value if q_value is None else q_value) < alpha and abs(effect) >= edge:
+        return Verdict.FASTER if effect > 0 else Verdict.SLOWER
+    if ratio.low > 0 and math.log(ratio.low) > -edge and math.log(ratio.high) < edge:
+        return Verdict.SAME
+    return Verdict.UNDECIDED
+
+
+def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
+    """q-values, in the order given: reject q < alpha and the expected share of false rejections stays under alpha (1995)."""
+    p = np.asarray(p_values, dtype=float)
+    if p.size == 0:
+        return []
+    if not ((p >= 0) & (p <= 1)).all():
+        raise ValueError("p-values lie between 0 and 1")
+    order = np.argsort(p)[::-1]
+    scaled = p[order] * p.size / np.arange(p.size, 0, -1)
+    q = np.empty_like(p)
+    q[order] = np.minimum(1, np.minimum.accumulate(scaled))
+    return [float(value) for value in q]

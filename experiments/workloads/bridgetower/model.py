@@ -1,0 +1,246 @@
+"""The BridgeTower model: sizes, weights, attention, loss and retrieval metrics. Torch and transformers; imported on workers only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from experiments.components.workload import Batch, Unsupported
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from experiments.workloads.bridgetower.parameters import Parameters
+
+# CLIP's image statistics, which BridgeTower's image processor uses too
+PIXEL_MEAN = (0.48145466, 0.4578275, 0.40821073)
+PIXEL_STD = (0.26862954, 0.26130258, 0.27577711)
+
+# hidden, text and vision layers, heads, MLP, patch, image (pixels), cross layers, vocabulary, contrastive width, dropout.
+# large and base: BridgeTower/bridgetower-{large,base}-itm-mlm-itc. mini and tiny are ours, for CPUs.
+SIZES: dict[str, dict[str, Any]] = {
+    name: dict(
+        zip(("hidden", "layers", "heads", "mlp", "patch", "image", "cross", "vocabulary", "contrastive", "dropout"), values, strict=True)
+    )
+    for name, values in {
+        "large": (1024, 24, 16, 4096, 14, 294, 6, 50265, 512, 0.1),
+        "base": (768, 12, 12, 3072, 16, 288, 6, 50265, 512, 0.1),
+        "mini": (192, 4, 3, 768, 16, 128, 2, 8192, 128, 0.0),
+        "tiny": (64, 2, 2, 256, 16, 64, 2, 1024, 64, 0.0),
+    }.items()
+}
+LOGIT_SCALE = 2.6592  # ln(1 / 0.07)
+
+
+def config(parameters: Parameters) -> Any:
+    """The BridgeTowerConfig of the named size. The two contrastive settings are missing from transformers' own default."""
+    from transformers import BridgeTowerConfig
+
+    size = SIZES[parameters.model]
+    dropout = size["dropout"] if parameters.dropout is None else parameters.dropout
+    return BridgeTowerConfig(
+        hidden_size=size["hidden"],
+        num_hidden_layers=size["cross"],
+        num_attention_heads=size["heads"],
+        contrastive_hidden_size=size["contrastive"],
+        logit_scale_init_value=LOGIT_SCALE,
+        share_link_tower_layers=False,
+        link_tower_type="add",
+        text_config={
+            "hidden_size": size["hidden"],
+            "num_hidden_layers": size["layers"],
+            "num_attention_heads": size["heads"],
+            "intermediate_size": size["mlp"],
+            "vocab_size": size["vocabulary"],
+            "max_position_embeddings": 514,
+            "type_vocab_size": 1,
+            "hidden_dropout_prob": dropout,
+            "attention_probs_dropout_prob": dropout,
+            # transformers draws all weights with this standard deviation; its default of 1 starts from saturated softmaxes
+            "initializer_factor": 0.02 if parameters.model in ("mini", "tiny") else 1,
+        },
+        vision_config={
+            "hidden_size": size["hidden"],
+            "num_hidden_layers": size["layers"],
+            "patch_size": size["patch"],
+            "image_size": parameters.image_size or size["image"],
+        },
+    )
+
+
+@contextmanager
+def sdpa_allowed(wanted: bool) -> Iterator[None]:
+    """Let transformers build BridgeTower with SDPA: it declares no support, although text and cross layers use the attention interface.
+
+    Raises Unsupported on a transformers whose BridgeTower has no such interface: SDPA would silently be eager there.
+    """
+    if not wanted:
+        yield
+        return
+    from transformers.models.bridgetower import modeling_bridgetower as module
+
+    if not hasattr(module, "ALL_ATTENTION_FUNCTIONS"):
+        import transformers
+
+        raise Unsupported(f"attention sdpa: transformers {transformers.__version__} computes BridgeTower's attention eagerly only")
+    base = module.BridgeTowerPreTrainedModel
+    before = base._supports_sdpa
+    base._supports_sdpa = True
+    try:
+        yield
+    finally:
+        base._supports_sdpa = before
+
+
+def build(parameters: Parameters) -> nn.Module:
+    """BridgeTowerForContrastiveLearning on the CPU in fp32; weights from the seed, a hub id at a pinned revision, or a folder."""
+    import torch
+    from transformers import BridgeTowerForContrastiveLearning
+
+    torch.manual_seed(parameters.seed)
+    with sdpa_allowed(parameters.attention == "sdpa"):
+        if parameters.weights is None:
+            model = BridgeTowerForContrastiveLearning._from_config(config(parameters), attn_implementation=parameters.attention)
+        else:
+            model = BridgeTowerForContrastiveLearning.from_pretrained(
+                parameters.weights,
+                revision=parameters.revision or "main",
+                local_files_only=Path(parameters.weights).is_dir(),
+                use_safetensors=True,  # never unpickle a checkpoint
+                trust_remote_code=False,
+                attn_implementation=parameters.attention,
+            )
+            model = model.float()  # transformers 5 keeps a checkpoint's own type
+    for layer in (*model.bridgetower.cross_modal_text_layers, *model.bridgetower.cross_modal_image_layers):
+        # transformers marks these self-attentions causal. Eager attention ignores the mark; SDPA, where it is given no mask, does not,
+        # and would hide the later image tokens from the earlier ones: another, cheaper model
+        layer.attention.self.is_causal = False
+    if parameters.freeze_text_pooler:  # its output is not used, so it would have no gradient, and DDP would wait for one
+        model.bridgetower.text_model.pooler.requires_grad_(False)
+    model.train()
+    return model  # type: ignore[no-any-return]
+
+
+def layers(model: Any) -> list[nn.Module]:
+    """The transformer blocks of both towers and of the cross-modal encoder."""
+    tower = model.bridgetower
+    return [
+        *tower.text_model.encoder.layer,
+        *tower.vision_model.visual.transformer.resblocks,
+        *tower.cross_modal_text_layers,
+        *tower.cross_modal_image_layers,
+    ]
+
+
+def inputs(batch: Batch, attention: str) -> dict[str, torch.Tensor]:
+    """The model's arguments: pixels uint8 (batch, h, w, 3) become normalised fp32 (batch, 3, h, w), channels last in memory.
+
+    Nothing here, nor in the forward pass with these arguments, makes the host wait for the device.
+    """
+    import torch
+
+    mask = batch["attention_mask"]
+    if "pixel_values" in batch:  # the device has decoded and normalised
+        images = batch["pixel_values"]
+    else:
+        scale, shift = _normalisation(batch["pixels"].device)
+        images = (batch["pixels"] * scale + shift).permute(0, 3, 1, 2)
+    if _takes_prepared_masks():
+        # given a 2D mask, transformers asks the device whether it is all ones, and the host waits for the answer in every step
+        mask = mask[:, None, None, :].bool()
+        if attention == "eager":  # adds the mask to the scores
+            mask = torch.zeros_like(mask, dtype=torch.float32).masked_fill_(~mask, torch.finfo(torch.float32).min)
+    return {"input_ids": batch["input_ids"], "attention_mask": mask, "pixel_values": images}
+
+
+@cache
+def _normalisation(device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """(scale, shift) by channel, from 0..255 to CLIP's statistics. Kept: to copy them in every step would stop the device's queue."""
+    import torch
+
+    scale = torch.tensor([1 / 255 / std for std in PIXEL_STD], device=device)
+    shift = torch.tensor([-mean / std for mean, std in zip(PIXEL_MEAN, PIXEL_STD, strict=True)], device=device)
+    return scale, shift
+
+
+@cache
+def _takes_prepared_masks() -> bool:
+    """Whether this transformers uses a 4D mask as it is."""
+    from transformers.models.bridgetower import modeling_bridgetower
+
+    return hasattr(modeling_bridgetower, "create_bidirectional_mask")
+
+
+def evaluate(model: Any, batches: Iterator[Batch], batch_size: int, attention: str) -> dict[str, float]:
+    """Contrastive loss over whole batches, and text-to-image recall over all samples at once (`retrieval_pool` of them).
+
+    chance_loss = ln(batch): the loss of embeddings that know nothing. recall_at_k: share of captions whose image is among the k nearest.
+    """
+    import torch
+
+    losses: list[float] = []
+    texts: list[torch.Tensor] = []
+    images: list[torch.Tensor] = []
+    with torch.no_grad():
+        for batch in batches:
+            output = model(**inputs(batch, attention), return_loss=True)
+            losses.append(float(output.loss))
+            texts.append(output.text_embeds.float())
+            images.append(output.image_embeds.float())
+    text, image = torch.cat(texts), torch.cat(images)
+    scores = text @ image.T
+    better = (scores > scores.diagonal()[:, None]).sum(dim=1)  # images nearer to the caption than its own
+    return {
+        "loss": sum(losses) / len(losses),
+        "chance_loss": math.log(batch_size),
+        "recall_at_1": float((better < 1).float().mean()),
+        "recall_at_5": float((better < 5).float().mean()),
+        "retrieval_pool": float(len(text)),
+    }
+
+
+@contextmanager
+def _without_masks() -> Iterator[None]:
+    """Masks cost no matrix product, and transformers looks at their values, which fake tensors do not have."""
+    from transformers.models.bridgetower import modeling_bridgetower as module
+
+    made_by = getattr(module, "create_bidirectional_mask", None)
+    if made_by is None:
+        yield
+        return
+    module.create_bidirectional_mask = lambda *_, **__: None
+    try:
+        yield
+    finally:
+        module.create_bidirectional_mask = made_by
+
+
+def flops_per_sample(parameters: Parameters, text_length: int) -> float:
+    """Training FLOPs per sample: 3 x the forward pass, counted by torch's FlopCounterMode on fake tensors (no memory, any size).
+
+    Agrees with the published 1431 and 409 GFLOP at text 128 (large, base). Eager attention, which the counter knows on every device.
+    """
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.utils.flop_counter import FlopCounterMode
+    from transformers import BridgeTowerForContrastiveLearning
+
+    settings = config(parameters)
+    side, batch = settings.vision_config.image_size, 2
+    with FakeTensorMode(), torch.no_grad(), _without_masks():
+        model = BridgeTowerForContrastiveLearning._from_config(settings, attn_implementation="eager")
+        model.train()  # nn.MultiheadAttention's fused inference path is invisible to the counter
+        counter = FlopCounterMode(display=False)
+        with counter:
+            model(
+                input_ids=torch.full((batch, text_length), 5),
+                attention_mask=torch.ones(batch, text_length, dtype=torch.long),
+                pixel_values=torch.zeros(batch, 3, side, side),
+                return_loss=True,
+            )
+    return 3 * float(counter.get_total_flops()) / batch

@@ -1,0 +1,30 @@
+"""The sizes and parameters of vision transformers; importable without torch."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from experiments.parameters import TrainingParameters
+
+# width, layers, heads, MLP, patch, image (pixels), classes
+SIZES: dict[str, tuple[int, int, int, int, int, int, int]] = {
+    "h16": (1280, 32, 16, 5120, 16, 224, 1000),
+    "l16": (1024, 24, 16, 4096, 16, 224, 1000),
+    "b16": (768, 12, 12, 3072, 16, 224, 1000),
+    "tiny": (64, 2, 2, 128, 8, 32, 16),
+}
+
+
+class Parameters(TrainingParameters):
+    """ViT's own settings."""
+
+    model: Literal["h16", "l16", "b16", "tiny"] = Field("tiny", description="h16 as published; tiny for CPUs")
+    rung: str = Field("none", max_length=40, description="names a rung of a ladder; what it sets stands in the suite's conditions")
+    image_size: int | None = Field(None, ge=16, le=1024, description="pixels per side; null: the model's own")
+    classifier: Literal["token", "pooled"] = Field("token", description="a class token of its own, or the mean over patches")
+    layout: Literal["batch_first", "sequence_first"] = Field("batch_first", description="sequence first skips transposes in attention")
+    attention: Literal["math", "sdpa"] = Field("math", description="plain matrix products and softmax, or torch's fused kernels")
+    learning_rate: float = Field(1e-3, gt=0, le=10)
+    weight_decay: float = Field(0.1, ge=0, le=1)

@@ -1,0 +1,142 @@
+"""Vision transformer training, as in "Significantly faster Vision Transformer training": a ladder of settings on ViT-H/16.
+
+Images and classes are drawn: a class is a pattern of a few coloured waves under noise. They leave the host as uint8 and are normalised on
+the device.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from experiments.components.workload import Batch, Context
+from experiments.workloads.vit.parameters import SIZES, Parameters
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+IMAGENET_1K = 1_281_167  # training images
+HELD_OUT_BATCHES, HELD_OUT_SIZE = 2, 32
+POOL = 64  # noise images kept in memory
+
+
+def build(context: Context) -> Vit:
+    """The workload on this rank."""
+    return Vit(context)
+
+
+class Vit:
+    """See Workload."""
+
+    find_unused_parameters = False
+    epoch_samples = IMAGENET_1K
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.parameters: Parameters = context.parameters
+        *_, own, self.classes = SIZES[self.parameters.model]
+        self.size = self.parameters.image_size or own
+
+    def model(self) -> nn.Module:
+        return make(self.parameters)
+
+    def layers(self, model: Any) -> list[nn.Module]:
+        return list(model.blocks)
+
+    def batches(self) -> Iterator[Batch]:
+        from torch.utils.data import DataLoader
+
+        parameters, workers = self.parameters, self.parameters.dataloader_workers
+        return iter(
+            DataLoader(
+                Images(self.size, self.classes, parameters.seed),  # type: ignore[arg-type]  # its index is a range of rows
+                batch_size=None,
+                sampler=self._order(),
+                num_workers=workers,
+                prefetch_factor=parameters.prefetch_factor if workers else None,
+                pin_memory=parameters.pin_memory and self.context.device_kind != "cpu",
+            )
+        )
+
+    def prepare(self, batch: Batch) -> Batch:
+        return {**batch, "images": (batch["images"].permute(0, 3, 1, 2) / 127.5 - 1).contiguous()}
+
+    def loss(self, model: nn.Module, batch: Batch) -> torch.Tensor:
+        from torch.nn import functional
+
+        return functional.cross_entropy(model(batch["images"]).float(), batch["classes"])
+
+    def samples(self, batch: Batch) -> int:
+        return len(batch["classes"])
+
+    def evaluate(self, model: nn.Module, place: Callable[[Batch], Batch]) -> dict[str, float]:
+        data = Images(self.size, self.classes, self.parameters.seed)
+        losses = [
+            float(self.loss(model, place(data[range(2**30 + at * HELD_OUT_SIZE, 2**30 + (at + 1) * HELD_OUT_SIZE)])))
+            for at in range(HELD_OUT_BATCHES)
+        ]
+        return {"loss": sum(losses) / len(losses), "chance_loss": math.log(self.classes)}
+
+    def flops_per_sample(self) -> float | None:
+        return flops(self.parameters)
+
+    def _order(self) -> Iterator[range]:
+        size, world = self.context.batch_size, self.context.world_size
+        start = self.context.rank * size
+        while True:
+            yield range(start, start + size)
+            start += size * world
+
+
+def make(parameters: Parameters) -> nn.Module:
+    """The model of the named size."""
+    from experiments.workloads.vit.model import VisionTransformer
+
+    width, layers, heads, mlp, patch, size, classes = SIZES[parameters.model]
+    return VisionTransformer(
+        width=width,
+        layers=layers,
+        heads=heads,
+        mlp=mlp,
+        patch=patch,
+        size=parameters.image_size or size,
+        classes=classes,
+        pooled=parameters.classifier == "pooled",
+        sequence_first=parameters.layout == "sequence_first",
+        math=parameters.attention == "math",
+    )
+
+
+class Images:
+    """Rows -> images uint8 (batch, size, size, 3) and classes. A row is a function of the seed and its number alone."""
+
+    def __init__(self, size: int, classes: int, seed: int) -> None:
+        import torch
+
+        draw = torch.Generator().manual_seed(seed)
+        self.size, self.classes = size, classes
+        self.noise = torch.randint(0, 96, (POOL, size, size, 3), generator=draw, dtype=torch.uint8)
+        self.waves = torch.rand(classes, 3, 3, generator=draw)  # frequencies across and down, phase; one of each by colour
+        self.places = torch.linspace(0, 1, size)
+
+    def __getitem__(self, rows: range) -> Batch:
+        import torch
+
+        numbers = torch.arange(rows.start, rows.stop)
+        classes = (numbers * 2654435761 % 2**32) // 7919 % self.classes  # a fixed shuffle of the classes
+        across, down, phase = self.waves[classes].unbind(dim=-1)  # each (batch, 3)
+        x, y = self.places[None, None, :, None], self.places[None, :, None, None]
+        angle = 2 * math.pi * (6 * across[:, None, None] * x + 6 * down[:, None, None] * y + phase[:, None, None])
+        pattern = (torch.sin(angle) * 79 + 80).to(torch.uint8)
+        return {"images": pattern + self.noise[numbers * 31 % POOL], "classes": classes}
+
+
+def flops(parameters: Parameters) -> float:
+    """Training FLOPs per image: 3 x the forward pass's matrix products (agrees with the published 763.5 GFLOP of ViT-H/16 at 224 px)."""
+    width, layers, _, mlp, patch, size, classes = SIZES[parameters.model]
+    patches = ((parameters.image_size or size) // patch) ** 2
+    tokens = patches + (parameters.classifier == "token")
+    block = 4 * width * width + 2 * width * mlp + 2 * tokens * width  # q, k, v, out; MLP; scores and their sum
+    return 3 * 2.0 * (layers * tokens * block + patches * 3 * patch * patch * width + width * classes)

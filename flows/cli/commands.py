@@ -1,0 +1,266 @@
+"""`sweep`: plan, run, resume, look at, compare and stop sweeps. Composition of flows/ and tasks/ only."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from flows.cli.options import (
+    SUITE_HELP,
+    JsonOption,
+    OnlyOption,
+    PoolOption,
+    PoolWaitOption,
+    ProfileOption,
+    RepeatsOption,
+    SetOption,
+    SuiteName,
+    SweepId,
+    app,
+    clean_errors,
+    err,
+    out,
+    print_json,
+    suite_names,
+    sweep_ids,
+)
+
+
+@app.command(epilog="Examples: sweep plan bridgetower --profile smoke --only precision=bf16 · sweep plan --sweep last")
+@clean_errors
+def plan(
+    suite: Annotated[str | None, typer.Argument(help=f"{SUITE_HELP}; not with --sweep", autocompletion=suite_names)] = None,
+    profile: ProfileOption = "auto",
+    pool: PoolOption = None,
+    set_: SetOption = None,
+    only: OnlyOption = None,
+    repeats: RepeatsOption = None,
+    sweep: Annotated[str | None, typer.Option("--sweep", help="show what is left of this sweep instead", autocompletion=sweep_ids)] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the expanded matrix, what of it is done, and how long it would take. Starts nothing."""
+    from flows.cli import show
+    from tasks.sweep import plan as planning
+    from tasks.sweep.store import SweepStore
+
+    if (suite is None) == (sweep is None):
+        raise typer.BadParameter("give a suite, or --sweep and a sweep's id: one of the two")
+    if sweep:
+        wanted = planning.renew(SweepStore(_sweep_id(sweep)).load_plan())
+        against: str | None = wanted.sweep_id
+        found = planning.states(wanted)
+    else:
+        assert suite is not None
+        wanted, _ = planning.make_plan(_request(suite, profile, pool, set_, only, repeats))
+        against, found = planning.compare_with_last(wanted)
+    expected = planning.expected_seconds(wanted)
+    if as_json:
+        print_json(show.plan_json(wanted, found, expected, against))
+    else:
+        show.plan(out, wanted, found, expected, against, auto=profile == "auto" and not sweep)
+
+
+@app.command(epilog="Examples: sweep run bridgetower · sweep run bridgetower --pool cpu --set steps=50 --only model=tiny --repeats 3")
+@clean_errors
+def run(
+    suite: SuiteName,
+    profile: ProfileOption = "auto",
+    pool: PoolOption = None,
+    set_: SetOption = None,
+    only: OnlyOption = None,
+    repeats: RepeatsOption = None,
+    pool_wait: PoolWaitOption = None,
+    profile_steps: Annotated[
+        int | None,
+        typer.Option(
+            "--profile-steps",
+            min=1,
+            max=100,
+            help="trace so many steps of each trial after its measured window: artifact trace.json.gz, and a table in the report",
+        ),
+    ] = None,
+) -> None:
+    """Run a suite: every trial of its matrix, then the comparison."""
+    from experiments.config.paths import runs_root
+    from flows.cli.run_sweep import run_sweep
+    from tasks.sweep.plan import check_ready, make_plan
+    from tasks.sweep.store import StoreError, SweepStore
+
+    if profile_steps is not None:
+        set_ = [*(set_ or []), f"profile_steps={profile_steps}"]
+    wanted, _ = make_plan(_request(suite, profile, pool, set_, only, repeats).model_copy(update={"pool_wait_s": pool_wait}))
+    check_ready(wanted)
+    if profile == "auto":
+        pools_used = ", ".join(dict.fromkeys(trial.pool for trial in wanted.trials))
+        err.print(f"profile auto: took [bold]{wanted.profile}[/], pool {pools_used}", highlight=False)
+    try:
+        SweepStore(wanted.sweep_id).save_plan(wanted)
+    except OSError as error:
+        raise StoreError(f"{runs_root()} cannot be written ({error.strerror}); SWEEPBENCH_RUNS names another folder") from None
+    raise typer.Exit(run_sweep(wanted, out, err))
+
+
+@app.command(epilog="Example: sweep resume last")
+@clean_errors
+def resume(sweep_id: SweepId, pool_wait: PoolWaitOption = None) -> None:
+    """Go on with an interrupted sweep: only what is not done is run, and why is said."""
+    from flows.cli import show
+    from flows.cli.run_sweep import run_sweep
+    from tasks.sweep.plan import renew, states
+    from tasks.sweep.store import SweepStore
+
+    wanted = renew(SweepStore(_sweep_id(sweep_id)).load_plan())
+    if pool_wait is not None:
+        wanted = wanted.model_copy(update={"request": wanted.request.model_copy(update={"pool_wait_s": pool_wait})})
+    show.why_again(err, states(wanted))
+    raise typer.Exit(run_sweep(wanted, out, err))
+
+
+@app.command("list", epilog="Examples: sweep list · sweep list --json")
+@clean_errors
+def list_(as_json: JsonOption = False) -> None:
+    """Sweeps on this machine, newest first."""
+    from flows.cli import show
+
+    rows = show.sweep_rows()
+    print_json(rows) if as_json else show.sweeps(out, rows)
+
+
+@app.command(name="show", epilog="Example: sweep show last")
+@clean_errors
+def show_(sweep_id: SweepId, as_json: JsonOption = False) -> None:
+    """One sweep: its trials, their outcomes and figures."""
+    from flows.cli import show
+    from tasks.sweep.store import SweepStore
+
+    store = SweepStore(_sweep_id(sweep_id))
+    print_json(show.sweep_json(store)) if as_json else show.sweep(out, store)
+
+
+@app.command(epilog="Example: sweep report last --open")
+@clean_errors
+def report(
+    sweep_id: SweepId,
+    open_: Annotated[bool, typer.Option("--open", help="open report.html in the browser")] = False,
+    emulated: Annotated[bool, typer.Option("--emulated", help="of the trials on an emulated device, by themselves and marked")] = False,
+) -> None:
+    """Derive results, report and figures again from the raw steps, and print the comparison."""
+    from flows.cli import show
+    from tasks.analysis.results import write_steps
+    from tasks.report.write import write_report
+    from tasks.sweep.store import SweepStore
+
+    store = SweepStore(_sweep_id(sweep_id))
+    for trial in store.load_plan().trials:
+        if (store.trial_dir(trial.key) / "journal.jsonl").exists():
+            write_steps(store.trial_dir(trial.key))
+    paths = write_report(store.dir, emulated=emulated)
+    show.comparison(out, store, emulated=emulated)
+    out.print(f"report: {paths.html}", highlight=False, soft_wrap=True)
+    if open_:
+        typer.launch(paths.html.as_uri())
+
+
+@app.command(epilog="Example: sweep compare bridgetower-20261101-020000-1a2b last")
+@clean_errors
+def compare(sweep_a: SweepId, sweep_b: SweepId) -> None:
+    """Compare two sweeps cell by cell: how much faster or slower B is, and how sure."""
+    from flows.cli import show
+    from tasks.sweep.store import SweepStore
+
+    show.two_sweeps(out, SweepStore(_sweep_id(sweep_a)), SweepStore(_sweep_id(sweep_b)))
+
+
+@app.command(epilog="Example: sweep stop last --reason 'the room is too warm'")
+@clean_errors
+def stop(
+    sweep_id: SweepId,
+    reason: Annotated[str, typer.Option("--reason", help="kept with the trials it stops")] = "stopped by `sweep stop`",
+) -> None:
+    """Stop a running sweep: its trials and all their processes end, their runs become KILLED. `sweep resume` goes on later."""
+    from flows.cli.stop import stop_sweep
+    from tasks.sweep.store import SweepStore
+
+    raise typer.Exit(stop_sweep(SweepStore(_sweep_id(sweep_id)), reason, out))
+
+
+@app.command(epilog="Examples: sweep suites · sweep suites --json")
+@clean_errors
+def suites(as_json: JsonOption = False) -> None:
+    """The suites that can be run."""
+    from flows.cli import show
+
+    rows = show.suite_rows()
+    print_json(rows) if as_json else show.suites(out, rows)
+
+
+@app.command(epilog="Examples: sweep pools · sweep pools --json")
+@clean_errors
+def pools(as_json: JsonOption = False) -> None:
+    """The node pools: whether they answer, what is free, their versions, and what is wrong with them."""
+    from flows.cli import show
+
+    rows = show.pool_rows()
+    print_json(rows) if as_json else show.pools(out, rows)
+
+
+@app.command(epilog="Example: sweep ui --port 5001")
+@clean_errors
+def ui(port: Annotated[int, typer.Option(help="port on 127.0.0.1", min=1024, max=65535)] = 5000) -> None:
+    """The MLflow UI on the local store."""
+    from flows.cli.ui import serve
+
+    raise typer.Exit(serve(port, out, err))
+
+
+def _request(suite: str, profile: str, pool: list[str] | None, set_: list[str] | None, only: list[str] | None, repeats: int | None) -> Any:
+    from tasks.sweep.store import Request
+
+    only_values: dict[str, list[Any]] = {}
+    for axis, value in _pairs("--only", only):
+        only_values.setdefault(axis, []).append(value)
+    return Request(suite=suite, profile=profile, pools=pool or [], set=dict(_pairs("--set", set_)), only=only_values, repeats=repeats)
+
+
+def _pairs(option: str, texts: list[str] | None) -> list[tuple[str, Any]]:
+    from experiments.config.errors import ConfigError
+    from experiments.config.yaml_document import scalar
+
+    found = []
+    for text in texts or []:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise ConfigError.one(option, None, text, "is not KEY=VALUE", f"write it as {option} steps=50")
+        found.append((name, scalar(value)))
+    return found
+
+
+def _sweep_id(text: str) -> str:
+    from tasks.sweep.store import StoreError, list_sweeps
+
+    if text != "last":
+        return text
+    sweeps = list_sweeps()
+    if not sweeps:
+        raise StoreError("there is no sweep yet; `sweep run bridgetower` makes one")
+    return sweeps[0]
+
+
+def main() -> None:
+    """The console script. A wrong option is an error of use: status 1, since 2 means that trials failed."""
+    try:
+        status = app(standalone_mode=False)
+    except (typer.Abort, KeyboardInterrupt):
+        status = 1
+    except Exception as error:
+        show = getattr(error, "show", None)  # click's errors of use; typer brings its own copy of click, so no class can be named
+        if show is None:
+            raise
+        show()
+        status = 1
+    sys.exit(status or 0)
+
+
+from flows.cli import nightly as _nights  # noqa: E402, F401 - adds its commands

@@ -1,0 +1,110 @@
+"""What the command line's modules share: the application, its consoles, its options, its way to say what is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+app = typer.Typer(
+    name="sweep",
+    help="Run a workload through every combination of accelerator, precision, data loading and model; say which is faster, and how sure.",
+    epilog="Exit status: 0 every trial ok or an expected outcome (does_not_fit, unsupported); 2 trial failures recorded; "
+    "3 a night found something worse; 1 anything else.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _console(*, stderr: bool) -> Console:
+    """A pipe or a file has no width: then one wide enough that no name is broken."""
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(stderr=stderr, width=None if stream.isatty() or "COLUMNS" in os.environ else 160)
+
+
+out, err = _console(stderr=False), _console(stderr=True)
+
+
+def suite_names() -> list[str]:
+    from experiments.spec.load import list_suites
+
+    return [info.name for info in list_suites()]
+
+
+def sweep_ids() -> list[str]:
+    from tasks.sweep.store import list_sweeps
+
+    return ["last", *list_sweeps()]
+
+
+def _pool_names() -> list[str]:
+    from cluster.pools.pool import load_pools
+
+    return list(load_pools())
+
+
+SUITE_HELP = "a suite's name (`sweep suites`) or the path of a YAML file"
+SuiteName = Annotated[str, typer.Argument(help=SUITE_HELP, autocompletion=suite_names)]
+SweepId = Annotated[str, typer.Argument(help="a sweep's id (`sweep list`), or `last`", autocompletion=sweep_ids)]
+ProfileOption = Annotated[
+    str,
+    typer.Option(
+        "--profile",
+        "-p",
+        help="a profile of the suite; `full` is the suite as written; `auto`: full where an accelerator pool answers, else smoke",
+    ),
+]
+PoolOption = Annotated[
+    list[str] | None,
+    typer.Option("--pool", help="use this pool instead of the suite's (repeat for more)", autocompletion=_pool_names),
+]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", help="fix a workload parameter: key=value (repeat for more)", metavar="KEY=VALUE")
+]
+OnlyOption = Annotated[
+    list[str] | None,
+    typer.Option("--only", help="keep only cells with this axis value: axis=value (repeat for more)", metavar="AXIS=VALUE"),
+]
+RepeatsOption = Annotated[int | None, typer.Option("--repeats", "-n", min=1, help="how often each cell is measured, interleaved")]
+PoolWaitOption = Annotated[
+    float | None,
+    typer.Option("--pool-wait", min=0, help="seconds trials wait for a pool that is down, then end as infra; else as the pool says"),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
+
+
+def clean_errors(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What is the user's to mend is printed as a message, without a traceback, and ends with status 1."""
+
+    @wraps(command)
+    def wrapped(*arguments: Any, **options: Any) -> Any:
+        from cluster.journal.journal import JournalError
+        from cluster.pools.pool import PoolError
+        from experiments.config.errors import ConfigError
+        from flows.runtime.prefect_server import PrefectServerError
+        from tasks.analysis.results import ResultsError
+        from tasks.nightly.bisect import BisectError
+        from tasks.sweep.dataset import DatasetError
+        from tasks.sweep.store import StoreError
+
+        try:
+            return command(*arguments, **options)
+        except (ConfigError, PoolError, DatasetError, StoreError, JournalError, ResultsError, PrefectServerError, BisectError) as error:
+            err.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+            raise typer.Exit(1) from None
+
+    return wrapped
+
+
+def print_json(value: Any) -> None:
+    """To standard output, alone."""
+    sys.stdout.write(json.dumps(value, indent=1, allow_nan=False, default=str) + "\n")

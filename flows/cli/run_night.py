@@ -1,0 +1,65 @@
+"""Run a night in this process for the command line, as flows/cli/run_sweep.py runs a sweep."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from flows.cli import live_table
+from flows.cli.run_sweep import Terminated, prepare_environment, terminated
+from flows.runtime.prefect_server import own_server
+from tasks.nightly.store import NightStore
+from tasks.sweep.store import SweepStore
+
+if TYPE_CHECKING:
+    from prefect.client.schemas.objects import State
+
+
+def run_night(definition: str, name: str, date: str, budget: str | None, pools: Sequence[str], out: Console, err: Console) -> int:
+    """Run, or go on with, one night of a definition (its path or `name`). Returns the exit status: 3 where something got worse."""
+    server = prepare_environment()
+    with ExitStack() as stack:
+        if server is None:
+            err.print("starting a Prefect server for this command (`make up` starts one that stays) ...", highlight=False)
+            os.environ["PREFECT_API_URL"] = stack.enter_context(own_server())
+        else:
+            err.print(f"Prefect: {server.removesuffix('/api')}", highlight=False)
+        state = _run(definition, date, budget, pools, err)
+    if state is None:
+        err.print(f"interrupted; go on with it: sweep nightly {name} --date {date}", highlight=False, soft_wrap=True)
+        return 1
+    colour = "green" if state.is_completed() else "red"
+    err.print(f"[{colour}]{escape(state.message or '')}[/]", highlight=False, soft_wrap=True)
+    store = NightStore(name)
+    if date not in store.dates():
+        return 1
+    night = store.load(date)
+    if state.name == "Skipped":
+        return 0
+    from flows.cli.show_night import show_night
+
+    show_night(out, store, night)
+    status = SweepStore(night.sweep_id).load_status()
+    return int(status["status"]) if status else 1
+
+
+def _run(name: str, date: str, budget: str | None, pools: Sequence[str], err: Console) -> State[Any] | None:
+    """The flow's last state, under the live table; None if it was interrupted."""
+    from flows.nightly import nightly
+    from flows.runtime import progress as boards
+
+    signal.signal(signal.SIGTERM, terminated)
+    board = boards.Board()
+    boards.CURRENT.set(board)
+    try:
+        with live_table.show(board, err):
+            state: State[Any] = nightly(name=name, date=date, budget=budget, pools=list(pools), return_state=True)
+            return state
+    except (KeyboardInterrupt, Terminated):
+        return None

@@ -1,0 +1,136 @@
+"""What the commands about nights print: the plan, the verdicts, the list; for people and as plain data for --json."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from experiments.regression.definition import NightFile
+from flows.cli.live_table import clock
+from tasks.nightly.plan import round_seconds
+from tasks.nightly.report import remarks, verdict_table
+from tasks.nightly.store import Night, NightStore, night_names
+from tasks.sweep.store import Plan, StoreError, SweepStore
+
+_STYLES = {"slower": "red", "more": "red", "higher": "red", "faster": "green", "less": "green", "lower": "green", "undecided": "yellow"}
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for number, heading in enumerate(headings):
+        table.add_column(heading, no_wrap=number == 0, overflow="ignore" if number == 0 else "fold")
+    return table
+
+
+def plan_json(definition: NightFile, plan: Plan, night: Night) -> dict[str, Any]:
+    """The night's cells with what they are expected to take, and what was dropped."""
+    return {
+        "nightly": definition.nightly,
+        "date": night.date,
+        "budget_s": night.budget_s,
+        "expected_s": definition.repeats * round_seconds(night.cells),
+        "without_history": [cell.name for cell in night.cells if cell.expected_s is None],
+        "trials": len(plan.trials),
+        "cells": [cell.model_dump() for cell in night.cells],
+        "dropped": [entry.model_dump() for entry in night.dropped],
+    }
+
+
+def plan(out: Console, definition: NightFile, plan: Plan, night: Night) -> None:
+    """What the night would measure, in order, and what does not fit."""
+    table = _table("cell", "what for", "value", "repeats", "one trial", "judged by")
+    for cell in night.cells:
+        took = clock(cell.expected_s) if cell.expected_s is not None else "unknown"
+        what = {"history": "verdict", "canary": "the node", "twin": "A/A", "injected": "must be found"}[cell.role]
+        table.add_row(Text(cell.name), what, f"{cell.value:g}", str(definition.repeats), took, ", ".join(cell.metrics[:2]) + " ...")
+    out.print(table)
+    for entry in night.dropped:
+        out.print(f"dropped: {entry.name}: {entry.why}", highlight=False, soft_wrap=True)
+    expected = definition.repeats * round_seconds(night.cells)
+    unknown = sum(cell.expected_s is None for cell in night.cells)
+    said = f", and {unknown} cells without history" if unknown else ""
+    out.print(f"{len(plan.trials)} trials; expected: {clock(expected)}{said}; budget {clock(night.budget_s)}", highlight=False)
+    out.print(f"undecided cells are measured again, up to {definition.all_looks[-1]} repeats, as far as the budget goes", highlight=False)
+
+
+def show_night(out: Console, store: NightStore, night: Night) -> None:
+    """A night's verdicts, and where its report is."""
+    found = verdict_table(night)
+    table = _table(*found.header)
+    for row in found.rows:
+        table.add_row(*(Text(value, style=_STYLES.get(value, "") if index == 2 else "") for index, value in enumerate(row)))
+    out.print(table)
+    for node in night.nodes:
+        out.print(f"node {node.host} ({node.pool}): {node.verdict}{f'; {node.note}' if node.note else ''}", highlight=False, soft_wrap=True)
+    nights = [other for other in store.all() if other.date <= night.date]
+    for line in remarks(night, nights, store.changes()):
+        out.print(line, highlight=False, markup=False, soft_wrap=True)
+    page = store.folder(night.date) / "report.html"
+    if page.exists():
+        out.print(f"report:    {page}", highlight=False, soft_wrap=True)
+
+
+def night_rows(name: str | None = None) -> list[dict[str, Any]]:
+    """Every night here, newest first. One that cannot be read says so and hides no other."""
+    rows: list[dict[str, Any]] = []
+    for known in [name] if name else night_names():
+        store = NightStore(known)
+        for date in store.dates():
+            try:
+                night = store.load(date)
+            except StoreError as error:
+                rows.append({"nightly": known, "date": date, "state": "unreadable", "problem": str(error)})
+                continue
+            verdicts = Counter(item.word for item in night.judgements if item.role == "history")
+            rows.append(
+                {
+                    "nightly": known,
+                    "date": date,
+                    "sweep_id": night.sweep_id,
+                    "state": _state(night),
+                    "verdicts": dict(verdicts),
+                    "worse": [item.model_dump(mode="json") for item in night.worse()],
+                    "probes": {role: str(verdict) for role, verdict in night.probes.items()},
+                    "nodes": [node.model_dump(mode="json") for node in night.nodes],
+                    "missed": [entry.name for entry in night.missed],
+                    "dropped": [entry.name for entry in night.dropped],
+                    "report": str(store.folder(date) / "report.html"),
+                }
+            )
+    return sorted(rows, key=lambda row: (row["date"], row["nightly"]), reverse=True)
+
+
+def _state(night: Night) -> str:
+    if SweepStore(night.sweep_id).is_held():
+        return "running"
+    return "judged" if night.judgements else "interrupted" if night.closed else "incomplete"
+
+
+def nights(out: Console, rows: Sequence[dict[str, Any]]) -> None:
+    if not rows:
+        out.print("no night yet; `sweep nightly` runs one", highlight=False)
+        return
+    table = _table("date (UTC)", "nightly", "state", "verdicts", "A/A", "injected", "missed")
+    for row in rows:
+        if "problem" in row:
+            table.add_row(row["date"], row["nightly"], row["state"], row["problem"], "", "", "")
+            continue
+        said = Text()
+        for index, (word, count) in enumerate(row["verdicts"].items()):
+            said.append(f"{', ' if index else ''}{count} ").append(word, style=_STYLES.get(word, ""))
+        probes = row["probes"]
+        table.add_row(
+            row["date"],
+            row["nightly"],
+            row["state"],
+            said,
+            probes.get("twin", ""),
+            probes.get("injected", ""),
+            str(len(row["missed"]) or ""),
+        )
+    out.print(table)

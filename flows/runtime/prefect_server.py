@@ -1,0 +1,80 @@
+"""A Prefect server of this command's own, for machines where none runs.
+
+Prefect would start one itself, but in our process group: Ctrl-C would end it before the flow's last state is recorded, and the flow
+would wait minutes for it. This one is in a session of its own and ends with us, whatever ends us.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from experiments.config.paths import runs_root
+
+_START_S = 180.0  # a new database on a busy machine
+
+
+class PrefectServerError(Exception):
+    """The server did not start: says where its log is."""
+
+
+@contextmanager
+def own_server() -> Iterator[str]:
+    """Start a server on a free port of loopback; gives its API's URL once it answers. Raises PrefectServerError."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    folder = runs_root() / ".prefect"
+    folder.mkdir(parents=True, exist_ok=True)
+    environment = {**os.environ, "PREFECT_HOME": str(folder), "PREFECT_SERVER_UI_ENABLED": "false", "PREFECT__SERVER_EPHEMERAL": "1"}
+    environment.pop("PREFECT_API_URL", None)
+    with open(folder / "server.log", "ab") as log:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "cluster.stack.prefect_server", str(port), "--until-eof"],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            env=environment,
+            start_new_session=True,
+        )
+    try:
+        _wait(server, f"http://127.0.0.1:{port}/api/health", f"{folder / 'server.log'}")
+        yield f"http://127.0.0.1:{port}/api"
+        _send_the_rest()
+    finally:
+        assert server.stdin is not None
+        server.stdin.close()
+        try:
+            server.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
+
+
+def _send_the_rest() -> None:
+    """Prefect sends logs and events from threads; what they still hold at exit would be tried for a minute at a server that is gone."""
+    from prefect.events.worker import EventsWorker
+    from prefect.logging.handlers import APILogWorker
+
+    for worker in (APILogWorker, EventsWorker):
+        worker.drain_all(timeout=10)
+
+
+def _wait(server: subprocess.Popen[bytes], url: str, log: str) -> None:
+    deadline = time.monotonic() + _START_S
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=5):  # noqa: S310 - our own address
+                return
+        except OSError:
+            if server.poll() is not None:
+                raise PrefectServerError(f"the Prefect server ended with status {server.returncode}; see {log}") from None
+            if time.monotonic() > deadline:
+                raise PrefectServerError(f"the Prefect server did not answer within {_START_S:.0f} s; see {log}") from None
+            time.sleep(0.1)

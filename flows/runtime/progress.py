@@ -1,0 +1,110 @@
+"""Where each trial of a running sweep stands, for whoever draws it: the terminal's live table, Prefect's artifacts."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from cluster.journal.journal import Record
+from experiments.trial import Outcome, Trial
+
+CURRENT: ContextVar[Board | None] = ContextVar("board", default=None)
+
+
+@dataclass
+class Row:
+    """One trial. Rates are over the measured steps seen so far."""
+
+    trial: Trial
+    state: str = "waiting"
+    outcome: Outcome | None = None
+    reason: str | None = None
+    attempt: int = 0
+    step: int = 0
+    steps: int = 0
+    loss: float | None = None
+    samples_per_s: float | None = None
+    emulated: bool = False
+    started: float | None = None  # monotonic s
+    ended: float | None = None
+    _samples: float = field(default=0.0, repr=False)
+    _seconds: float = field(default=0.0, repr=False)
+
+
+class Board:
+    """Rows by trial key, in the sweep's order. Written by the flow's threads, read by one drawer."""
+
+    def __init__(self, trials: Sequence[Trial] = (), expected_s: dict[str, float] | None = None) -> None:
+        self.rows: dict[str, Row] = {}
+        self.lock = threading.Lock()
+        self.note = ""
+        self.pools: dict[str, str] = {}  # pool -> what is wrong with it
+        self.expected_s = expected_s or {}
+        self.fill(trials)
+
+    def fill(self, trials: Sequence[Trial]) -> None:
+        """Take the trials of a plan."""
+        with self.lock:
+            for trial in trials:
+                total = int(trial.parameters["steps"]) + int(trial.parameters["warmup_steps"])
+                self.rows.setdefault(trial.key, Row(trial, steps=total))
+
+    def done(self, trial: Trial, outcome: Outcome, reason: str | None, state: str = "done") -> None:
+        with self.lock:
+            row = self.rows[trial.key]
+            row.state, row.outcome, row.reason, row.ended = state, outcome, reason, time.monotonic()
+
+    def start(self, trial: Trial) -> None:
+        with self.lock:
+            row = self.rows[trial.key]
+            row.state, row.started = "starting", time.monotonic()
+
+    def say(self, trial: Trial, state: str) -> None:
+        """What a trial that has not begun waits for."""
+        with self.lock:
+            self.rows[trial.key].state = state
+
+    def pool(self, name: str, problem: str | None) -> None:
+        """What is wrong with a pool now, None for nothing."""
+        with self.lock:
+            self.pools.pop(name, None)
+            if problem:
+                self.pools[name] = problem
+
+    def observe(self, trial: Trial, attempt: int, records: Sequence[Record]) -> None:
+        """Take new journal records of a running trial."""
+        with self.lock:
+            row = self.rows[trial.key]
+            if attempt != row.attempt:
+                row.attempt, row.step, row._samples, row._seconds = attempt, 0, 0.0, 0.0
+            for record in records:
+                if record["kind"] == "environment":
+                    row.emulated = row.trial.emulated or bool(record.get("emulated"))
+                elif record["kind"] == "phase":
+                    row.state = str(record.get("name", row.state))
+                elif record["kind"] == "step":
+                    row.step, row.loss = int(record["step"]), record.get("loss")
+                    if record.get("measured"):
+                        row._samples += record["samples"]
+                        row._seconds += record["total_s"]
+                        row.samples_per_s = row._samples / row._seconds if row._seconds else None
+
+    def seconds_left(self) -> float | None:
+        """Expected seconds until the sweep is done, from trials that ended and history; None before there is either."""
+        with self.lock:
+            took = [row.ended - row.started for row in self.rows.values() if row.ended and row.started]
+            typical = sum(took) / len(took) if took else None
+            left, lanes = 0.0, {}  # type: float, dict[str, float]
+            for row in self.rows.values():
+                if row.ended is not None:
+                    continue
+                expected = typical if typical is not None else self.expected_s.get(row.trial.cell)
+                if expected is None:
+                    return None
+                spent = time.monotonic() - row.started if row.started else 0.0
+                lanes[row.trial.pool] = lanes.get(row.trial.pool, 0.0) + max(expected - spent, 0.5)
+            left = max(lanes.values(), default=0.0)  # pools work side by side
+            return left

@@ -1,0 +1,128 @@
+"""A cell: all repeats of one setting, and what is derived from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from experiments.stats.estimate import Estimate
+from experiments.stats.intervals import repeats_interval
+from experiments.stats.loss_parity import Parity
+from experiments.stats.verdict import Verdict
+from experiments.trial import Scalar, Trial, label
+from tasks.analysis.results import TrialRow
+
+_Z95 = 1.959964
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A summary metric as a person reads it."""
+
+    name: str
+    unit: str
+    higher_is_better: bool = True
+
+    @classmethod
+    def of(cls, name: str) -> Metric:
+        """Unit and direction from the metric's name."""
+        if name == "throughput" or name.startswith("throughput_"):
+            return cls(name, "samples/s")
+        if name == "tflops_per_device":
+            return cls(name, "TFLOP/s")
+        if name == "batch_size":
+            return cls(name, "samples")
+        for ending, unit in (("_s", "s"), ("_bytes", "B"), ("_j_per_sample", "J"), ("_w", "W")):
+            if name.endswith(ending):
+                return cls(name, unit, higher_is_better=False)
+        lower = "loss" in name or "latency" in name or name.endswith("_share")
+        return cls(name, "", higher_is_better=not lower)
+
+
+@dataclass(eq=False)
+class Cell:
+    """All repeats of one cell, in order, and what is derived from them."""
+
+    rows: list[TrialRow]
+    metric: Metric
+    spread: tuple[float, int] | None = None
+    baseline: Cell | None = None
+    speedup: Estimate | None = None
+    verdict: Verdict | None = None
+    differs: list[str] = field(default_factory=list)  # confounders against the baseline cell
+    parity: Parity | None = None
+    parity_note: str | None = None
+    named: frozenset[str] = frozenset()  # parameters that an axis such as a ladder's rung stands for
+
+    @property
+    def trial(self) -> Trial:
+        return self.rows[0].trial
+
+    @property
+    def emulated(self) -> bool:
+        """Whether any repeat is emulated; cells are made of one kind only."""
+        return any(row.emulated for row in self.rows)
+
+    @property
+    def axes(self) -> Mapping[str, Scalar]:
+        return self.trial.axes
+
+    @property
+    def name(self) -> str:
+        """For people, without the repeat: `cpu · tiny · bf16 · MP-1`."""
+        return " · ".join(label(axis, value) for axis, value in self.axes.items())
+
+    @cached_property
+    def measured(self) -> list[TrialRow]:
+        """The repeats that ended ok and have the metric."""
+        return [row for row in self.rows if row.outcome == "ok" and is_number(row.summary.get(self.metric.name))]
+
+    @cached_property
+    def estimates(self) -> list[Estimate]:
+        return [estimate_of(row, self.metric) for row in self.measured]
+
+    @cached_property
+    def estimate(self) -> Estimate | None:
+        return repeats_interval(self.estimates, spread=self.spread) if self.estimates else None
+
+    @property
+    def outcome(self) -> str:
+        """`ok` if any repeat was; else how the first that ended did; else `to do`."""
+        words = [row.outcome for row in self.rows]
+        return "ok" if "ok" in words else next((word for word in words if word != "to do"), "to do")
+
+    @property
+    def reason(self) -> str | None:
+        return next((row.reason for row in self.rows if row.outcome == self.outcome and row.reason), None)
+
+    @property
+    def claimed(self) -> bool:
+        """False if the loss curve left its band: then no speed-up is claimed."""
+        return self.parity is None or self.parity.inside
+
+    def mean(self, name: str) -> float | None:
+        """Mean of a summary metric over the repeats that ended ok; None where none knows it."""
+        known = numbers(row.summary.get(name) for row in self.rows if row.outcome == "ok")
+        return sum(known) / len(known) if known else None
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def numbers(values: Iterable[Any]) -> list[float]:
+    """Those that are finite numbers."""
+    return [float(value) for value in values if is_number(value)]
+
+
+def estimate_of(row: TrialRow, metric: Metric) -> Estimate:
+    """One trial's metric. Only throughput has an interval from within the trial; others need repeats to have one."""
+    value = float(row.summary[metric.name] or 0)
+    low, high = row.summary.get(f"{metric.name}_low"), row.summary.get(f"{metric.name}_high")
+    if value <= 0 or low is None or high is None or low <= 0:
+        return Estimate(max(value, 1e-12), 0.0, math.inf, math.inf, 1)
+    se = math.log(high / low) / (2 * _Z95)  # the bounds are already widened for few blocks
+    return Estimate(value, float(low), float(high), se, math.inf)

@@ -1,0 +1,47 @@
+"""What differs between cells that are compared and is not an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from experiments.parameters import NAMES_OF_SETTINGS
+from tasks.analysis.cell import Cell, numbers
+
+_OF_THE_POOL = frozenset({"device_kind", "device_name", "device_count", "pool"})
+
+
+def value_key(value: Any) -> str:
+    return repr(value)
+
+
+def confounders(cells: Sequence[Cell]) -> list[tuple[str, list[tuple[str, list[Cell]]]]]:
+    """What differs between cells that were compared and is not an axis: (name, [(value, cells), ...]).
+
+    Environment values, and parameters that the suite set differently without an axis. Numbers within 1 % count as equal (clocks).
+    """
+    found = []
+    axes = {axis for cell in cells for axis in cell.axes if len({value_key(c.axes.get(axis)) for c in cells}) > 1}
+    hidden = (_OF_THE_POOL if "pool" in axes else frozenset()) | ({"world_size", "device_count"} if "devices" in axes else frozenset())
+    for name in dict.fromkeys(key for cell in cells for row in cell.measured for key in row.environment):
+        if name in hidden:
+            continue
+        groups: dict[str, list[Cell]] = {}
+        for cell in cells:
+            values = [row.environment.get(name) for row in cell.measured]
+            for value in values:
+                group = groups.setdefault("unknown" if value is None else str(value), [])
+                if cell not in group:
+                    group.append(cell)
+        known = numbers(row.environment.get(name) for cell in cells for row in cell.measured)
+        close = len(known) == sum(len(cell.measured) for cell in cells) and max(known) <= min(known) * 1.01
+        if len(groups) > 1 and not close:
+            found.append((name, list(groups.items())))
+    meant = {name for cell in cells for name in cell.named} if axes & NAMES_OF_SETTINGS else set()
+    for name in dict.fromkeys(key for cell in cells for key in cell.trial.parameters if key not in meant):
+        settings: dict[str, list[Cell]] = {}
+        for cell in cells:
+            settings.setdefault(str(cell.trial.parameters.get(name)), []).append(cell)
+        if len(settings) > 1 and name not in axes:
+            found.append((name, list(settings.items())))
+    return found

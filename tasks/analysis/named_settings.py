@@ -1,0 +1,47 @@
+"""What the values of an axis that only names settings stand for, such as a ladder's rungs: from the suite's conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from experiments.parameters import NAMES_OF_SETTINGS
+
+if TYPE_CHECKING:
+    from tasks.analysis.cell import Cell
+
+
+def named_by(suite: Mapping[str, Any], axes: Iterable[str]) -> frozenset[str]:
+    """Parameters that the suite's conditions set by a naming axis: what the axis means, so no confounder between two of its values."""
+    names = NAMES_OF_SETTINGS.intersection(axes)
+    return frozenset(
+        parameter
+        for condition in suite.get("conditions") or ()
+        if names.intersection(condition.get("when") or ())
+        for parameter in condition.get("set") or ()
+    )
+
+
+def settings_rows(cells: Sequence[Cell]) -> tuple[str, list[list[str]]]:
+    """(axis, [[value, settings in words], ...]) in the plan's order; the first value's in full, of the others what they change to it.
+
+    An empty axis where no axis only names settings.
+    """
+    axis = next((name for cell in cells for name in cell.axes if name in NAMES_OF_SETTINGS), "")
+    found: dict[str, Mapping[str, Any]] = {}
+    for cell in cells:
+        if axis in cell.axes:
+            found.setdefault(str(cell.axes[axis]), {name: cell.trial.parameters.get(name) for name in sorted(cell.named)})
+    if len(found) < 2:
+        return "", []
+    rows = []
+    first: Mapping[str, Any] = {}
+    for value, settings in found.items():
+        told = {name: setting for name, setting in settings.items() if not first or setting != first[name]}
+        rows.append([value, ", ".join(f"{name} {_word(setting)}" for name, setting in told.items()) or "as the first"])
+        first = first or settings
+    return axis, rows
+
+
+def _word(value: Any) -> str:
+    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

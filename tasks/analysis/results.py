@@ -1,0 +1,293 @@
+"""Parquet of a sweep: each trial's raw steps, and one row per trial. All of it is derived from the journals, so it can be rebuilt."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from cluster.journal.journal import JournalError, Record, read_journal
+from experiments.summary import NAMES, RMS, Value, rms_names, summarise
+from experiments.trial import Outcome, Scalar, Trial, TrialResult
+
+T = TypeVar("T", Trial, TrialResult)
+_META = b"sweepbench"
+_SUBJECT_TO_STEPS = ("window", "evaluations", "environment", "notes")
+
+
+class ResultsError(Exception):
+    """A file of results is missing or damaged: names it and says how to get it back."""
+
+
+@dataclass(frozen=True)
+class TrialRow:
+    """One trial of a sweep and what is known of it; `result` is None while it has not ended.
+
+    `steps` and `losses` are the step numbers and losses of the last attempt, shape (n,); NaN where the loss is not finite or unknown. `rms`
+    is RMS_t of the tensors that were watched, by name, likewise.
+    `problem` says why a trial's files could not be read.
+    """
+
+    trial: Trial
+    result: TrialResult | None = None
+    summary: Mapping[str, Value] = field(default_factory=dict)
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+    steps: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    losses: NDArray[np.float64] = field(default_factory=lambda: np.empty(0, np.float64))
+    profile: Mapping[str, Any] | None = None  # where the traced steps' time went; see cluster.worker.measure.trace_breakdown
+    problem: str | None = None
+    rms: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+
+    @property
+    def outcome(self) -> str:
+        """The outcome's word, `to do` for a trial without a result, `unreadable` for one whose files are damaged."""
+        if self.problem:
+            return "unreadable"
+        return str(self.result.outcome) if self.result else "to do"
+
+    @property
+    def emulated(self) -> bool:
+        """True if its pool says so, or the device did: then nothing of it is a measurement."""
+        return self.trial.emulated or (self.result is not None and self.result.emulated) or bool(self.environment.get("emulated"))
+
+    @property
+    def reason(self) -> str | None:
+        return self.problem or (self.result.reason if self.result else None)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep as it lies on disk: plan.json as a dict, and its trials in the plan's order."""
+
+    dir: Path
+    plan: Mapping[str, Any]
+    rows: Sequence[TrialRow]
+
+    @property
+    def sweep_id(self) -> str:
+        return str(self.plan["sweep_id"])
+
+
+def write_steps(trial_dir: Path) -> Path:
+    """steps.parquet: every step of the trial's last attempt, warm-up included, and in its metadata what else a summary needs.
+
+    Whole or not at all. Raises JournalError for a damaged journal, ResultsError for a trial without one.
+    """
+    journal_path, path = trial_dir / "journal.jsonl", trial_dir / "steps.parquet"
+    if not journal_path.exists():
+        raise ResultsError(f"{journal_path} does not exist: the trial has not started")
+    size = journal_path.stat().st_size
+    journal = read_journal(journal_path)
+    meta = {
+        "schema_version": 1,
+        "attempt": journal.attempt,
+        "journal_bytes": size,
+        "journal_checksum": journal.checksum,
+        **{name: getattr(journal, name) for name in _SUBJECT_TO_STEPS},
+    }
+    columns = {name: [step.get(name) for step in journal.steps] for name in _columns(journal.steps)}
+    arrays = {name: _array(values, _TYPES.get(name)) for name, values in columns.items()}
+    table = pa.table(arrays).replace_schema_metadata({_META: json.dumps(meta).encode()})
+    _write(table, path)
+    return path
+
+
+_TYPES: dict[str, Any] = {
+    "t": pa.float64(),
+    "step": pa.int64(),
+    "measured": pa.bool_(),
+    "loss": pa.float64(),
+    "samples": pa.int64(),
+    **{f"{part}_s": pa.float64() for part in ("data_wait", "h2d", "forward_backward", "optimizer", "total")},
+}
+
+
+def _columns(steps: Sequence[Record]) -> list[str]:
+    """The known columns always, then whatever else a step says."""
+    seen = dict.fromkeys(_TYPES) | dict.fromkeys(name for step in steps for name in step)
+    return [name for name in seen if name not in ("kind", "crc")]
+
+
+def load_trial(trial_dir: Path) -> TrialRow:
+    """One trial from trial.json, result.json and its steps: from steps.parquet if it holds this journal, else from the journal.
+
+    The summary is computed again from the steps. Raises ResultsError for damaged files, JournalError for a damaged journal.
+    """
+    trial = _model(Trial, trial_dir / "trial.json")
+    if trial is None:
+        raise ResultsError(f"{trial_dir / 'trial.json'} does not exist; `sweep resume` writes it again from plan.json")
+    return _load(trial, trial_dir)
+
+
+def _load(trial: Trial, trial_dir: Path) -> TrialRow:
+    result = _model(TrialResult, trial_dir / "result.json")
+    steps, meta = _steps(trial_dir)
+    if result is not None and meta.get("attempt") not in (None, 0, result.attempt):
+        steps, meta = [], {}  # an attempt that began after the one the result is of: its steps are not that result's
+    environment = {**(result.environment if result else {}), **meta.get("environment", {})}
+    summary: dict[str, Value] = {}
+    try:
+        if result is None or result.outcome is Outcome.OK:  # a rate of a trial that failed is not a result
+            summary = dict(summarise(steps, meta.get("window"), meta.get("evaluations", ())))
+    except (ValueError, KeyError) as error:
+        raise ResultsError(f"{trial_dir / 'journal.jsonl'} holds what cannot be: {error}") from error
+    if result is not None and not steps:
+        summary |= result.summary
+    return TrialRow(
+        trial,
+        result,
+        summary,
+        environment,
+        [str(note["text"]) for note in meta.get("notes", ())],
+        np.array([step["step"] for step in steps], np.int64),
+        _series(steps, "loss"),
+        (meta.get("window") or {}).get("profile"),
+        rms={name: _series(steps, RMS + name) for name in rms_names(steps)},
+    )
+
+
+def _series(steps: Sequence[Record], name: str) -> NDArray[np.float64]:
+    return np.array([np.nan if step.get(name) is None else step[name] for step in steps], np.float64)
+
+
+def _steps(trial_dir: Path) -> tuple[list[Record], Mapping[str, Any]]:
+    path, journal_path = trial_dir / "steps.parquet", trial_dir / "journal.jsonl"
+    size = journal_path.stat().st_size if journal_path.exists() else None
+    if path.exists():
+        table = read_parquet(path, f"`rm {path}` and then `sweep report` writes it again from {journal_path.name}")
+        meta: dict[str, Any] = json.loads((table.schema.metadata or {}).get(_META, b"{}"))
+        if size is None or meta.get("journal_bytes") == size:  # else the journal went on after the Parquet was written
+            return table.to_pylist(), meta
+    if size is None:
+        return [], {}
+    journal = read_journal(journal_path)
+    return journal.steps, {"attempt": journal.attempt, **{name: getattr(journal, name) for name in _SUBJECT_TO_STEPS}}
+
+
+def read_parquet(path: Path, remedy: str) -> Any:
+    """The table of a Parquet file, its checksums verified. Raises ResultsError that names the file and gives the remedy."""
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            return file.read()
+    except (OSError, pa.ArrowException) as error:
+        raise ResultsError(f"{path} is not whole ({' '.join(str(error).split())}); {remedy}") from error
+
+
+def load_sweep(sweep_dir: Path) -> Sweep:
+    """The plan and every trial in it, run or not. A trial that cannot be read becomes a row with its problem, not an error.
+
+    Raises ResultsError for a plan that is missing or damaged.
+    """
+    path = sweep_dir / "plan.json"
+    try:
+        plan = json.loads(path.read_text())
+        trials = [Trial.model_validate_json(json.dumps(trial)) for trial in plan["trials"]]
+    except FileNotFoundError:
+        raise ResultsError(f"{path} does not exist: {sweep_dir} is not a sweep") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise ResultsError(f"{path} is damaged: {error}") from error
+    return Sweep(sweep_dir, plan, [_tolerant(trial, sweep_dir / "trials" / trial.key) for trial in trials])
+
+
+def _tolerant(trial: Trial, trial_dir: Path) -> TrialRow:
+    try:
+        return _load(trial, trial_dir)
+    except (ResultsError, JournalError) as error:
+        return TrialRow(trial, problem=str(error))
+
+
+def write_results(sweep_dir: Path, sweep: Sweep | None = None) -> Path:
+    """results.parquet: one row per planned trial, run or not (`outcome` is null then).
+
+    Columns: identity, `axis.<name>`, outcome, reason, attempt, times (Unix s), the summary metrics, `env.<name>`, parameters (JSON).
+    A column whose values are of more than one kind is text.
+    """
+    sweep = sweep or load_sweep(sweep_dir)
+    rows = [_flat(sweep.sweep_id, row) for row in sweep.rows]
+    order = dict.fromkeys(name for row in rows for name in row)
+    groups = [name for name in order if "." not in name], [name for name in order if "." in name]
+    columns = {name: _array([row.get(name) for row in rows]) for name in (*groups[0], *groups[1])}
+    path = sweep_dir / "results.parquet"
+    _write(pa.table(columns), path)
+    return path
+
+
+def read_results(sweep_dir: Path) -> Any:
+    """results.parquet as a pyarrow Table. Raises ResultsError that says how to write it again."""
+    return read_parquet(sweep_dir / "results.parquet", f"`sweep report {sweep_dir.name}` writes it again from the journals")
+
+
+def _flat(sweep_id: str, row: TrialRow) -> dict[str, Scalar]:
+    trial, result = row.trial, row.result
+    return {
+        "sweep_id": sweep_id,
+        "trial_key": trial.key,
+        "name": trial.name,
+        "suite": trial.suite,
+        "workload": trial.workload,
+        "pool": trial.pool,
+        "device": trial.device,
+        "emulated": row.emulated,
+        "cell": trial.cell,
+        "repeat": trial.repeat,
+        "index": trial.index,
+        "outcome": str(result.outcome) if result else None,
+        "reason": row.reason,
+        "attempt": result.attempt if result else None,
+        "started_at": result.started_at if result else None,
+        "finished_at": result.finished_at if result else None,
+        **{name: row.summary.get(name) for name in dict.fromkeys([*NAMES, *row.summary])},
+        "parameters": json.dumps(trial.parameters, sort_keys=True),
+        **{f"axis.{name}": value for name, value in trial.axes.items()},
+        **{f"env.{name}": _scalar(value) for name, value in row.environment.items()},
+    }
+
+
+def _scalar(value: Any) -> Scalar:
+    return value if value is None or isinstance(value, str | int | float | bool) else json.dumps(value, sort_keys=True)
+
+
+def _array(values: Sequence[Any], kind: Any = None) -> Any:
+    """An Arrow array; text where the values are of more than one kind."""
+    if kind is not None:
+        return pa.array(values, kind)
+    kinds = {type(value) for value in values if value is not None}
+    if kinds <= {int, float} and float in kinds:
+        return pa.array([None if value is None else float(value) for value in values], pa.float64())
+    if len(kinds) > 1:
+        return pa.array(
+            [None if value is None else value if isinstance(value, str) else json.dumps(value) for value in values], pa.string()
+        )
+    return pa.array(values)
+
+
+def _write(table: Any, path: Path) -> None:
+    """Whole or not at all: temporary file, fsync, rename."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            pq.write_table(table, file, compression="zstd", write_page_checksum=True)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _model(kind: type[T], path: Path) -> T | None:
+    try:
+        return kind.model_validate_json(path.read_text())
+    except FileNotFoundError:
+        return None
+    except ValidationError as error:
+        raise ResultsError(f"{path} is damaged ({error.error_count()} errors); move it away and `sweep resume` the sweep") from error

@@ -1,0 +1,193 @@
+"""Between two commits: git worktrees, one trial in a fresh process of a commit's own code, and what the pairs say."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from experiments import workloads
+from experiments.atomic_file import atomic_write
+from experiments.config.paths import REPOSITORY
+from experiments.regression.bisection_test import Side, difference, looks, side_of
+from experiments.regression.definition import METRICS
+from experiments.stats.estimate import Estimate
+from experiments.trial import Outcome, Trial, TrialResult
+
+_TRIAL_S = 3600.0
+
+
+class BisectError(Exception):
+    """The two commits cannot be compared: says why and what would be right."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One decision: a commit against GOOD."""
+
+    commit: str
+    subject: str
+    ratio: Estimate
+    side: Side
+
+    @property
+    def verdict(self) -> str:
+        return {Side.ABOVE: "good", Side.BELOW: "bad", Side.OPEN: "undecided"}[self.side]
+
+
+@dataclass
+class Found:
+    """What a bisection came to. `commit` is the first bad one, None where it could not be told."""
+
+    sentence: str
+    commit: str | None = None
+    subject: str = ""
+    between: tuple[str, str] | None = None
+    effect: Estimate | None = None
+    steps: list[Step] = field(default_factory=list)
+    trials: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "commit": self.commit,
+            "subject": self.subject,
+            "sentence": self.sentence,
+            "between": list(self.between) if self.between else None,
+            "effect": vars(self.effect) if self.effect else None,
+            "trials": self.trials,
+            "steps": [{"commit": s.commit, "subject": s.subject, "verdict": s.verdict, "ratio": vars(s.ratio)} for s in self.steps],
+        }
+
+
+Measure = Callable[[str], float]  # commit -> the metric of one trial, its logarithm, turned so that more is better
+Say = Callable[[str], None]
+
+
+def search(commits: Sequence[str], good: str, measure: Measure, most: int, minimum: float, say: Say = lambda text: None) -> Found:
+    """The first bad of `commits` (oldest first; the last one is BAD), by halving, trials of GOOD and of a commit by turns.
+
+    First GOOD against BAD: their difference must be clear and at least `minimum`; a commit is then bad if it lies beyond half of it.
+    """
+    bad = commits[-1]
+    tries, trials = looks(most), 0
+
+    def compare(commit: str, threshold: Callable[[list[float]], Side]) -> tuple[list[float], Side]:
+        nonlocal trials
+        pairs: list[float] = []
+        for look in tries:
+            while len(pairs) < look:
+                turn = (good, commit) if len(pairs) % 2 == 0 else (commit, good)  # neither is always the first
+                values = {name: measure(name) for name in turn}
+                pairs.append(values[commit] - values[good])
+                trials += 2
+            side = threshold(pairs)
+            if side is not Side.OPEN:
+                return pairs, side
+        return pairs, Side.OPEN
+
+    pairs, side = compare(bad, lambda found: side_of(found, 0.0, len(tries)))
+    whole = difference(pairs, 0.95)
+    said = f"{(whole.value - 1) * 100:+.1f} % ({(whole.low - 1) * 100:+.1f} to {(whole.high - 1) * 100:+.1f}) after {len(pairs)} pairs"
+    say(f"BAD {bad[:12]} against GOOD {good[:12]}: {said}")
+    if side is not Side.BELOW or abs(whole.value - 1) < minimum:
+        return Found(f"BAD is not clearly worse than GOOD: {said}. There is nothing to bisect.", effect=whole, trials=trials)
+    half = sum(pairs) / len(pairs) / 2
+    steps: list[Step] = []
+    low, high = -1, len(commits) - 1  # commits[low] is good (GOOD itself at -1), commits[high] is bad
+    while high - low > 1:
+        middle = (low + high) // 2
+        pairs, side = compare(commits[middle], lambda found: side_of(found, half, len(tries)))
+        step = Step(commits[middle], "", difference(pairs, 0.95), side)
+        steps.append(step)
+        say(f"{step.commit[:12]}: {(step.ratio.value - 1) * 100:+.1f} % against GOOD after {len(pairs)} pairs: {step.verdict}")
+        if side is Side.OPEN:
+            between = (commits[low] if low >= 0 else good, commits[high])
+            left = f"{between[0][:12]}..{between[1][:12]}"
+            text = f"{step.commit[:12]} stays undecided after {len(pairs)} pairs; the commit is one of {high - low} in {left}."
+            return Found(f"{text} More pairs (`--most`) or a quieter machine decide it.", None, "", between, whole, steps, trials)
+        low, high = (middle, high) if side is Side.ABOVE else (low, middle)
+    return Found(f"{commits[high]} is the first bad commit: {said}.", commits[high], "", None, whole, steps, trials)
+
+
+# --- git and processes
+
+
+def commits_between(good: str, bad: str, root: Path = REPOSITORY) -> tuple[str, list[str]]:
+    """GOOD's full name, and the commits after it up to BAD, oldest first. Raises BisectError."""
+    names = []
+    for text in (good, bad):
+        try:
+            names.append(_git(root, "rev-parse", "--verify", "--end-of-options", f"{text}^{{commit}}"))
+        except subprocess.CalledProcessError:
+            raise BisectError(f"{text!r} is no commit of {root}; `git log` shows them") from None
+    between = _git(root, "rev-list", "--ancestry-path", "--first-parent", "--reverse", f"{names[0]}..{names[1]}").split()
+    if not between:
+        raise BisectError(f"{good} is no ancestor of {bad}: name the older commit, which was good, first")
+    return names[0], between
+
+
+def subject(commit: str, root: Path = REPOSITORY) -> str:
+    return _git(root, "log", "-1", "--format=%s", commit)
+
+
+@contextmanager
+def worktrees(folder: Path, root: Path = REPOSITORY) -> Iterator[Callable[[str], Path]]:
+    """Gives a function from a commit to its files; all worktrees are removed again at the end."""
+    made: dict[str, Path] = {}
+
+    def of(commit: str) -> Path:
+        if commit not in made:
+            made[commit] = folder / commit[:12]
+            if not made[commit].exists():
+                _git(root, "worktree", "add", "--detach", str(made[commit]), commit)
+        return made[commit]
+
+    try:
+        yield of
+    finally:
+        for path in made.values():
+            subprocess.run(["git", "-C", str(root), "worktree", "remove", "--force", str(path)], capture_output=True, check=False)
+
+
+def run_once(tree: Path, trial: Trial, out: Path, metric: str) -> float:
+    """One trial of the code in `tree`, in a process of its own: the metric's logarithm, turned so that more is better.
+
+    Raises BisectError if the trial did not end ok, with its reason and where its log is.
+    """
+    if not (tree / "cluster" / "worker" / "main.py").exists():  # else whatever is installed would run in its place
+        raise BisectError(f"{tree.name} has no cluster/worker/main.py: it cannot run a trial of today")
+    out.mkdir(parents=True)
+    atomic_write(out / "trial.json", _for_any_version(trial).model_dump_json(exclude={"labels"}))
+    command = [sys.executable, "-m", "cluster.worker.main", "--trial", str(out / "trial.json"), "--out", str(out), "--attempt", "1"]
+    environment = {**os.environ, "PYTHONPATH": str(tree), "SWEEPBENCH_TRIAL": trial.key}
+    with open(out / "log.txt", "wb") as log:
+        try:
+            subprocess.run(command, cwd=tree, env=environment, stdout=log, stderr=log, check=False, timeout=_TRIAL_S)
+        except subprocess.TimeoutExpired:
+            raise BisectError(f"a trial of {tree.name} took more than {_TRIAL_S:.0f} s; its log is {out / 'log.txt'}") from None
+    try:
+        result = TrialResult.model_validate_json((out / "result.json").read_text())
+    except (OSError, ValueError):
+        raise BisectError(f"a trial of {tree.name} left no result; its log is {out / 'log.txt'}") from None
+    value = result.summary.get(metric)
+    if result.outcome is not Outcome.OK or value is None or not value > 0:
+        raise BisectError(f"a trial of {tree.name} ended {result.outcome} ({result.reason}) without {metric}; its log is {out / 'log.txt'}")
+    return math.log(value) if METRICS[metric].higher_is_better else -math.log(value)
+
+
+def _for_any_version(trial: Trial) -> Trial:
+    """With the chosen parameters alone: a commit that does not know a later one takes its own defaults for the rest."""
+    defaults = workloads.load(trial.workload).Parameters.model_construct().model_dump(mode="json")
+    chosen = {name: value for name, value in trial.parameters.items() if name not in defaults or defaults[name] != value}
+    return trial.model_copy(update={"parameters": chosen})
+
+
+def _git(root: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True, timeout=120)
+    return done.stdout.strip()

@@ -1,0 +1,169 @@
+"""A cell's past nights, from MLflow: every trial of every night of a definition, by cell, date and round."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from experiments.trial import Outcome, Trial, TrialResult
+from tasks.sweep.store import Plan, StoreError, SweepStore
+from tasks.tracking.client import connect
+
+if TYPE_CHECKING:
+    from mlflow.entities import Run
+    from mlflow.tracking import MlflowClient
+
+_PAGE = 1000
+_VOLATILE = frozenset({"host", "threads", "clock", "device_count"})
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One trial that ended ok: its summary, and what it ran on (`facts`)."""
+
+    cell: str
+    role: str
+    date: str
+    round: int
+    host: str
+    values: Mapping[str, float]
+    facts: Mapping[str, str]
+
+
+@dataclass
+class History:
+    """Trials by (cell, role), then by date."""
+
+    cells: dict[tuple[str, str], dict[str, list[Measured]]] = field(default_factory=dict)
+
+    def add(self, trials: Iterable[Measured]) -> None:
+        for trial in trials:
+            self.cells.setdefault((trial.cell, trial.role), {}).setdefault(trial.date, []).append(trial)
+
+    def of(self, cell: str, role: str = "history") -> dict[str, list[Measured]]:
+        """Date -> its trials, in order of their rounds."""
+        found = self.cells.get((cell, role), {})
+        return {date: sorted(trials, key=lambda trial: trial.round) for date, trials in sorted(found.items())}
+
+
+class HistoryError(StoreError):
+    """MLflow could not be asked for the past nights; nothing is lost, the same command judges the night once it answers."""
+
+
+def past_nights(name: str, experiment: str, before: str) -> History:
+    """Every trial of the definition's nights before a date. Cells that were slowed down on purpose are left out: they are no history.
+
+    Raises HistoryError where MLflow does not answer.
+    """
+    history = History()
+    try:
+        client = connect()
+        found = client.get_experiment_by_name(experiment)
+        if found is None:
+            return history
+        query = f"tags.`night.name` = '{name}' and tags.`sweep.role` = 'trial' and tags.`trial.outcome` = 'ok' and tags.emulated = 'false'"
+        runs = list(_search(client, str(found.experiment_id), query))
+    except Exception as error:
+        said = str(error).strip().split("\n", 1)[0][:200]
+        raise HistoryError(f"the past nights could not be read from MLflow ({type(error).__name__}: {said})") from error
+    seen: set[tuple[str, str, str, int]] = set()
+    for run in runs:
+        trial = _measured(run)
+        key = (trial.cell, trial.role, trial.date, trial.round)
+        if trial.date < before and trial.role != "injected" and key not in seen:
+            seen.add(key)
+            history.add([trial])
+    return history
+
+
+def tonight(store: SweepStore, plan: Plan) -> History:
+    """What the night's own sweep has measured so far, from its results on disk."""
+    history = History()
+    for trial in plan.trials:
+        result = store.result(trial.key)
+        if result is not None and result.outcome is Outcome.OK and not trial.emulated:
+            history.add([_of_result(trial, result)])
+    return history
+
+
+def what_changed(before: Iterable[Measured], now: Iterable[Measured]) -> list[str]:
+    """Facts that tonight's trials have and those before did not: `torch 2.12.0 -> 2.13.0`. Numbers within 1 % are no change."""
+    old, new = _facts(before), _facts(now)
+    found = []
+    for name in sorted({*old, *new}):
+        left, right = old.get(name, {"none"}), new.get(name, {"none"})
+        if right - left and not _close(left, right):
+            found.append(f"{name.replace('_', ' ')} {_short(left)} → {_short(right)}")
+    return found
+
+
+def _facts(trials: Iterable[Measured]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for trial in trials:
+        for name, value in trial.facts.items():
+            found.setdefault(name, set()).add(value)
+    return found
+
+
+def _close(left: set[str], right: set[str]) -> bool:
+    try:
+        values = [float(value) for value in left | right]
+    except ValueError:
+        return False
+    return max(values) <= min(values) * 1.01
+
+
+def _short(values: set[str]) -> str:
+    return " / ".join(value[:12] if len(value) in (16, 40) and _is_hex(value) else value[:60] for value in sorted(values))
+
+
+def _is_hex(text: str) -> bool:
+    return all(letter in "0123456789abcdef" for letter in text)
+
+
+def _search(client: MlflowClient, experiment: str, query: str) -> Iterable[Run]:
+    token = None
+    while True:
+        page = client.search_runs([experiment], query, max_results=_PAGE, page_token=token, order_by=["attributes.start_time DESC"])
+        yield from page
+        token = page.token
+        if not token:
+            return
+
+
+def _measured(run: Run) -> Measured:
+    tags, parameters = run.data.tags, run.data.params
+    facts = {name.removeprefix("env."): value for name, value in tags.items() if name.startswith("env.")}
+    facts |= {part: tags[f"trial.key.{part}"] for part in ("code", "libraries") if f"trial.key.{part}" in tags}
+    facts |= {name: value for name, value in parameters.items() if name not in ("repeat", "suite", "probe")}
+    return Measured(
+        cell=tags["night.cell"],
+        role=tags["night.role"],
+        date=tags["night.date"],
+        round=int(tags["trial.repeat"]),
+        host=tags.get("env.host", "unknown"),
+        values={name: value for name, value in run.data.metrics.items() if math.isfinite(value)},
+        facts={name: value for name, value in facts.items() if name not in _VOLATILE},
+    )
+
+
+def _of_result(trial: Trial, result: TrialResult) -> Measured:
+    facts = {name: _text(value) for name, value in result.environment.items() if value is not None}
+    facts |= {part: trial.key_parts[part] for part in ("code", "libraries") if part in trial.key_parts}
+    facts |= {name: _text(value) for name, value in {**trial.parameters, **trial.axes}.items() if name not in ("suite", "probe")}
+    values = {name: float(value) for name, value in result.summary.items() if value is not None and math.isfinite(float(value))}
+    return Measured(
+        cell=trial.labels["night.cell"],
+        role=trial.labels["night.role"],
+        date=trial.labels["night.date"],
+        round=trial.repeat,
+        host=str(result.environment.get("host", "unknown")),
+        values=values,
+        facts={name: value for name, value in facts.items() if name not in _VOLATILE},
+    )
+
+
+def _text(value: object) -> str:
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,237 @@
+"""Where nights live on disk: runs/nightly/<name>/<date>/night.json, and changes.jsonl beside the dates.
+
+A night is claimed by its date: whoever makes its folder first gives it its sweep, and everybody after that works on the same sweep or
+finds it done. MLflow and Prefect only show what is here.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import re
+import secrets
+import time
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Literal
+
+from filelock import FileLock
+from pydantic import Field, ValidationError
+
+from experiments.atomic_file import atomic_write
+from experiments.config.paths import runs_root
+from experiments.config.strict import Strict
+from experiments.regression.history_segments import Change
+from experiments.stats.verdict import Verdict
+from tasks.sweep.store import StoreError
+
+Role = Literal["history", "canary", "twin", "injected"]
+_NAME = re.compile(r"^[a-z0-9][a-z0-9_-]{0,63}$")
+
+
+class NightCell(Strict):
+    """One cell of a night. `cell` is its identity over the nights; the twin and the slowed cell have that of the cell they probe."""
+
+    cell: str
+    name: str = Field(description="for people: `bridgetower: cpu · tiny · fp32 · MP-0`")
+    suite: str
+    pool: str
+    role: Role
+    value: float
+    metrics: list[str]
+    minimum_effect: dict[str, float]
+    expected_s: float | None = Field(None, description="of one trial, from history; null without one")
+
+
+class Dropped(Strict):
+    """A cell that was left out, and why."""
+
+    cell: str
+    name: str
+    why: str
+
+
+class Judgement(Strict):
+    """One metric of one cell tonight. `ratio` is tonight over the baseline, above 1 is better; null where there is nothing to compare."""
+
+    cell: str
+    name: str
+    role: Role
+    metric: str
+    verdict: Verdict
+    word: str = Field(description="the verdict in the metric's own words: slower, more, higher, ...")
+    why: str | None = Field(None, description="why undecided, or what is to be known besides")
+    where: Literal["code", "node", "code and node", "code or node"] | None = None
+    value: float | None = Field(None, description="tonight, in the metric's unit")
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p_value: float | None = None
+    q_value: float | None = None
+    share: float | None = Field(None, description="how much of the canary's change was taken off: 0 none, 1 all")
+    detectable: float | None = Field(None, description="smallest worsening that would have been found with 95 % chance: 0.04 is 4 %")
+    minimum: float
+    repeats: int
+    baseline: list[str] = Field(default_factory=list, description="dates")
+    alarm_since: str | None = None
+    causes: list[str] = Field(default_factory=list, description="what of the environment changed against the baseline")
+
+
+class NodeState(Strict):
+    """What the canary says of a node."""
+
+    pool: str
+    host: str
+    verdict: Verdict
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    detectable: float | None = None
+    note: str | None = None
+
+
+class Night(Strict):
+    """night.json: what a night was to measure, and what it found."""
+
+    schema_version: int = 1
+    name: str
+    date: str
+    sweep_id: str
+    opened_at: float = Field(description="Unix time, s")
+    closed_at: float | None = None
+    budget_s: float
+    cells: list[NightCell] = Field(default_factory=list)
+    dropped: list[Dropped] = Field(default_factory=list)
+    missed: list[Dropped] = Field(default_factory=list, description="planned, but without a result when the night was closed")
+    judgements: list[Judgement] = Field(default_factory=list)
+    nodes: list[NodeState] = Field(default_factory=list)
+    probes: dict[str, Verdict] = Field(default_factory=dict, description="what was said of the A/A twin and of the injected slow-down")
+    notified: list[str] = Field(default_factory=list, description="notification blocks that have taken the message")
+    remarks: list[str] = Field(default_factory=list)
+
+    @property
+    def closed(self) -> bool:
+        return self.closed_at is not None
+
+    def worse(self) -> list[Judgement]:
+        """What got worse, of the cells themselves."""
+        return [found for found in self.judgements if found.role == "history" and found.verdict is Verdict.SLOWER]
+
+
+def today() -> str:
+    """The date in UTC: nights are counted where there is no daylight saving."""
+    return datetime.now(UTC).date().isoformat()
+
+
+def check_date(text: str) -> str:
+    """A date as 2026-11-21. Raises StoreError."""
+    try:
+        if date.fromisoformat(text).isoformat() == text:
+            return text
+    except ValueError:
+        pass
+    raise StoreError(f"{text!r} is not a date; write it as {today()}")
+
+
+class NightStore:
+    """The nights of one definition."""
+
+    def __init__(self, name: str, root: Path | None = None) -> None:
+        if not _NAME.match(name):
+            raise StoreError(f"{name!r} is not the name of a nightly definition")
+        self.name = name
+        self.dir = (root or runs_root()) / "nightly" / name
+
+    def folder(self, night: str) -> Path:
+        return self.dir / check_date(night)
+
+    def dates(self) -> list[str]:
+        """Every night that was claimed, oldest first."""
+        return sorted(path.parent.name for path in self.dir.glob("*/night.json"))
+
+    def load(self, night: str) -> Night:
+        """Raises StoreError if there is none or it cannot be read."""
+        path = self.folder(night) / "night.json"
+        try:
+            return Night.model_validate_json(path.read_text())
+        except FileNotFoundError:
+            raise StoreError(f"there is no night {night} of {self.name}; `sweep nights` shows them") from None
+        except ValidationError as error:
+            raise StoreError(f"{path} is not a night of this version: {error}") from error
+
+    def all(self) -> list[Night]:
+        return [self.load(night) for night in self.dates()]
+
+    def save(self, night: Night) -> None:
+        """Whole or not at all."""
+        atomic_write(self.folder(night.date) / "night.json", night.model_dump_json(indent=1))
+
+    def claim(self, night: str, budget_s: float) -> tuple[Night, bool]:
+        """The night, and whether this call opened it. However many claim one date at once, all get the same sweep."""
+        folder = self.folder(night)
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / ".claim"):
+            if (folder / "night.json").exists():
+                return self.load(night), False
+            stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+            sweep_id = f"nightly-{self.name}"[:64].rstrip("-_") + f"-{stamp}-{secrets.token_hex(2)}"
+            opened = Night(name=self.name, date=night, sweep_id=sweep_id, opened_at=time.time(), budget_s=budget_s)
+            self.save(opened)
+            return opened, True
+
+    # --- accepted changes
+
+    @property
+    def _changes(self) -> Path:
+        return self.dir / "changes.jsonl"
+
+    def changes(self) -> list[Change]:
+        """Every accepted change, oldest first. Raises StoreError that names the line which cannot be read."""
+        if not self._changes.exists():
+            return []
+        found = []
+        for number, line in enumerate(self._changes.read_text().splitlines(), 1):
+            try:
+                found.append(Change.model_validate_json(line))
+            except ValidationError as error:
+                raise StoreError(f"{self._changes}, line {number} is no change: {error}") from error
+        return found
+
+    def accept(self, change: Change) -> bool:
+        """Record a change; False if it was recorded already."""
+        self.dir.mkdir(parents=True, exist_ok=True)
+        with FileLock(self.dir / ".changes.lock"):
+            known = self.changes()
+            if any((old.cell, old.metric, old.since) == (change.cell, change.metric, change.since) for old in known):
+                return False
+            atomic_write(self._changes, "".join(entry.model_dump_json() + "\n" for entry in [*known, change]))
+            return True
+
+
+def person() -> str:
+    """Who types this, for the record."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return "unknown"
+
+
+def night_names(root: Path | None = None) -> list[str]:
+    """Definitions that have nights here."""
+    return sorted({path.parent.parent.name for path in ((root or runs_root()) / "nightly").glob("*/*/night.json")})
+
+
+def verdicts_of(nights: list[Night], cell: str, metric: str) -> dict[str, Verdict]:
+    """Date -> verdict of one metric of one cell."""
+    return {
+        night.date: found.verdict
+        for night in nights
+        for found in night.judgements
+        if found.role == "history" and (found.cell, found.metric) == (cell, metric)
+    }
+
+
+def night_json(night: Night) -> dict[str, object]:
+    """Plain data, as night.json has it."""
+    plain: dict[str, object] = json.loads(night.model_dump_json())
+    return plain

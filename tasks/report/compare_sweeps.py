@@ -1,0 +1,171 @@
+"""Two sweeps against each other: the same cells, the ratio of their rates, and a three-way verdict on each."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.atomic_file import atomic_write
+from experiments.stats.estimate import Estimate
+from experiments.stats.intervals import pooled_spread
+from experiments.stats.verdict import Verdict, benjamini_hochberg, verdict
+from tasks.analysis.cell import Cell
+from tasks.analysis.compare_cells import MINIMUM_EFFECT, make_cells
+from tasks.analysis.compare_cells import ratio_of as _ratio_of
+from tasks.analysis.confounders import confounders
+from tasks.analysis.results import load_sweep
+from tasks.report.comparison_table import TextTable
+from tasks.report.html import render_page
+from tasks.report.markdown import md, table_markdown
+from tasks.report.text_format import OUTCOMES, amount, interval, listed, percent, plural, spread, times
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """One cell in both sweeps. `ratio` is B over A, > 1 is faster; None where a side has no value."""
+
+    a: Cell
+    b: Cell
+    ratio: Estimate | None
+    q_value: float | None
+    verdict: Verdict | None
+    differs: Sequence[str]
+
+    @property
+    def word(self) -> str:
+        """The verdict, or how the outcomes changed."""
+        if self.verdict is Verdict.FASTER and not self.b.claimed:
+            return "not claimed: the loss left its band"
+        if self.verdict is not None:
+            return str(self.verdict)
+        words = [OUTCOMES.get(cell.outcome, cell.outcome) for cell in (self.a, self.b)]
+        return f"{words[0]} in both" if words[0] == words[1] else f"{words[0]} → {words[1]}"
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """B against A. `only_a` and `only_b` are cells that the other sweep does not have."""
+
+    a: str
+    b: str
+    pairs: Sequence[Pair]
+    only_a: Sequence[Cell]
+    only_b: Sequence[Cell]
+    minimum: float
+    across_pools: bool  # no cell was in both on the same pool, so pools were left out of the match
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many cells have each verdict; cells without one by how their outcomes changed."""
+        return dict(Counter(pair.word for pair in self.pairs))
+
+    @property
+    def headline(self) -> str:
+        if not self.pairs:
+            return "The two sweeps have no cell in common."
+        return ", ".join(f"{plural(count, 'cell')} {word}" for word, count in self.counts.items())
+
+    @property
+    def table(self) -> TextTable:
+        rows = []
+        for pair in self.pairs:
+            ratio = f"{times(pair.ratio.value)} {interval(pair.ratio)}" if pair.ratio else "–"
+            rows.append([pair.a.name, _value(pair.a), _value(pair.b), ratio, pair.word, ", ".join(pair.differs) or "–"])
+        return TextTable(["cell", "A", "B", "B over A, 95 % interval", "verdict", "also differs"], rows)
+
+    @property
+    def confounders(self) -> TextTable:
+        """Each difference that is not an axis, with its values in A and in B."""
+        rows: dict[tuple[str, str, str], list[str]] = {}
+        for pair in self.pairs:
+            for name, groups in confounders([pair.a, pair.b]):
+                in_a, in_b = ("; ".join(value for value, members in groups if side in members) for side in (pair.a, pair.b))
+                rows.setdefault((name, in_a, in_b), []).append(pair.a.name)
+        return TextTable(["differs", "A", "B", "cells"], [[*key, listed(names, 4)] for key, names in rows.items()])
+
+    @property
+    def remarks(self) -> list[str]:
+        found = []
+        if self.across_pools:
+            found.append("No cell ran on the same pool in both sweeps: cells are matched on everything but the pool.")
+        if self.pairs and min(min(len(pair.a.measured), len(pair.b.measured)) for pair in self.pairs) < 2:
+            found.append("Some cells ran once: what varies between trials is not in their intervals, so a verdict on them says less.")
+        for side, cells in (("A", self.only_a), ("B", self.only_b)):
+            if cells:
+                found.append(f"Only in {side}: {listed([cell.name for cell in cells])}.")
+        return found
+
+
+def compare(sweep_dir_a: Path, sweep_dir_b: Path, *, minimum: float = MINIMUM_EFFECT) -> Comparison:
+    """Cells of B against the same cells (pool and parameters) of A. Verdicts control the false discovery rate over all cells.
+
+    Repeats of two sweeps are not interleaved, so they are not paired: Welch's interval, with the noise of repeats pooled over each
+    sweep's cells. Emulated trials are left out. Raises ResultsError where a plan cannot be read.
+    """
+    sweeps = [load_sweep(folder) for folder in (sweep_dir_a, sweep_dir_b)]
+    a, b = (make_cells(sweep.rows, sweep.plan.get("suite") or {}) for sweep in sweeps)
+    pool_blind = not {_identity(cell, True) for cell in a} & {_identity(cell, True) for cell in b}
+    left, right = ({_identity(cell, not pool_blind): cell for cell in side} for side in (a, b))
+    if pool_blind and (len(left) < len(a) or len(right) < len(b)):  # several pools in one sweep: no telling which to match
+        left, right, pool_blind = {}, {}, False
+    both = [key for key in left if key in right]
+    pairs = _judge([(left[key], right[key]) for key in both], minimum)
+    matched = {id(cell) for pair in pairs for cell in (pair.a, pair.b)}
+    rest = [[cell for cell in side if id(cell) not in matched] for side in (a, b)]
+    return Comparison(sweeps[0].sweep_id, sweeps[1].sweep_id, pairs, rest[0], rest[1], minimum, pool_blind and bool(pairs))
+
+
+def _identity(cell: Cell, with_pool: bool) -> str:
+    return json.dumps([cell.trial.workload, cell.trial.pool if with_pool else None, cell.trial.parameters], sort_keys=True)
+
+
+def _judge(cells: Sequence[tuple[Cell, Cell]], minimum: float) -> list[Pair]:
+    pooled = pooled_spread([e.value for e in cell.estimates] for pair in cells for cell in pair)
+    ratios = [
+        _ratio_of(b, a, spread=pooled if pooled[1] else None, paired=False) if a.estimates and b.estimates else None for a, b in cells
+    ]
+    q_values = iter(benjamini_hochberg([ratio.p_value for ratio in ratios if ratio]))
+    pairs = []
+    for (a, b), ratio in zip(cells, ratios, strict=True):
+        q = next(q_values) if ratio else None
+        word = verdict(ratio, minimum=minimum, q_value=q) if ratio else None
+        pairs.append(Pair(a, b, ratio, q, word, [name for name, *_ in confounders([a, b])]))
+    return pairs
+
+
+def _value(cell: Cell) -> str:
+    if cell.estimate is None:
+        return OUTCOMES.get(cell.outcome, cell.outcome)
+    return f"{amount(cell.estimate.value, cell.metric.unit)} {spread(cell.estimate)}".strip()
+
+
+def render_markdown(comparison: Comparison) -> str:
+    """The comparison as Markdown, every value escaped."""
+    blocks = ["# Two sweeps compared", f"A: {md(comparison.a)}\\\nB: {md(comparison.b)}", f"**{md(comparison.headline)}**"]
+    if comparison.remarks:
+        blocks.append("\n".join(f"- {md(remark)}" for remark in comparison.remarks))
+    blocks.append(_explained(comparison))
+    if comparison.pairs:
+        blocks += ["## Cells", table_markdown(comparison.table)]
+    if comparison.confounders.rows:
+        blocks += ["## Confounders", "What differs between the two sides and is not an axis.", table_markdown(comparison.confounders)]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _explained(comparison: Comparison) -> str:
+    return (
+        f"The ratio is B over A: above 1 is faster. Differences under {percent(comparison.minimum)} count as the same; "
+        "undecided asks for more repeats. The false discovery rate over all cells is 5 %."
+    )
+
+
+def write_comparison(comparison: Comparison, folder: Path) -> tuple[Path, Path]:
+    """Write comparison.md and comparison.html into `folder`, each whole or not at all. Returns both paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    markdown, html = folder / "comparison.md", folder / "comparison.html"
+    atomic_write(markdown, render_markdown(comparison))
+    atomic_write(html, render_page("comparison.html", comparison=comparison, explained=_explained(comparison)))
+    return markdown, html

@@ -1,0 +1,171 @@
+"""The comparison table: rows are devices and models, columns the suite's axis, cells a rate, its interval and its speed-up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from experiments.trial import Scalar, label
+from tasks.analysis.cell import Cell, Metric
+from tasks.analysis.compare_cells import layout, make_cells
+from tasks.analysis.results import load_sweep
+from tasks.report.text_format import OUTCOMES, amount, ratio_with_verdict, spread, times
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """A table of text. The first `names` columns name the row."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    names: int = 1
+    numeric: bool = False
+
+
+@dataclass(frozen=True)
+class TableCell:
+    """One cell of the table as text. `value` or `outcome` is set, never both."""
+
+    cell: Cell | None = None
+    value: str = ""
+    plus_minus: str = ""
+    speedup: str = ""  # x1.17 (1.15–1.19), or "baseline"
+    short: str = ""  # x1.17
+    struck: bool = False
+    outcome: str = ""
+    reason: str = ""
+    notes: Sequence[str] = ()
+
+    @property
+    def plain(self) -> str:
+        """For a terminal: `123.4 samples/s ±1.2 %  x1.17`."""
+        if self.outcome:
+            return self.outcome
+        short = f"~~{self.short}~~" if self.struck and self.short else self.short
+        return "  ".join(part for part in (f"{self.value} {self.plus_minus}".strip(), short) if part)
+
+
+@dataclass(frozen=True)
+class ComparisonTable:
+    """`rows` pairs the values of the row axes with the cells below `columns`."""
+
+    title: str
+    row_axes: Sequence[str]
+    columns: Sequence[str]
+    rows: Sequence[tuple[Sequence[str], Sequence[TableCell]]]
+    ratio: str = "the speed-up over"  # what a cell's x is; `the baseline` follows
+
+    @property
+    def header(self) -> list[str]:
+        return [*(axis.replace("_", " ") for axis in self.row_axes), *self.columns]
+
+    def plain_rows(self) -> list[list[str]]:
+        """Rows of text below `header`."""
+        return [[*names, *(cell.plain for cell in cells)] for names, cells in self.rows]
+
+    def rich(self) -> Table:
+        """For a terminal. Values are shown as they are: no markup is read from them."""
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(title=Text(self.title), title_justify="left")
+        for index, name in enumerate(self.header):
+            table.add_column(Text(name), justify="left" if index < len(self.row_axes) else "right", no_wrap=index < len(self.row_axes))
+        for names, cells in self.rows:
+            table.add_row(*(Text(name) for name in names), *(_rich_cell(cell) for cell in cells))
+        return table
+
+
+def comparison_table(sweep_dir: Path, *, emulated: bool = False) -> ComparisonTable:
+    """The table of a sweep as it stands, finished or not. Raises ResultsError where there is no readable plan."""
+    sweep = load_sweep(sweep_dir)
+    suite = sweep.plan.get("suite") or {}
+    return build_table(make_cells(sweep.rows, suite, emulated=emulated), suite)
+
+
+def build_table(cells: Sequence[Cell], suite: Mapping[str, Any]) -> ComparisonTable:
+    """Lay out cells by the suite's `report`; axes that it does not name and that vary become rows."""
+    row_axes, column_axes = layout(cells, suite)
+    columns = list(dict.fromkeys(tuple(cell.axes.get(axis) for axis in column_axes) for cell in cells))
+    places = [{repr(value): place for place, value in enumerate(_ordered(values))} for values in zip(*columns, strict=True)]
+    columns.sort(key=lambda values: [place[repr(value)] for place, value in zip(places, values, strict=True)])
+    rows: dict[tuple[Scalar, ...], dict[tuple[Scalar, ...], Cell]] = {}
+    for cell in cells:
+        name = tuple(cell.axes.get(axis) for axis in row_axes)
+        rows.setdefault(name, {})[tuple(cell.axes.get(axis) for axis in column_axes)] = cell
+    metric = cells[0].metric if cells else None
+    parity = {cell.parity_note for cell in cells if cell.measured}
+    said = parity.pop() if len(parity) == 1 and len(cells) > 1 else None  # of all cells alike: the report says it once
+    heads = [" · ".join(label(axis, value) for axis, value in zip(column_axes, values, strict=True)) for values in columns]
+    return ComparisonTable(
+        str((suite.get("report") or {}).get("title") or (_title(metric) if metric else "")),
+        row_axes,
+        heads if column_axes else [metric.name] if metric else [],
+        [
+            ([text_of(value) for value in name], [table_cell(found.get(values), said=said) for values in columns])
+            for name, found in rows.items()
+        ],
+        "how many times lower it is than" if metric and not metric.higher_is_better else "the speed-up over",
+    )
+
+
+def _title(metric: Metric) -> str:
+    name = metric.name.replace("_", " ")
+    return f"{name[:1].upper()}{name[1:]}" + (f", {metric.unit}" if metric.unit else "")
+
+
+def text_of(value: Scalar) -> str:
+    """An axis value on its own, below its axis' name."""
+    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def table_cell(cell: Cell | None, *, said: str | None = None) -> TableCell:
+    """What one place of the table says; empty where the matrix has no such cell. `said`: a parity note that is not repeated here."""
+    if cell is None:
+        return TableCell()
+    if cell.estimate is None:
+        return TableCell(cell, outcome=OUTCOMES.get(cell.outcome, cell.outcome), reason=cell.reason or "")
+    failed = [row for row in cell.rows if row.outcome != "ok"]
+    notes = [f"{len(failed)} of {len(cell.rows)} repeats: {', '.join(sorted({row.outcome for row in failed}))}"] if failed else []
+    if not all(row.summary.get("settled") for row in cell.measured):
+        notes.append("did not settle")
+    if cell.differs:
+        notes.append(f"also differs from its baseline: {', '.join(cell.differs)}")
+    if cell.parity_note and not (cell.claimed and cell.parity_note == said):
+        notes.append(cell.parity_note)
+    elif cell.parity is not None and not cell.parity_note:
+        notes.append(f"loss within the band of fp32, {cell.parity.steps[-1]} steps")
+    if cell.emulated:
+        notes.append("emulated, not a measurement")
+    return TableCell(
+        cell,
+        amount(cell.estimate.value, cell.metric.unit),
+        spread(cell.estimate),
+        "baseline" if cell.baseline is cell else ratio_with_verdict(cell.speedup, cell.verdict) if cell.speedup else "",
+        times(cell.speedup.value) if cell.speedup else "",
+        struck=not cell.claimed,
+        notes=notes,
+    )
+
+
+def _ordered(values: Sequence[Scalar]) -> list[Scalar]:
+    """Numbers by size, then words in the order of the plan, which is the suite's."""
+    numbers = sorted({value for value in values if isinstance(value, int | float) and not isinstance(value, bool)})
+    return [*numbers, *dict.fromkeys(value for value in values if not isinstance(value, int | float) or isinstance(value, bool))]
+
+
+def _rich_cell(cell: TableCell) -> Any:
+    from rich.text import Text
+
+    if cell.outcome:
+        return Text(cell.outcome, style="dim" if cell.outcome == "to do" else "yellow")
+    text = Text(f"{cell.value} {cell.plus_minus}".strip(), style="bold")
+    if cell.short:
+        text.append("  ")
+        text.append(cell.short, style="strike not bold" if cell.struck else "not bold green")
+    return text

@@ -1,0 +1,126 @@
+"""The figures that a suite asks for under `report.figures`: one metric over the values of one axis, a line of bars for each series."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from experiments.literature.reader import OURS, LiteratureValue, literature_for
+from experiments.summary import SPIKES
+from experiments.trial import label
+from tasks.analysis.cell import Cell, Metric, is_number
+from tasks.report.comparison_table import text_of
+from tasks.report.text_format import OUTCOMES, number, seconds, times
+
+MARKS = {64: "s"}  # by the number of devices of a published value; a diamond for the others
+COLOURS = ("#3b82c4", "#d55e00", "#2a9d78", "#cc79a7", "#c99700", "#56b4e9", "#7d5fb2", "#8a6d3b", "#9aa3af", "#14181f")
+
+
+def axis_figure(cells: Sequence[Cell], wanted: Mapping[str, Any]) -> Figure | None:
+    """`wanted`: title, metric, x, series, where, relative, as experiments.spec.schema.ReportFigure. None where no cell has the metric.
+
+    A cell that ended without the metric is an absent bar with its outcome in its place. What others published of a cell is a mark on it.
+    """
+    where = wanted.get("where") or {}
+    shown = [cell for cell in cells if all(_among(cell.trial.parameters | dict(cell.axes), key, value) for key, value in where.items())]
+    shown = [cell for cell in shown if cell.outcome != "to do"]
+    x, metric, relative = str(wanted["x"]), Metric.of(str(wanted["metric"])), bool(wanted.get("relative"))
+    values = {id(cell): _over_baseline(cell, metric) if relative else cell.mean(metric.name) for cell in shown}
+    if not any(is_number(value) for value in values.values()):
+        return None
+    names = list(dict.fromkeys(text_of(cell.axes.get(x)) for cell in shown))
+    varies = [axis for axis in wanted.get("series") or [] if len({repr(cell.axes.get(axis)) for cell in shown}) > 1]
+    series: dict[str, dict[str, Cell]] = {}
+    for cell in shown:
+        who = " · ".join(label(axis, cell.axes.get(axis)) for axis in varies) or "ours"
+        series.setdefault(who, {})[text_of(cell.axes.get(x))] = cell
+    figure = Figure(figsize=(8.6, 4.2), layout="constrained")
+    axes = figure.add_subplot()
+    width = 0.84 / len(series)
+    for number_of, (who, members) in enumerate(series.items()):
+        at = np.arange(len(names)) - 0.42 + (number_of + 0.5) * width
+        heights = [values[id(members[name])] if name in members else None for name in names]
+        axes.bar(at, [height or 0.0 for height in heights], width * 0.92, color=COLOURS[number_of % len(COLOURS)], label=who)
+        for place, name, height in zip(at, names, heights, strict=True):
+            text = _text(height, metric, relative=relative) if height is not None else _absent(members.get(name))
+            colour = "#14181f" if height is not None else "#d1584a"
+            axes.text(place, height or 0.0, f" {text}", rotation=90, ha="center", va="bottom", fontsize=7.5, color=colour)
+            if name in members:
+                _mark(axes, place, width, published_values(members[name], metric, relative=relative))
+    axes.set_xticks(range(len(names)), names)
+    if sum(map(len, names)) > 70:
+        axes.tick_params(axis="x", labelrotation=25)
+        for tick in axes.get_xticklabels():
+            tick.set(ha="right", rotation_mode="anchor")
+    axes.set_xlabel(x.replace("_", " "))
+    axes.set_ylabel(_title(metric, relative=relative))
+    axes.margins(y=0.25)
+    axes.grid(axis="x", visible=False)
+    named = sorted(zip(*reversed(axes.get_legend_handles_labels()), strict=True), key=lambda pair: pair[0].startswith("published"))
+    handles = dict(named)  # one of each name, ours first
+    if len(handles) > 1:
+        figure.legend(
+            handles.values(),
+            handles.keys(),
+            loc="outside upper center",
+            ncols=min(3 if len(handles) <= 6 else 2, len(series)),
+            fontsize=8.5 if len(handles) <= 6 else 8,
+        )
+    return figure
+
+
+def published_values(cell: Cell, metric: Metric, *, relative: bool) -> list[tuple[float, LiteratureValue]]:
+    """What others published of this very cell, save for the hardware, in the figure's unit."""
+    found = []
+    for entry in literature_for(cell.trial.workload, metric=None):
+        if entry.cell is None or not entry.is_of(cell.trial.parameters) or entry.model != cell.trial.parameters.get("model"):
+            continue
+        if relative and entry.metric == "speedup" and metric.name == cell.metric.name:
+            found.append((entry.value, entry))
+        elif not relative and entry.metric in OURS and OURS[entry.metric][0] == metric.name:
+            found.append((entry.value * OURS[entry.metric][1], entry))
+    return found
+
+
+def _mark(axes: Any, place: float, width: float, published: Sequence[tuple[float, LiteratureValue]]) -> None:
+    for value, entry in published:
+        where = f"published, {entry.accelerator}{f' x{entry.devices}' if entry.devices else ''}"
+        side = place + 0.32 * width  # beside the bar's own number
+        axes.plot([place + 0.1 * width, place + width / 2], [value, value], color="#14181f", linewidth=1, zorder=4)
+        axes.plot(side, value, MARKS.get(entry.devices or 0, "D"), color="#14181f", markerfacecolor="white", zorder=5, ls="", label=where)
+
+
+def _over_baseline(cell: Cell, metric: Metric) -> float | None:
+    """How many times better the cell is than its baseline; None where one of them has no value."""
+    ours, theirs = cell.mean(metric.name), cell.baseline.mean(metric.name) if cell.baseline else None
+    if not ours or not theirs:
+        return None
+    return ours / theirs if metric.higher_is_better else theirs / ours
+
+
+def _title(metric: Metric, *, relative: bool) -> str:
+    name = metric.name.removesuffix("_s").removesuffix("_bytes").replace("_", " ").replace("tflops", "TFLOP/s")
+    if relative:
+        return f"{name}, relative"
+    return f"{name} ({metric.unit})" if metric.unit and metric.unit not in name else name
+
+
+def _text(value: float, metric: Metric, *, relative: bool) -> str:
+    if relative:
+        return times(value)
+    if metric.unit == "samples":
+        return f"{value:,.0f}"
+    if metric.name in SPIKES:  # counts; a mean over repeats may be none
+        return f"{value:g}"
+    return seconds(value) if metric.unit == "s" else number(value, 3)
+
+
+def _absent(cell: Cell | None) -> str:
+    return "" if cell is None else OUTCOMES.get(cell.outcome, cell.outcome) if cell.outcome != "ok" else "unknown"
+
+
+def _among(values: Mapping[str, Any], key: str, wanted: Any) -> bool:
+    return values.get(key) in (wanted if isinstance(wanted, list) else [wanted])

@@ -1,0 +1,54 @@
+"""Figures of metrics that have a number in their name, such as the magnitude after each block: a line over the number for each cell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from experiments.trial import label
+from tasks.analysis.cell import Cell, Metric
+from tasks.report.figures.axis import COLOURS
+
+DASHES = ("-", "--", ":", "-.")
+
+
+def numbered_figure(cells: Sequence[Cell], wanted: Mapping[str, Any]) -> Figure | None:
+    """`wanted`: as experiments.spec.schema.ReportFigure, its metric with a `*` for the number. None where no cell has such a metric.
+
+    The vertical axis is logarithmic where values differ by more than a factor of 20.
+    """
+    name = str(wanted["metric"])
+    pattern = re.compile(re.escape(name).replace(r"\*", r"(\d+)") + r"\Z")
+    where = wanted.get("where") or {}
+    curves: list[tuple[Cell, list[tuple[int, float]]]] = []
+    for cell in cells:
+        if any(cell.axes.get(key) not in (value if isinstance(value, list) else [value]) for key, value in where.items()):
+            continue
+        found = {key: int(match[1]) for row in cell.measured for key in row.summary if (match := pattern.match(key))}
+        points = sorted((number, mean) for key, number in found.items() if (mean := cell.mean(key)) is not None)
+        if points:
+            curves.append((cell, points))
+    if not curves:
+        return None
+    varies = [axis for axis in wanted.get("series") or [] if len({repr(cell.axes.get(axis)) for cell, _ in curves}) > 1]
+    figure = Figure(figsize=(8.6, 3.8 + 0.13 * len(curves)), layout="constrained")
+    axes = figure.add_subplot()
+    for at, (cell, points) in enumerate(curves):
+        style, colour = DASHES[at // len(COLOURS) % len(DASHES)], COLOURS[at % len(COLOURS)]
+        who = " · ".join(label(axis, cell.axes.get(axis)) for axis in varies) or cell.name
+        axes.plot(*zip(*points, strict=True), style, marker="o", markersize=3.5, linewidth=1.5, color=colour, label=who)
+    heights = [value for _, points in curves for _, value in points]
+    if min(heights) > 0 and max(heights) > 20 * min(heights):
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter("{x:g}")  # powers of ten would be formulas, which are not parsed
+        axes.yaxis.set_minor_formatter("{x:g}")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    metric = Metric.of(name)
+    axes.set_xlabel(str(wanted["x"]))
+    axes.set_ylabel(re.sub(r"_\*|\*", "", name).removeprefix("eval_").replace("_", " ") + (f" ({metric.unit})" if metric.unit else ""))
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=min(2, len(curves)), fontsize=8)
+    return figure

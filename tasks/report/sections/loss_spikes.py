@@ -1,0 +1,88 @@
+"""Spikes in a report: a table of what was found in each cell, and the loss curve above the RMS_t curve with the spikes drawn on both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from experiments.stats.loss_spikes import LossSpikes, Rule, find_spikes, rise
+from experiments.trial import label
+from tasks.analysis.cell import Cell
+from tasks.analysis.results import TrialRow
+from tasks.report.comparison_table import TextTable
+from tasks.report.text_format import OUTCOMES, number, percent, plural
+
+ABOUT = (
+    "RMS spike: RMS_t of the tensor is at least 2.3. Loss spike: at least two losses above the mean of the 100 before by 3.2 of their "
+    "standard deviations; its rise is from that mean. What is at most 10 steps apart is one spike. Explained: an RMS spike began 1 to 8 "
+    "steps before. By chance: share of the steps that lie 1 to 8 after an RMS spike, and the chance that so many loss spikes elsewhere "
+    "would seem explained. Loss at the end: mean of the last 100 steps, of fewer than 1000 the last tenth."
+)
+END = 100  # steps, at most, whose mean is the loss at the end
+
+
+def spikes_of(row: TrialRow) -> LossSpikes | None:
+    """The spikes of a trial that looks for them and has steps; None for others."""
+    after = row.trial.parameters.get("spikes_after")
+    if after is None or not row.steps.size:
+        return None
+    return find_spikes(row.steps, row.losses, row.rms, Rule(after=int(after)))
+
+
+def spike_table(cells: Sequence[Cell]) -> TextTable:
+    """A row for each cell, with the first tensor watched, and one for each other tensor; counts are summed over the cell's repeats."""
+    judgements = {id(cell): [(row, result) for row in cell.rows if (result := spikes_of(row)) is not None] for cell in cells}
+    shown = [cell for cell in cells if judgements[id(cell)]]
+    if not shown:
+        return TextTable([], [])
+    varying = varying_axes(shown)
+    first = next((name for cell in shown for _, result in judgements[id(cell)] for name in result.tensors), "")
+    header = ["cell", "loss spikes", "largest rise", f"RMS spikes of {first}" if first else "RMS spikes", "largest RMS", "explained"]
+    header += ["by chance", "held-out loss", "loss at the end", "steps judged", "outcome"]
+    rows = []
+    for cell in shown:
+        found = judgements[id(cell)]
+        after = found[0][1].rule.after
+        rises = [rise(row.steps, row.losses, event, result.rule) for row, result in found for event in result.loss]
+        spikes = [str(sum(len(result.loss) for _, result in found)), number(max(rises, default=None), 3)]
+        rest = [
+            number(cell.mean("eval_loss_after"), 3),
+            number(_mean(float(np.mean(row.losses[-min(END, max(1, row.losses.size // 10)) :])) for row, _ in found), 3),
+            str(sum(int((row.steps > after).sum()) for row, _ in found)),
+            OUTCOMES.get(cell.outcome, cell.outcome) + ("" if len(found) == 1 else f", {plural(len(found), 'repeat')}"),
+        ]
+        tensors = list(found[0][1].tensors)
+        rows.append([short_name(cell, varying), *spikes, *(_of_tensor(found, tensors[0]) if tensors else ["–"] * 4), *rest])
+        rows += [[f"↳ {tensor}", "", "", *_of_tensor(found, tensor), *[""] * len(rest)] for tensor in tensors[1:]]
+    return TextTable(header, rows, numeric=True)
+
+
+def varying_axes(cells: Sequence[Cell]) -> list[str]:
+    """The axes in which the cells differ."""
+    return [axis for axis in cells[0].axes if len({repr(cell.axes.get(axis)) for cell in cells}) > 1]
+
+
+def short_name(cell: Cell, axes: Sequence[str]) -> str:
+    return " · ".join(label(axis, cell.axes[axis]) for axis in axes) or cell.name
+
+
+def _of_tensor(found: Sequence[tuple[TrialRow, LossSpikes]], tensor: str) -> list[str]:
+    spikes = sum(len(result.loss) for _, result in found)
+    hits = sum(len(result.explained(tensor)) for _, result in found)
+    after = found[0][1].rule.after
+    seen = [row.rms[tensor][(row.steps > after) & np.isfinite(row.rms[tensor])] for row, _ in found]
+    chance = _mean(result.chance[tensor] for _, result in found)
+    # the chance of an accident is one trial's: repeats of a cell draw the same data
+    accidents = [value for _, result in found if (value := result.accident(tensor)) is not None]
+    return [
+        str(sum(len(result.tensors[tensor]) for _, result in found)),
+        number(max((float(values.max()) for values in seen if values.size), default=None), 3),
+        f"{hits} of {spikes}" if spikes else "–",
+        percent(chance) + (f"; {number(accidents[0], 2)}" if len(accidents) == 1 and hits else ""),
+    ]
+
+
+def _mean(values: Iterator[float]) -> float | None:
+    known = list(values)
+    return sum(known) / len(known) if known else None

@@ -1,0 +1,55 @@
+"""Others' numbers for a workload, each beside our nearest cell and what differs from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from experiments.literature.reader import OURS, LiteratureValue, literature_for
+from tasks.analysis.cell import Cell
+from tasks.analysis.results import TrialRow
+from tasks.report.comparison_table import TextTable
+from tasks.report.text_format import amount
+
+
+def nearest_published(rows: Sequence[TrialRow], cells: Sequence[Cell]) -> TextTable:
+    """Others' numbers for this workload beside our nearest cell, and what differs from it."""
+    header = ["published by others", "setting", "their value", "our nearest cell", "our value", "what differs", "source"]
+    if not rows:
+        return TextTable(header, [])
+    lines = []
+    axes = {axis for row in rows for axis in row.trial.axes}
+    for entry in literature_for(rows[0].trial.workload, metric=None):
+        if entry.cell and entry.cell[0] not in axes and not entry.is_of(rows[0].trial.parameters):
+            continue  # of another suite with this workload
+        done = [c for c in cells if not c.emulated and entry.is_of(c.trial.parameters) and _ours(c, entry) is not None]
+        nearest = min(done, key=lambda cell: len(entry.differences(cell.trial.parameters, _device(cell))), default=None)
+        extra = f", {entry.extra}" if entry.extra else ""
+        batch = f", batch {entry.batch}" if entry.batch is not None else ""
+        workers = f", MP-{entry.dataloader_workers}" if entry.dataloader_workers is not None else ""
+        theirs = f"{entry.model}, {entry.devices or '?'} devices, {entry.precision or '?'}{batch}{workers}{extra}"
+        value = _ours(nearest, entry) if nearest else None
+        ours = "–" if value is None else amount(value, entry.unit)
+        differs = "; ".join(entry.differences(nearest.trial.parameters, _device(nearest))) if nearest else "–"
+        near = nearest.name if nearest else "none in this sweep"
+        lines.append(
+            [entry.accelerator, theirs, amount(entry.value, entry.unit), near, ours, differs or "nothing we know of", entry.source]
+        )
+    return TextTable(header, lines)
+
+
+def _ours(cell: Cell, entry: LiteratureValue) -> float | None:
+    """Our value of a published metric, in its unit; None where the cell has none."""
+    if entry.metric == "speedup":
+        return cell.speedup.value if cell.speedup and cell.metric.higher_is_better else None  # a ratio of losses is no speed-up
+    if entry.metric not in OURS:
+        return None
+    name, unit = OURS[entry.metric]
+    if entry.metric == "max_batch_per_device" and cell.trial.parameters.get("batch_size") != "max":
+        return None
+    value = cell.mean(name)
+    return None if value is None else value / unit
+
+
+def _device(cell: Cell) -> str:
+    """The device's own name where the environment tells it, else its kind."""
+    return next((str(row.environment["device_name"]) for row in cell.rows if row.environment.get("device_name")), cell.trial.device)

@@ -1,0 +1,80 @@
+"""Two tables of a report: how throughput grows with the devices, and where the traced steps' time went."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from experiments.stats.estimate import Estimate
+from tasks.analysis.cell import Cell
+from tasks.analysis.compare_cells import ratio_of
+from tasks.report.comparison_table import TextTable
+from tasks.report.text_format import amount, interval, number, percent, seconds, times
+
+DEVICES = "devices"
+PER_DEVICE = "tflops_per_device"
+
+
+def scaling(cells: Sequence[Cell]) -> TextTable:
+    """A row for each cell on several devices, and for those with fewer that differ from one in nothing else.
+
+    Efficiency: throughput over that of the fewest devices, divided by how many times more devices there are.
+    """
+    header = ["cell", "devices", "rate", "speed-up", "efficiency", "all-reduce alone", "exposed", "communication share"]
+    groups: dict[tuple[object, ...], list[Cell]] = {}
+    for cell in cells:
+        if cell.measured and cell.metric.name in ("throughput", PER_DEVICE):
+            rest = tuple((axis, repr(value)) for axis, value in cell.axes.items() if axis != DEVICES)
+            groups.setdefault(rest, []).append(cell)
+    rows = []
+    for group in groups.values():
+        ordered = sorted(group, key=_devices)
+        if len({_devices(cell) for cell in ordered}) == 1 and ordered[0].mean("communication_s") is None:
+            continue  # nothing to compare, and nothing known of what several devices cost
+        for cell in ordered:
+            ratio = _ratio(cell, ordered[0]) if cell is not ordered[0] else None
+            assert cell.estimate is not None
+            rows.append(
+                [
+                    cell.name,
+                    str(_devices(cell)),
+                    amount(cell.estimate.value, cell.metric.unit),
+                    f"{times(ratio.value)} {interval(ratio)}" if ratio else "–",
+                    _efficiency(ratio, _devices(cell) / _devices(ordered[0])) if ratio else "–",
+                    seconds(cell.mean("communication_s")),
+                    seconds(cell.mean("communication_exposed_s")),
+                    percent(cell.mean("communication_share")),
+                ]
+            )
+    return TextTable(header, rows, numeric=True)
+
+
+def profile(cells: Sequence[Cell]) -> TextTable:
+    """For each cell with traced steps: time by group of kernels, the largest first, and the time in which nothing ran."""
+    header = ["cell", "what ran", "per step", "share", "calls per step", "longest of them"]
+    rows = []
+    for cell in cells:
+        found = next((row.profile for row in cell.rows if row.outcome == "ok" and row.profile), None)
+        if not found:
+            continue
+        span = float(found["span_s"])
+        for group in found["groups"]:
+            spent = float(group["seconds"])
+            rows.append([cell.name, group["group"], seconds(spent), percent(spent / span), number(group["calls"], 3), group["top"]])
+        rows.append([cell.name, f"nothing ({found['where']} idle)", seconds(found["idle_s"]), percent(found["idle_s"] / span), "–", "–"])
+    return TextTable(header, rows, names=2)
+
+
+def _ratio(cell: Cell, fewest: Cell) -> Estimate:
+    """Of what all devices do together, whether the metric is of one device or of all."""
+    ratio = ratio_of(cell, fewest)
+    more = _devices(cell) / _devices(fewest) if cell.metric.name == PER_DEVICE else 1.0
+    return replace(ratio, value=ratio.value * more, low=ratio.low * more, high=ratio.high * more)
+
+
+def _devices(cell: Cell) -> int:
+    return int(cell.trial.parameters.get(DEVICES) or 1)
+
+
+def _efficiency(ratio: Estimate, more: float) -> str:
+    return percent(ratio.value / more)

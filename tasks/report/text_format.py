@@ -1,0 +1,100 @@
+"""Numbers and findings as a person reads them; the same words in the terminal, in Markdown and in HTML."""
+
+from __future__ import annotations
+
+import math
+
+from experiments.stats.estimate import Estimate
+from experiments.stats.verdict import Verdict
+
+OUTCOMES = {
+    "ok": "ok",
+    "does_not_fit": "does not fit",
+    "diverged": "diverged",
+    "unsupported": "unsupported",
+    "hang": "hang",
+    "crashed": "crashed",
+    "infra": "infra",
+    "cancelled": "cancelled",
+    "to do": "to do",
+    "unreadable": "unreadable",
+}
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """`digits` significant digits, no exponent for what people read: 581.5, 12.35, 0.01235; a dash for nothing."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    if value == 0:
+        return "0"
+    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{min(places, 9)}f}" if places <= 9 else f"{value:.{digits - 1}e}"
+
+
+def percent(share: float | None) -> str:
+    """0.0123 -> 1.2 %; a dash for nothing."""
+    if share is None or not math.isfinite(share):
+        return "–"
+    value = share * 100
+    return f"{value:.0f} %" if abs(value) >= 99.5 else f"{value:.1f} %"
+
+
+def seconds(value: float | None) -> str:
+    """12.3 ms, 1.23 s; a dash for nothing."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    return f"{number(value * 1000, 3)} ms" if abs(value) < 1 else f"{number(value, 3)} s"
+
+
+def size(value: float | None) -> str:
+    """Bytes as GiB or MiB; a dash for nothing."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    return f"{value / 2**30:.2f} GiB" if value >= 2**30 else f"{value / 2**20:.0f} MiB"
+
+
+def amount(value: float, unit: str) -> str:
+    """A metric's value with its unit."""
+    if unit == "s":
+        return seconds(value)
+    if unit == "samples" and value == int(value):
+        return f"{int(value):,} samples"
+    return size(value) if unit == "B" else f"{number(value)} {unit}".rstrip()
+
+
+def spread(estimate: Estimate) -> str:
+    """±1.2 %, or nothing where no interval is known."""
+    if not math.isfinite(estimate.relative):
+        return ""
+    return f"±{percent(estimate.relative)}" if estimate.relative >= 0.0005 else "±<0.1 %"
+
+
+def times(value: float) -> str:
+    """x1.17, as the published tables write speed-ups."""
+    return f"x{value:.3g}" if value >= 10 else f"x{value:.2f}"
+
+
+def interval(ratio: Estimate) -> str:
+    """(1.15–1.19); says so where none is known."""
+    if not math.isfinite(ratio.se):
+        return "(interval unknown)"
+    places = 3 if ratio.high - ratio.low < 0.02 else 2
+    return f"({ratio.low:.{places}f}–{ratio.high:.{places}f})"
+
+
+def ratio_with_verdict(ratio: Estimate, verdict: Verdict | None) -> str:
+    """x1.17 (1.15–1.19), with the verdict where it is not plainly faster or slower."""
+    word = f" {verdict}" if verdict in (Verdict.SAME, Verdict.UNDECIDED) else ""
+    return f"{times(ratio.value)} {interval(ratio)}{word}"
+
+
+def plural(count: int, word: str) -> str:
+    """1 trial, 2 trials."""
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+def listed(words: list[str], most: int = 6) -> str:
+    """a, b and c; the rest counted."""
+    if len(words) > most:
+        return f"{', '.join(words[: most - 1])} and {len(words) - most + 1} more"
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""

@@ -1,0 +1,51 @@
+"""Write a sweep's report: report.md, report.html and figures/, derived from the journals and the raw steps each time."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.atomic_file import atomic_write
+from tasks.analysis.results import load_sweep, write_results
+from tasks.report.figures.draw import draw_figures
+from tasks.report.html import render_html
+from tasks.report.markdown import render_markdown
+from tasks.report.model import make_report
+
+
+@dataclass(frozen=True)
+class ReportPaths:
+    """What `write_report` wrote."""
+
+    markdown: Path
+    html: Path
+    figures: Sequence[Path]
+    results: Path
+
+    @property
+    def all(self) -> list[Path]:
+        """Files and the figures' folder: what goes with the parent run."""
+        return [self.results, self.markdown, self.html, *([self.figures[0].parent] if self.figures else [])]
+
+
+def write_report(sweep_dir: Path, *, mlflow_links: Mapping[str, str] | None = None, emulated: bool = False) -> ReportPaths:
+    """Write results.parquet, the figures, report.md and report.html of a sweep, finished or not.
+
+    `mlflow_links`: trial key -> address of its run. With `emulated`, the report is of the emulated trials alone, marked all over, and goes
+    into files of its own: report-emulated.md, report-emulated.html, figures-emulated/. Raises ResultsError where plan.json is missing or
+    damaged; a trial that cannot be read is a line of the report.
+    """
+    sweep = load_sweep(sweep_dir)
+    results = write_results(sweep_dir, sweep)
+    report = make_report(sweep, mlflow_links=mlflow_links, emulated=emulated)
+    suffix = "-emulated" if emulated else ""
+    folder = sweep_dir / f"figures{suffix}"
+    own = ((sweep.plan.get("suite") or {}).get("report") or {}).get("figures") or ()
+    figures = draw_figures(report.cells, folder, report.watermark, own=own)
+    report = dataclasses.replace(report, figures=[(title, f"{folder.name}/{path.name}") for title, path in figures])
+    markdown, html = sweep_dir / f"report{suffix}.md", sweep_dir / f"report{suffix}.html"
+    atomic_write(markdown, render_markdown(report))
+    atomic_write(html, render_html(report, [(title, path) for title, path in figures]))
+    return ReportPaths(markdown, html, [path for _, path in figures], results)

@@ -1,0 +1,227 @@
+"""Where sweeps live on disk, and who may work on one.
+
+runs/<sweep_id>/ holds plan.json, trials/<key>/..., results.parquet, the report and its figures. A sweep is worked on by the one process
+that holds its lease: a file lock, which the operating system takes back when that process dies, however it dies.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+from pydantic import Field, ValidationError
+
+from experiments.atomic_file import atomic_write
+from experiments.config.paths import runs_root
+from experiments.config.strict import Strict
+from experiments.trial import Outcome, Trial, TrialResult
+
+_SWEEP_ID = re.compile(r"^[a-z0-9][a-z0-9_-]{0,63}-\d{8}-\d{6}-[0-9a-f]{4}$")
+
+
+class StoreError(Exception):
+    """A sweep is not there, not readable, or in use: says which and what to do."""
+
+
+class SweepBusy(StoreError):
+    """Another process works on the sweep."""
+
+
+class Request(Strict):
+    """What the user asked for: the parameters of `sweep run` and of the flow."""
+
+    suite: str
+    profile: str = "auto"
+    pools: list[str] = Field(default_factory=list)
+    set: dict[str, Any] = Field(default_factory=dict)
+    only: dict[str, list[Any]] = Field(default_factory=dict)
+    repeats: int | None = None
+    pool_wait_s: float | None = Field(None, ge=0, description="how long trials wait for a pool that is down; null: as the pool says")
+
+
+class Superseded(Strict):
+    """A trial that was run under another key, and why it is run again."""
+
+    key: str
+    by: str
+    why: str
+
+
+class Plan(Strict):
+    """plan.json: everything a sweep is to do, fixed before its first trial starts."""
+
+    schema_version: int = 1
+    sweep_id: str
+    suite: dict[str, Any] = Field(description="the suite as it was read, profile and overrides applied")
+    request: Request
+    profile: str = Field(description="the profile that was used; auto is resolved")
+    command: str = Field(description="how to run this sweep again")
+    created_at: float = Field(description="Unix time, s")
+    git: dict[str, Any] = Field(default_factory=dict)
+    trials: list[Trial]
+    superseded: list[Superseded] = Field(default_factory=list)
+    labels: dict[str, str] = Field(default_factory=dict, description="tags of the sweep's MLflow run")
+
+    @property
+    def name(self) -> str:
+        """The suite's name; a night's own, since it runs cells of several suites."""
+        return str(self.suite.get("suite") or self.trials[0].suite)
+
+
+def new_sweep_id(suite: str) -> str:
+    """Sorts by time, reads well, never collides: bridgetower-20261120-231502-4f1a (UTC)."""
+    return f"{suite}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
+
+
+class SweepStore:
+    """The folder of one sweep."""
+
+    def __init__(self, sweep_id: str, root: Path | None = None) -> None:
+        if not _SWEEP_ID.match(sweep_id):
+            raise StoreError(f"{sweep_id!r} is not a sweep id; `sweep list` shows them")
+        self.sweep_id = sweep_id
+        self.dir = (root or runs_root()) / sweep_id
+
+    # --- the plan
+
+    def exists(self) -> bool:
+        return (self.dir / "plan.json").exists()
+
+    def load_plan(self) -> Plan:
+        """Raises StoreError if there is none or it cannot be read."""
+        path = self.dir / "plan.json"
+        try:
+            return Plan.model_validate_json(path.read_text())
+        except FileNotFoundError:
+            raise StoreError(f"there is no sweep {self.sweep_id} under {self.dir.parent}; `sweep list` shows them") from None
+        except ValidationError as error:
+            raise StoreError(f"{path} is not a plan of this version: {error}") from error
+
+    def save_plan(self, plan: Plan) -> None:
+        """Write plan.json and each trial's trial.json, whole or not at all."""
+        self.dir.mkdir(parents=True, exist_ok=True)
+        for trial in plan.trials:
+            folder = self.trial_dir(trial.key)
+            folder.mkdir(parents=True, exist_ok=True)
+            if not (folder / "trial.json").exists():
+                atomic_write(folder / "trial.json", trial.model_dump_json(indent=1))
+        atomic_write(self.dir / "plan.json", plan.model_dump_json(indent=1))
+
+    def trial_dir(self, key: str) -> Path:
+        return self.dir / "trials" / key
+
+    def result(self, key: str) -> TrialResult | None:
+        """The published result, None while there is none. Raises StoreError if the file is damaged."""
+        path = self.trial_dir(key) / "result.json"
+        try:
+            return TrialResult.model_validate_json(path.read_text())
+        except FileNotFoundError:
+            return None
+        except ValidationError as error:
+            raise StoreError(f"{path} is damaged ({error.error_count()} errors); move it away to run the trial again") from error
+
+    def save_result(self, result: TrialResult) -> None:
+        """Publish a result: there whole, or not at all."""
+        atomic_write(self.trial_dir(result.key) / "result.json", result.model_dump_json(indent=1))
+
+    # --- one worker at a time
+
+    @contextmanager
+    def lease(self) -> Iterator[None]:
+        """Hold the sweep. Raises SweepBusy, naming the holder, if another process does."""
+        self.dir.mkdir(parents=True, exist_ok=True)
+        lock, holder = FileLock(self.dir / ".lease"), self.dir / ".holder.json"
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise SweepBusy(
+                f"sweep {self.sweep_id} is being worked on by {self._holder(holder)}; `sweep stop {self.sweep_id}` ends it"
+            ) from None
+        try:
+            atomic_write(holder, json.dumps({"pid": os.getpid(), "host": os.uname().nodename, "since": time.time()}))
+            self.stop_file.unlink(missing_ok=True)
+            yield
+        finally:
+            holder.unlink(missing_ok=True)
+            lock.release()
+
+    def is_held(self) -> bool:
+        """True while some process works on the sweep."""
+        lock = FileLock(self.dir / ".lease")
+        try:
+            with lock.acquire(timeout=0):
+                return False
+        except Timeout:
+            return True
+
+    def _holder(self, path: Path) -> str:
+        try:
+            holder = json.loads(path.read_text())
+            return f"process {holder['pid']} on {holder['host']}"
+        except (OSError, ValueError, KeyError):
+            return "another process"
+
+    @property
+    def stop_file(self) -> Path:
+        return self.dir / ".stop"
+
+    def request_stop(self, reason: str) -> None:
+        """Ask whoever works on the sweep to stop its trials."""
+        atomic_write(self.stop_file, reason)
+
+    def stop_reason(self) -> str | None:
+        """Why the sweep was asked to stop, None if it was not."""
+        try:
+            return self.stop_file.read_text()
+        except FileNotFoundError:
+            return None
+
+    # --- the Prefect runs that worked on it, so that a dead one can be told apart from a live one
+
+    def add_flow_run(self, flow_run_id: str) -> None:
+        with open(self.dir / "flow_runs.txt", "a") as file:
+            file.write(flow_run_id + "\n")
+
+    def flow_runs(self) -> list[str]:
+        path = self.dir / "flow_runs.txt"
+        return path.read_text().split() if path.exists() else []
+
+    # --- how far it is
+
+    def save_status(self, status: int, message: str) -> None:
+        """How the last flow over this sweep ended: an exit status and a line for people."""
+        atomic_write(self.dir / "status.json", json.dumps({"status": status, "message": message, "at": time.time()}, indent=1))
+
+    def load_status(self) -> dict[str, Any] | None:
+        path = self.dir / "status.json"
+        found: dict[str, Any] | None = json.loads(path.read_text()) if path.exists() else None
+        return found
+
+    def states(self, plan: Plan) -> dict[str, Outcome | None]:
+        """Outcome by trial key, None for one that has no result yet."""
+        found = {trial.key: self.result(trial.key) for trial in plan.trials}
+        return {key: result.outcome if result else None for key, result in found.items()}
+
+
+def exit_status(states: dict[str, Outcome | None]) -> int:
+    """0: every trial ok or a typed expected outcome; 2: trial failures recorded; 1: the sweep itself is incomplete."""
+    if any(outcome in (None, Outcome.CANCELLED) for outcome in states.values()):
+        return 1
+    return 0 if all(outcome is not None and outcome.expected for outcome in states.values()) else 2
+
+
+def list_sweeps(root: Path | None = None) -> list[str]:
+    """Sweep ids, newest first."""
+    root = root or runs_root()
+    if not root.is_dir():
+        return []
+    found = [path.parent.name for path in root.glob("*/plan.json") if _SWEEP_ID.match(path.parent.name)]
+    return sorted(found, key=lambda sweep_id: sweep_id[-20:], reverse=True)

@@ -1,0 +1,113 @@
+"""Feeds MLflow while trials run, from a thread of its own: no outage of MLflow can touch a trial or the flow that follows it.
+
+What cannot be sent is dropped here, not kept: the journal has it, and the projection at the end of the sweep sends it again.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cluster.journal.journal import Record, read_journal
+from experiments.trial import Trial, TrialResult
+from tasks.sweep.store import Plan
+from tasks.tracking.client import connect
+from tasks.tracking.runs import SweepRuns
+
+_QUIET_S = 10.0  # after a failure, before MLflow is tried again
+_GATHER_S = 1.0  # one call a second holds whatever came
+
+
+@dataclass
+class _Batch:
+    """What came within one gathering: steps by attempt, and trials that ended."""
+
+    steps: dict[tuple[str, int], list[Record]] = field(default_factory=dict)
+    started: dict[tuple[str, int], float] = field(default_factory=dict)
+    ended: list[tuple[str, TrialResult, Path]] = field(default_factory=list)
+
+
+class LivePublisher:
+    """`feed` and `finish` never block and never raise."""
+
+    def __init__(self, plan: Plan, logger: logging.Logger | logging.LoggerAdapter[logging.Logger]) -> None:
+        self._plan, self._log = plan, logger
+        self._trials = {trial.key: trial for trial in plan.trials}
+        self._queue: queue.SimpleQueue[Callable[[_Batch], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="mlflow", daemon=True)
+        self.failures = 0
+        self._sent: dict[tuple[str, int], set[int]] = {}  # steps that MLflow took, by attempt
+
+    def start(self) -> None:
+        if self._thread.ident is None:
+            self._thread.start()
+
+    def extend(self, plan: Plan) -> None:
+        """Know the trials that a plan has gained."""
+        self._plan = plan
+        self._trials |= {trial.key: trial for trial in plan.trials}
+
+    def feed(self, trial: Trial, attempt: int, started_at: float, records: Sequence[Record]) -> None:
+        """Queue new journal records of a running trial."""
+
+        def add(batch: _Batch) -> None:
+            batch.steps.setdefault((trial.key, attempt), []).extend(records)
+            batch.started.setdefault((trial.key, attempt), started_at)
+
+        self._queue.put(add)
+
+    def finish(self, trial: Trial, result: TrialResult, folder: Path) -> None:
+        """Queue the end of a trial."""
+        self._queue.put(lambda batch: batch.ended.append((trial.key, result, folder)))
+
+    def close(self, timeout_s: float = 60.0) -> None:
+        """Send what is queued and end the thread; give up after `timeout_s` (the projection follows anyway)."""
+        if self._thread.ident is not None:
+            self._queue.put(None)
+            self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        runs: SweepRuns | None = None
+        closing, not_before = False, 0.0
+        while not closing:
+            batch, closing = self._gather()
+            if time.monotonic() < not_before:
+                continue
+            try:
+                runs = runs or SweepRuns(connect(), self._plan)
+                self._send(runs, batch)
+            except Exception as error:  # whatever MLflow, its database or the network can think of
+                self.failures += 1
+                not_before = time.monotonic() + _QUIET_S
+                self._log.warning("MLflow does not take metrics now (%s); they are in the journals and follow later", first_line(error))
+
+    def _send(self, runs: SweepRuns, batch: _Batch) -> None:
+        for (key, attempt), records in batch.steps.items():
+            run_id = runs.trial_run(self._trials[key], attempt, batch.started[key, attempt])
+            runs.log_records(run_id, records)
+            self._sent.setdefault((key, attempt), set()).update(record["step"] for record in records if record["kind"] == "step")
+        for key, result, folder in batch.ended:
+            sent = self._sent.pop((key, result.attempt), set())
+            runs.finish_trial(self._trials[key], read_journal(folder / "journal.jsonl"), result, folder, sent)
+
+    def _gather(self) -> tuple[_Batch, bool]:
+        batch = _Batch()
+        add = self._queue.get()
+        deadline = time.monotonic() + _GATHER_S
+        while add is not None:
+            add(batch)
+            try:
+                add = self._queue.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                return batch, False
+        return batch, True
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text, or its type where it has none."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]

@@ -1,0 +1,118 @@
+"""What a person reads on MLflow's pages besides the figures: descriptions, and links that compare a sweep's trials.
+
+Links within MLflow are relative (`#/experiments/...`), so that they hold for whatever address the UI is served at.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from tasks.sweep.store import Plan
+
+NOTE = "mlflow.note.content"  # a description
+_ABOUT = "A run is a sweep, the runs nested in it are its trials. The artifacts of a sweep's run hold its report and its figures."
+# What of a trial stands beside its axes in the table of trials
+_METRICS = ("throughput", "step_time_median_s", "data_wait_share", "final_loss", "eval_loss_after")
+_FIGURE = re.compile(r"(!\[[^\]]*\]\()(figures/[^)]+)\)")
+
+
+_LATEST = "Latest sweep: "
+_TRAINING = "workflowType=machine_learning"  # else MLflow opens the pages made for chat programs
+
+
+def experiment_tags(plan: Plan, experiment_id: str, parent: str, before: Mapping[str, str]) -> dict[str, str]:
+    """Tags of the suite's experiment: its kind, the view behind `table_link`, and a description unless somebody wrote one of their own."""
+    tags = {"mlflow.experimentKind": "custom_model_development", _view_name(plan): _view(plan)}
+    if before.get(NOTE, _LATEST).startswith(_LATEST):
+        run = f"[{plan.sweep_id}]({run_link(experiment_id, parent)})"
+        tags[NOTE] = f"{_LATEST}{run}. {_compare(experiment_id, plan.sweep_id)}\n\n{plan.suite.get('description') or ''}\n\n{_ABOUT}"
+    return {name: value for name, value in tags.items() if before.get(name) != value}
+
+
+def source_tags(plan: Plan) -> dict[str, str]:
+    """Who started what, where MLflow looks for it."""
+    commit = plan.git.get("commit")
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):  # a container's user id without a name
+        user = "unknown"
+    tags = {"mlflow.user": user, "mlflow.source.type": "LOCAL", "mlflow.source.name": plan.command}
+    return {**tags, "mlflow.source.git.commit": str(commit)} if commit else tags
+
+
+def sweep_note(plan: Plan, experiment_id: str) -> str:
+    """Description of a sweep's run, in Markdown."""
+    return f"{_compare(experiment_id, plan.sweep_id)}\n\n`{plan.command}`"
+
+
+def _compare(experiment_id: str, sweep_id: str) -> str:
+    return f"Compare its trials: [table]({table_link(experiment_id, sweep_id)}) · [charts]({charts_link(experiment_id, sweep_id)})"
+
+
+def run_link(experiment_id: str, run_id: str) -> str:
+    """The page of a run."""
+    return f"#/experiments/{experiment_id}/runs/{run_id}?{_TRAINING}"
+
+
+def table_link(experiment_id: str, sweep_id: str) -> str:
+    """The sweep's trials as a table with their axes and main metrics: the view kept in a tag of the experiment."""
+    return f"#/experiments/{experiment_id}/runs?{_TRAINING}&viewStateShareKey={quote(sweep_id)}"
+
+
+def charts_link(experiment_id: str, sweep_id: str) -> str:
+    """The same view as charts of every metric, one line or bar a trial."""
+    return f"{table_link(experiment_id, sweep_id)}&compareRunsMode=CHART"
+
+
+def _view_name(plan: Plan) -> str:
+    return f"mlflow.sharedViewState.{plan.sweep_id}"
+
+
+def _view(plan: Plan) -> str:
+    """The view of `table_link`, as MLflow's own Share button would write it."""
+    axes = list(plan.trials[0].axes) if plan.trials else []
+    columns = [*(f"params.`{axis}`" for axis in axes), *(f"metrics.`{name}`" for name in _METRICS), "tags.`trial.outcome`"]
+    mixed = len({trial.emulated for trial in plan.trials}) > 1
+    state: dict[str, Any] = {
+        # what an emulated device gave is in no comparison with what was measured
+        "searchFilter": trials_of(plan.sweep_id) + (" and tags.`emulated` = 'false'" if mixed else ""),
+        "orderByKey": "metrics.`throughput`",  # the fastest first; in order of time the trials would be folded into the sweep's row
+        "orderByAsc": False,
+        "selectedColumns": columns,
+        "runsHiddenMode": "SHOW_ALL",  # in charts, where ten would be the default
+    }
+    return json.dumps(state)
+
+
+def trials_of(sweep_id: str) -> str:
+    """MLflow's filter for the sweep's trials."""
+    return f"tags.`sweep.id` = '{sweep_id}' and tags.`sweep.role` = 'trial'"
+
+
+def with_figures(markdown: str, run_id: str, base: str) -> str:
+    """A report whose figures are taken from the run's artifacts on the MLflow server at `base`; those on white, for pages of any colour."""
+
+    def replace(match: re.Match[str]) -> str:
+        path = match[2].removesuffix(".svg") + ".png"
+        return f"{match[1]}{base}get-artifact?{urlencode({'path': path, 'run_uuid': run_id})})"
+
+    return _FIGURE.sub(replace, markdown)
+
+
+def linked_figures(markdown: str, experiment_id: str, run_id: str) -> str:
+    """A report for MLflow's own pages, which show no pictures in Markdown: links to the pages that show them."""
+
+    def replace(match: re.Match[str]) -> str:
+        return f"- {match[1][1:]}#/experiments/{experiment_id}/runs/{run_id}/artifacts/{match[2]})"
+
+    return _FIGURE.sub(replace, markdown)
+
+
+def without_figures(markdown: str) -> str:
+    """A report for a page that cannot show its figures."""
+    return _FIGURE.sub("", markdown).replace("## Figures\n\n", "")

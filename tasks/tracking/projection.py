@@ -1,0 +1,111 @@
+"""Project a whole sweep onto MLflow from its journals; doing it again changes nothing."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from logging import Logger, LoggerAdapter, getLogger
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cluster.journal.journal import JournalError, read_journal
+from experiments.trial import Outcome
+from tasks.sweep.store import Plan, SweepStore
+from tasks.tracking import pages
+
+if TYPE_CHECKING:
+    pass
+from tasks.tracking.client import connect, tracking_uri, ui_url
+from tasks.tracking.runs import SweepRuns
+
+
+@dataclass(frozen=True)
+class Published:
+    """Where a sweep is in MLflow. `base` is the server's address, with a slash at its end, also where none runs just now."""
+
+    sweep_id: str
+    base: str
+    experiment_id: str
+    parent: str
+    trials: dict[str, str]  # trial key -> address of its run
+
+    @property
+    def served(self) -> bool:
+        """True if a server at `base` took what was published."""
+        return tracking_uri().startswith("http")
+
+    @property
+    def table(self) -> str:
+        """Address of the sweep's trials as a table."""
+        return self.base + pages.table_link(self.experiment_id, self.sweep_id)
+
+    @property
+    def charts(self) -> str:
+        """Address of the sweep's trials as charts."""
+        return self.base + pages.charts_link(self.experiment_id, self.sweep_id)
+
+
+def publish_sweep(
+    store: SweepStore,
+    plan: Plan,
+    artifacts: Iterable[Path],
+    reason: str | None,
+    *,
+    wait_s: float,
+    log: Logger | LoggerAdapter[Logger] | None = None,
+) -> Published:
+    """Publish every finished trial from its journal and close the parent run.
+
+    Tries again for `wait_s` seconds while MLflow does not answer or its database is locked, then raises what it said. Raises JournalError
+    for journals that were changed by others, after all the others have been published.
+    """
+    deadline = time.monotonic() + wait_s
+    pause = 1.0
+    while True:
+        try:
+            return _publish_once(store, plan, list(artifacts), reason)
+        except JournalError:
+            raise
+        except Exception as error:
+            if time.monotonic() + pause > deadline:
+                raise
+            said = str(error).strip().split("\n", 1)[0][:200]
+            (log or getLogger(__name__)).warning("MLflow does not answer (%s); again in %.0f s", said, pause)
+            time.sleep(pause)
+            pause = min(pause * 2, 10.0)
+
+
+def _publish_once(store: SweepStore, plan: Plan, artifacts: list[Path], reason: str | None) -> Published:
+    client = connect()
+    runs = SweepRuns(client, plan)
+    found: dict[str, str] = {}
+    damaged: JournalError | None = None
+    rates = []
+    for trial in plan.trials:
+        result = store.result(trial.key)
+        if result is None:
+            continue
+        folder = store.trial_dir(trial.key)
+        try:
+            found[trial.key] = runs.finish_trial(trial, read_journal(folder / "journal.jsonl"), result, folder)
+        except JournalError as error:
+            damaged = damaged or error
+        if (
+            result.outcome is Outcome.OK
+            and not (trial.emulated or result.emulated)
+            and isinstance(rate := result.summary.get("throughput"), float)
+        ):
+            rates.append(rate)
+    states = store.states(plan)
+    counts = Counter(f"trials_{outcome or 'not_run'}" for outcome in states.values())
+    metrics = {"trials": float(len(states)), **{name: float(count) for name, count in counts.items()}}
+    if rates:
+        metrics["best_throughput"] = max(rates)
+    runs.finish_sweep(states, artifacts, reason, metrics)
+    if damaged:
+        raise damaged
+    base = f"{ui_url()}/"
+    links = {key: base + pages.run_link(runs.experiment_id, run_id) for key, run_id in found.items()}
+    return Published(plan.sweep_id, base, runs.experiment_id, runs.parent, links)

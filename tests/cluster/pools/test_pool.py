@@ -1,0 +1,388 @@
+"""Pools: what a pools file may say, where tokens come from, and what a pool is said to have."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.pools.pool import ConfigError, Pool, PoolError, PoolState, find_pool, load_pools, probe
+
+TOKEN = "0123456789abcdef"
+
+
+def write(folder: Path, text: str, name: str = "pools.yaml") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def pool(**values: Any) -> Pool:
+    return Pool(**{"name": "p", "device": "cpu", "address": "embedded", **values})
+
+
+# --- the file
+
+
+def test_the_pools_that_come_with_it() -> None:
+    pools = load_pools()
+    assert {name: (found.device, found.address) for name, found in pools.items()} == {
+        "cpu": ("cpu", "embedded"),
+        "cuda": ("cuda", "embedded"),
+        "local": ("cpu", "http://127.0.0.1:8265"),
+        "a100": ("cuda", None),
+        "gaudi2": ("hpu", None),
+        "gaudi2-emulated": ("hpu", "embedded"),
+    }
+    assert all(found.exclusive for found in pools.values())
+    assert [name for name, found in pools.items() if found.emulated] == ["gaudi2-emulated"]
+    assert Path(str(pools["gaudi2-emulated"].python)).is_absolute(), "wherever sweep is started"
+    assert (pools["a100"].capacity, pools["cuda"].capacity) == (8, None)
+    assert pools["gaudi2"].resources == {"gaudi2": 1}
+    assert len({hash(found) for found in pools.values()}) == 6 and hash(load_pools()["cpu"]) == hash(pools["cpu"])
+
+
+WRONG = [
+    ("devise: cpu", 3, "pools.p.devise", ["unknown key", "did you mean 'device'"]),
+    ("nodes: two", 3, "pools.p.nodes", ["is 'two'", "whole number"]),
+    ("nodes: 0", 3, "pools.p.nodes", ["is 0", "at least 1"]),
+    ("nodes: 2", 3, "pools.p.nodes", ["is 2", "an embedded pool is this machine: 1"]),
+    ("token_env: T", 3, "pools.p.token_env", ["no meaning on an embedded pool", "remove it"]),
+    ("token_env: T-1", 3, "pools.p.token_env", ["is 'T-1'", "should be text like"]),
+    ("address: {}", 3, "pools.p.address", ["duplicate key"]),
+    ("wait_s: -1", 3, "pools.p.wait_s", ["is -1", "at least 0"]),
+    ("storage: s3://b", 3, "pools.p.storage", ["no meaning on an embedded pool", "remove it"]),
+    ("env: {A-B: x}", 3, "pools.p.env.A-B", ["is 'A-B'", "should be text like"]),
+    ("env: {HF_TOKEN: x}", 3, "pools.p.env", ["holds a secret by its name", "give it to the nodes themselves"]),
+]
+
+
+@pytest.mark.parametrize(("line", "number", "key", "parts"), WRONG)
+def test_wrong(tmp_path: Path, line: str, number: int, key: str, parts: list[str]) -> None:
+    path = write(tmp_path, f"pools:\n  p:\n    {line}\n    device: cpu\n    address: embedded\n")
+    if "duplicate" in parts[0]:
+        number = 5
+    with pytest.raises(ConfigError) as caught:
+        load_pools(path)
+    error = caught.value
+    assert (error.file, error.line, error.key) == (str(path), number, key)
+    assert all(part in str(error) for part in parts), str(error)
+
+
+@pytest.mark.parametrize(
+    ("entry", "key", "parts"),
+    [
+        ("{address: embedded}", "pools.p.device", ["is missing"]),
+        ("{device: cpu}", "pools.p.address", ["is missing", "`embedded`, the URL of a Ray head, or give `address_env`"]),
+        ("{device: tpu, address: embedded}", "pools.p.device", ["unknown device 'tpu'", "known: cpu, cuda, hpu"]),
+        ("{device: clock, address: embedded}", "pools.p.device", ["unknown device 'clock'"]),  # a file there, and no device
+        ("{device: ../x, address: embedded}", "pools.p.device", ["unknown device '../x'"]),
+        ("{device: cpu, address: embeded}", "pools.p.address", ["is 'embeded'", "not http(s)://host:port", "write embedded"]),
+        ("{device: cpu, address: 'ray://h:10001'}", "pools.p.address", ["not http(s)://host:port"]),
+        ("{device: cpu, address: 'http://h:x'}", "pools.p.address", ["not a URL"]),
+        ("{device: cpu, address: 'http://h:8265/api'}", "pools.p.address", ["not http(s)://host:port"]),
+        ("{device: cpu, address: 'http://u:secret@h:8265'}", "pools.p.address", ["user name or password"]),
+        ("{device: cpu, address: 'http://h:1', token_env: A, token_file: b}", "pools.p.token_file", ["beside token_env", "keep one"]),
+        ("{device: cpu, address: 'http://h:1', resources: {x: 0}}", "pools.p.resources.x", ["is 0", "greater than 0"]),
+        (
+            "{device: cpu, address: 'http://h:1', storage: results}",
+            "pools.p.storage",
+            ["neither a path from /", "write /shared/folder, s3://"],
+        ),
+        ("{device: cpu, address: 'http://h:1', storage: 's3://k:secret@b/x'}", "pools.p.storage", ["holds credentials"]),
+        (
+            "{device: cuda, address: 'http://h:1', nodes: 2, accelerator_type: A100}",
+            "pools.p.accelerators_per_node",
+            ["is missing", "an exclusive pool of several nodes needs it"],
+        ),
+        (
+            "{device: cuda, address: 'http://h:1', nodes: 2, accelerators_per_node: 8}",
+            "pools.p.exclusive",
+            ["needs a resource that every node", "`resources` or `accelerator_type`"],
+        ),
+    ],
+)
+def test_wrong_entries(tmp_path: Path, entry: str, key: str, parts: list[str]) -> None:
+    path = write(tmp_path, f"pools:\n  ok: {{device: cpu, address: embedded}}\n  p: {entry}\n")
+    with pytest.raises(ConfigError) as caught:
+        load_pools(path)
+    assert (caught.value.line, caught.value.key) == (3, key)
+    assert all(part in str(caught.value) for part in parts), str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_unsafe_names_and_unknown_pools(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r":2: pools\.\.\./p: is '\.\./p'; should be text like \^\[a-z0-9\]"):
+        load_pools(write(tmp_path, "pools:\n  ../p: {device: cpu, address: embedded}\n"))
+    with pytest.raises(ConfigError, match=r"cudaa: unknown pool; did you mean 'cuda'\?"):
+        find_pool(load_pools(), "cudaa")
+    assert find_pool(load_pools(), "cuda").device == "cuda"
+
+
+def test_other_files_add_and_replace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    extra, own = tmp_path / "extra", tmp_path / "own.yaml"
+    extra.mkdir()
+    write(extra, "pools:\n  x: {device: cpu, address: embedded}\n  cpu: {device: cpu, address: embedded, accelerators_per_node: 3}\n")
+    own.write_text("pools:\n  x: {device: cuda, address: embedded}\n")
+    monkeypatch.setenv("SWEEPBENCH_EXTRA", str(extra))
+    assert (load_pools()["x"].device, load_pools()["cpu"].capacity) == ("cpu", 3)
+    monkeypatch.setenv("SWEEPBENCH_POOLS", str(own))
+    assert load_pools()["x"].device == "cuda" and set(load_pools()) == {"cpu", "cuda", "local", "a100", "gaudi2", "gaudi2-emulated", "x"}
+    monkeypatch.setenv("SWEEPBENCH_POOLS", str(tmp_path / "absent.yaml"))
+    with pytest.raises(ConfigError, match=r"absent\.yaml: cannot be read"):
+        load_pools()
+
+
+def test_an_address_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not load_pools()["a100"].embedded
+    with pytest.raises(PoolError, match="pool a100 is not configured: set SWEEPBENCH_A100_ADDRESS to the URL"):
+        load_pools()["a100"].url()
+    monkeypatch.setenv("SWEEPBENCH_A100_ADDRESS", "https://head.example:8265/")
+    assert load_pools()["a100"].url() == "https://head.example:8265"
+    monkeypatch.setenv("SWEEPBENCH_A100_ADDRESS", "head:8265")
+    with pytest.raises(ConfigError, match=r"\$SWEEPBENCH_A100_ADDRESS: is 'head:8265', which is not http"):
+        load_pools()
+    with pytest.raises(PoolError, match="is embedded: it has no Ray head"):
+        pool().url()
+
+
+# --- tokens
+
+
+def test_token_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    remote = pool(address="http://h:1", token_env="THE_TOKEN")
+    assert pool(address="http://h:1").token() is None
+    with pytest.raises(PoolError, match="no token in environment variable THE_TOKEN"):
+        remote.token()
+    monkeypatch.setenv("THE_TOKEN", TOKEN + "\n")
+    assert remote.token() == TOKEN
+    assert TOKEN not in repr(remote) + remote.model_dump_json()
+    monkeypatch.setenv("THE_TOKEN", "two\r\nlines")
+    with pytest.raises(PoolError, match="is not a token") as caught:
+        remote.token()
+    assert "two" not in str(caught.value)
+
+
+def test_token_from_a_file_that_only_its_owner_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWEEPBENCH_RUNS", str(tmp_path))
+    remote = pool(name="local", address="http://h:1", token_file=".stack/ray_token")
+    with pytest.raises(PoolError, match=r"token file .* cannot be read \(No such file or directory\); `make up` writes it"):
+        remote.token()
+    path = tmp_path / ".stack" / "ray_token"
+    path.parent.mkdir()
+    path.touch(mode=0o600)
+    with pytest.raises(PoolError, match="no token in"):
+        remote.token()
+    path.write_text(TOKEN)
+    assert remote.token() == TOKEN
+    for mode in (0o640, 0o604, 0o644):
+        path.chmod(mode)
+        with pytest.raises(PoolError, match=rf"others may read the token file .* \(mode 0{mode:o}\); run `chmod 600"):
+            remote.token()
+
+
+# --- what a pool has
+
+# Answers of a Ray 2.60 head that had 2 CPUs and 2 of the custom resource gaudi2, one CPU and one gaudi2 in use
+NODE = {"node_id": "ab", "state": "ALIVE", "resources_total": {"CPU": 2.0, "gaudi2": 2.0, "memory": 17108163789.0}}
+ANSWERS: dict[str, Any] = {
+    "/api/version": {"version": "4", "ray_version": "2.60.0", "ray_commit": "b7f4", "session_name": "s"},
+    "/api/v0/cluster_metadata": {"result": True, "msg": "", "data": {"rayVersion": "2.60.0", "pythonVersion": "3.11.7"}},
+    "/api/v0/nodes": {
+        "result": True,
+        "msg": "",
+        "data": {"result": {"total": 1, "result": [NODE, {**NODE, "node_id": "cd", "state": "DEAD"}]}},
+    },
+    "/api/cluster_status": {
+        "result": True,
+        "data": {"clusterStatus": {"loadMetricsReport": {"usageByNode": {"ab": {"CPU": [1.0, 2.0], "gaudi2": [1.0, 2.0]}}}}},
+    },
+}
+Serve = Callable[..., str]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Starts an HTTP server that answers like a Ray head with token authentication; gives its URL."""
+    servers = []
+
+    def start(answers: dict[str, Any] = ANSWERS, token: str | None = TOKEN, redirect: str | None = None) -> str:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                given = self.headers.get("Authorization")
+                answer = answers.get(self.path.partition("?")[0])
+                status = 302 if redirect else 401 if token and not given else 403 if token and given != f"Bearer {token}" else 200
+                status = 404 if status == 200 and answer is None else status
+                body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+                self.send_response(status)
+                if redirect:
+                    self.send_header("Location", redirect)
+                self.send_header("Content-Length", str(len(body) if status == 200 else 0))
+                self.end_headers()
+                if status == 200:
+                    self.wfile.write(body)
+
+            def log_message(self, *arguments: Any) -> None:
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        servers.append((server, thread))
+        return f"http://127.0.0.1:{server.server_address[1]}"
+
+    yield start
+    for server, thread in servers:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.fixture
+def token(monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("THE_TOKEN", TOKEN)
+    return "THE_TOKEN"
+
+
+def test_a_cluster_says_what_it_has(serve: Serve, token: str) -> None:
+    found = probe(pool(address=serve(), token_env=token, resources={"gaudi2": 1}))
+    assert found == PoolState(
+        pool="p", device="cpu", address=found.address, reachable=True, total=2, free=1, ray="2.60.0", python="3.11.7", problem=None
+    )
+
+
+def test_a_cluster_without_such_a_node(serve: Serve, token: str) -> None:
+    found = probe(pool(device="cuda", address=serve(), token_env=token, accelerator_type="A100"))
+    assert (found.reachable, found.total, found.free) == (True, 0, 0)
+    assert found.problem == "no node has GPU and accelerator_type:A100 now; trials wait until one joins"
+
+
+def test_a_cluster_with_fewer_nodes_than_said_or_with_nodes_to_come(serve: Serve, token: str) -> None:
+    said = {"token_env": token, "resources": {"gaudi2": 1}, "nodes": 3, "accelerators_per_node": 2}
+    url = serve()
+    assert probe(pool(address=url, **said)).problem == "1 of 3 nodes are there"
+    assert probe(pool(address=url, **said, autoscales=True)).problem is None
+    none = probe(pool(address=url, token_env=token, device="cuda", autoscales=True)).problem
+    assert none == "no node has GPU now; one is added when a trial asks for it"
+
+
+def test_versions_that_do_not_fit_are_named(serve: Serve, token: str) -> None:
+    old = {**ANSWERS, "/api/version": {"ray_version": "2.44.0"}}
+    found = probe(pool(address=serve(old), token_env=token))
+    assert found.reachable and found.problem is not None
+    assert found.problem.startswith("it runs Ray 2.44.0, sweepbench here ") and "put ray[default,train]==" in found.problem
+
+
+def test_a_head_that_tells_only_its_version(serve: Serve) -> None:
+    found = probe(pool(address=serve({"/api/version": ANSWERS["/api/version"]}, token=None)))
+    assert (found.reachable, found.ray, found.total, found.problem) == (True, "2.60.0", None, None)
+
+
+def test_a_head_that_does_not_say_what_is_in_use(serve: Serve) -> None:
+    found = probe(pool(address=serve({**ANSWERS, "/api/cluster_status": {"data": {"clusterStatus": None}}}, token=None)))
+    assert (found.total, found.free) == (2, None)
+
+
+def test_refusals_are_clear_and_keep_the_token(serve: Serve, token: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = serve()
+    assert _problem(pool(address=url)) == f"{url} wants a token and got none; give the pool `token_env` or `token_file`"
+    monkeypatch.setenv(token, "wrong-token")
+    assert _problem(pool(address=url, token_env=token)) == f"{url} refuses the token in $THE_TOKEN"
+    monkeypatch.delenv(token)
+    assert "no token in environment variable THE_TOKEN" in _problem(pool(address=url, token_env=token))
+
+
+def test_something_else_answers(serve: Serve, token: str) -> None:
+    elsewhere = serve(token=None)
+    url = serve(redirect=elsewhere + "/api/version")
+    assert _problem(pool(address=url, token_env=token)) == f"{url}/api/version answers with status 302: not a Ray head of a version we know"
+    url = serve({"/api/version": b"<html>"}, token=None)
+    assert "gave no proper answer" in _problem(pool(address=url))
+    url = serve({"/api/version": [1]}, token=None)
+    assert "is not a Ray head" in _problem(pool(address=url))
+
+
+def test_nobody_answers(serve: Serve) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:  # listens, never answers
+        url = f"http://127.0.0.1:{server.server_address[1]}"
+        assert probe(pool(address=url), timeout_s=0.2).problem == f"{url} did not answer within 0.2 s"
+    assert _problem(pool(address=url)) == f"{url} does not answer"
+    assert _problem(pool(name="local", address=url)) == f"{url} does not answer; `make up` starts it"
+
+
+def _problem(of: Pool) -> str:
+    found = probe(of)
+    assert not found.reachable and found.total is None and found.problem
+    assert TOKEN not in found.model_dump_json()
+    return found.problem
+
+
+def test_this_machines_cpus() -> None:
+    found = probe(pool(accelerators_per_node=3))
+    assert (found.reachable, found.total, found.free) == (True, 3, 3) and found.ray and found.python
+    assert probe(pool()).total == os.cpu_count()
+    assert "not on this machine; set the pool's `python`" in _problem(pool(python="/nowhere/python"))
+
+
+def test_a_device_that_this_version_lacks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "cpu.py").write_text("\ndef open_device(rank): ...\n")
+    monkeypatch.setattr("cluster.pools.device_kinds._DEVICES", tmp_path)
+    assert probe(pool()).reachable
+    assert "there is no cluster/devices/cuda.py" in _problem(pool(device="cuda"))
+
+
+@pytest.fixture
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """Puts programs on an otherwise empty PATH."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+    def put(name: str, script: str) -> None:
+        (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+        (folder / name).chmod(stat.S_IRWXU)
+
+    return put
+
+
+NVIDIA_SMI = """
+case "$*" in
+  *query-gpu*) echo "0, GPU-aaaa"; echo "1, GPU-bbbb"; echo "2, GPU-cccc";;
+  *query-compute-apps*) echo "GPU-bbbb";;
+  *) exit 3;;
+esac"""
+
+
+def test_this_machines_gpus(tools: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = pool(device="cuda")
+    assert _problem(cuda) == "nvidia-smi is not on this machine; a CUDA driver is needed"
+    tools("nvidia-smi", NVIDIA_SMI)
+    for visible, expected in [(None, (3, 2)), ("1,2", (2, 1)), ("GPU-bb", (1, 0))]:
+        if visible is not None:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        found = probe(cuda)
+        assert (found.total, found.free) == expected
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert _problem(cuda) == "this machine shows no GPU (CUDA_VISIBLE_DEVICES=)"
+    tools("nvidia-smi", "echo 'NVIDIA-SMI has failed: driver not loaded' >&2; exit 9")
+    assert _problem(cuda) == "nvidia-smi failed: NVIDIA-SMI has failed: driver not loaded; a CUDA driver is needed"
+
+
+def test_this_machines_gaudis(tools: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cluster.pools.probe.device_kinds", lambda: ["hpu"])
+    hpu = pool(device="hpu")
+    assert "hl-smi is not on this machine" in _problem(hpu)
+    tools("hl-smi", "echo 0; echo 1")
+    found = probe(hpu)
+    assert (found.reachable, found.total, found.free) == (True, 2, None)
+    tools("hl-smi", "true")
+    assert _problem(hpu) == "this machine shows no Gaudi accelerator"
+    assert probe(pool(device="hpu", emulated=True, accelerators_per_node=1)).total == 1

@@ -1,0 +1,211 @@
+"""The search for the largest batch, on a pretended device."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import pytest
+import torch
+
+from cluster.devices.cpu import Cpu
+from cluster.journal.journal import JournalWriter, read_journal
+from cluster.worker import main, max_batch
+from cluster.worker.max_batch import PROBE_HEADROOM, RESOLUTION, Found, Probed, decode, predict, search
+from cluster.worker.measure.recorder import Recorder
+from cluster.worker.outcome import Termination, TrialEnded, classify
+from cluster.worker.trial_session import Ranks, TrialSession
+from experiments.trial import Outcome, Trial
+from tests.contracts import make_trial
+
+ROOM = 1 - PROBE_HEADROOM
+
+
+class Device:
+    """Out of memory over its limit; otherwise it tells what it used, if it tells at all."""
+
+    def __init__(self, fixed: float, each: float, *, noise: float = 0.0, bend: float = 0.0) -> None:
+        self.fixed, self.each, self.noise, self.bend = fixed, each, noise, bend
+        self.tried: list[int] = []
+
+    def used(self, size: int) -> float:
+        wobble = self.noise * random.Random(size).uniform(-1, 1)
+        return self.fixed + self.each * size + self.bend * size**2 + wobble
+
+    def __call__(self, size: int) -> Probed:
+        self.tried.append(size)
+        used = self.used(size)
+        return Probed(False) if used > 1 else Probed(used <= ROOM, used)  # over 1 it died and could tell nothing
+
+
+def check(device: Device, good: int, bad: int | None) -> None:
+    assert bad is not None and device.used(good) <= ROOM < device.used(bad), "both were tried and are what they are said to be"
+    assert {good, bad} <= set(device.tried) and len(device.tried) == len(set(device.tried)), "no size is probed twice"
+    assert bad - good <= max(1, int(good * RESOLUTION))
+
+
+@pytest.mark.parametrize("each", [0.3, 0.11, 0.05, 0.0117, 0.004, 0.0009, 0.00005])
+@pytest.mark.parametrize("fixed", [0.01, 0.16])
+def test_a_line_through_two_small_sizes_finds_the_end_of_memory_in_a_few_probes(fixed: float, each: float) -> None:
+    device = Device(fixed, each, noise=0.002 if each < 0.05 else 0.0)
+    good, bad = search(device, room=ROOM)
+    check(device, good, bad)
+    assert len(device.tried) <= 7, device.tried
+
+
+def test_the_large_model_of_the_h100_takes_five_probes_where_doubling_took_thirteen() -> None:
+    told, silent = Device(0.1647, 0.01045, noise=0.002), Device(0.1647, 0.01045, noise=0.002)
+    good, bad = search(told, room=ROOM)
+    check(told, good, bad)
+    search(lambda size: Probed(silent(size).fits), room=ROOM)
+    assert good == pytest.approx(77, abs=1) and len(told.tried) <= 5 and len(silent.tried) >= 12
+
+
+@pytest.mark.parametrize("bend", [2e-5, -2e-6])
+def test_memory_that_is_no_line_costs_probes_but_not_the_answer(bend: float) -> None:
+    device = Device(0.1, 0.004, bend=bend)
+    good, bad = search(device, room=ROOM)
+    check(device, good, bad)
+    assert len(device.tried) <= 12, device.tried
+
+
+def test_random_devices_are_always_bracketed() -> None:
+    for seed in range(200):
+        draw = random.Random(seed)
+        device = Device(draw.uniform(0, 0.6), 10 ** draw.uniform(-4, -0.5))
+        if device.used(1) <= ROOM:
+            check(device, *search(device, room=ROOM))
+
+
+@pytest.mark.parametrize("capacity", [1, 2, 3, 7, 8, 47, 48, 100])
+def test_a_device_that_tells_nothing_is_searched_by_doubling_and_bisection(capacity: int) -> None:
+    tried: list[int] = []
+
+    def probe(size: int) -> Probed:
+        tried.append(size)
+        return Probed(size <= capacity)
+
+    good, bad = search(probe)
+    assert bad is not None and good <= capacity < bad
+    assert bad - good <= max(1, int(good * RESOLUTION))
+    assert len(tried) == len(set(tried)), "no size is probed twice"
+    assert len(tried) <= 2 * capacity.bit_length() + 2
+
+
+def test_not_even_one_sample() -> None:
+    assert search(lambda size: Probed(False)) == (0, 1)
+
+
+@pytest.mark.parametrize("used", [None, 1e-9])
+def test_the_search_stops_at_its_limit(used: float | None) -> None:
+    assert search(lambda size: Probed(True, used and used * size), limit=64) == (64, None)
+
+
+def test_the_line_is_drawn_through_sizes_that_are_apart() -> None:
+    assert predict([(1, 0.1), (8, 0.17)], 0.97) == pytest.approx(88)
+    assert predict([(1, 0.12), (8, 0.17), (76, 0.85), (77, 0.851)], 0.97) == pytest.approx(77 + 0.119 / ((0.851 - 0.17) / 69))
+    assert predict([(8, 0.2)], 0.97) is None and predict([(1, 0.2), (8, 0.2)], 0.97) is None
+
+
+class Pretended(Cpu):
+    """A device of which a sample takes a hundredth, and the model a tenth."""
+
+    has_own_memory = True
+    opened = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.peak, self.released = 0.0, 0
+        type(self).opened += 1
+
+    def place(self, batch: Any, prepare: Any, *, prefetch: bool) -> Any:
+        used = 0.1 + 0.01 * len(batch["vectors"])
+        if used > 1:
+            raise torch.OutOfMemoryError("CUDA out of memory (pretended)")
+        self.peak = max(self.peak, used)
+        return super().place(batch, prepare, prefetch=prefetch)
+
+    def free_share_at_peak(self) -> float | None:
+        return 1 - self.peak
+
+    def release_memory(self) -> None:
+        self.peak, self.released = 0.0, self.released + 1
+
+
+class Here:
+    """In place of subprocess.Popen: the probe runs in this process, its Ray and its ranks left out."""
+
+    commands: ClassVar[list[list[str]]] = []
+
+    def __init__(self, command: list[str]) -> None:
+        self.commands.append(command)
+        options = main._parse(command[3:])
+        trial, ending = Trial.model_validate_json(options.trial.read_text()), Termination(Outcome.OK)
+        with Recorder(JournalWriter(options.out / "journal.jsonl", options.attempt)) as recorder:
+            try:
+                TrialSession(trial, Ranks(), recorder, options.out, probe=options.probe).run()
+            except Exception as error:
+                ending = classify(error)
+        main.publish_result(trial, options.out, options.attempt, 0.0, ending)
+
+    def __enter__(self) -> Here:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def wait(self, timeout: float) -> int:
+        return 0
+
+
+@pytest.mark.parametrize(("compile", "devices_opened"), [("none", 1), ("layer", 4)])
+def test_sizes_that_run_are_tried_in_one_process_unless_something_was_recorded_for_a_shape(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compile: str, devices_opened: int
+) -> None:
+    found, notes = found_on(tmp_path, monkeypatch, Pretended, compile=compile)
+    assert found.size == 87 and "88 does not" in found.note
+    assert Pretended.opened == devices_opened == len(Here.commands), found.note
+    assert any("batch size 8 fits with 18.0% of the device's memory" in note for note in notes)
+    assert any("batch size 88 does not fit: it ran, but only 2.0%" in note for note in notes)
+
+
+def test_a_size_that_runs_out_of_memory_ends_its_process_and_the_next_one_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than a line would say is used from 60 samples on, so that the prediction runs out of memory."""
+
+    class Bent(Pretended):
+        def place(self, batch: Any, prepare: Any, *, prefetch: bool) -> Any:
+            if len(batch["vectors"]) > 60:
+                raise torch.OutOfMemoryError("CUDA out of memory (bent)")
+            return super().place(batch, prepare, prefetch=prefetch)
+
+    found, notes = found_on(tmp_path, monkeypatch, Bent)
+    assert found.size == 60 and "61 does not" in found.note
+    assert any("does not fit: CUDA out of memory (bent)" in note for note in notes)
+    assert len(Here.commands) > 1
+    assert set(decode(Here.commands[-1][-1])) >= {1, 8}, "the last process was told what the first had learnt"
+    tried = [note.split()[2] for note in notes if note.startswith("batch size ")]
+    assert len(tried) == len(set(tried)), "no size is probed twice"
+
+
+def test_a_model_that_does_not_fit_at_all_is_a_result_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Tiny(Pretended):
+        def place(self, batch: Any, prepare: Any, *, prefetch: bool) -> Any:
+            raise torch.OutOfMemoryError("CUDA out of memory (tiny)")
+
+    with pytest.raises(TrialEnded, match=r"not even one sample fits: .*tiny") as ended:
+        found_on(tmp_path, monkeypatch, Tiny)
+    assert ended.value.outcome == Outcome.DOES_NOT_FIT
+    assert len(Here.commands) == 1
+
+
+def found_on(folder: Path, monkeypatch: pytest.MonkeyPatch, device: type[Pretended], **parameters: Any) -> tuple[Found, list[str]]:
+    Pretended.opened, Here.commands = 0, []
+    device.opened = 0
+    monkeypatch.setattr("cluster.worker.trial_session.load_device", lambda kind, rank: device())
+    monkeypatch.setattr(max_batch, "subprocess", SimpleNamespace(Popen=Here, TimeoutExpired=TimeoutError))
+    monkeypatch.setattr(Cpu, "compile_backend", "eager")
+    one = make_trial(folder, "aaaa00000000000e", batch_size="max", width=16, steps=4, **parameters)
+    options = main._parse(["--trial", "unused", "--out", str(folder), "--attempt", "1"])
+    found = max_batch.find(one.model_copy(update={"device": "cuda"}), options)
+    return found, [str(note["text"]) for note in read_journal(folder / "journal.jsonl").notes]

@@ -1,0 +1,79 @@
+"""Nightly definitions: what they may hold, and what is said of what they may not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiments.config.errors import ConfigError
+from experiments.regression.definition import METRICS, cell_id, drop_to_fit, load_night, nights, seconds
+
+WHOLE = """nightly: mine
+cells:
+  - {suite: synthetic, metrics: [throughput, final_loss]}
+looks: [5, 8]
+budget: 90m
+"""
+
+
+def written(folder: Path, text: str) -> str:
+    path = folder / "mine.yaml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_the_definition_that_is_deployed_is_whole() -> None:
+    assert "regression" in nights()
+    night = load_night("regression")
+    assert night.all_looks == [3, 5, 8] and night.budget_s == 7200 and night.canary is not None
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("budget: 90m", "budget: soon"), r"mine.yaml:5: budget: 'soon' is not a duration; write it as 2h, 90m"),
+        (("[5, 8]", "[3, 8]"), r"mine.yaml:4: looks: is \[3, 8\]; write rising numbers of repeats above 3"),
+        (("final_loss", "losss"), r"mine.yaml:3: cells\[0\].metrics: 'losss' is not judged; .*final_loss"),
+        (("nightly: mine", "nightly: yours"), r"mine.yaml:1: nightly: is 'yours', the file is mine.yaml; write `nightly: mine`"),
+        (("budget: 90m", "probe: bert"), r"probe: 'bert' has no cells here"),
+        (("budget: 90m", "bugdet: 90m"), r"bugdet"),
+        (("budget: 90m", "notify: [https://hooks.example.com/secret]"), r"notify"),
+        (("budget: 90m", "alpha: 0"), r"alpha"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_line(tmp_path: Path, change: tuple[str, str], says: str) -> None:
+    assert load_night(written(tmp_path, WHOLE)).nightly == "mine"
+    with pytest.raises(ConfigError, match=says):
+        load_night(written(tmp_path, WHOLE.replace(*change)))
+
+
+def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match=r"unknown nightly definition.*regression"):
+        load_night("regresion")
+
+
+def test_durations() -> None:
+    assert [seconds(text) for text in ("2h", "90m", "1h30m", "45s", "1.5h")] == [7200, 5400, 5400, 45, 5400]
+    for wrong in ("", "2", "h", "0m", "-1h", "2 hours"):
+        with pytest.raises(ValueError, match=r"duration|no time"):
+            seconds(wrong)
+
+
+def test_history_goes_on_when_a_schema_gains_a_parameter() -> None:
+    old = cell_id("s", "w", "cpu", {"steps": 50, "width": 8}, {"steps": 100, "width": 8})
+    assert cell_id("s", "w", "cpu", {"steps": 50, "width": 8, "new": 0}, {"steps": 100, "width": 8, "new": 0}) == old
+    assert cell_id("s", "w", "cpu", {"steps": 50, "width": 16}, {"steps": 100, "width": 8}) != old
+    assert cell_id("s", "w", "a100", {"steps": 50, "width": 8}, {"steps": 100, "width": 8}) != old
+
+
+def test_the_lowest_value_goes_first_and_only_as_much_as_needed() -> None:
+    costs, values = {"a": 50.0, "b": 30.0, "c": 40.0}, {"a": 3.0, "b": 1.0, "c": 1.0}
+    assert drop_to_fit(costs, values, 200, 20) == []
+    assert drop_to_fit(costs, values, 100, 20) == ["c"]  # of the two of least value the dearer one
+    assert drop_to_fit(costs, values, 80, 20) == ["c", "b"]
+    assert drop_to_fit(costs, values, 10, 20) == ["c", "b", "a"]
+
+
+def test_every_metric_has_words_and_a_smallest_effect() -> None:
+    assert all(0 < judged.minimum < 1 and judged.worse != judged.better for judged in METRICS.values())

@@ -1,0 +1,65 @@
+"""Figures that a suite asks for are checked with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cluster.pools.pool import load_pools
+from experiments.spec.load import ConfigError, list_suites, load_suite
+
+ROOT = Path(__file__).resolve().parents[3]
+OF_OUR_OWN = ("canary", "synthetic")  # parts of a night, and of tests
+
+
+def test_a_figure_of_what_is_not_there_is_refused_with_its_place(tmp_path: Path) -> None:
+    text = (ROOT / "experiments" / "suites" / "flava.yaml").read_text()
+    path = tmp_path / "flava.yaml"
+    path.write_text(text.replace("      metric: batch_size\n      x: model", "      metric: batch\n      x: modell"))
+    with pytest.raises(ConfigError) as refused:
+        load_suite(str(path), pools=load_pools())
+    assert "report.figures[2].metric: unknown metric 'batch'" in str(refused.value)
+    assert "report.figures[2].x: 'modell' is not an axis" in str(refused.value)
+
+
+def test_every_suite_has_a_deployment() -> None:
+    deployed = (ROOT / "prefect.yaml").read_text()
+    for name in (info.name for info in list_suites() if info.name not in OF_OUR_OWN):
+        assert f"  - name: {name}\n" in deployed and f"suite: {name}\n" in deployed
+        assert any(info.name == name and info.problem is None for info in list_suites())
+
+
+def test_a_metric_with_a_number_in_its_name_needs_no_axis(tmp_path: Path) -> None:
+    text = (ROOT / "experiments" / "suites" / "clip_precision.yaml").read_text()
+    path = tmp_path / "clip_precision.yaml"
+    path.write_text(text)
+    suite = load_suite(str(path), pools=load_pools())
+    assert [figure.x for figure in suite.report.figures if "*" in figure.metric] == ["block", "block"]
+    path.write_text(text.replace("metric: eval_magnitude_*_after", "metric: magnitude_*"))
+    with pytest.raises(ConfigError, match="unknown metric 'magnitude_1'"):
+        load_suite(str(path), pools=load_pools())
+
+
+def test_a_published_column_that_nobody_published_is_refused_with_its_place(tmp_path: Path) -> None:
+    text = (ROOT / "experiments" / "suites" / "bert.yaml").read_text()
+    path = tmp_path / "bert.yaml"
+    path.write_text(text.replace("published: {accelerator: gaudi1, batch: 32}", "published: {accelerator: gaudi2, batch: 48}", 1))
+    with pytest.raises(ConfigError, match=r"report.published.batch: gaudi2 has no line with batch 48; one of 32, 64"):
+        load_suite(str(path), pools=load_pools())
+    path.write_text(text.replace("published: {accelerator: gaudi1, batch: 32}", "published: {accelerator: gaudi}", 1))
+    with pytest.raises(ConfigError, match=r"nobody published throughput of bert on 'gaudi'.*gaudi1"):
+        load_suite(str(path), pools=load_pools())
+
+
+def test_a_name_that_no_axis_has_is_refused_in_a_condition_and_in_a_figure(tmp_path: Path) -> None:
+    text = (ROOT / "experiments" / "suites" / "flava.yaml").read_text()
+    path = tmp_path / "flava.yaml"
+    path.write_text(text.replace("strategy: [fsdp2, fsdp2+ac]", "strategy: [fsdp2, fsdp2_ac]", 1))
+    with pytest.raises(
+        ConfigError, match=r"strategy\[1\]: 'fsdp2_ac' is no value of the axis strategy in any profile; did you mean 'fsdp2\+ac'"
+    ):
+        load_suite(str(path), pools=load_pools())
+    path.write_text(text.replace("where: {strategy: [ddp, fsdp2, fsdp2+ac]}", "where: {strategy: [ddp, fsdp3]}", 1))
+    with pytest.raises(ConfigError, match=r"figures\[0\].where.strategy\[1\]: 'fsdp3' is no value"):
+        load_suite(str(path), pools=load_pools())

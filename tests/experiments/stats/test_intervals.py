@@ -1,0 +1,200 @@
+"""Statistics on simulated series whose truth is known; every seed is fixed."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+import pytest
+from scipy.signal import lfilter
+
+from experiments.stats.estimate import Estimate, percentile
+from experiments.stats.intervals import block_length, pooled_spread, repeats_interval, throughput_interval
+from experiments.stats.ratio import ratio_interval
+from experiments.stats.steady_state import steady_state
+from experiments.stats.verdict import Verdict, benjamini_hochberg, verdict
+
+
+def correlated(random: np.random.Generator, n: int, phi: float) -> np.ndarray:
+    return np.asarray(lfilter([1], [1, -phi], random.normal(size=n + 50))[50:])
+
+
+@pytest.mark.parametrize("phi", [0.0, 0.5])
+def test_throughput_interval_covers_the_truth_about_95_times_in_100(phi: float) -> None:
+    random, hits = np.random.default_rng(1), 0
+    truth = 8 / (0.1 * math.exp(0.05**2 / (1 - phi**2) / 2))
+    for seed in range(300):
+        times = 0.1 * np.exp(0.05 * correlated(random, 200, phi))
+        found = throughput_interval(np.full(200, 8), times, seed=seed, draws=1000)
+        hits += found.low < truth < found.high
+    assert 0.90 <= hits / 300 <= 0.99
+
+
+def test_autocorrelation_widens_the_interval() -> None:
+    random = np.random.default_rng(2)
+    noise = correlated(random, 400, 0.9)
+    times = 0.1 * np.exp(0.02 * noise)
+    shuffled = random.permutation(times)
+    together, apart = (throughput_interval(np.full(400, 8), series).relative for series in (times, shuffled))
+    assert together > 2 * apart
+    assert block_length(times) > 3 * block_length(shuffled)
+
+
+def test_throughput_interval_is_seeded_and_fast() -> None:
+    times = 0.1 * np.exp(0.05 * np.random.default_rng(3).normal(size=1000))
+    start = time.perf_counter()
+    first = throughput_interval(np.full(1000, 8), times)
+    assert time.perf_counter() - start < 0.5  # 5 ms where it is quiet
+    assert first == throughput_interval(np.full(1000, 8), times)
+    assert first.value == pytest.approx(8000 / times.sum())
+    assert first.low < first.value < first.high
+
+
+def test_throughput_interval_refuses_what_cannot_be() -> None:
+    with pytest.raises(ValueError, match="2 sample counts for 3"):
+        throughput_interval([1, 1], [1, 1, 1])
+    with pytest.raises(ValueError, match="not finite"):
+        throughput_interval([1, 1], [1, math.nan])
+    with pytest.raises(ValueError, match="more than 0"):
+        throughput_interval([1, 1], [0, 0])
+    assert math.isinf(throughput_interval([8, 8], [1, 1]).se)  # two steps say nothing about spread
+
+
+def single(value: float, se: float = 0.001) -> Estimate:
+    return Estimate(value, value * math.exp(-1.96 * se), value * math.exp(1.96 * se), se, math.inf)
+
+
+@pytest.mark.parametrize("repeats", [2, 3, 5])
+def test_repeats_interval_covers_with_own_and_pooled_spread(repeats: int) -> None:
+    random = np.random.default_rng(4)
+    own = pooled = 0
+    for _ in range(300):
+        cells = 100 * np.exp(0.02 * random.normal(size=(6, repeats)))
+        mine = [single(value) for value in cells[0]]
+        spread = pooled_spread(list(cells))
+        assert spread[1] == 6 * (repeats - 1)
+        own += (found := repeats_interval(mine)).low < 100 < found.high
+        pooled += (found := repeats_interval(mine, spread=spread)).low < 100 < found.high
+    assert 0.90 <= own / 300 <= 0.99
+    assert 0.90 <= pooled / 300 <= 0.99
+
+
+def test_repeats_dominate_but_never_hide_what_the_steps_show() -> None:
+    one = single(100, se=0.03)
+    assert repeats_interval([one]) is one
+    alike = repeats_interval([single(100, se=0.03)] * 3)
+    assert alike.se == pytest.approx(0.03 / math.sqrt(3))
+    apart = repeats_interval([single(90), single(100), single(110)])
+    assert apart.relative > 0.15
+    with pytest.raises(ValueError, match="no repeats"):
+        repeats_interval([])
+
+
+def test_interleaved_repeats_pair_so_that_drift_cancels() -> None:
+    drift = [1.0, 0.9, 0.8, 0.7]
+    a = [single(110 * d * e) for d, e in zip(drift, [1, 1.001, 0.999, 1], strict=True)]
+    b = [single(100 * d) for d in drift]
+    paired, unpaired = ratio_interval(a, b), ratio_interval(a, b, paired=False)
+    assert paired.value == pytest.approx(1.1, rel=1e-3)
+    assert 1.09 < paired.low < paired.high < 1.11
+    assert unpaired.low < 1 < unpaired.high
+    assert ratio_interval(b, a).value == pytest.approx(1 / paired.value)
+
+
+def test_ratio_of_single_trials_adds_their_errors() -> None:
+    found = ratio_interval([single(110, 0.03)], [single(100, 0.04)])
+    assert found.se == pytest.approx(0.05)
+    unknown = ratio_interval([Estimate(110, 0, math.inf, math.inf, 1)], [single(100)])
+    assert unknown.value == pytest.approx(1.1)
+    assert unknown.p_value > 0.99
+    assert verdict(unknown, minimum=0.02) is Verdict.UNDECIDED
+
+
+def ratio(value: float, se: float) -> Estimate:
+    return Estimate(value, value * math.exp(-2 * se), value * math.exp(2 * se), se, math.inf)
+
+
+@pytest.mark.parametrize(
+    ("value", "se", "q", "expected"),
+    [
+        (1.10, 0.01, None, Verdict.FASTER),
+        (0.90, 0.01, None, Verdict.SLOWER),
+        (1.001, 0.005, None, Verdict.SAME),
+        (1.01, 0.001, None, Verdict.SAME),  # sure, but too small to matter
+        (1.00, 0.05, None, Verdict.UNDECIDED),
+        (1.10, 0.08, None, Verdict.UNDECIDED),
+        (1.018, 0.008, None, Verdict.UNDECIDED),  # significant, under the minimum, and may be over it
+        (1.10, 0.01, 0.2, Verdict.UNDECIDED),  # among many, not sure enough
+        (1.05, 0.04, 0.01, Verdict.FASTER),
+    ],
+)
+def test_verdict(value: float, se: float, q: float | None, expected: Verdict) -> None:
+    assert verdict(ratio(value, se), minimum=0.02, q_value=q) is expected
+
+
+def test_verdict_wants_a_minimum() -> None:
+    with pytest.raises(ValueError, match="minimum effect"):
+        verdict(ratio(1, 0.1), minimum=0)
+
+
+def test_same_against_same_is_rarely_called_different() -> None:
+    random, wrong = np.random.default_rng(5), 0
+    for _ in range(300):
+        a, b = ([single(v) for v in 100 * np.exp(0.02 * random.normal(size=4))] for _ in range(2))
+        wrong += verdict(ratio_interval(a, b), minimum=0.001) in (Verdict.FASTER, Verdict.SLOWER)
+    assert wrong / 300 < 0.09
+
+
+def test_steady_state_cuts_a_transient() -> None:
+    random = np.random.default_rng(6)
+    times = 0.1 * (1 + 0.02 * random.normal(size=200))
+    assert steady_state(times).start == 0
+    times[:40] *= np.linspace(2, 1, 40)
+    found = steady_state(times)
+    assert found.settled
+    assert found.start is not None
+    assert 25 <= found.start <= 45
+
+
+def test_steady_state_ignores_single_slow_steps() -> None:
+    times = 0.1 * (1 + 0.02 * np.random.default_rng(7).normal(size=100))
+    times[[3, 30, 90]] *= 20
+    found = steady_state(times)
+    assert found.settled
+    assert found.start == 0
+
+
+@pytest.mark.parametrize("shape", ["drift", "late shift", "short"])
+def test_steady_state_says_when_it_never_settles(shape: str) -> None:
+    times = 0.1 * (1 + 0.02 * np.random.default_rng(8).normal(size=100))
+    if shape == "drift":
+        times *= np.linspace(1, 1.5, 100)
+    elif shape == "late shift":
+        times[70:] *= 1.3
+    else:
+        times = times[:7]
+    found = steady_state(times)
+    assert not found.settled
+    assert found.start is None
+
+
+def test_steady_state_false_alarms_are_rare() -> None:
+    random = np.random.default_rng(9)
+    alarms = sum(not steady_state(0.1 * (1 + 0.05 * correlated(random, 100, 0.5))).settled for _ in range(300))
+    assert alarms / 300 < 0.05
+
+
+def test_benjamini_hochberg_by_hand() -> None:
+    # 0.01*5/1, 0.04*5/4 carried down over 0.03*5/3 and 0.02*5/2
+    assert benjamini_hochberg([0.01, 0.04, 0.03, 0.02, 0.5]) == pytest.approx([0.05, 0.05, 0.05, 0.05, 0.5])
+    assert benjamini_hochberg([0.9, 0.001]) == pytest.approx([0.9, 0.002])
+    assert benjamini_hochberg([]) == []
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        benjamini_hochberg([1.2])
+
+
+def test_percentile() -> None:
+    assert percentile([1, 2, 3, 4], 50) == 2.5
+    with pytest.raises(ValueError, match="series"):
+        percentile([], 50)

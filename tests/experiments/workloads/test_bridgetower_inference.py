@@ -1,0 +1,158 @@
+"""BridgeTower inference: nothing is trained, the output is the golden one, and a trial through the measured loop has its latencies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+
+from cluster.journal.journal import Journal, JournalWriter, read_journal
+from cluster.pools.pool import load_pools
+from cluster.worker.measure.recorder import Recorder
+from cluster.worker.trial_session import Ranks, TrialSession
+from experiments.components.workload import Context
+from experiments.datasets import scenes
+from experiments.spec.load import load_suite
+from experiments.spec.matrix import expand
+from experiments.summary import summarise
+from experiments.trial import DataSource, Trial
+from experiments.workloads import bridgetower, bridgetower_inference
+from tasks.analysis.cell import Metric
+from tasks.sweep.trial_key import code_version
+
+SHORT: dict[str, Any] = {"model": "tiny", "text_length": 24, "batch_size": 8, "steps": 20, "warmup_steps": 2, "threads": 1}
+GOLDEN = [0.95389, 0.92051, 0.94256, 0.91605]  # mean distance of the pairs in the first batches, fp32
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Any:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> DataSource:
+    folder = tmp_path_factory.mktemp("drawn")
+    scenes.build(folder, rows=64, validation_rows=32, seed=0, max_size=160)
+    return DataSource(uri=str(folder), fingerprint="f", tokenizer=str(folder / "tokenizer"))
+
+
+def run(folder: Path, data: DataSource, **parameters: Any) -> tuple[TrialSession, Journal]:
+    values = bridgetower_inference.Parameters(**{**SHORT, **parameters}).model_dump(mode="json")
+    trial = Trial(
+        key="0" * 16,
+        key_parts={},
+        sweep_id="s",
+        suite="s",
+        workload="bridgetower_inference",
+        pool="cpu",
+        device="cpu",
+        cell="c",
+        repeat=1,
+        index=0,
+        axes={},
+        parameters=values,
+        data=data,
+    )
+    folder.mkdir(exist_ok=True)
+    with Recorder(JournalWriter(folder / "journal.jsonl", 1)) as recorder:
+        session = TrialSession(trial, Ranks(), recorder, folder)
+        session.run()
+    return session, read_journal(folder / "journal.jsonl")
+
+
+def test_a_trial_infers_and_does_not_train(tmp_path: Path, data: DataSource) -> None:
+    session, journal = run(tmp_path, data, evaluate=True, evaluation_samples=32)
+    learner = session.learner
+    assert learner.optimizer is None and not learner.plain.training
+    assert all(parameter.grad is None for parameter in learner.plain.parameters())
+    untouched = bridgetower.build(Context(bridgetower.Parameters(model="tiny"), data, "cpu", 0, 1, 8)).model()
+    for name, value in untouched.state_dict().items():
+        assert torch.equal(learner.plain.state_dict()[name], value), name
+    assert [evaluation["when"] for evaluation in journal.evaluations] == ["before"], "nothing was learnt in between"
+
+    losses = [step["loss"] for step in journal.steps]
+    assert losses[:4] == pytest.approx(GOLDEN, abs=1e-3)
+    steps = [step for step in journal.steps if step["measured"]]
+    assert len(steps) == 20 and all(step["optimizer_s"] < 0.1 * step["total_s"] for step in steps)
+
+    window = journal.window
+    assert window is not None and window["trains"] is False
+    trained = bridgetower.build(Context(bridgetower.Parameters(model="tiny", text_length=24), data, "cpu", 0, 1, 8)).flops_per_sample()
+    assert trained is not None and window["flops_per_sample"] == pytest.approx(trained / 3)
+    summary = summarise(journal.steps, window, journal.evaluations)
+    waited = sorted(step["h2d_s"] + step["forward_backward_s"] + step["optimizer_s"] for step in steps)
+    p50, p90, p99 = (float(summary[f"latency_p{rank}_s"] or 0) for rank in (50, 90, 99))
+    assert waited[0] <= p50 <= p90 <= p99 <= waited[-1] * (1 + 1e-6)
+    assert p50 == pytest.approx((waited[9] + waited[10]) / 2, rel=1e-6)
+    assert summary["throughput"] == pytest.approx(20 * 8 / window["wall_s"])
+    assert Metric.of("latency_p99_s") == Metric("latency_p99_s", "s", higher_is_better=False)
+
+
+def test_the_output_has_the_golden_shape_and_no_gradient(data: DataSource) -> None:
+    parameters = bridgetower_inference.Parameters(**SHORT)
+    one = bridgetower_inference.build(Context(parameters, data, "cpu", 0, 1, 8))
+    model = one.model()
+    seen: list[Any] = []
+    model.register_forward_hook(lambda module, arguments, output: seen.append(output))
+    batch = next(one.batches())
+    with torch.inference_mode():
+        first, second = one.loss(model, batch), one.loss(model, batch)
+    assert not model.training and first == second, "no dropout"
+    assert seen[0].loss is None and not seen[0].text_embeds.requires_grad
+    assert seen[0].text_embeds.shape == seen[0].image_embeds.shape == seen[0].cross_embeds.shape == (8, 64)
+    assert seen[0].text_embeds.norm(dim=-1) == pytest.approx(torch.ones(8))
+    cosine = torch.nn.functional.cosine_similarity(seen[0].text_embeds, seen[0].image_embeds)
+    assert float(first) == pytest.approx(1 - float(cosine.mean()), abs=1e-5)
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_bf16_weights_give_nearly_what_fp32_gives(tmp_path: Path, data: DataSource, attention: str) -> None:
+    few: dict[str, Any] = {"steps": 2, "warmup_steps": 1, "attention": attention}
+    losses = {}
+    for name, changes in {
+        "fp32": {},
+        "cast": {"precision": "bf16"},
+        "autocast": {"precision": "bf16", "cast_weights": False},
+    }.items():
+        session, journal = run(tmp_path / name, data, **few, **changes)
+        kinds = {parameter.dtype for parameter in session.learner.plain.parameters()}
+        assert kinds == {torch.bfloat16 if name == "cast" else torch.float32}
+        losses[name] = [step["loss"] for step in journal.steps]
+    for name in ("cast", "autocast"):
+        assert losses[name] != losses["fp32"] and losses[name] == pytest.approx(losses["fp32"], abs=0.02)
+
+
+def test_compiled_layers_run_in_inference_mode(tmp_path: Path, data: DataSource) -> None:
+    with torch.compiler.set_stance("force_eager"):  # what matters here is the path, not the compiler
+        _, journal = run(tmp_path, data, compile="layer", steps=2, warmup_steps=1)
+    assert len(journal.steps) == 3
+
+
+@pytest.mark.parametrize("changes", [{"optimizer": "fused"}, {"learning_rate": 0.1}, {"activation_checkpointing": True}, {"dropout": 0.5}])
+def test_settings_of_training_are_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match=f"{next(iter(changes))} has no effect"):
+        bridgetower_inference.Parameters(**changes)
+    with pytest.raises(ValidationError, match="40 hex digits"):
+        bridgetower_inference.Parameters(weights="BridgeTower/bridgetower-base")
+
+
+@pytest.mark.parametrize(("profile", "pool", "count"), [("full", None, 64), ("smoke", None, 4), ("gpu", "cuda", 18)])
+def test_the_suite_is_valid_in_every_profile(profile: str, pool: str | None, count: int) -> None:
+    suite = load_suite("bridgetower_inference", profile=profile, pools=load_pools(), pool_names=[pool] if pool else None)
+    assert len(expand(suite)) == count
+    assert suite.report.metric == "latency_p50_s"
+
+
+def test_the_key_covers_the_workload_it_builds_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    code_version.cache_clear()
+    before = code_version("bridgetower_inference", "cpu")
+    monkeypatch.setattr(bridgetower_inference, "BUILDS_ON", ())
+    code_version.cache_clear()
+    assert code_version("bridgetower_inference", "cpu") != before
+    code_version.cache_clear()

@@ -1,0 +1,161 @@
+"""Stable Diffusion: the published sizes and FLOPs, golden images, weights from a folder, latency through the measured loop, its suite."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+
+from cluster.devices.cpu import Cpu
+from cluster.pools.pool import load_pools
+from cluster.worker.train.train_step import TrainStep
+from experiments.components.workload import Context, DataError, graph_units
+from experiments.spec.load import load_suite
+from experiments.spec.matrix import expand
+from experiments.workloads import stable_diffusion
+
+SHORT: dict[str, Any] = {"batch_size": 2, "denoising_steps": 3, "seed": 7}
+GOLDEN = [0.496737, 0.496759, 0.496333]  # mean brightness of the first batches, fp32
+GOLDEN_PIXELS = [0.13601, 0.06944, 0.27808]  # one pixel as decoded, before it is brought to 0..1
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Any:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def build(notes: list[str] | None = None, **values: Any) -> stable_diffusion.StableDiffusion:
+    parameters = stable_diffusion.Parameters(**{**SHORT, **values})
+    note = notes.append if notes is not None else (lambda text: None)
+    return stable_diffusion.build(Context(parameters, None, "cpu", 0, 1, 2, note))
+
+
+def made(one: stable_diffusion.StableDiffusion) -> Any:
+    torch.manual_seed(0)
+    return one.model()
+
+
+def test_parameters_and_flops_are_the_published_ones() -> None:
+    parameters = stable_diffusion.Parameters(model="v1-4")
+    with torch.device("meta"):
+        parts = stable_diffusion.parts(parameters)
+    assert [sum(parameter.numel() for parameter in part.parameters()) for part in parts] == [859_520_964, 83_653_863, 123_060_480]
+    found = stable_diffusion.flops(parameters, 64)
+    assert found["unet"] == pytest.approx(2 * 50 * 803e9, rel=0.01) and found["decoder"] == pytest.approx(2515e9, rel=0.01)
+    assert sum(found.values()) == pytest.approx(82.9e12, rel=0.01)
+
+
+def test_images_are_the_golden_ones_and_the_unet_is_called_as_often_as_published() -> None:
+    one = build()
+    model = made(one)
+    calls, images = [], []
+    model.unet.register_forward_pre_hook(lambda module, given: calls.append(len(given[0])))
+    model.vae.decoder.register_forward_hook(lambda module, given, output: images.append(output))
+    with torch.inference_mode():
+        losses = [float(one.loss(model, batch)) for batch in islice(one.batches(), 3)]
+    assert losses == pytest.approx(GOLDEN, abs=2e-5)
+    assert images[0].shape == (2, 3, 64, 64) and images[0][0, :, 5, 5].tolist() == pytest.approx(GOLDEN_PIXELS, abs=1e-3)
+    assert calls == [4] * 9, "with and without the prompt, once for each denoising step"
+    calls.clear()
+    other = build(scheduler="pndm")
+    with torch.inference_mode():
+        model = made(other)
+        model.unet.register_forward_pre_hook(lambda module, given: calls.append(len(given[0])))
+        other.loss(model, next(other.batches()))
+    assert len(calls) == 4, "PNDM calls it once more"
+    ddim, pndm = (stable_diffusion.flops(each.parameters, each.latent) for each in (one, other))
+    assert pndm["unet"] / ddim["unet"] == pytest.approx(4 / 3)
+
+
+def test_the_prompt_matters_and_embeddings_can_take_its_place() -> None:
+    one = build()
+    model = made(one)
+    batch = next(one.batches())
+    with torch.inference_mode():
+        told = model(batch)
+        other = model({**batch, "prompt": batch["prompt"].flip(0)})
+        assert not torch.equal(told, other)
+        prompt, untold = model.embeddings(batch)
+        without = build(text_encoder=False)
+        drawn = next(without.batches())
+        assert drawn["prompt_embeds"].shape == prompt.shape == untold.shape == (2, 77, 64)
+        plain = made(without)
+        assert plain.text_encoder is None
+        plain.load_state_dict({name: value for name, value in model.state_dict().items() if "text_encoder" not in name})
+        again = plain({"latents": batch["latents"], "prompt_embeds": prompt, "negative_prompt_embeds": untold})
+    assert torch.allclose(told, again, atol=1e-6)
+
+
+def test_weights_of_a_folder_are_loaded(tmp_path: Path) -> None:
+    source = made(build())
+    for name in ("unet", "vae", "text_encoder"):
+        getattr(source, name).save_pretrained(str(tmp_path / name), safe_serialization=True)
+    notes: list[str] = []
+    one = build(notes, weights=str(tmp_path))
+    torch.manual_seed(1)
+    model = one.model()
+    assert all(torch.equal(value, source.state_dict()[name]) for name, value in model.state_dict().items())
+    next(one.batches())
+    assert "drawn tokens" in notes[0]
+    with pytest.raises(DataError, match=r"takes prompts 64 wide, not 768: it is no v1-4"):
+        build(weights=str(tmp_path), model="v1-4").model()
+    (tmp_path / "vae" / "config.json").unlink()
+    with pytest.raises(DataError, match="has no vae"):
+        build(weights=str(tmp_path)).model()
+
+
+def test_captions_are_the_prompts_where_the_weights_have_a_tokenizer(tmp_path: Path) -> None:
+    from transformers import CLIPTokenizer
+
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    words = [*letters, *(f"{letter}</w>" for letter in letters), "<|startoftext|>", "<|endoftext|>"]
+    CLIPTokenizer({word: at for at, word in enumerate(words)}, []).save_pretrained(str(tmp_path / "tokenizer"))
+    one = build(weights=str(tmp_path))
+    batch = next(one.batches())
+    assert batch["prompt"].shape == (2, 77) and (batch["prompt"][:, 0] == words.index("<|startoftext|>")).all()
+    assert batch["prompt"][0, 1] == words.index("a</w>"), "a ... background with ..."
+    assert (batch["no_prompt"][:, 1:] == words.index("<|endoftext|>")).all()
+
+
+def test_a_step_of_the_measured_loop_in_bf16() -> None:
+    one = build(precision="bf16")
+    learner = TrainStep(one, made(one), one.parameters, Cpu())
+    assert learner.optimizer is None and {value.dtype for value in learner.plain.parameters()} == {torch.bfloat16}
+    loss = learner.learn(learner.place(next(one.batches())))
+    assert float(loss) == pytest.approx(GOLDEN[0], abs=0.01)
+    assert learner.evaluate()["chance_loss"] == 1
+    names = dict(learner.plain.named_modules())
+    assert graph_units(one, learner.plain) == [names["unet"], names["vae.decoder"]], "what HPU graphs record"
+    assert len(one.layers(learner.plain)) == 4 + 1 + 4
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ({"compile": "model"}, "use layer"),
+        ({"precision": "fp16", "cast_weights": False}, "set cast_weights or autocast"),
+        ({"weights": "CompVis/stable-diffusion-v1-4"}, "a local folder"),
+        ({"activation_checkpointing": True}, "nothing is trained here"),
+    ],
+)
+def test_what_cannot_be_is_refused(values: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValidationError, match=why):
+        stable_diffusion.Parameters(**values)
+
+
+def test_the_suite_is_the_documents_experiment() -> None:
+    cells = expand(load_suite("stable_diffusion", pools=load_pools()))
+    assert {(cell.axes["pool"], cell.axes["batch_size"]) for cell in cells} == {(p, b) for p in ("gaudi2", "a100") for b in (1, 4, 8)}
+    for cell in cells:
+        values = cell.parameters
+        assert (values["model"], values["denoising_steps"], values["guidance"], values["scheduler"]) == ("v1-4", 50, 7.5, "ddim")
+        assert (values["devices"], values["warmup_steps"]) == (1, 2), "one device; the first two batches are excluded"
+        assert values["precision"] == {"gaudi2": "bf16", "a100": "fp16"}[cell.pool]
+    assert len(expand(load_suite("stable_diffusion", profile="cuda", pools=load_pools()))) <= 8

@@ -1,0 +1,85 @@
+"""ViT: the published sizes and FLOPs, golden losses of every layout, and the ladder of its suite."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+import pytest
+import torch
+
+from cluster.pools.pool import load_pools
+from experiments.components.workload import Context
+from experiments.spec.load import load_suite
+from experiments.spec.matrix import expand
+from experiments.workloads import vit
+
+GOLDEN = [2.76773, 2.78276, 2.76493, 2.74286]
+PUBLISHED = [
+    (224, "token", 632_199_400, 763.5),
+    (224, "pooled", 632_196_840, 759.5),
+    (256, "token", 632_276_200, 1003.6),
+    (256, "pooled", 632_273_640, 999.6),
+]
+
+
+@pytest.mark.parametrize(("size", "classifier", "count", "giga"), PUBLISHED)
+def test_parameters_and_flops_are_the_published_ones(size: int, classifier: str, count: int, giga: float) -> None:
+    parameters = vit.Parameters(model="h16", image_size=size, classifier=classifier)  # type: ignore[arg-type]
+    with torch.device("meta"):
+        model = vit.make(parameters)
+    assert sum(parameter.numel() for parameter in model.parameters()) == count
+    assert vit.flops(parameters) == pytest.approx(giga * 1e9, rel=0.01)
+
+
+def losses(**changes: Any) -> list[float]:
+    parameters = vit.Parameters(batch_size=8, **changes)
+    one = vit.build(Context(parameters, None, "cpu", 0, 1, 8))
+    torch.manual_seed(0)
+    model = one.model()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    found = []
+    for batch in islice(one.batches(), 4):
+        loss = one.loss(model, one.prepare(batch))
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        optimizer.zero_grad()
+        found.append(loss.item())
+    return found
+
+
+def test_the_first_losses_are_the_golden_ones_in_either_layout_and_attention() -> None:
+    plain = losses()
+    assert plain == pytest.approx(GOLDEN, rel=1e-4)
+    assert losses(layout="sequence_first") == pytest.approx(plain, rel=1e-5), "the layout changes the speed alone"
+    assert losses(attention="sdpa") == pytest.approx(plain, rel=1e-5)
+    assert losses(classifier="pooled")[1:] != pytest.approx(plain[1:], rel=1e-3)
+
+
+def test_each_rung_keeps_what_the_one_before_it_set() -> None:
+    cells = {str(cell.axes["rung"]): cell.parameters for cell in expand(load_suite("vit", pools=load_pools()))}
+    assert len(cells) == 12
+    assert all(values["batch_size"] * values["devices"] == 560 for values in cells.values())
+    changes = {
+        "amp": {"precision": "fp16"},
+        "fsdp": {"parallel": "fsdp2", "fsdp_units": "root", "fsdp_reshard": False},
+        "multi_tensor": {"optimizer": "foreach"},
+        "pooled": {"classifier": "pooled"},
+        "sequence_first": {"layout": "sequence_first"},
+        "256px": {"image_size": 256},
+        "full_fp16": {"fsdp_compute": "fp16", "fsdp_reduce": "fp16", "autocast": False},
+    }
+    expected = dict(cells["baseline"])
+    assert (expected["precision"], expected["parallel"], expected["optimizer"]) == ("tf32", "ddp", "per_parameter")
+    for rung, change in changes.items():
+        expected |= {"rung": rung, **change}
+        assert cells[rung] == expected, rung
+    expected = cells["sequence_first"]
+    for rung, change in {
+        "bf16": {"precision": "bf16"},
+        "fused": {"optimizer": "fused"},
+        "sdpa": {"attention": "sdpa"},
+        "compile": {"compile": "layer"},
+    }.items():
+        expected = {**expected, "rung": rung, **change}
+        assert cells[rung] == expected, rung

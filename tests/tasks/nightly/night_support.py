@@ -1,0 +1,86 @@
+"""Nights with made-up values: a definition, a night's cells, and histories as MLflow would give them. Nothing here is a measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from experiments.regression.definition import NightFile
+from tasks.nightly.history import History, Measured
+from tasks.nightly.store import Night, NightCell, Role
+
+DATES = [f"2026-10-{day:02d}" for day in range(1, 21)]
+TONIGHT = "2026-10-21"
+DEFINITION = NightFile.model_validate({"nightly": "made-up", "cells": [{"suite": "synthetic"}], "least_nights": 5})
+
+
+def cell(name: str, role: Role = "history", metrics: tuple[str, ...] = ("throughput",)) -> NightCell:
+    return NightCell(
+        cell=f"id-{name}", name=name, suite="synthetic", pool="cpu", role=role, value=1.0, metrics=list(metrics), minimum_effect={}
+    )
+
+
+CELLS = [cell("canary", "canary"), cell("one"), cell("two"), cell("canary", "twin"), cell("canary", "injected")]
+
+
+def night(**more: object) -> Night:
+    values = {
+        "name": "made-up",
+        "date": TONIGHT,
+        "sweep_id": "nightly-made-up-20261021-020000-0000",
+        "opened_at": 1.8e9,
+        "budget_s": 7200.0,
+    }
+    return Night.model_validate({**values, "cells": CELLS, **more})
+
+
+def trials(
+    name: str,
+    dates: list[str],
+    *,
+    role: str = "history",
+    rate: float = 100.0,
+    seed: int = 0,
+    repeats: int = 3,
+    noise: float = 0.005,
+    host: str = "node-1",
+    facts: Mapping[str, str] | None = None,
+    node: Mapping[str, float] | None = None,
+) -> list[Measured]:
+    """`node`: date -> factor that everything on that date shares."""
+    random = np.random.default_rng([seed, *name.encode()])
+    return [
+        Measured(
+            cell=f"id-{name}",
+            role=role,
+            date=date,
+            round=repeat,
+            host=host,
+            values={
+                "throughput": rate * (node or {}).get(date, 1.0) * float(np.exp(noise * random.normal())),
+                "peak_memory_bytes": 2.0**30,
+            },
+            facts={"torch": "2.13.0", "git_commit": "a" * 40, **(facts or {})},
+        )
+        for date in dates
+        for repeat in range(1, repeats + 1)
+    ]
+
+
+def past(dates: list[str] = DATES, node: Mapping[str, float] | None = None) -> History:
+    history = History()
+    for name in ("one", "two"):
+        history.add(trials(name, dates, node=node))
+    for role in ("canary", "twin"):
+        history.add(trials("canary", dates, role=role, seed=len(role), node=node))
+    return history
+
+
+def now(rates: Mapping[str, float], *, canary: float = 100.0, facts: Mapping[str, str] | None = None) -> History:
+    history = History()
+    for name, rate in rates.items():
+        history.add(trials(name, [TONIGHT], rate=rate, seed=9, facts=facts))
+    for role, factor in (("canary", 1.0), ("twin", 1.0), ("injected", 1 / 1.08)):
+        history.add(trials("canary", [TONIGHT], role=role, rate=canary * factor, seed=len(role) + 9))
+    return history
