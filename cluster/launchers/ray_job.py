@@ -17,9 +17,9 @@ from cluster.journal.object_store import StorageError
 from cluster.launchers import Launch, LaunchError, LaunchRefused, Status, code_package, processes
 from cluster.launchers.command import job_environment, trial_command
 from cluster.launchers.shared_files import SharedFiles
-from cluster.pools.errors import PoolRefused
+from cluster.pools.errors import PoolError, PoolRefused
 from cluster.pools.placement import place
-from cluster.pools.pool import Pool, PoolError
+from cluster.pools.pool import Pool
 from cluster.pools.probe import admit
 from experiments.atomic_file import atomic_write
 from experiments.trial import Trial

@@ -14,15 +14,12 @@ from pydantic import Field, StringConstraints
 from cluster.journal.object_store import problem_with
 from cluster.pools.device_kinds import device_kinds
 from cluster.pools.errors import PoolError
-from cluster.pools.probe import PoolState, probe
 from experiments.config.errors import ConfigError, choose
 from experiments.config.paths import REPOSITORY, extra_folders, runs_root
 from experiments.config.strict import Strict
 from experiments.config.validate import validate
 from experiments.config.yaml_document import Document, load
 from experiments.spec.schema import Name
-
-__all__ = ["ConfigError", "Pool", "PoolError", "PoolState", "find_pool", "load_pools", "probe"]
 
 EMBEDDED = "embedded"
 _HERE = Path(__file__).resolve().parent

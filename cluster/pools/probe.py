@@ -8,15 +8,14 @@ import subprocess
 import sys
 from contextlib import suppress
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from experiments.config.strict import Strict
-
-if TYPE_CHECKING:
-    from cluster.pools.placement import Placement
-    from cluster.pools.pool import Pool
+from cluster.pools import placement as placing
 from cluster.pools.device_kinds import device_kinds
 from cluster.pools.errors import PoolError, PoolRefused
+from cluster.pools.placement import Placement
+from cluster.pools.pool import Pool
+from experiments.config.strict import Strict
 
 _TIMEOUT_S = 5.0
 PYTHONS = ((3, 11), (3, 12))  # what the worker's code runs on: `requires-python` of pyproject.toml
@@ -112,8 +111,6 @@ def admit(pool: Pool, placement: Placement, timeout_s: float = _TIMEOUT_S * 2) -
         nodes = head.nodes()
     except (PoolError, KeyError, TypeError, AttributeError):
         return  # a head that does not tell
-    from cluster.pools import placement as placing
-
     fits = [placing.room(placement, node["resources_total"]) for node in nodes]
     enough = max(fits, default=0) >= placement.workers if placement.nodes == 1 else sum(fits) >= placement.workers
     if not enough and not pool.autoscales:
@@ -148,8 +145,6 @@ def _versions_problem(found: dict[str, str | None]) -> str | None:
 
 def _count(pool: Pool, nodes: list[dict[str, Any]], usage: dict[str, Any]) -> dict[str, Any]:
     """Devices on the nodes that have all that a worker of this pool needs."""
-    from cluster.pools import placement as placing
-
     device = placing.accelerator(pool)
     needed = {device, *pool.resources, *([f"accelerator_type:{pool.accelerator_type}"] if pool.accelerator_type else [])}
     suitable = [node for node in nodes if needed <= set(node["resources_total"])]

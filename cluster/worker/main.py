@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
         ending = classify(error)
         print(ending.detail, file=sys.stderr, flush=True)
     if rank != 0:
-        return _leave_word(out, options.attempt, rank, ending)
+        return _write_rank_failure(out, options.attempt, rank, ending)
     try:
         trial_files.collect(options, out / JOURNAL)
         publish_result(trial, out, options.attempt, started_at, ending)
@@ -111,7 +111,7 @@ def _run(trial: Trial, options: argparse.Namespace) -> Termination:
     return Termination(Outcome.OK)
 
 
-def _leave_word(out: Path, attempt: int, rank: int, ending: Termination) -> int:
+def _write_rank_failure(out: Path, attempt: int, rank: int, ending: Termination) -> int:
     """A rank other than 0 tells its supervisor how it ended; rank 0 publishes."""
     from cluster.worker.ranks import write_rank_failure
 

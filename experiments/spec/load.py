@@ -18,8 +18,6 @@ from experiments.spec.overrides import check_overrides
 from experiments.spec.schema import PoolFacts, Suite, SuiteFile
 from experiments.spec.vocabulary import BASE
 
-__all__ = ["ConfigError", "PoolFacts", "Suite", "SuiteInfo", "list_suites", "load_suite", "suite_file"]
-
 _HERE = Path(__file__).resolve().parents[1] / "suites"
 
 

@@ -88,7 +88,7 @@ def clean_errors(command: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(command)
     def wrapped(*arguments: Any, **options: Any) -> Any:
         from cluster.journal.journal import JournalError
-        from cluster.pools.pool import PoolError
+        from cluster.pools.errors import PoolError
         from experiments.config.errors import ConfigError
         from flows.runtime.prefect_server import PrefectServerError
         from tasks.analysis.results import ResultsError

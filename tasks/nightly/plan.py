@@ -17,7 +17,8 @@ from experiments import workloads
 from experiments.config.errors import ConfigError
 from experiments.regression.definition import METRICS, NightCells, NightFile, cell_id, drop_to_fit
 from experiments.spec import matrix
-from experiments.spec.load import Suite, load_suite
+from experiments.spec.load import load_suite
+from experiments.spec.schema import Suite
 from experiments.trial import Scalar, Trial
 from tasks.nightly.store import Dropped, Night, NightCell, Role
 from tasks.sweep.plan import TrialMaker, expected_seconds, once_more

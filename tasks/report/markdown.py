@@ -1,17 +1,15 @@
-"""The report of a sweep: report.md, report.html and figures/, derived from the journals and the raw steps each time it is written."""
+"""The report of a sweep as Markdown. Every value from a trial is escaped."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-from tasks.report.comparison_table import ComparisonTable, TableCell, TextTable, comparison_table
+from tasks.report.comparison_table import ComparisonTable, TableCell, TextTable
 from tasks.report.model import PROFILE, SCALING, Report
 from tasks.report.sections.literature_table import PUBLISHED_ABOUT, PUBLISHED_TITLE
 from tasks.report.sections.loss_spikes import ABOUT as SPIKES
-from tasks.report.write import ReportPaths, write_report
 
-__all__ = ["ReportPaths", "comparison_table", "render_markdown", "write_report"]
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&])")
 
 

@@ -13,7 +13,8 @@ from experiments import workloads
 from experiments.config.errors import ConfigError, Problem
 from experiments.config.strict import Strict
 from experiments.spec import matrix
-from experiments.spec.load import Suite, load_suite, profile_names
+from experiments.spec.load import load_suite, profile_names
+from experiments.spec.schema import Suite
 from experiments.trial import Scalar, Trial, digest, key_parts, trial_key
 from tasks.sweep import dataset
 from tasks.sweep.store import Plan, Request, Superseded, SweepStore, list_sweeps, new_sweep_id

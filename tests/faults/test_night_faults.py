@@ -64,7 +64,7 @@ _HOLDER = """
 import threading
 from cluster.pools.pool import load_pools
 from cluster.pools.node_locks import NodeLocks
-with Places(load_pools()["cpu"], 1, 1, threading.Event()):
+with NodeLocks(load_pools()["cpu"], 1, 1, threading.Event()):
     print("held", flush=True)
     threading.Event().wait()
 """

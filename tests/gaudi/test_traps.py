@@ -87,7 +87,7 @@ _RANKS = """
         engine = OptimumHabana(parameters, device, 2)
         engine.adapt()
         workload = synthetic.build(Context(parameters, None, "hpu", rank, 2, 8))
-        learner = TorchLearner(workload, workload.model(), parameters, device, engine)
+        learner = TrainStep(workload, workload.model(), parameters, device, engine)
         if not guarded:
             engine.after_update = lambda optimizer: optimizer.zero_grad(set_to_none=True)
         for step, batch in zip(range(1, 5), workload.batches()):

@@ -40,6 +40,8 @@ class Vit:
         self.size = self.parameters.image_size or own
 
     def model(self) -> nn.Module:
+        from experiments.workloads.vit.model import make
+
         return make(self.parameters)
 
     def layers(self, model: Any) -> list[nn.Module]:
@@ -80,6 +82,8 @@ class Vit:
         return {"loss": sum(losses) / len(losses), "chance_loss": math.log(self.classes)}
 
     def flops_per_sample(self) -> float | None:
+        from experiments.workloads.vit.model import flops
+
         return flops(self.parameters)
 
     def _order(self) -> Iterator[range]:
@@ -88,25 +92,6 @@ class Vit:
         while True:
             yield range(start, start + size)
             start += size * world
-
-
-def make(parameters: Parameters) -> nn.Module:
-    """The model of the named size."""
-    from experiments.workloads.vit.model import VisionTransformer
-
-    width, layers, heads, mlp, patch, size, classes = SIZES[parameters.model]
-    return VisionTransformer(
-        width=width,
-        layers=layers,
-        heads=heads,
-        mlp=mlp,
-        patch=patch,
-        size=parameters.image_size or size,
-        classes=classes,
-        pooled=parameters.classifier == "pooled",
-        sequence_first=parameters.layout == "sequence_first",
-        math=parameters.attention == "math",
-    )
 
 
 class Images:
@@ -131,12 +116,3 @@ class Images:
         angle = 2 * math.pi * (6 * across[:, None, None] * x + 6 * down[:, None, None] * y + phase[:, None, None])
         pattern = (torch.sin(angle) * 79 + 80).to(torch.uint8)
         return {"images": pattern + self.noise[numbers * 31 % POOL], "classes": classes}
-
-
-def flops(parameters: Parameters) -> float:
-    """Training FLOPs per image: 3 x the forward pass's matrix products (agrees with the published 763.5 GFLOP of ViT-H/16 at 224 px)."""
-    width, layers, _, mlp, patch, size, classes = SIZES[parameters.model]
-    patches = ((parameters.image_size or size) // patch) ** 2
-    tokens = patches + (parameters.classifier == "token")
-    block = 4 * width * width + 2 * width * mlp + 2 * tokens * width  # q, k, v, out; MLP; scores and their sum
-    return 3 * 2.0 * (layers * tokens * block + patches * 3 * patch * patch * width + width * classes)

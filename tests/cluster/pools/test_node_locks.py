@@ -17,7 +17,7 @@ HOLD = """
 import sys, threading, time
 from cluster.pools.node_locks import NodeLocks
 from cluster.pools.pool import Pool
-with Places(Pool(name="other-name", device="cpu", address="embedded"), 1, 1, threading.Event()):
+with NodeLocks(Pool(name="other-name", device="cpu", address="embedded"), 1, 1, threading.Event()):
     print("held", flush=True)
     time.sleep(600)
 """

@@ -13,7 +13,10 @@ from typing import Any
 
 import pytest
 
-from cluster.pools.pool import ConfigError, Pool, PoolError, PoolState, find_pool, load_pools, probe
+from cluster.pools.errors import PoolError
+from cluster.pools.pool import Pool, find_pool, load_pools
+from cluster.pools.probe import PoolState, probe
+from experiments.config.errors import ConfigError
 
 TOKEN = "0123456789abcdef"
 

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from experiments.spec.load import ConfigError, Suite, load_suite
+from experiments.config.errors import ConfigError
+from experiments.spec.load import load_suite
+from experiments.spec.schema import Suite
 
 WORKLOAD = """
 from typing import Literal

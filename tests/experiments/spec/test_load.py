@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from suite_helpers import POOLS, SUITE, WORKLOAD, Workshop, workshop
 
 from cluster.pools.pool import load_pools
 from experiments import workloads
-from experiments.spec.load import ConfigError, Suite, list_suites, load_suite
+from experiments.config.errors import ConfigError
+from experiments.spec.load import list_suites, load_suite
 from experiments.spec.matrix import expand
+from experiments.spec.schema import Suite
+from tests.experiments.spec.suite_helpers import POOLS, SUITE, WORKLOAD, Workshop, workshop
 
 __all__ = ["workshop"]
 

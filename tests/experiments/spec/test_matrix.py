@@ -7,10 +7,10 @@ import random
 from typing import Any
 
 import pytest
-from suite_helpers import Workshop, workshop
 
-from experiments.spec.load import Suite
 from experiments.spec.matrix import Cell, CellError, expand, order
+from experiments.spec.schema import Suite
+from tests.experiments.spec.suite_helpers import Workshop, workshop
 
 __all__ = ["workshop"]
 

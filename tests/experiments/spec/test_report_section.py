@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from cluster.pools.pool import load_pools
-from experiments.spec.load import ConfigError, list_suites, load_suite
+from experiments.config.errors import ConfigError
+from experiments.spec.load import list_suites, load_suite
 
 ROOT = Path(__file__).resolve().parents[3]
 OF_OUR_OWN = ("canary", "synthetic")  # parts of a night, and of tests

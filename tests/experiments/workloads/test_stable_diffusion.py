@@ -17,6 +17,7 @@ from experiments.components.workload import Context, DataError, graph_units
 from experiments.spec.load import load_suite
 from experiments.spec.matrix import expand
 from experiments.workloads import stable_diffusion
+from experiments.workloads.stable_diffusion import model as network
 
 SHORT: dict[str, Any] = {"batch_size": 2, "denoising_steps": 3, "seed": 7}
 GOLDEN = [0.496737, 0.496759, 0.496333]  # mean brightness of the first batches, fp32
@@ -45,9 +46,9 @@ def made(one: stable_diffusion.StableDiffusion) -> Any:
 def test_parameters_and_flops_are_the_published_ones() -> None:
     parameters = stable_diffusion.Parameters(model="v1-4")
     with torch.device("meta"):
-        parts = stable_diffusion.parts(parameters)
+        parts = network.parts(parameters)
     assert [sum(parameter.numel() for parameter in part.parameters()) for part in parts] == [859_520_964, 83_653_863, 123_060_480]
-    found = stable_diffusion.flops(parameters, 64)
+    found = network.flops(parameters, 64)
     assert found["unet"] == pytest.approx(2 * 50 * 803e9, rel=0.01) and found["decoder"] == pytest.approx(2515e9, rel=0.01)
     assert sum(found.values()) == pytest.approx(82.9e12, rel=0.01)
 
@@ -70,7 +71,7 @@ def test_images_are_the_golden_ones_and_the_unet_is_called_as_often_as_published
         model.unet.register_forward_pre_hook(lambda module, given: calls.append(len(given[0])))
         other.loss(model, next(other.batches()))
     assert len(calls) == 4, "PNDM calls it once more"
-    ddim, pndm = (stable_diffusion.flops(each.parameters, each.latent) for each in (one, other))
+    ddim, pndm = (network.flops(each.parameters, each.latent) for each in (one, other))
     assert pndm["unet"] / ddim["unet"] == pytest.approx(4 / 3)
 
 

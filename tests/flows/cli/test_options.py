@@ -6,21 +6,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tasks.plan
 from typer.testing import CliRunner
 
 from flows.cli.commands import app
+from tasks.sweep import plan as planning
 
 
 def test_profile_steps_sets_the_parameter_of_every_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     planned: list[Any] = []
-    real = tasks.plan.make_plan
+    real = planning.make_plan
 
     def plan_and_end(*arguments: Any, **named: Any) -> Any:
         planned.append(real(*arguments, **named)[0])
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(tasks.plan, "make_plan", plan_and_end)
+    monkeypatch.setattr(planning, "make_plan", plan_and_end)
     CliRunner().invoke(app, ["run", "bridgetower", "--profile", "smoke", "--profile-steps", "3"])
     (plan,) = planned
     assert {trial.parameters["profile_steps"] for trial in plan.trials} == {3}

@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from fake_sweep import WARMUP, Fake, make_sweep, trial_dirs
 
 from cluster.journal.journal import JournalWriter, read_journal
 from experiments.summary import NAMES
 from experiments.trial import Outcome
 from tasks.analysis.results import ResultsError, load_sweep, load_trial, read_results, write_results, write_steps
+from tests.tasks.fake_sweep import WARMUP, Fake, make_sweep, trial_dirs
 
 
 def axes(workers: int = 0, **more: object) -> dict[str, object]:

@@ -3,11 +3,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fake_sweep import Fake, make_sweep
 
 from experiments.stats.verdict import Verdict
 from experiments.trial import Outcome
 from tasks.report.compare_sweeps import Comparison, compare, write_comparison
+from tests.tasks.fake_sweep import Fake, make_sweep
 
 A, B = "made-up-20260101-000000-0000", "made-up-20260102-000000-0000"
 

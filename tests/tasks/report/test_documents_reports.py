@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_sweep import Fake, make_sweep
 
 from cluster.pools.pool import load_pools
 from experiments.spec.load import load_suite
@@ -17,6 +16,7 @@ from experiments.workloads import flava
 from tasks.analysis.results import load_sweep
 from tasks.report.model import Report, make_report
 from tasks.report.write import write_report
+from tests.tasks.fake_sweep import Fake, make_sweep
 
 RATES = {"baseline": 500.0, "amp": 640.0, "fsdp": 660.0, "multi_tensor": 700.0, "pooled": 710.0, "sequence_first": 760.0, "256px": 600.0}
 GIGA = {"256px": 999.6, "full_fp16": 999.6}

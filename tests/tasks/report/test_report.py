@@ -7,13 +7,13 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from fake_sweep import SUITE, Fake, make_sweep, trial_dirs
 
 from experiments.trial import Outcome
 from tasks.analysis.results import load_sweep, read_results
-from tasks.report.markdown import comparison_table
+from tasks.report.comparison_table import comparison_table
 from tasks.report.model import Report, make_report
 from tasks.report.write import write_report
+from tests.tasks.fake_sweep import SUITE, Fake, make_sweep, trial_dirs
 
 EVIL = "<script>alert('x')</script>|`$\\frac{$`"
 

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from experiments.components.workload import Batch, Context
 from experiments.workloads import bridgetower
+from experiments.workloads.bridgetower.workload import BridgeTower
 
 
 class Parameters(bridgetower.Parameters):
@@ -20,7 +21,7 @@ def build(context: Context) -> Watched:
     return Watched(context)
 
 
-class Watched(bridgetower.BridgeTower):
+class Watched(BridgeTower):
     """See _watched.py."""
 
     def loss(self, model: Any, batch: Batch) -> Any:

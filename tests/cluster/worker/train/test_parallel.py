@@ -99,7 +99,7 @@ for name, values in asked.items():
     workload = module.build(Context(parameters, data, "cpu", rank, world, parameters.batch_size))
     torch.manual_seed(0)
     device = Cpu()
-    learner = TorchLearner(workload, workload.model(), parameters, device, choose(parameters, device, world))
+    learner = TrainStep(workload, workload.model(), parameters, device, choose_engine(parameters, device, world))
     cached = []
     watch = learner.plain.register_forward_pre_hook(lambda *_: cached.append(torch.is_autocast_cache_enabled()))
     batches, losses, rms = workload.batches(), [], []

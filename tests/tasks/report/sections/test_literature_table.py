@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fake_sweep import Fake, make_sweep
-
 from experiments.trial import Outcome
 from tasks.analysis.results import load_sweep
 from tasks.report.model import make_report
 from tasks.report.sections.literature_table import published_table
 from tasks.report.text_format import times
 from tasks.report.write import write_report
+from tests.tasks.fake_sweep import Fake, make_sweep
 
 SUITE: dict[str, Any] = {
     "name": "made_up",

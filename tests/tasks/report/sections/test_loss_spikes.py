@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from fake_sweep import Fake, make_sweep
 
 from tasks.analysis.results import load_sweep
 from tasks.report.figures.loss_spikes import POINTS, _thinned, spike_figure
 from tasks.report.model import make_report
 from tasks.report.write import write_report
+from tests.tasks.fake_sweep import Fake, make_sweep
 
 STEPS = 400
 
