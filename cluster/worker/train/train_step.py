@@ -16,8 +16,7 @@ from experiments.components.workload import graph_units, shard_units, trains
 from experiments.parameters import TrainingParameters
 
 if TYPE_CHECKING:
-    from cluster.devices import Device
-    from cluster.worker.measure.loop import Batch
+    from cluster.devices import Batch, Device
     from experiments.components.workload import Workload
 
 
