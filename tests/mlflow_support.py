@@ -15,6 +15,7 @@ from experiments.trial import Outcome, TrialResult
 from tasks.sweep.store import Plan, Request, SweepStore
 from tasks.tracking.client import connect
 from tests.contracts import make_trial
+from tests.tasks.fake_sweep import make_suite
 
 COMMUNICATION = {"with_s": 0.07, "without_s": 0.065, "step_s": 0.1, "alone_s": 0.008}
 METRICS = ("loss", "step_time_s", "data_wait_s", "samples_per_s")
@@ -60,7 +61,7 @@ def make_store(root: Path, outcomes: dict[str, Outcome], steps: int = 30) -> tup
         store.save_result(TrialResult(key=key, attempt=1, outcome=outcome, reason=reason, started_at=1.7e9, finished_at=1.7e9 + 60))
     plan = Plan(
         sweep_id=sweep_id,
-        suite={"suite": "projected"},
+        suite=make_suite({"suite": "projected"}),
         request=Request(suite="projected"),
         profile="full",
         command="sweep run projected",

@@ -58,7 +58,7 @@ class Report(Strict):
     """The comparison table, and the figures that the suite's document has."""
 
     rows: list[str] = Field(min_length=1, description="axes whose values name the rows")
-    columns: str = Field(description="axis whose values are the columns")
+    columns: str | None = Field(description="axis whose values are the columns; null: one column, the metric")
     metric: str = Field(default="throughput", description="summary metric in the cells")
     title: str | None = Field(default=None, max_length=200)
     figures: list[ReportFigure] = Field(default_factory=list)
@@ -120,7 +120,7 @@ class Suite(Strict):
     include: list[dict[str, Scalar]]
     sets: dict[str, Any] = Field(description="--set: stronger than everything above")
     only: dict[str, list[Scalar]] = Field(description="--only: cells with other values are left out")
-    parity_reference: bool
+    parity_reference: bool = False  # plans of early sweeps lack it
     repeats: int
     limit: int
     baseline: dict[str, Scalar]

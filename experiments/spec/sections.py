@@ -196,7 +196,7 @@ class Checker:
                 self.complain(self.at("report", "rows", number), f"{name!r} is not an axis", choose(name, axes))
             elif name in report.rows[:number] or name == report.columns:
                 self.complain(self.at("report", "rows", number), f"{name!r} is used twice", "each axis is a row or the column, once")
-        if report.columns not in axes:
+        if report.columns is not None and report.columns not in axes:
             self.complain(self.at("report", "columns"), f"{report.columns!r} is not an axis", choose(report.columns, axes))
         self._metric(self.at("report", "metric"), report.metric)
         for number, figure in enumerate(report.figures):

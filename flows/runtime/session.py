@@ -49,7 +49,7 @@ class Session:
         self._publisher = LivePublisher(plan, logger)
         self._at_work, self._all_ended = 0, threading.Condition()
         self._started: dict[tuple[str, int], float] = {}
-        self._policy = Policy(retries=int(plan.suite.get("retries", 2)), hang_timeout_s=float(plan.suite.get("hang_timeout_s", 600.0)))
+        self._policy = Policy(retries=plan.suite.retries, hang_timeout_s=plan.suite.hang_timeout_s)
 
     def pool(self, name: str) -> Pool:
         return find_pool(self._pools, name)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
+from experiments.spec.schema import Suite
 from experiments.stats.estimate import Estimate
 from experiments.stats.intervals import pooled_spread
 from experiments.stats.ratio import ratio_interval
@@ -18,10 +18,9 @@ from tasks.analysis.results import TrialRow
 MINIMUM_EFFECT = 0.02  # a smaller difference is "same": 2 %
 
 
-def make_cells(rows: Iterable[TrialRow], suite: Mapping[str, Any], *, emulated: bool = False) -> list[Cell]:
+def make_cells(rows: Iterable[TrialRow], suite: Suite, *, emulated: bool = False) -> list[Cell]:
     """Cells in the plan's order, compared with their baselines: of the trials that measured, or of the emulated ones, never of both."""
-    report = suite.get("report") or {}
-    metric = Metric.of(str(report.get("metric") or "throughput"))
+    metric = Metric.of(suite.report.metric)
     groups: dict[str, list[TrialRow]] = {}
     for row in rows:
         if row.emulated == emulated:
@@ -46,8 +45,7 @@ def ratio_of(cell: Cell, baseline: Cell, *, spread: tuple[float, int] | None = N
     return ratio_interval(one.estimates, other.estimates, spread=pooled, paired=paired)
 
 
-def _compare(cells: Sequence[Cell], suite: Mapping[str, Any]) -> None:
-    minimum = float((suite.get("report") or {}).get("minimum_effect") or MINIMUM_EFFECT)
+def _compare(cells: Sequence[Cell], suite: Suite) -> None:
     pairs = []
     for cell in cells:
         cell.baseline = find_baseline(cell, cells, suite)
@@ -58,28 +56,22 @@ def _compare(cells: Sequence[Cell], suite: Mapping[str, Any]) -> None:
     q_values = benjamini_hochberg([cell.speedup.p_value for cell in pairs if cell.speedup])
     for cell, q in zip(pairs, q_values, strict=True):
         assert cell.speedup is not None
-        cell.verdict = verdict(cell.speedup, minimum=minimum, q_value=q)
+        cell.verdict = verdict(cell.speedup, minimum=suite.report.minimum_effect, q_value=q)
 
 
-def find_baseline(cell: Cell, cells: Sequence[Cell], suite: Mapping[str, Any]) -> Cell | None:
+def find_baseline(cell: Cell, cells: Sequence[Cell], suite: Suite) -> Cell | None:
     """The cell with this one's axes where the suite's `baseline` names none; the first of its table row where there is no baseline."""
-    wanted = suite.get("baseline")
-    if not isinstance(wanted, Mapping) or not wanted:
+    if not suite.baseline:
         rows, columns = layout(cells, suite)
         return next((other for other in cells if all(other.axes.get(a) == cell.axes.get(a) for a in rows)), None) if columns else None
-    target = {**cell.axes, **{axis: value for axis, value in wanted.items() if axis in cell.axes}}
+    target = {**cell.axes, **{axis: value for axis, value in suite.baseline.items() if axis in cell.axes}}
     return next((other for other in cells if dict(other.axes) == target), None)
 
 
-def layout(cells: Sequence[Cell], suite: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+def layout(cells: Sequence[Cell], suite: Suite) -> tuple[list[str], list[str]]:
     """Axes of the table's rows and columns: the suite's, and every other axis with more than one value becomes a row."""
-    report = suite.get("report") or {}
     axes = list(dict.fromkeys(axis for cell in cells for axis in cell.axes))
-    columns = [axis for axis in _names(report.get("columns") or ["dataloader_workers"]) if axis in axes]
-    rows = [axis for axis in _names(report.get("rows") or ["pool", "model"]) if axis in axes and axis not in columns]
+    columns = [axis for axis in [suite.report.columns] if axis is not None and axis in axes]
+    rows = [axis for axis in suite.report.rows if axis in axes and axis not in columns]
     extra = [a for a in axes if a not in rows and a not in columns and len({value_key(cell.axes.get(a)) for cell in cells}) > 1]
     return rows + extra, columns
-
-
-def _names(value: Any) -> list[str]:
-    return [value] if isinstance(value, str) else [str(name) for name in value]

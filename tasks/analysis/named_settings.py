@@ -6,20 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from experiments.parameters import NAMES_OF_SETTINGS
+from experiments.spec.schema import Suite
 
 if TYPE_CHECKING:
     from tasks.analysis.cell import Cell
 
 
-def named_by(suite: Mapping[str, Any], axes: Iterable[str]) -> frozenset[str]:
+def named_by(suite: Suite, axes: Iterable[str]) -> frozenset[str]:
     """Parameters that the suite's conditions set by a naming axis: what the axis means, so no confounder between two of its values."""
     names = NAMES_OF_SETTINGS.intersection(axes)
-    return frozenset(
-        parameter
-        for condition in suite.get("conditions") or ()
-        if names.intersection(condition.get("when") or ())
-        for parameter in condition.get("set") or ()
-    )
+    return frozenset(parameter for condition in suite.conditions if names.intersection(condition.when) for parameter in condition.set)
 
 
 def settings_rows(cells: Sequence[Cell]) -> tuple[str, list[list[str]]]:

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from cluster.journal.journal import JournalError, Record, read_journal
 from experiments.summary import NAMES, RMS, Value, rms_names, summarise
 from experiments.trial import Outcome, Scalar, Trial, TrialResult
+from tasks.sweep.store import Plan, read_plan
 
 T = TypeVar("T", Trial, TrialResult)
 _META = b"sweepbench"
@@ -67,15 +68,15 @@ class TrialRow:
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep as it lies on disk: plan.json as a dict, and its trials in the plan's order."""
+    """A sweep as it lies on disk: its plan, and its trials in the plan's order."""
 
     dir: Path
-    plan: Mapping[str, Any]
+    plan: Plan
     rows: Sequence[TrialRow]
 
     @property
     def sweep_id(self) -> str:
-        return str(self.plan["sweep_id"])
+        return self.plan.sweep_id
 
 
 def write_steps(trial_dir: Path) -> Path:
@@ -190,13 +191,12 @@ def load_sweep(sweep_dir: Path) -> Sweep:
     """
     path = sweep_dir / "plan.json"
     try:
-        plan = json.loads(path.read_text())
-        trials = [Trial.model_validate_json(json.dumps(trial)) for trial in plan["trials"]]
+        plan = read_plan(path)
     except FileNotFoundError:
         raise ResultsError(f"{path} does not exist: {sweep_dir} is not a sweep") from None
-    except (ValueError, KeyError, TypeError) as error:
+    except ValueError as error:
         raise ResultsError(f"{path} is damaged: {error}") from error
-    return Sweep(sweep_dir, plan, [_tolerant(trial, sweep_dir / "trials" / trial.key) for trial in trials])
+    return Sweep(sweep_dir, plan, [_tolerant(trial, sweep_dir / "trials" / trial.key) for trial in plan.trials])
 
 
 def _tolerant(trial: Trial, trial_dir: Path) -> TrialRow:

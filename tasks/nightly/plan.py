@@ -18,7 +18,7 @@ from experiments.config.errors import ConfigError
 from experiments.regression.definition import METRICS, NightCells, NightFile, cell_id, drop_to_fit
 from experiments.spec import matrix
 from experiments.spec.load import load_suite
-from experiments.spec.schema import Suite
+from experiments.spec.schema import Report, Suite
 from experiments.trial import Scalar, Trial
 from tasks.nightly.store import Dropped, Night, NightCell, Role
 from tasks.sweep.plan import TrialMaker, expected_seconds, once_more
@@ -198,12 +198,28 @@ def _drop(cells: Sequence[NightCell], definition: NightFile, budget_s: float) ->
     return dropped
 
 
-def _as_suite(definition: NightFile, wanted: Sequence[Wanted]) -> dict[str, object]:
-    """What a sweep's report reads of a suite."""
-    return {
-        "suite": f"nightly-{definition.nightly}",
-        "description": definition.description,
-        "retries": max(item.suite.retries for item in wanted),
-        "hang_timeout_s": max(item.suite.hang_timeout_s for item in wanted),
-        "report": {"rows": ["suite", "pool"], "columns": [], "metric": "throughput", "title": f"Night: {definition.nightly}"},
-    }
+def _as_suite(definition: NightFile, wanted: Sequence[Wanted]) -> Suite:
+    """The night's own suite: cells of several suites in one table. It has no axes, since its cells are planned already."""
+    return Suite(
+        suite=f"nightly-{definition.nightly}",
+        description=definition.description,
+        workload="",
+        profile="nightly",
+        file=f"experiments/nightly/{definition.nightly}.yaml",
+        pools={item.cell.pool: item.suite.pools[item.cell.pool] for item in wanted},
+        fixed={},
+        axes={},
+        linked=[],
+        conditions=[],
+        exclude=[],
+        include=[],
+        sets={},
+        only={},
+        parity_reference=False,
+        repeats=definition.repeats,
+        limit=len(wanted),
+        baseline={},
+        report=Report(rows=["suite", "pool"], columns=None, title=f"Night: {definition.nightly}"),
+        retries=max(item.suite.retries for item in wanted),
+        hang_timeout_s=max(item.suite.hang_timeout_s for item in wanted),
+    )

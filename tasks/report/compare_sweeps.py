@@ -106,7 +106,7 @@ def compare(sweep_dir_a: Path, sweep_dir_b: Path, *, minimum: float = MINIMUM_EF
     sweep's cells. Emulated trials are left out. Raises ResultsError where a plan cannot be read.
     """
     sweeps = [load_sweep(folder) for folder in (sweep_dir_a, sweep_dir_b)]
-    a, b = (make_cells(sweep.rows, sweep.plan.get("suite") or {}) for sweep in sweeps)
+    a, b = (make_cells(sweep.rows, sweep.plan.suite) for sweep in sweeps)
     pool_blind = not {_identity(cell, True) for cell in a} & {_identity(cell, True) for cell in b}
     left, right = ({_identity(cell, not pool_blind): cell for cell in side} for side in (a, b))
     if pool_blind and (len(left) < len(a) or len(right) < len(b)):  # several pools in one sweep: no telling which to match

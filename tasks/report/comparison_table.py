@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from experiments.spec.schema import Suite
 from experiments.trial import Scalar, label
 from tasks.analysis.cell import Cell, Metric
 from tasks.analysis.compare_cells import layout, make_cells
@@ -84,11 +85,10 @@ class ComparisonTable:
 def comparison_table(sweep_dir: Path, *, emulated: bool = False) -> ComparisonTable:
     """The table of a sweep as it stands, finished or not. Raises ResultsError where there is no readable plan."""
     sweep = load_sweep(sweep_dir)
-    suite = sweep.plan.get("suite") or {}
-    return build_table(make_cells(sweep.rows, suite, emulated=emulated), suite)
+    return build_table(make_cells(sweep.rows, sweep.plan.suite, emulated=emulated), sweep.plan.suite)
 
 
-def build_table(cells: Sequence[Cell], suite: Mapping[str, Any]) -> ComparisonTable:
+def build_table(cells: Sequence[Cell], suite: Suite) -> ComparisonTable:
     """Lay out cells by the suite's `report`; axes that it does not name and that vary become rows."""
     row_axes, column_axes = layout(cells, suite)
     columns = list(dict.fromkeys(tuple(cell.axes.get(axis) for axis in column_axes) for cell in cells))
@@ -103,7 +103,7 @@ def build_table(cells: Sequence[Cell], suite: Mapping[str, Any]) -> ComparisonTa
     said = parity.pop() if len(parity) == 1 and len(cells) > 1 else None  # of all cells alike: the report says it once
     heads = [" · ".join(label(axis, value) for axis, value in zip(column_axes, values, strict=True)) for values in columns]
     return ComparisonTable(
-        str((suite.get("report") or {}).get("title") or (_title(metric) if metric else "")),
+        suite.report.title or (_title(metric) if metric else ""),
         row_axes,
         heads if column_axes else [metric.name] if metric else [],
         [

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
 
 from experiments import workloads
 from experiments.config.errors import ConfigError
@@ -25,6 +24,7 @@ from tasks.report.sections.loss_spikes import spike_table
 from tasks.report.sections.nearest_literature import nearest_published
 from tasks.report.sections.scaling import profile, scaling
 from tasks.report.text_format import OUTCOMES, amount, listed, number, percent, plural, seconds, size
+from tasks.sweep.store import Plan
 
 SCALING = (
     "Over the fewest devices of cells that differ in nothing else. Exposed: how much longer a step's forward and backward take with the "
@@ -85,18 +85,16 @@ class Report:
 
 def make_report(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None, emulated: bool = False) -> Report:
     """Derive the report of a sweep, finished or not: of the trials that measured, or with `emulated` of the others alone."""
-    plan = sweep.plan
-    suite: Mapping[str, Any] = plan.get("suite") or {}
+    plan, suite = sweep.plan, sweep.plan.suite
     rows = [row for row in sweep.rows if row.emulated == emulated]
     cells = make_cells(rows, suite, emulated=emulated)
     table = build_table(cells, suite)
     cells = [place.cell for _, places in table.rows for place in places if place.cell is not None]  # in the table's order
     groups = comparable(cells)
     winner = None if len(groups) > 1 else find_winner(cells)
-    name = sweep.rows[0].trial.suite if sweep.rows else str(suite.get("name") or sweep.sweep_id)
     return Report(
-        title=f"{name} · {plan.get('profile', '')}".rstrip(" ·"),
-        description=str(suite.get("description") or ""),
+        title=f"{sweep.rows[0].trial.suite if sweep.rows else suite.suite} · {plan.profile}",
+        description=suite.description,
         sweep_id=sweep.sweep_id,
         facts=_facts(sweep),
         cells=cells,
@@ -129,22 +127,19 @@ def make_report(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None, 
 def _facts(sweep: Sweep) -> list[tuple[str, str]]:
     plan = sweep.plan
     ended = sum(row.result is not None for row in sweep.rows)
-    git = plan.get("git") or {}
-    commit = str(git.get("commit") or "")
+    commit = str(plan.git.get("commit") or "")
     facts = [
         ("Sweep", sweep.sweep_id),
-        ("Planned", _date(plan.get("created_at"))),
+        ("Planned", _date(plan.created_at)),
         ("Trials", f"{ended} of {len(sweep.rows)} ended" if ended < len(sweep.rows) else f"{ended}, all ended"),
-        ("Commit", f"{commit[:12]}{' with uncommitted changes' if git.get('dirty') else ''}" if commit else ""),
-        ("Command", str(plan.get("command") or "")),
+        ("Commit", f"{commit[:12]}{' with uncommitted changes' if plan.git.get('dirty') else ''}" if commit else ""),
+        ("Command", plan.command),
     ]
     return [(name, value) for name, value in facts if value]
 
 
-def _date(at: Any) -> str:
-    if isinstance(at, str):
-        return at
-    return datetime.fromtimestamp(float(at), UTC).strftime("%Y-%m-%d %H:%M UTC") if isinstance(at, int | float) else ""
+def _date(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def _nothing(rows: Sequence[TrialRow], cells: Sequence[Cell], *, emulated: bool) -> str:
@@ -344,7 +339,7 @@ def _several(names: list[str], of: int) -> str:
     return "Every trial" if len(names) == of else listed(names) if len(names) <= 4 else f"{len(names)} trials"
 
 
-def _trial_line(row: TrialRow, plan: Mapping[str, Any], link: str | None, *, shown: bool) -> TrialLine:
+def _trial_line(row: TrialRow, plan: Plan, link: str | None, *, shown: bool) -> TrialLine:
     """`shown`: whether figures of an emulated trial are."""
     throughput, first, last = (row.summary.get(name) for name in ("throughput", "first_loss", "final_loss"))
     return TrialLine(
@@ -353,7 +348,7 @@ def _trial_line(row: TrialRow, plan: Mapping[str, Any], link: str | None, *, sho
         row.reason or "",
         amount(float(throughput), "samples/s") if throughput and (shown or not row.emulated) else "–",
         f"{number(float(first))} → {number(float(last))}" if first is not None and last is not None else "–",
-        reproduce(row.trial, str(plan.get("command") or f"sweep run {row.trial.suite}")),
+        reproduce(row.trial, plan.command),
         link if link and link.startswith(("http://", "https://")) else None,
         row.emulated,
     )

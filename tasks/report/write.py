@@ -42,8 +42,7 @@ def write_report(sweep_dir: Path, *, mlflow_links: Mapping[str, str] | None = No
     report = make_report(sweep, mlflow_links=mlflow_links, emulated=emulated)
     suffix = "-emulated" if emulated else ""
     folder = sweep_dir / f"figures{suffix}"
-    own = ((sweep.plan.get("suite") or {}).get("report") or {}).get("figures") or ()
-    figures = draw_figures(report.cells, folder, report.watermark, own=own)
+    figures = draw_figures(report.cells, folder, report.watermark, own=sweep.plan.suite.report.figures)
     report = dataclasses.replace(report, figures=[(title, f"{folder.name}/{path.name}") for title, path in figures])
     markdown, html = sweep_dir / f"report{suffix}.md", sweep_dir / f"report{suffix}.html"
     atomic_write(markdown, render_markdown(report))

@@ -48,7 +48,7 @@ def make_plan(request: Request, sweep_id: str | None = None) -> tuple[Plan, Suit
     trials = [maker.make(suite, cell, repeat, index) for index, (cell, repeat) in enumerate(ordered)]
     plan = Plan(
         sweep_id=sweep_id,
-        suite=suite.model_dump(mode="json"),
+        suite=suite,
         request=request,
         profile=profile,
         command=command_of(request, profile),
@@ -126,9 +126,8 @@ def check_ready(plan: Plan) -> None:
     for trial in plan.trials:
         lacking |= workloads.load(trial.workload).Parameters.model_validate(trial.parameters).lacking()
     if lacking:
-        suite = str(plan.suite.get("file") or plan.request.suite)
         raise ConfigError(
-            [Problem(str(suite), None, name, "is not set", f"give {what}: --set {name}=...") for name, what in lacking.items()]
+            [Problem(plan.suite.file, None, name, "is not set", f"give {what}: --set {name}=...") for name, what in lacking.items()]
         )
 
 

@@ -22,6 +22,7 @@ from pydantic import Field, ValidationError
 from experiments.atomic_file import atomic_write
 from experiments.config.paths import runs_root
 from experiments.config.strict import Strict
+from experiments.spec.schema import Suite
 from experiments.trial import Outcome, Trial, TrialResult
 
 _SWEEP_ID = re.compile(r"^[a-z0-9][a-z0-9_-]{0,63}-\d{8}-\d{6}-[0-9a-f]{4}$")
@@ -58,9 +59,9 @@ class Superseded(Strict):
 class Plan(Strict):
     """plan.json: everything a sweep is to do, fixed before its first trial starts."""
 
-    schema_version: int = 1
+    schema_version: int = 2
     sweep_id: str
-    suite: dict[str, Any] = Field(description="the suite as it was read, profile and overrides applied")
+    suite: Suite = Field(description="the suite as it was read, profile and overrides applied")
     request: Request
     profile: str = Field(description="the profile that was used; auto is resolved")
     command: str = Field(description="how to run this sweep again")
@@ -73,7 +74,28 @@ class Plan(Strict):
     @property
     def name(self) -> str:
         """The suite's name; a night's own, since it runs cells of several suites."""
-        return str(self.suite.get("suite") or self.trials[0].suite)
+        return self.suite.suite
+
+
+def read_plan(path: Path) -> Plan:
+    """A plan.json. Raises FileNotFoundError, and ValueError (pydantic's ValidationError among them) for what is no plan."""
+    text = path.read_text()
+    if path.parent.name.startswith("nightly-"):
+        text = _with_whole_suite(text)
+    return Plan.model_validate_json(text)
+
+
+def _with_whole_suite(text: str) -> str:
+    """The text of a night's plan. Nights before schema 2 kept only those keys of a suite that a report reads."""
+    data = json.loads(text)
+    if data.get("schema_version") != 1:
+        return text
+    suite = data["suite"]
+    empty: dict[str, Any] = {name: {} for name in ("pools", "fixed", "axes", "sets", "only", "baseline")}
+    empty |= {name: [] for name in ("linked", "conditions", "exclude", "include")}
+    own = {"workload": "", "profile": "nightly", "file": "", "repeats": 1, "limit": len(data["trials"])}
+    data["suite"] = {**empty, **own, **suite, "report": {**suite["report"], "columns": suite["report"]["columns"] or None}}
+    return json.dumps(data)
 
 
 def new_sweep_id(suite: str) -> str:
@@ -99,10 +121,10 @@ class SweepStore:
         """Raises StoreError if there is none or it cannot be read."""
         path = self.dir / "plan.json"
         try:
-            return Plan.model_validate_json(path.read_text())
+            return read_plan(path)
         except FileNotFoundError:
             raise StoreError(f"there is no sweep {self.sweep_id} under {self.dir.parent}; `sweep list` shows them") from None
-        except ValidationError as error:
+        except ValueError as error:
             raise StoreError(f"{path} is not a plan of this version: {error}") from error
 
     def save_plan(self, plan: Plan) -> None:

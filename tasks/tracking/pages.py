@@ -30,7 +30,7 @@ def experiment_tags(plan: Plan, experiment_id: str, parent: str, before: Mapping
     tags = {"mlflow.experimentKind": "custom_model_development", _view_name(plan): _view(plan)}
     if before.get(NOTE, _LATEST).startswith(_LATEST):
         run = f"[{plan.sweep_id}]({run_link(experiment_id, parent)})"
-        tags[NOTE] = f"{_LATEST}{run}. {_compare(experiment_id, plan.sweep_id)}\n\n{plan.suite.get('description') or ''}\n\n{_ABOUT}"
+        tags[NOTE] = f"{_LATEST}{run}. {_compare(experiment_id, plan.sweep_id)}\n\n{plan.suite.description}\n\n{_ABOUT}"
     return {name: value for name, value in tags.items() if before.get(name) != value}
 
 

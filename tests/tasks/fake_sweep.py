@@ -12,14 +12,25 @@ import numpy as np
 
 from cluster.journal.journal import JournalWriter
 from experiments.atomic_file import atomic_write
+from experiments.spec.schema import Suite
 from experiments.trial import Outcome, Trial, TrialResult, digest
 
 SUITE: dict[str, Any] = {
-    "name": "made_up",
     "description": "Made-up numbers.",
     "baseline": {"dataloader_workers": 0},
     "report": {"rows": ["pool", "model"], "columns": "dataloader_workers", "metric": "throughput", "title": None},
 }
+
+
+def make_suite(told: Mapping[str, Any]) -> Suite:
+    """A suite that was checked, of which only what a test is about is told."""
+    empty: dict[str, Any] = {name: {} for name in ("pools", "fixed", "axes", "sets", "only", "baseline")}
+    empty |= {name: [] for name in ("linked", "conditions", "exclude", "include")}
+    own = {"suite": "made_up", "description": "", "workload": "bridgetower", "profile": "smoke", "file": "made_up.yaml", "repeats": 1}
+    report = {"rows": ["pool", "model"], "columns": "dataloader_workers", **(told.get("report") or {})}
+    return Suite.model_validate({**empty, **own, "limit": 2000, "retries": 2, "hang_timeout_s": 600.0, **told, "report": report})
+
+
 SWEEP_ID = "made-up-20260101-000000-0000"
 WARMUP = 5
 
@@ -61,9 +72,10 @@ def make_sweep(root: Path, fakes: Sequence[Fake], *, sweep_id: str = SWEEP_ID, s
                 trials.append(trial)
                 _write_trial(sweep_dir / "trials" / trial.key, trial, fake)
     plan = {
-        "schema_version": 1,
+        "schema_version": 2,
         "sweep_id": sweep_id,
-        "suite": dict(suite),
+        "suite": make_suite(suite).model_dump(mode="json"),
+        "request": {"suite": "made_up"},
         "profile": "smoke",
         "command": "sweep run made_up --profile smoke",
         "created_at": 1_767_225_600.0,

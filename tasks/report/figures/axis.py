@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments.literature.reader import OURS, LiteratureValue, literature_for
+from experiments.spec.schema import ReportFigure
 from experiments.summary import SPIKES
 from experiments.trial import label
 from tasks.analysis.cell import Cell, Metric, is_number
@@ -19,20 +20,21 @@ MARKS = {64: "s"}  # by the number of devices of a published value; a diamond fo
 COLOURS = ("#3b82c4", "#d55e00", "#2a9d78", "#cc79a7", "#c99700", "#56b4e9", "#7d5fb2", "#8a6d3b", "#9aa3af", "#14181f")
 
 
-def axis_figure(cells: Sequence[Cell], wanted: Mapping[str, Any]) -> Figure | None:
-    """`wanted`: title, metric, x, series, where, relative, as experiments.spec.schema.ReportFigure. None where no cell has the metric.
+def axis_figure(cells: Sequence[Cell], wanted: ReportFigure) -> Figure | None:
+    """None where no cell has the metric.
 
     A cell that ended without the metric is an absent bar with its outcome in its place. What others published of a cell is a mark on it.
     """
-    where = wanted.get("where") or {}
-    shown = [cell for cell in cells if all(_among(cell.trial.parameters | dict(cell.axes), key, value) for key, value in where.items())]
+    shown = [
+        cell for cell in cells if all(_among(cell.trial.parameters | dict(cell.axes), key, value) for key, value in wanted.where.items())
+    ]
     shown = [cell for cell in shown if cell.outcome != "to do"]
-    x, metric, relative = str(wanted["x"]), Metric.of(str(wanted["metric"])), bool(wanted.get("relative"))
+    x, metric, relative = wanted.x, Metric.of(wanted.metric), wanted.relative
     values = {id(cell): _over_baseline(cell, metric) if relative else cell.mean(metric.name) for cell in shown}
     if not any(is_number(value) for value in values.values()):
         return None
     names = list(dict.fromkeys(text_of(cell.axes.get(x)) for cell in shown))
-    varies = [axis for axis in wanted.get("series") or [] if len({repr(cell.axes.get(axis)) for cell in shown}) > 1]
+    varies = [axis for axis in wanted.series if len({repr(cell.axes.get(axis)) for cell in shown}) > 1]
     series: dict[str, dict[str, Cell]] = {}
     for cell in shown:
         who = " · ".join(label(axis, cell.axes.get(axis)) for axis in varies) or "ours"

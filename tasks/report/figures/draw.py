@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
+from experiments.spec.schema import ReportFigure
 from experiments.summary import LATENCIES
 from tasks.analysis.cell import Cell
 from tasks.report.figures.axis import axis_figure
@@ -48,7 +49,7 @@ STYLE: dict[str, Any] = {
 
 
 def draw_figures(
-    cells: Sequence[Cell], folder: Path, watermark: str | None = None, *, own: Sequence[Mapping[str, Any]] = ()
+    cells: Sequence[Cell], folder: Path, watermark: str | None = None, *, own: Sequence[ReportFigure] = ()
 ) -> list[tuple[str, Path]]:
     """(title, SVG path) of each figure that there is data for; a PNG lies beside each. Old figures of the same name are replaced.
 
@@ -57,7 +58,7 @@ def draw_figures(
     folder.mkdir(parents=True, exist_ok=True)
     made = []
     asked: list[tuple[str, str, Callable[[Sequence[Cell]], Figure | None]]] = [
-        (f"suite-{at}", str(wanted["title"]), partial(numbered_figure if "*" in str(wanted["metric"]) else axis_figure, wanted=wanted))
+        (f"suite-{at}", wanted.title, partial(numbered_figure if "*" in wanted.metric else axis_figure, wanted=wanted))
         for at, wanted in enumerate(own, 1)
     ]
     for name, title, draw in (*asked, *_FIGURES):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from experiments.spec.schema import ReportFigure
 from experiments.trial import label
 from tasks.analysis.cell import Cell, Metric
 from tasks.report.figures.axis import COLOURS
@@ -16,17 +16,16 @@ from tasks.report.figures.axis import COLOURS
 DASHES = ("-", "--", ":", "-.")
 
 
-def numbered_figure(cells: Sequence[Cell], wanted: Mapping[str, Any]) -> Figure | None:
-    """`wanted`: as experiments.spec.schema.ReportFigure, its metric with a `*` for the number. None where no cell has such a metric.
+def numbered_figure(cells: Sequence[Cell], wanted: ReportFigure) -> Figure | None:
+    """`wanted`: its metric with a `*` for the number. None where no cell has such a metric.
 
     The vertical axis is logarithmic where values differ by more than a factor of 20.
     """
-    name = str(wanted["metric"])
+    name = wanted.metric
     pattern = re.compile(re.escape(name).replace(r"\*", r"(\d+)") + r"\Z")
-    where = wanted.get("where") or {}
     curves: list[tuple[Cell, list[tuple[int, float]]]] = []
     for cell in cells:
-        if any(cell.axes.get(key) not in (value if isinstance(value, list) else [value]) for key, value in where.items()):
+        if any(cell.axes.get(key) not in (value if isinstance(value, list) else [value]) for key, value in wanted.where.items()):
             continue
         found = {key: int(match[1]) for row in cell.measured for key in row.summary if (match := pattern.match(key))}
         points = sorted((number, mean) for key, number in found.items() if (mean := cell.mean(key)) is not None)
@@ -34,7 +33,7 @@ def numbered_figure(cells: Sequence[Cell], wanted: Mapping[str, Any]) -> Figure 
             curves.append((cell, points))
     if not curves:
         return None
-    varies = [axis for axis in wanted.get("series") or [] if len({repr(cell.axes.get(axis)) for cell, _ in curves}) > 1]
+    varies = [axis for axis in wanted.series if len({repr(cell.axes.get(axis)) for cell, _ in curves}) > 1]
     figure = Figure(figsize=(8.6, 3.8 + 0.13 * len(curves)), layout="constrained")
     axes = figure.add_subplot()
     for at, (cell, points) in enumerate(curves):
@@ -48,7 +47,7 @@ def numbered_figure(cells: Sequence[Cell], wanted: Mapping[str, Any]) -> Figure 
         axes.yaxis.set_minor_formatter("{x:g}")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     metric = Metric.of(name)
-    axes.set_xlabel(str(wanted["x"]))
+    axes.set_xlabel(wanted.x)
     axes.set_ylabel(re.sub(r"_\*|\*", "", name).removeprefix("eval_").replace("_", " ") + (f" ({metric.unit})" if metric.unit else ""))
     figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=min(2, len(curves)), fontsize=8)
     return figure

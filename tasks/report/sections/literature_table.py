@@ -6,11 +6,11 @@ the numbers of devices may differ.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from experiments.literature.reader import OURS, LiteratureValue, literature_for, same_device
+from experiments.spec.schema import PublishedColumn, Suite
 from experiments.trial import label
 from tasks.analysis.cell import Cell, Metric
 from tasks.report.comparison_table import TextTable
@@ -37,9 +37,9 @@ class Column:
         return f"{self.accelerator}{devices}" + ("" if self.batch is None else f", batch {self.batch}")
 
 
-def published_table(cells: Sequence[Cell], suite: Mapping[str, Any]) -> TextTable:
+def published_table(cells: Sequence[Cell], suite: Suite) -> TextTable:
     """Empty where the suite names no published column to compare with, or nobody published its metric."""
-    wanted = (suite.get("report") or {}).get("published")
+    wanted = suite.report.published
     if not wanted or not cells:
         return TextTable([""], [])
     metric = cells[0].metric
@@ -75,8 +75,8 @@ def published_table(cells: Sequence[Cell], suite: Mapping[str, Any]) -> TextTabl
     return TextTable(["", *map(str, columns)], rows, numeric=True)
 
 
-def _matches(entry: LiteratureValue, wanted: Mapping[str, Any]) -> bool:
-    return entry.accelerator == wanted["accelerator"] and wanted.get("batch") in (None, entry.batch)
+def _matches(entry: LiteratureValue, wanted: PublishedColumn) -> bool:
+    return entry.accelerator == wanted.accelerator and wanted.batch in (None, entry.batch)
 
 
 def _column_of(entry: LiteratureValue) -> Column:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from experiments.regression.bisection_test import Side, difference, looks, side_of
 from tasks.nightly.bisect import search
@@ -78,3 +79,30 @@ def test_trials_of_both_are_taken_by_turns() -> None:
 
     search(COMMITS[:1], GOOD, watched, 3, 0.03)
     assert order == [GOOD, COMMITS[0], COMMITS[0], GOOD, GOOD, COMMITS[0]]
+
+
+def test_looks_by_hand() -> None:
+    assert looks(30) == [3, 5, 8, 12, 17, 23, 30]
+    assert looks(31) == [3, 5, 8, 12, 17, 23, 30, 31]
+    assert [looks(most) for most in (1, 2, 5, 6)] == [[1], [2], [3, 5], [3, 5, 6]]
+
+
+def test_a_difference_has_students_interval() -> None:
+    pairs = [0.01, 0.03, 0.08]
+    low, high = stats.t.interval(0.95, 2, np.mean(pairs), stats.sem(pairs))
+    found = difference(pairs, 0.95)
+    assert (found.value, found.low, found.high) == pytest.approx((math.exp(0.04), math.exp(low), math.exp(high)))
+    assert (found.se, found.df, found.n) == (pytest.approx(stats.sem(pairs)), 2, 3)
+    two = difference([0.0, 0.02], 0.9)
+    assert math.log(two.high) == pytest.approx(0.01 + 6.313751515 * 0.01)
+    assert difference([0.01, 0.01], 0.95).se == 5e-4, "no difference is known better than a night's resolution"
+
+
+def test_a_side_is_told_where_the_interval_of_all_tries_ends() -> None:
+    pairs = [-0.02, 0.0, 0.02]
+    for tries, t in ((1, 4.302652730), (4, stats.t.ppf(1 - 0.05 / 8, 2))):
+        half = t * 0.02 / math.sqrt(3)
+        for more, sides in ((1e-6, (Side.BELOW, Side.ABOVE)), (-1e-6, (Side.OPEN, Side.OPEN))):
+            assert (side_of(pairs, half + more, tries), side_of(pairs, -half - more, tries)) == sides
+    assert side_of([-0.08, -0.08], 0.0, 1) is Side.BELOW
+    assert side_of([], 0.0, 1) is Side.OPEN

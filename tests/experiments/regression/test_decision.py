@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from experiments.regression.decision import FASTER, SAME, SLOWER, UNDECIDED, as_estimate, decide, interim_levels, rate_interval, word
 from experiments.regression.effect import NightEffect
@@ -71,3 +72,93 @@ def test_an_estimate_and_rates_for_people() -> None:
     assert rate_interval(0, 0) == (0.0, 1.0)
     low, high = rate_interval(0, 20)
     assert low == 0 and high == pytest.approx(0.1684, abs=1e-4)  # 1 - 0.025 ** (1 / 20)
+
+
+def chance_of(p: float, df: float = 19, se: float = 0.03) -> float:
+    """A slow-down with this two-sided p."""
+    return float(-stats.t.isf(p / 2, df)) * se
+
+
+def test_look_levels_by_hand() -> None:
+    # what O'Brien and Fleming have spent by a share s of the repeats: 2 * (1 - Phi(z / sqrt(s))), z = 2.5758 for 0.01
+    spent = [2 * stats.norm.sf(2.5758293035 / np.sqrt(look / 8)) for look in (3, 5)] + [0.01]
+    assert spent[:2] == pytest.approx([2.5981e-5, 0.0011218], rel=1e-3)
+    assert interim_levels([3, 5, 8]) == pytest.approx([spent[0], spent[1] - spent[0], spent[2] - spent[1]])
+    assert interim_levels([1, 4], 0.05) == pytest.approx([8.8575e-5, 0.05 - 8.8575e-5], rel=1e-4)
+    with pytest.raises(ValueError, match="rising numbers of repeats"):
+        interim_levels([1, 4, 4])
+
+
+@pytest.mark.parametrize(("p", "expected"), [(0.0099, SLOWER), (0.0101, UNDECIDED), (0.04, UNDECIDED)])
+def test_one_cell_alone_is_held_to_its_own_chance_of_a_false_alarm(p: float, expected: int) -> None:
+    codes, q = decide(effects([chance_of(p)], 0.03), 0.03, 0.01)
+    assert codes.tolist() == [expected], "the false discovery rate alone would let 5 % through"
+    assert q.tolist() == pytest.approx([p])
+
+
+def test_an_early_look_has_its_own_level() -> None:
+    for p, expected in ((0.0019, SLOWER), (0.0021, UNDECIDED)):
+        codes, q = decide(effects([chance_of(p)], 0.03), 0.03, 0.002)
+        assert codes.tolist() == [expected]
+        assert q.tolist() == pytest.approx([5 * p])  # p * 0.01 / 0.002
+    for p, expected in ((0.049, SLOWER), (0.051, UNDECIDED)):
+        assert decide(effects([chance_of(p)], 0.03), 0.03, 0.05, alpha=0.05, fdr=0.2)[0].tolist() == [expected]
+    _, q = decide(effects([-0.01], 0.03), 0.03, 1e-6)
+    assert q.tolist() == [1.0]
+
+
+@pytest.mark.parametrize(("p", "expected"), [(0.0049, SLOWER), (0.0051, UNDECIDED)])
+def test_one_of_ten_cells_is_held_to_the_false_discovery_rate(p: float, expected: int) -> None:
+    calm = effects([chance_of(p)] + [0.0] * 9, 0.03)
+    codes, q = decide(calm, 0.03, 0.01)
+    assert (codes[0], q[0]) == (expected, pytest.approx(10 * p))
+    assert decide(calm, 0.03, 0.01, fdr=0.04)[0][0] == UNDECIDED
+
+
+def test_q_values_of_a_night_are_benjamini_and_hochbergs() -> None:
+    p = np.array([0.001, 0.004, 0.003, 0.5])
+    _, q = decide(effects([chance_of(value) for value in p], 0.03), 0.03, [0.01, 0.01, 0.005, 0.01])
+    assert q.tolist() == pytest.approx(stats.false_discovery_control(p * [1, 1, 2, 1]))
+    _, unknown = decide(effects([chance_of(0.001), np.nan], 0.03), 0.03, 0.01)
+    assert unknown.tolist() == pytest.approx([0.002, 1.0]), "a cell that is not known counts as one of the night's"
+    codes, none = decide(effects([]), 0.03, 0.01)
+    assert (codes.tolist(), none.tolist()) == ([], [])
+
+
+def test_a_change_of_exactly_what_matters_counts() -> None:
+    edge = float(np.log1p(0.03))
+    sizes = [-edge, edge, -0.9999 * edge, 0.9999 * edge]
+    codes, _ = decide(effects(sizes, 1e-3), 0.03, 0.01)
+    assert codes.tolist() == [SLOWER, FASTER, UNDECIDED, UNDECIDED]
+    each, _ = decide(effects([-0.05, -0.05], 1e-3), [0.03, 0.06], 0.01)
+    assert each.tolist() == [SLOWER, SAME]
+
+
+def test_same_takes_the_95_percent_interval_within_what_matters() -> None:
+    edge, t = float(np.log1p(0.03)), 2.093024054  # 97.5 % of Student's t with 19 degrees of freedom
+    for size in (-0.01, 0.01):
+        inside, outside = ((edge - 0.01) / (t + more) for more in (0.001, -0.001))
+        assert decide(effects([size, size], [inside, outside]), 0.03, 0.01)[0].tolist() == [SAME, UNDECIDED]
+
+
+def test_codes_are_those_that_ledgers_hold_and_an_unknown_error_is_undecided() -> None:
+    assert (SLOWER, SAME, FASTER, UNDECIDED) == (-1, 0, 1, 2)
+    assert [word(code) for code in (-1, 0, 1, 2)] == [Verdict.SLOWER, Verdict.SAME, Verdict.FASTER, Verdict.UNDECIDED]
+    codes, q = decide(effects([-0.1, 0.0], [np.nan, np.inf]), 0.03, 0.01)
+    assert (codes.tolist(), q.tolist()) == ([UNDECIDED, UNDECIDED], [1.0, 1.0])
+
+
+def test_an_estimate_has_students_interval() -> None:
+    found = as_estimate(effects([0.2, -0.05], df=4), 1, 5)
+    half = 2.776445105 * 0.01
+    assert (found.value, found.low, found.high) == pytest.approx((np.exp(-0.05), np.exp(-0.05 - half), np.exp(-0.05 + half)))
+    assert (found.se, found.df, found.n) == (0.01, 4, 5)
+
+
+def test_rates_have_clopper_and_pearsons_interval() -> None:
+    assert rate_interval(1, 20) == pytest.approx((0.0012650895, 0.2487327763))  # beta(1, 20) and beta(2, 19)
+    assert rate_interval(3, 5) == pytest.approx((stats.beta.ppf(0.025, 3, 3), stats.beta.ppf(0.975, 4, 2)))
+    assert rate_interval(2, 2) == pytest.approx((0.025**0.5, 1.0))
+    assert rate_interval(1, 20, level=0.9) == pytest.approx((stats.beta.ppf(0.05, 1, 20), stats.beta.ppf(0.95, 2, 19)))
+    with pytest.raises(ValueError, match="k"):
+        rate_interval(3, 2)

@@ -65,7 +65,8 @@ def test_one_slow_trial_and_one_bad_night_move_nothing() -> None:
     bad = quiet.copy()
     bad[4] -= 0.3
     assert abs(float(night_effect(bad, quiet[0]).effect)) < 0.002
-    assert float(night_effect(bad, quiet[0]).se) < 0.15  # a night 30 % off is one bad night, not a spread of 30 %
+    # a night 30 % off is one bad night, not a spread of 30 %: it counts as 2.5 times half the plain standard deviation of 0.1
+    assert float(night_effect(bad, quiet[0]).se) == pytest.approx(0.125 / 3 * np.sqrt(1 + 1 / 10), abs=2e-4)
 
 
 def test_the_detectable_effect_is_found_as_often_as_it_says() -> None:

@@ -48,3 +48,59 @@ def test_what_holds_is_accepted_by_itself_and_what_is_over_is_not() -> None:
     assert accepts_itself(said(OK, S, S, OK), [], DATES[3], 3) is None
     assert accepts_itself(said(OK, S, OK, S), [], DATES[3], 2) is None
     assert accepts_itself(said(S, S, S, F), [], DATES[3], 2) is None
+
+
+def test_a_segment_begins_with_the_last_change_up_to_the_date() -> None:
+    changes = [change(DATES[5], on=DATES[6]), change(DATES[2], on=DATES[4])]
+    assert [start_of(changes, date) for date in (DATES[1], DATES[2], DATES[4], DATES[5], DATES[9])] == [
+        None,
+        DATES[2],
+        DATES[2],
+        DATES[5],
+        DATES[5],
+    ]
+    assert start_of([], DATES[0]) is None
+
+
+def test_tonight_and_later_are_not_before_tonight() -> None:
+    verdicts = said(OK, S, S, S)
+    assert open_alarm(verdicts, [], DATES[2]) == [DATES[1]]
+    assert baseline_nights(DATES[:5], said(*[OK] * 5), [], DATES[2], 20) == DATES[:2]
+    backwards = dict(reversed(verdicts.items()))
+    assert open_alarm(backwards, [], DATES[3]) == DATES[1:3]
+    assert baseline_nights(DATES[2::-1], {}, [], DATES[3], 2) == DATES[1:3]
+
+
+def test_undecided_nights_open_no_alarm_and_belong_to_an_open_one() -> None:
+    assert open_alarm(said(U, U, S, U), [], DATES[4]) == DATES[2:4]
+    assert open_alarm(said(U, U), [], DATES[4]) == []
+    assert open_alarm(said(S, U, F, U), [], DATES[4]) == DATES[2:4]
+    assert open_alarm(said(F, U, F), [], DATES[4]) == DATES[:3]
+    assert open_alarm(said(S, OK, S), [], DATES[3]) == [DATES[2]], "after its end the same direction is a new alarm"
+
+
+def test_what_was_said_up_to_an_acceptance_is_settled_and_what_is_said_after_is_not() -> None:
+    changes = [change(DATES[3], on=DATES[5])]
+    verdicts = said(S, S, S, S, S, S, S, S)
+    assert open_alarm(verdicts, changes, DATES[8]) == DATES[6:8], "the night of the acceptance is settled, the next one is not"
+    assert open_alarm(verdicts, changes, DATES[3]) == [], "the night on which the segment began knows nothing before it"
+    assert open_alarm(verdicts, changes, DATES[2]) == DATES[:2], "a night before it knows its own"
+    later = [change(DATES[3], on=DATES[3])]
+    assert open_alarm(verdicts, later, DATES[6]) == DATES[4:6]
+    assert baseline_nights(DATES[:8], verdicts, changes, DATES[8], 20) == DATES[3:6]
+    assert baseline_nights(DATES[:8], verdicts, changes, DATES[8], 2) == DATES[4:6]
+
+
+def test_an_alarm_is_held_by_its_own_nights_only() -> None:
+    assert accepts_itself(said(S), [], DATES[0], 1) == DATES[0]
+    assert accepts_itself(said(S), [], DATES[0], 2) is None
+    assert accepts_itself(said(F, F), [], DATES[1], 2) == DATES[0]
+    assert accepts_itself(said(S, U, U, S), [], DATES[3], 3) is None, "an undecided night holds nothing"
+    assert accepts_itself(said(S, U, U, S), [], DATES[3], 2) == DATES[0]
+    assert accepts_itself(said(S, S, U), [], DATES[2], 2) is None, "tonight has to say so"
+    assert accepts_itself(said(S, S, S, F), [], DATES[3], 1) is None, "tonight's direction has an open alarm of the other before it"
+    assert accepts_itself(said(OK, U), [], DATES[1], 1) is None
+    assert accepts_itself(said(S, S), [], DATES[5], 1) is None, "nothing was said tonight"
+    held = said(S, S, S, S)
+    assert accepts_itself(held, [change(DATES[1], on=DATES[2])], DATES[3], 2) is None, "settled nights do not count twice"
+    assert accepts_itself(held, [change(DATES[1], on=DATES[2])], DATES[3], 1) == DATES[3]

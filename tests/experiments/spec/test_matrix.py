@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from experiments.spec.matrix import Cell, CellError, expand, order
-from experiments.spec.schema import Suite
+from experiments import workloads
+from experiments.spec.load import Suite
+from experiments.spec.matrix import Cell, CellError, _product, _test, expand, expansion, order, product_size, same, show
 from tests.experiments.spec.suite_helpers import Workshop, workshop
 
 __all__ = ["workshop"]
@@ -216,3 +217,111 @@ parity_reference: true
     assert {cell.parameters["seed"] for cell in expand(forced)} == {3}
     refused = workshop.refused(text.replace("  precision: [fp32, bf16]\n", "").replace("precision: fp32, ", ""))
     assert "parity_reference" in str(refused) and "needs the axis precision" in str(refused)
+
+
+def test_what_is_equal_but_of_another_type_is_not_the_same() -> None:
+    assert same(1, 1) and same("a", "a") and same(None, None) and same(True, True)
+    assert not same(True, 1) and not same(1, 1.0) and not same(0, False) and not same(1, 2) and not same(None, 0)
+
+
+def test_a_rule_for_one_does_not_match_true() -> None:
+    assert _test({"flag": 1})({"flag": 1}) and _test({"flag": [0, True]})({"flag": True})
+    assert not _test({"flag": 1})({"flag": True}) and not _test({"flag": [0, True]})({"flag": 1})
+    assert not _test({"flag": 1, "seed": 2})({"flag": 1})
+
+
+def test_an_include_with_one_does_not_take_the_linked_row_with_true() -> None:
+    """A row is found by value and type: `_product` reads a suite's values as they are, before a workload has checked them."""
+    suite = Suite.model_construct(axes={"pool": ["cpu"]}, linked=[{"flag": [True, 1], "seed": [3, 4]}])
+    rows = [list(_product(suite, {"flag": value})) for value in (1, True)]
+    assert rows == [[{"pool": "cpu", "flag": 1, "seed": 4}], [{"pool": "cpu", "flag": True, "seed": 3}]]
+    assert [[type(row["flag"]) for row in found] for found in rows] == [[int], [bool]]
+
+
+def test_the_size_of_a_product_is_known_without_it() -> None:
+    assert product_size({}, []) == 1
+    assert product_size({"a": [1, 2, 3], "b": [1, 2]}, []) == 6
+    assert product_size({"a": [1, 2, 3]}, [{"b": [1, 2], "c": [1, 2]}, {"d": range(5)}]) == 30
+    assert product_size({"a": [1]}, [{"b": [1], "c": [1, 2]}]) == 2, "lists that differ are counted as the longest, and refused elsewhere"
+    assert product_size({"a": [1]}, [{}]) == product_size({"a": []}, []) == 0
+
+
+def test_each_rule_is_told_how_many_cells_it_matched(workshop: Workshop) -> None:
+    text = """
+axes: {pool: [cpu, gpu], seed: [0, 1, 2]}
+conditions:
+  - {when: {pool: gpu}, set: {threads: 3}}
+  - {when: {seed: 0}, set: {threads: 4}}
+exclude:
+  - {seed: 2}
+  - {pool: gpu, seed: [1, 2]}
+include:
+  - {seed: 7}
+  - {pool: gpu, seed: 2}
+"""
+    suite = workshop.load(HEAD + text)
+    suite = suite.model_copy(update={"include": [*suite.include, {"pool": "cpu", "seed": 7}]})  # a file that says so is refused
+    found = expansion(suite, workloads.load("toy").Parameters)
+    assert found.conditions == [5, 2]  # of the product 3 and 2; of what the includes add: gpu with 7, gpu with 2
+    assert found.excludes == [2, 2], "a cell that two rules drop counts for both"
+    assert found.includes == [2, 1, 0], "what is there already is not added"
+    assert [tuple(cell.axes.values()) for cell in found.cells] == [
+        ("cpu", 0),
+        ("cpu", 1),
+        ("gpu", 0),
+        ("cpu", 7),
+        ("gpu", 7),
+        ("gpu", 2),
+    ]
+    assert [cell.parameters["threads"] for cell in found.cells] == [4, None, 4, None, 3, 3], "the later condition wins"
+
+
+def test_only_drops_cells_of_includes_too_and_counts_them(workshop: Workshop) -> None:
+    text = HEAD + "axes: {pool: [cpu, gpu], seed: [0, 1]}\ninclude: [{seed: 7}]\n"
+    suite = workshop.load(text, only={"pool": ["gpu"]})
+    assert axes_of(suite) == [("gpu", 0), ("gpu", 1), ("gpu", 7)]
+    assert expansion(suite, workloads.load("toy").Parameters).includes == [2], "a rule that --only hides still does something"
+
+
+def test_a_cell_is_shown_as_only_takes_it() -> None:
+    assert show({"pool": "cpu", "precision": "bf16", "threads": None}) == "pool=cpu precision=bf16 threads=None"
+    assert show({}) == ""
+
+
+REFERENCES = """\
+suite: toys
+workload: toy
+fixed: {steps: 10, compile: layer}
+axes:
+  pool: [cpu, gpu]
+  precision: [bf16, tf32]
+  batch_size: [8, max]
+baseline: {precision: bf16}
+parity_reference: true
+"""
+
+
+def test_one_reference_serves_all_that_learn_the_same_on_a_pool(workshop: Workshop) -> None:
+    suite = workshop.load(REFERENCES)
+    cells = expand(suite)
+    assert len(cells) == 10
+    added = [(cell.pool, cell.device, cell.parameters["precision"], cell.parameters["compile"]) for cell in cells[8:]]
+    assert added == [("cpu", "cpu", "fp32", "none"), ("gpu", "cuda", "fp32", "none")]
+    assert cells[8].axes == {"pool": "cpu", "precision": "fp32", "batch_size": 8}
+    assert {cell.parameters["compile"] for cell in cells[:8]} == {"layer"}
+
+
+def test_no_reference_is_added_where_precision_is_set_for_all(workshop: Workshop) -> None:
+    cells = expand(workshop.load(REFERENCES, sets={"precision": "bf16"}))
+    assert [tuple(cell.axes.values()) for cell in cells] == [
+        ("cpu", "bf16", 8),
+        ("cpu", "bf16", "max"),
+        ("gpu", "bf16", 8),
+        ("gpu", "bf16", "max"),
+    ]
+
+
+def test_a_set_parameter_holds_for_references_too(workshop: Workshop) -> None:
+    cells = expand(workshop.load(REFERENCES, sets={"compile": "model"}))
+    assert len(cells) == 10
+    assert {cell.parameters["compile"] for cell in cells} == {"model"}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.stats.loss_spikes import Event, Rule, accident, by_chance, explained, find_spikes, loss_spikes, rms_spikes
+from experiments.stats.loss_spikes import Event, Rule, accident, by_chance, explained, find_spikes, loss_spikes, rise, rms_spikes
 from experiments.summary import summarise
 
 RULE = Rule(after=1000)
@@ -88,3 +88,68 @@ def test_no_series_is_an_error_and_a_short_one_has_no_spikes() -> None:
     with pytest.raises(ValueError, match="no series"):
         rms_spikes([1, 2], [1.0], RULE)
     assert loss_spikes(STEPS[:50], QUIET[:50], Rule(after=0)) == []
+
+
+def test_the_limit_is_the_mean_and_deviation_of_the_steps_before_only() -> None:
+    """Of ten steps: nine at 1 and one at 2 have mean 1.1 and standard deviation 0.3, so a median of 1 or n - 1 tells another limit."""
+    rule = Rule(after=0, running=10, deviations=3.0, several=1)
+    for height, expected in ((1.99, 0), (2.01, 1)):
+        losses = [1.0] * 4 + [2.0] + [1.0] * 5 + [height]
+        assert len(loss_spikes(range(1, 12), losses, rule)) == expected, height
+
+
+def test_a_value_at_a_limit() -> None:
+    rule = Rule(after=4, running=4, deviations=2.0, several=1, merge=1)
+    losses = np.array([1.0, 3.0, 1.0, 3.0, 4.0])  # mean 2, deviation 1: the limit is 4
+    assert loss_spikes(range(1, 6), losses, rule) == []
+    assert loss_spikes(range(1, 6), np.append(losses[:4], 4.01), rule) == [Event(5, 5, 1)]
+    assert loss_spikes(range(1, 6), np.append(losses[:4], 13), Rule(after=5, running=4, several=1)) == [], "the last step not judged"
+    assert loss_spikes(range(1, 5), [1, 1, 1, 9], rule) == [], "four steps have none with four before it"
+    assert rms_spikes(range(1, 7), [0, 0, 0, 9, 2.3, 2.2999], rule) == [Event(5, 5, 1)]
+    assert Rule().lead == (1, 8)
+    assert (Rule().after, Rule().rms, Rule().deviations, Rule().running, Rule().merge, Rule().several) == (1000, 2.3, 3.2, 100, 10, 2)
+
+
+def test_losses_that_are_not_known_are_no_spikes() -> None:
+    rule = Rule(after=0, running=4, deviations=2.0, several=1)
+    losses = [1.0, 1.0, math.nan, 1.0, 9.0, 1.0, 1.0, 1.0, 9.0]
+    assert loss_spikes(range(1, 10), losses, rule) == [], "9 is judged where the four before are known, and they hold a 9"
+    losses[4] = 1.0
+    assert loss_spikes(range(1, 10), losses, rule) == [Event(9, 9, 1)]
+
+
+def test_an_event_ends_where_the_next_step_is_too_far() -> None:
+    rule = Rule(after=0, merge=3)
+    rms = np.zeros(20)
+    rms[[0, 3, 6, 10, 19]] = 3.0  # steps 1, 4, 7, 11, 20
+    assert rms_spikes(range(1, 21), rms, rule) == [Event(1, 7, 3), Event(11, 11, 1), Event(20, 20, 1)]
+    assert rms_spikes(range(1, 21), np.zeros(20), rule) == []
+    with pytest.raises(ValueError, match="no series"):
+        rms_spikes([[1, 2]], [[1.0, 3.0]], rule)
+
+
+def test_the_rise_is_from_the_mean_before_to_the_highest_of_the_event() -> None:
+    rule = Rule(after=0, running=4)
+    steps = np.arange(101, 113)
+    losses = [9.0, 1.0, 1.0, 1.0, 3.0, 5.0, 7.0, math.nan, 6.0, 8.0, 1.0, 1.0]
+    assert rise(steps, losses, Event(106, 109, 3), rule) == 7.0 - 1.5
+    assert rise(steps, losses, Event(106, 110, 3), rule) == 8.0 - 1.5
+    assert rise(steps, losses, Event(105, 105, 1), rule) == 3.0 - 3.0
+
+
+def test_leads_at_their_ends() -> None:
+    rule = Rule(after=0, lead=(2, 4))
+    rms = [Event(100, 108, 5)]
+    found = [event.first for event in explained([Event(step, step, 2) for step in range(99, 112)], rms, rule)]
+    assert found == [102, 103, 104]
+    steps = range(1, 201)
+    assert by_chance(steps, rms, rule) == pytest.approx(3 / 200)
+    assert by_chance(steps, [Event(2, 2, 1), Event(199, 199, 1)], Rule(after=4, lead=(2, 4))) == pytest.approx(2 / 196)  # 5 and 6
+    assert by_chance(range(1, 5), rms, Rule(after=4)) == 0
+    assert by_chance(range(1, 6), [Event(1, 1, 1)], Rule(after=4)) == 1
+
+
+def test_chance_of_an_accident_is_binomial() -> None:
+    assert accident(5, 2, 0.3) == pytest.approx(1 - 0.7**5 - 5 * 0.3 * 0.7**4)
+    assert accident(5, 5, 0.3) == pytest.approx(0.3**5)
+    assert accident(4, 1, 0.0) == 0

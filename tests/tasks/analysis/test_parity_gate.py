@@ -15,7 +15,7 @@ from tests.tasks.fake_sweep import Fake, make_sweep
 
 def cells_of(folder: Path) -> dict[str, Cell]:
     sweep = load_sweep(folder)
-    return {str(cell.axes["name"]): cell for cell in make_cells(sweep.rows, sweep.plan["suite"])}
+    return {str(cell.axes["name"]): cell for cell in make_cells(sweep.rows, sweep.plan.suite)}
 
 
 def fake(name: str, precision: str, **more: Any) -> Fake:

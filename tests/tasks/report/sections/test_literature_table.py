@@ -11,10 +11,10 @@ from tasks.report.model import make_report
 from tasks.report.sections.literature_table import published_table
 from tasks.report.text_format import times
 from tasks.report.write import write_report
-from tests.tasks.fake_sweep import Fake, make_sweep
+from tests.tasks.fake_sweep import Fake, make_suite, make_sweep
 
 SUITE: dict[str, Any] = {
-    "name": "made_up",
+
     "baseline": {"batch_size": 32},
     "report": {
         "rows": ["model"],
@@ -74,7 +74,7 @@ def test_a_latency_is_better_where_it_is_less(tmp_path: Path) -> None:
 
 def test_reports_show_it_only_where_the_suite_asks(tmp_path: Path) -> None:
     plain = {**SUITE, "report": {**SUITE["report"], "published": None}}
-    assert published_table([], SUITE).rows == []
+    assert published_table([], make_suite(SUITE)).rows == []
     assert rows_of(tmp_path / "plain", [fake(32, 300)], plain)[1] == {}
     sweep_dir = make_sweep(tmp_path, [fake(32, 300)], suite=SUITE)
     write_report(sweep_dir)

@@ -1,0 +1,172 @@
+"""Each figure of a trial's summary, by hand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from experiments.stats.intervals import throughput_interval
+from experiments.summary import rms_names, summarise, throughput_of
+
+TIMES = 0.1 + 0.02 * np.random.default_rng(0).permutation(20) / 20
+
+
+def step(number: int, **changes: Any) -> dict[str, Any]:
+    parts = {"data_wait_s": 0.02, "h2d_s": 0.01, "forward_backward_s": 0.06, "optimizer_s": 0.01}
+    return {"step": number, "measured": True, "loss": 3.0 - 0.01 * number, "samples": 16, "total_s": 0.1, **parts, **changes}
+
+
+def steps_of(times: Any, **changes: Any) -> list[dict[str, Any]]:
+    return [step(number, total_s=float(seconds), **changes) for number, seconds in enumerate(times, 1)]
+
+
+def window(**changes: Any) -> dict[str, Any]:
+    ranks = [{"rank": 0, "samples": 160, "wall_s": 2.0}, {"rank": 1, "samples": 160, "wall_s": 2.5}]
+    return {"wall_s": 2.5, "samples": 320, "ranks": ranks, "flops_per_sample": 1e12, "peak_flops": 4e14, **changes}
+
+
+def test_the_interval_of_the_steps_is_carried_over_to_the_window() -> None:
+    found = summarise(steps_of(TIMES), window())
+    steps = throughput_interval(np.full(20, 16.0), TIMES)
+    rate = 160 / 2.0 + 160 / 2.5
+    scale = rate / (320 / TIMES.sum())
+    assert abs(scale - 1) > 0.01
+    assert found["throughput"] == pytest.approx(rate)
+    assert found["throughput_low"] == pytest.approx(steps.low * scale)
+    assert found["throughput_high"] == pytest.approx(steps.high * scale)
+    assert found["throughput_low"] < rate < found["throughput_high"]  # type: ignore[operator]
+    alone = summarise(steps_of(TIMES), None)
+    assert (alone["throughput_low"], alone["throughput_high"]) == pytest.approx((steps.low, steps.high))
+    few = summarise(steps_of([0.1, 0.1, 0.1]), window())
+    assert (few["throughput_low"], few["throughput_high"], few["tflops_per_device_low"]) == (None, None, None)
+
+
+def test_a_window_without_ranks_is_one_ranks() -> None:
+    found = summarise(steps_of(TIMES), window(ranks=None, samples=320, wall_s=2.5))
+    assert found["throughput"] == pytest.approx(128)
+    assert found["mfu"] == pytest.approx(128 * 1e12 / 4e14)
+
+
+def test_percentiles_of_step_times() -> None:
+    found = summarise(steps_of(np.random.default_rng(1).permutation(np.arange(1, 102)) / 1000), None)
+    told = [found[f"step_time_{name}_s"] for name in ("p05", "median", "p90")]
+    assert told == pytest.approx([0.006, 0.051, 0.091])
+
+
+def test_throughput_settled_is_scaled_as_the_window_is() -> None:
+    steps = steps_of([0.3] * 20 + [0.1] * 80)
+    found = summarise(steps, window(ranks=None, samples=1600, wall_s=16.0))  # 14 s of steps
+    assert found["settled_at_step"] == 21
+    assert found["throughput_settled"] == pytest.approx(160 * 14 / 16)
+    level = summarise(steps_of([0.125] * 100), window(ranks=None, samples=1600, wall_s=16.0))
+    assert (level["settled"], level["settled_at_step"], level["throughput_settled"]) == (True, 1, 100.0)
+    odd = summarise(steps_of(TIMES), window())
+    assert odd["settled_at_step"] == 1 and odd["throughput_settled"] == odd["throughput"], "to the last digit"
+    short = summarise(steps_of([0.1] * 7), None)
+    assert (short["settled"], short["settled_at_step"], short["throughput_settled"]) == (False, None, None)
+    assert throughput_of([8, 4], [1, 2]) == 4
+
+
+def test_shares_are_of_the_measured_time_only() -> None:
+    steps = [
+        step(1, measured=False, total_s=9.0, data_wait_s=9.0),
+        step(2, total_s=0.2, data_wait_s=0.02),
+        step(3, total_s=0.3, data_wait_s=0.08),
+    ]
+    found = summarise(steps, None)
+    assert found["data_wait_share"] == pytest.approx(0.2)
+    assert found["h2d_share"] == pytest.approx(0.04)
+    assert found["forward_backward_share"] == pytest.approx(0.24)
+    assert (found["measured_steps"], found["samples"], found["throughput"]) == (2, 32, pytest.approx(64))
+    partly = summarise([step(1), step(2, h2d_s=None)], None)
+    assert (partly["h2d_share"], partly["optimizer_share"]) == (None, pytest.approx(0.1))
+
+
+def test_work_and_time_of_an_epoch_by_hand() -> None:
+    found = summarise(steps_of(TIMES), window(epoch_samples=1440, batch_size=16, samples=640, energy_j=960.0))
+    assert found["mfu"] == pytest.approx(144 * 1e12 / (2 * 4e14))
+    assert found["tflops_per_device"] == pytest.approx(144 / 2)
+    for end in ("low", "high"):
+        assert found[f"tflops_per_device_{end}"] == pytest.approx(found[f"throughput_{end}"] / 2)  # type: ignore[operator]
+    assert (found["epoch_time_s"], found["batch_size"], found["energy_j_per_sample"]) == (pytest.approx(10), 16, 1.5)
+    unknown = summarise(steps_of(TIMES), window(flops_per_sample=None, samples=160, energy_j=0.0))
+    assert [unknown[name] for name in ("mfu", "tflops_per_device", "epoch_time_s", "batch_size")] == [None] * 4
+    assert unknown["energy_j_per_sample"] == 0, "no energy is a figure, none told is not"
+    no_step = summarise([], window(epoch_samples=1440))
+    assert (no_step["mfu"], no_step["epoch_time_s"], no_step["throughput"]) == (None, None, None)
+
+
+def test_what_the_window_tells_is_passed_on() -> None:
+    told = {"peak_memory_bytes": 1, "alloc_retries": 2, "time_to_first_step_s": 3.0, "compile_seconds": 4.0, "mean_power_w": 5.0}
+    found = summarise(steps_of(TIMES), window(**told))
+    assert {name: found[name] for name in told} == told
+    assert all(summarise(steps_of(TIMES), window())[name] is None for name in told)
+
+
+def test_communication_in_its_own_order() -> None:
+    cost = {"alone_s": 0.018, "with_s": 0.27, "without_s": 0.25, "step_s": 0.4}
+    found = summarise(steps_of(TIMES), window(communication=cost))
+    told = [found[f"communication_{name}"] for name in ("s", "exposed_s", "share")]
+    assert told == pytest.approx([0.018, 0.02, 0.05])
+
+
+def test_latency_by_sample_is_the_median_over_batches() -> None:
+    steps = [step(n, samples=n, total_s=0.02 + 0.3 / n) for n in (1, 2, 3, 10, 20)]  # 0.3 / n ** 2 s to a sample
+    found = summarise(steps, window(trains=False))
+    assert found["latency_per_sample_s"] == pytest.approx(0.3 / 9)
+    assert found["latency_p50_s"] == pytest.approx(0.1)
+    assert found["latency_p90_s"] == pytest.approx(0.3 - 0.4 * 0.15)
+    assert found["latency_p99_s"] == pytest.approx(0.3 - 0.04 * 0.15)
+    assert summarise([step(1, measured=False)], window(trains=False))["latency_p50_s"] is None
+
+
+def test_the_first_loss_is_the_first_known_and_the_last_the_last_steps() -> None:
+    losses = [math.nan, None, 2.5, 2.0, 1.5]
+    found = summarise([step(n, loss=loss, measured=n > 3) for n, loss in enumerate(losses, 1)], None)
+    assert (found["first_loss"], found["final_loss"]) == (2.5, 1.5)
+    found = summarise([step(1, loss=2), step(2, loss=math.inf)], None)
+    assert (found["first_loss"], found["final_loss"]) == (2.0, None)
+    assert summarise([step(1, loss=None)], None)["first_loss"] is None
+
+
+def test_evaluations_are_named_by_metric_and_time() -> None:
+    evaluations = [{"when": "before", "metrics": {"loss": 3.5}}, {"when": "after", "metrics": {"loss": math.nan, "accuracy": 0.5}}]
+    found = summarise([], None, evaluations)
+    assert (found["eval_loss_before"], found["eval_loss_after"], found["eval_accuracy_after"]) == (3.5, None, 0.5)
+
+
+def test_a_step_of_nothing_is_allowed_where_it_takes_time() -> None:
+    zero = step(1, data_wait_s=0.0, h2d_s=0, optimizer_s=None)
+    assert summarise([zero], None)["data_wait_share"] == 0
+    for wrong, message in (
+        ({"step": 0}, "step 0 follows step 0"),
+        ({"total_s": -0.1}, "total_s is -0.1"),
+        ({"total_s": math.nan}, "total_s is nan"),
+        ({"samples": -1}, "samples is -1"),
+        ({"h2d_s": -1e-9}, "h2d_s is -1e-09"),
+        ({"forward_backward_s": math.nan}, "forward_backward_s is nan"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            summarise([step(1) | wrong], None)
+    for ranks, message in (
+        ([{"rank": 3, "samples": 0, "wall_s": 2}], "rank 3: 0 samples"),
+        ([{"rank": 4, "samples": 1, "wall_s": -2}], "rank 4: 1 samples in -2 s"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            summarise([step(1)], window(ranks=ranks))
+
+
+def test_spikes_are_counted_of_the_first_tensor_and_beyond_the_step_asked() -> None:
+    level = np.tile([0.9, 1.1], 150)
+    steps = [step(n, loss=float(loss)) | {"rms.b": 1.0, "rms.a": 1.0} for n, loss in enumerate(level, 1)]
+    for at in (201, 202):
+        steps[at - 1]["loss"] = 3.0
+    steps[198]["rms.b"] = steps[250]["rms.b"] = steps[210]["rms.a"] = 2.5  # of b: steps 199 and 251
+    assert rms_names(steps) == ["b", "a"]
+    for after, expected in ((150, (1, 2, 1)), (198, (1, 2, 1)), (199, (1, 1, 0)), (201, (0, 1, 0))):
+        found = summarise(steps, window(spikes_after=after))
+        assert tuple(found[name] for name in ("loss_spikes", "rms_spikes", "loss_spikes_explained")) == expected, after
+    assert summarise(steps, window(spikes_after=0))["loss_spikes"] == 1
