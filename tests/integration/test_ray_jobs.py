@@ -21,7 +21,7 @@ from experiments.trial import Outcome
 from tasks.sweep.store import SweepStore, list_sweeps
 from tests.contracts import launcher_contract, make_trial, result_of, wait
 from tests.mlflow_support import all_runs, check_projection
-from tests.stack_support import Stack, until
+from tests.stack_support import EXTRA, Stack, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(420)]
 
@@ -31,7 +31,8 @@ def launcher(stack: Stack, **changes: str) -> RayJobLauncher:
     return RayJobLauncher(Pool.model_validate(values))
 
 
-def test_the_ray_job_launcher_keeps_the_contract(stack: Stack, tmp_path: Path) -> None:
+def test_the_ray_job_launcher_keeps_the_contract(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWEEPBENCH_EXTRA", str(EXTRA))
     launcher_contract(lambda: launcher(stack), tmp_path)
 
 

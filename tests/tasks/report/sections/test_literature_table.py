@@ -14,7 +14,6 @@ from tasks.report.write import write_report
 from tests.tasks.fake_sweep import Fake, make_suite, make_sweep
 
 SUITE: dict[str, Any] = {
-
     "baseline": {"batch_size": 32},
     "report": {
         "rows": ["model"],
