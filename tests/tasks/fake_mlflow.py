@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tasks.tracking import runs
+from tasks.tracking import projection
 
 _QUERY = re.compile(r"tags\.`([^`]+)` = '([^']*)'")
 
@@ -122,5 +122,5 @@ class Client:
 def client(monkeypatch: pytest.MonkeyPatch) -> Client:
     """What the projection connects to."""
     made = Client()
-    monkeypatch.setattr(runs, "connect", lambda: made)
+    monkeypatch.setattr(projection, "connect", lambda: made)
     return made

@@ -151,7 +151,7 @@ def test_with_a_result_all_of_the_journal_and_the_trace_are_there(tmp_path: Path
     node.files.fetch(node.launch, node.here, last=True)
     assert not (node.here / "result.json").exists()
     published: list[bool] = []
-    publish = shared_files.publish
+    publish = shared_files.atomic_write
     monkeypatch.setattr(
         shared_files, "atomic_write", lambda *given: published.append((node.here / "trace.json.gz").exists()) or publish(*given)
     )

@@ -17,7 +17,7 @@ from experiments.trial import Outcome
 from flows.cli import stop
 from flows.cli.stop import stop_sweep
 from tasks.sweep.store import Plan, SweepStore
-from tasks.tracking import runs as tasks_publish
+from tasks.tracking import projection
 from tests.flows.flow_support import FakeLauncher, begun
 from tests.tasks.plan_support import SWEEP_ID, make_plan, make_result, make_trial, saved
 
@@ -67,7 +67,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
     monkeypatch.setattr(launchers, "for_pool", lambda pool: made.launcher)
     monkeypatch.setattr(stop, "prepare_environment", lambda: None)
     monkeypatch.setattr(
-        tasks_publish, "publish_sweep", lambda store, plan, files, reason, *, wait_s: made.published.append((store.sweep_id, files, reason))
+        projection, "publish_sweep", lambda store, plan, files, reason, *, wait_s: made.published.append((store.sweep_id, files, reason))
     )
     return made
 

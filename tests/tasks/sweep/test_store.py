@@ -72,10 +72,9 @@ def test_results_are_read_as_they_were_saved_and_a_damaged_one_is_named() -> Non
         store.result(trial.key)
 
 
-def test_a_plan_is_named_by_its_suite_and_a_night_by_its_trials() -> None:
+def test_a_plan_is_named_by_its_suite() -> None:
     plan = make_plan([make_trial(1, suite="of_the_trial")])
     assert plan.name == "of_the_trial"
-    assert plan.model_copy(update={"suite": {}}).name == "of_the_trial"
 
 
 # --- the lease

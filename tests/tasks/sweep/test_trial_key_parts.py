@@ -3,109 +3,15 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from cluster.pools.pool import Pool
 from tasks.sweep import trial_key
-from tasks.sweep.trial_key import code_version, git_state, libraries_version
+from tasks.sweep.trial_key import git_state, libraries_version
 
 POOL = {"name": "p", "device": "cpu"}
-
-
-@pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A repository of its own, with a workload `mine` and one beside it."""
-    for name in (
-        "experiments/workloads/mine.py",
-        "experiments/workloads/base.py",
-        "experiments/workloads/other.py",
-        "experiments/workloads/_shared.py",
-        "experiments/workloads/layers/attention.py",
-        "cluster/worker/measure/loop.py",
-        "cluster/devices/cpu.py",
-        "cluster/devices/cuda.py",
-        "cluster/devices/_cpu_tools.py",
-        "cluster/devices/_cuda_tools.py",
-        "extra/workloads/theirs.py",
-        "extra/workloads/_helper.py",
-        "tasks/report/markdown.py",
-    ):
-        path = tmp_path / "root" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"# {name}\n")
-    folder = tmp_path / "root"
-
-    def load(name: str) -> Any:
-        inside = folder / "experiments" / "workloads" / f"{name}.py"
-        builds_on = {"BUILDS_ON": ("base",)} if name == "mine" else {}
-        return SimpleNamespace(__file__=str(inside if inside.exists() else folder / "extra" / "workloads" / f"{name}.py"), **builds_on)
-
-    monkeypatch.setattr(trial_key, "ROOT", folder)
-    monkeypatch.setattr(trial_key, "workloads", SimpleNamespace(load=load))
-    monkeypatch.setattr(trial_key, "importlib", SimpleNamespace(import_module=load))
-    code_version.cache_clear()
-    yield folder
-    code_version.cache_clear()
-
-
-def version(workload: str = "mine", device: str = "cpu") -> str:
-    code_version.cache_clear()
-    return code_version(workload, device)
-
-
-@pytest.mark.parametrize(
-    ("name", "counts"),
-    [
-        ("experiments/workloads/mine.py", True),
-        ("experiments/workloads/base.py", True),  # of which it takes parts
-        ("experiments/workloads/other.py", False),
-        ("experiments/workloads/_shared.py", True),
-        ("experiments/workloads/layers/attention.py", True),
-        ("cluster/worker/measure/loop.py", True),
-        ("cluster/devices/cpu.py", True),
-        ("cluster/devices/cuda.py", False),
-        ("cluster/devices/_cpu_tools.py", True),
-        ("cluster/devices/_cuda_tools.py", False),
-        ("extra/workloads/_helper.py", False),
-        ("tasks/report/markdown.py", False),
-    ],
-)
-def test_the_code_of_a_trial_is_what_runs_it_and_nothing_else(root: Path, name: str, counts: bool) -> None:
-    before = version()
-    (root / name).write_text("changed")
-    assert (version() != before) == counts
-
-
-@pytest.mark.parametrize("name", ["extra/workloads/theirs.py", "extra/workloads/_helper.py", "experiments/workloads/_shared.py"])
-def test_a_workload_from_elsewhere_counts_with_what_is_shared_there(root: Path, name: str) -> None:
-    before = version("theirs")
-    (root / name).write_text("changed")
-    assert version("theirs") != before
-
-
-@pytest.mark.parametrize("name", ["experiments/workloads/_new.py", "experiments/workloads/layers/new.py", "cluster/worker/new.py"])
-def test_a_new_file_among_them_counts(root: Path, name: str) -> None:
-    before = version()
-    (root / name).write_text("")
-    assert version() != before
-
-
-def test_files_are_told_apart_by_name(root: Path) -> None:
-    before = version()
-    loop, shared = root / "cluster/worker/measure/loop.py", root / "experiments/workloads/_shared.py"
-    one, two = loop.read_text(), shared.read_text()
-    loop.write_text(two)
-    shared.write_text(one)
-    assert version() != before
-
-
-def test_the_device_is_part_of_the_code(root: Path) -> None:
-    assert version("mine", "cpu") != version("mine", "cuda")
 
 
 # --- libraries

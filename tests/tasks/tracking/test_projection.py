@@ -11,7 +11,7 @@ import pytest
 from cluster.journal.journal import JournalError
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.sweep.store import Plan, Superseded, SweepStore
-from tasks.tracking import runs as publish_module
+from tasks.tracking import projection
 from tasks.tracking.projection import publish_sweep
 from tasks.tracking.runs import SweepRuns
 from tests.mlflow_support import write_journal
@@ -146,7 +146,7 @@ def test_of_several_that_are_not_published_one_that_ended_stays_else_the_first(c
 
 def test_runs_are_found_on_every_page(monkeypatch: pytest.MonkeyPatch) -> None:
     client = Client(page=2)
-    monkeypatch.setattr(publish_module, "connect", lambda: client)
+    monkeypatch.setattr(projection, "connect", lambda: client)
     plan = make_plan([make_trial(number) for number in range(1, 6)])
     saved(plan, **{f"t{number}": Outcome.OK for number in range(1, 6)})
     project(plan)
@@ -241,12 +241,12 @@ def test_a_server_that_does_not_answer_is_waited_for_and_then_its_words_are_pass
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, wait_s: float, slept: list[float]
 ) -> None:
     waits = Waits()
-    monkeypatch.setattr(publish_module, "time", waits)
+    monkeypatch.setattr(projection, "time", waits)
 
     def fail() -> None:
         raise ConnectionError("no answer\nand more")
 
-    monkeypatch.setattr(publish_module, "connect", fail)
+    monkeypatch.setattr(projection, "connect", fail)
     plan = make_plan([make_trial(1)])
     with pytest.raises(ConnectionError, match="no answer"), caplog.at_level(logging.WARNING):
         publish_sweep(saved(plan), plan, [], None, wait_s=wait_s)
@@ -257,7 +257,7 @@ def test_a_server_that_does_not_answer_is_waited_for_and_then_its_words_are_pass
 
 
 def test_a_server_that_comes_back_gets_everything(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publish_module, "time", Waits())
+    monkeypatch.setattr(projection, "time", Waits())
     refused = [ConnectionError("a"), ConnectionError("b")]
 
     def answer() -> Client:
@@ -265,7 +265,7 @@ def test_a_server_that_comes_back_gets_everything(client: Client, monkeypatch: p
             raise refused.pop()
         return client
 
-    monkeypatch.setattr(publish_module, "connect", answer)
+    monkeypatch.setattr(projection, "connect", answer)
     plan = make_plan([make_trial(1)])
     found = publish_sweep(saved(plan, t1=Outcome.OK), plan, [SweepStore(SWEEP_ID).dir / "plan.json"], None, wait_s=60)
     assert list(found.trials) == [plan.trials[0].key]
