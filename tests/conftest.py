@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from cluster import process_marks
 from cluster.launchers import processes
 from tests.clusters_support import clusters
 
@@ -105,7 +106,7 @@ def _is_of_a_stack(process: psutil.Process) -> bool:
     """True for what a stack's Ray head keeps for later; what it runs for a trial counts as the test's. The stack ends with its fixture."""
     try:
         environment = process.environ()
-        return "SWEEPBENCH_STACK" in environment and (processes.MARK not in environment or processes.of_the_cluster(process))
+        return "SWEEPBENCH_STACK" in environment and (process_marks.MARK not in environment or processes.of_the_cluster(process))
     except (psutil.Error, OSError):
         return True  # gone
 

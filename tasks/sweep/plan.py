@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from cluster.git_state import git_state
 from cluster.pools.pool import Pool, find_pool, load_pools
 from cluster.pools.probe import probe
 from experiments import workloads
@@ -18,7 +19,7 @@ from experiments.spec.schema import Suite
 from experiments.trial import Scalar, Trial, digest, key_parts, trial_key
 from tasks.sweep import dataset
 from tasks.sweep.store import Plan, Request, Superseded, SweepStore, list_sweeps, new_sweep_id
-from tasks.sweep.trial_key import code_version, git_state, libraries_version
+from tasks.sweep.trial_key import code_version, libraries_version
 
 
 class TrialState(Strict):
