@@ -15,9 +15,10 @@ from cluster.journal.journal import JournalWriter
 from cluster.launchers import Launch, LaunchError, LaunchRefused, Status
 from experiments.atomic_file import atomic_write
 from experiments.trial import Outcome, Trial, TrialResult
-from tasks.sweep import run_trial as tasks_trial
+from tasks.sweep import begin_attempt, follow_attempt
+from tasks.sweep.failure_policy import Policy
 from tasks.sweep.pool_watch import PoolWatch
-from tasks.sweep.run_trial import Policy, TrialRunner
+from tasks.sweep.run_trial import TrialRunner
 from tasks.sweep.store import SweepStore
 from tests.contracts import make_trial
 
@@ -90,8 +91,8 @@ class Told:
 
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    monkeypatch.setattr(tasks_trial, "_POLL_S", 0.01)
-    monkeypatch.setattr(tasks_trial, "_ASK_AGAIN_S", 0.01)
+    monkeypatch.setattr(follow_attempt, "_POLL_S", 0.01)
+    monkeypatch.setattr(begin_attempt, "_ASK_AGAIN_S", 0.01)
     return Cluster(SweepStore("contract-20260101-000000-0000", tmp_path))
 
 

@@ -199,7 +199,7 @@ def extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "_shared.py": "from experiments.workloads._deeper import x\n",
         "_deeper.py": "x = 1\n",
         "net/__init__.py": "from .workload import build\n",
-        "net/workload.py": "from experiments.workloads import synthetic\ndef f():\n    from .model import make\n    from ..other import x\n",
+        "net/workload.py": "from experiments.workloads import synthetic\ndef f():\n    from .model import make\n    from ..other import x",
         "net/model.py": "make = None\n",
         "net/notes.py": "x = 1\n",
     }.items():
