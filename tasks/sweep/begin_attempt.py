@@ -9,6 +9,7 @@ from typing import TypeVar
 from cluster import launchers
 from cluster.journal.journal import JournalFollower
 from cluster.launchers import Launch, LaunchError, LaunchRefused
+from cluster.trial_layout import JOURNAL
 from experiments.trial import Outcome, Trial
 from tasks.sweep.trial_context import TrialContext
 
@@ -67,7 +68,7 @@ class AttemptStarter:
 
     def _start(self, number: int) -> Launch | None:
         """Start an attempt, waiting for a pool that is down; None if the sweep was stopped meanwhile. Raises LaunchError."""
-        JournalFollower(self._folder / "journal.jsonl").poll()  # raises rather than let a worker append to a journal that was changed
+        JournalFollower(self._folder / JOURNAL).poll()  # raises rather than let a worker append to a journal that was changed
         launch = self._patiently(lambda: self._context.launcher.start(self._trial, self._folder, number))
         if launch is not None:
             launchers.save(launch, self._folder)

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from cluster.journal.journal import Journal, JournalFollower
 from cluster.launchers import Launch, LaunchError, Status
+from cluster.trial_layout import JOURNAL
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.sweep.attempt_end import AttemptEnd, judge
 from tasks.sweep.trial_context import TrialContext
@@ -20,7 +21,7 @@ class AttemptFollower:
 
     def __init__(self, context: TrialContext, trial: Trial, launch: Launch) -> None:
         self._context, self._trial, self._launch, self._folder = context, trial, launch, context.folder(trial)
-        self._records, self._journal = JournalFollower(self._folder / "journal.jsonl"), Journal()
+        self._records, self._journal = JournalFollower(self._folder / JOURNAL), Journal()
         self._progress_at = self._answered_at = time.monotonic()
 
     def follow(self) -> TrialResult:
