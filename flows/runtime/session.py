@@ -25,8 +25,9 @@ from flows.runtime import artifacts
 from flows.runtime.progress import Board
 from tasks.analysis.results import write_steps
 from tasks.report.write import write_report
+from tasks.sweep.failure_policy import Policy
 from tasks.sweep.pool_watch import PoolWatch
-from tasks.sweep.run_trial import Policy, TrialRunner
+from tasks.sweep.run_trial import TrialRunner
 from tasks.sweep.store import Plan, SweepStore
 from tasks.tracking.live import LivePublisher, first_line
 from tasks.tracking.projection import Published, publish_sweep

@@ -21,7 +21,6 @@ from experiments.summary import summarise
 from experiments.trial import DataSource, Trial
 from experiments.workloads import bridgetower, bridgetower_inference
 from tasks.analysis.cell import Metric
-from tasks.sweep.trial_key import code_version
 
 SHORT: dict[str, Any] = {"model": "tiny", "text_length": 24, "batch_size": 8, "steps": 20, "warmup_steps": 2, "threads": 1}
 GOLDEN = [0.95389, 0.92051, 0.94256, 0.91605]  # mean distance of the pairs in the first batches, fp32
@@ -147,12 +146,3 @@ def test_the_suite_is_valid_in_every_profile(profile: str, pool: str | None, cou
     suite = load_suite("bridgetower_inference", profile=profile, pools=load_pools(), pool_names=[pool] if pool else None)
     assert len(expand(suite)) == count
     assert suite.report.metric == "latency_p50_s"
-
-
-def test_the_key_covers_the_workload_it_builds_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    code_version.cache_clear()
-    before = code_version("bridgetower_inference", "cpu")
-    monkeypatch.setattr(bridgetower_inference, "BUILDS_ON", ())
-    code_version.cache_clear()
-    assert code_version("bridgetower_inference", "cpu") != before
-    code_version.cache_clear()
