@@ -220,7 +220,7 @@ REGISTRY: tuple[Metric, ...] = (
         scale=Scale.LINEAR,
     ),
     _share("communication_share", "several devices only: the exposed communication's part of a step"),
-    _count("loss_spikes", "loss spikes, where the trial looks for them, see [below](#loss-spikes)", Direction.LOWER),
+    _count("loss_spikes", "loss spikes, where the trial looks for them, see [below](#spikes)", Direction.LOWER),
     _count("rms_spikes", "RMS spikes of the first tensor watched", Direction.LOWER),
     _count("loss_spikes_explained", "loss spikes that an RMS spike of that tensor explains"),
     Metric(
@@ -314,7 +314,9 @@ def metric_of(name: str, *, unlisted: bool = True) -> Metric:
     if listed is None and unlisted and _pattern(_UNLISTED.name).match(asked):
         listed = _UNLISTED
     if listed is None:
-        raise ConfigError.one("metric", None, name, "unknown metric", choose(name, names()))
+        near = choose(name, names())
+        hint = near if near.startswith("did") else "docs/measuring.md lists them all"
+        raise ConfigError.one("metric", None, name, "unknown metric", hint)
     return listed if listed.name == name else replace(listed, name=name)
 
 
