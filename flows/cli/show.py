@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from experiments.config.paths import runs_root
+from experiments.metrics import metric_of
 from experiments.trial import TrialResult
 from flows.cli.live_table import clock
 from tasks.sweep.plan import TrialState
@@ -189,7 +190,7 @@ def sweep_json(store: SweepStore) -> dict[str, Any]:
 
 def sweep(out: Console, store: SweepStore) -> None:
     plan = store.load_plan()
-    table = _table("trial", "outcome", "samples/s", "step, ms", "data wait", "loss", "s", "reason")
+    table = _table("trial", "outcome", metric_of("throughput").unit, "step, ms", "data wait", "loss", "s", "reason")
     for trial in plan.trials:
         result = store.result(trial.key)
         table.add_row(trial.name, *(_result_cells(result) if result else ("to do",)))

@@ -15,12 +15,12 @@ from cluster.worker.measure.recorder import Recorder
 from cluster.worker.trial_session import Ranks, TrialSession
 from experiments.components.workload import Context
 from experiments.datasets import scenes
+from experiments.metrics import Direction, metric_of
 from experiments.spec.load import load_suite
 from experiments.spec.matrix import expand
 from experiments.summary import summarise
 from experiments.trial import DataSource, Trial
 from experiments.workloads import bridgetower, bridgetower_inference
-from tasks.analysis.cell import Metric
 
 SHORT: dict[str, Any] = {"model": "tiny", "text_length": 24, "batch_size": 8, "steps": 20, "warmup_steps": 2, "threads": 1}
 GOLDEN = [0.95389, 0.92051, 0.94256, 0.91605]  # mean distance of the pairs in the first batches, fp32
@@ -90,7 +90,8 @@ def test_a_trial_infers_and_does_not_train(tmp_path: Path, data: DataSource) -> 
     assert waited[0] <= p50 <= p90 <= p99 <= waited[-1] * (1 + 1e-6)
     assert p50 == pytest.approx((waited[9] + waited[10]) / 2, rel=1e-6)
     assert summary["throughput"] == pytest.approx(20 * 8 / window["wall_s"])
-    assert Metric.of("latency_p99_s") == Metric("latency_p99_s", "s", higher_is_better=False)
+    metric = metric_of("latency_p99_s")
+    assert (metric.unit, metric.direction, metric.depends_on_batch) == ("s", Direction.LOWER, True)
 
 
 def test_the_output_has_the_golden_shape_and_no_gradient(data: DataSource) -> None:
