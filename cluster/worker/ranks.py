@@ -14,13 +14,12 @@ import sys
 import time
 from pathlib import Path
 
-from cluster.worker.outcome import Termination, TrialEnded
+from cluster.worker.outcome import Termination, TrialEnded, explaining
 from experiments.atomic_file import atomic_write
 from experiments.trial import Outcome, Trial, TrialResult
 
 GRACE_S = 3.0
 POLL_S = 0.02
-_EXPLAINS = [Outcome.DOES_NOT_FIT, Outcome.UNSUPPORTED, Outcome.DIVERGED, Outcome.INFRA, Outcome.CRASHED, Outcome.CANCELLED]
 
 
 def supervise(trial: Trial, options: argparse.Namespace, notes: list[str]) -> Termination:
@@ -106,7 +105,8 @@ def _explain(out: Path, attempt: int, lost: dict[int, int]) -> Termination:
         endings.append(own)
     elif not endings:
         endings.append(Termination(Outcome.CRASHED, f"ranks failed without a word: {lost}"))
-    return min(endings, key=lambda ending: _EXPLAINS.index(ending.outcome) if ending.outcome in _EXPLAINS else 99)
+    # a rank that reports "cancelled" was told to end because another one had failed, so it explains nothing
+    return explaining([ending for ending in endings if ending.outcome is not Outcome.CANCELLED] or endings)
 
 
 def _rank_zero(out: Path, attempt: int) -> Termination | None:

@@ -116,7 +116,7 @@ class TrialSession:
         self._build = module.build
         self.workload: Workload = self._build(self._context(self.parameters.batch_size))
         self.recorder.phase("build")
-        self.learner = self._learner()
+        self.train_step = self._learner()
         self._evaluate("before")
         window = self._train()
         if self.probe is not None:
@@ -156,9 +156,9 @@ class TrialSession:
             built = dict(vars(self.workload))
             model = self.workload.model()
             self._told = {name: value for name, value in vars(self.workload).items() if built.get(name) is not value}
-        learner = TrainStep(self.workload, model, self.parameters, self.device, self.engine)
+        train_step = TrainStep(self.workload, model, self.parameters, self.device, self.engine)
         torch.manual_seed(self.parameters.seed + self.ranks.rank)  # other dropout masks on every rank
-        return learner
+        return train_step
 
     def _train(self) -> dict[str, Any]:
         """First step, warm-up, measured window. Returns the window record, its rates still missing."""
@@ -166,16 +166,16 @@ class TrialSession:
         self.batches = iter(self.workload.batches())
         self.clock = device.clock()
         if parameters.injected_slowdown:
-            self._slowed = Slowed(self.learner, parameters.injected_slowdown)
+            self._slowed = Slowed(self.train_step, parameters.injected_slowdown)
             self.recorder.note(f"every measured step is made {parameters.injected_slowdown:.3g} times itself longer, on purpose (injected)")
         seen: list[StepTiming] = []
 
         def warm_up(timing: StepTiming) -> None:
             seen.append(timing)
-            self.recorder.step(timing, measured=False, more=self.learner.diagnostics(timing.step))
+            self.recorder.step(timing, measured=False, more=self.train_step.diagnostics(timing.step))
 
         def measure(timing: StepTiming) -> None:
-            self.recorder.step(timing, measured=True, more=self.learner.diagnostics(timing.step))
+            self.recorder.step(timing, measured=True, more=self.train_step.diagnostics(timing.step))
 
         self.recorder.phase("first_step")
         self.clock.begin()
@@ -220,7 +220,7 @@ class TrialSession:
         }
 
     def _steps(self, steps: range, record: Any) -> int:
-        return run_steps(steps, self.batches, self._slowed or self.learner, self.clock, record)
+        return run_steps(steps, self.batches, self._slowed or self.train_step, self.clock, record)
 
     def _publish_window(self, window: dict[str, Any]) -> None:
         """Complete the window with what takes time to find out, and write it."""
@@ -241,8 +241,8 @@ class TrialSession:
             return
         with self._aside():
             self.recorder.phase("evaluate")
-            if self.ranks.rank == 0 or self.learner.sharded:
-                self.recorder.evaluation(when, self.learner.evaluate())  # what another rank records goes nowhere
+            if self.ranks.rank == 0 or self.train_step.sharded:
+                self.recorder.evaluation(when, self.train_step.evaluate())  # what another rank records goes nowhere
             self._meet()
 
     def _profile(self, window: dict[str, Any]) -> None:
@@ -268,7 +268,7 @@ class TrialSession:
         from torch.nn.parallel import DistributedDataParallel
 
         steps = self.parameters.communication_steps
-        if not steps or not isinstance(self.learner.model, DistributedDataParallel):  # nothing that could be left out of a step
+        if not steps or not isinstance(self.train_step.model, DistributedDataParallel):  # nothing that could be left out of a step
             return
         if not getattr(self.workload, "steps_alike", True):  # and DDP fails where a step uses other parameters than one under no_sync()
             self.recorder.note("the all-reduce was not measured apart: steps differ in kind, so a few with and without it do not compare")
@@ -284,7 +284,7 @@ class TrialSession:
             self.clock.begin()
             self._steps(range(step + 1, step + count + 1), record)
 
-        window["communication"] = communication.measure(self.learner, self.device, steps, run)
+        window["communication"] = communication.measure(self.train_step, self.device, steps, run)
 
     def _try_sizes(self, window: dict[str, Any], known: dict[int, max_batch.Probed]) -> None:
         """A probe's end: what its size took of the device's memory, then other sizes for as long as the search wants them.
@@ -300,8 +300,8 @@ class TrialSession:
                 return
             size = wanted
             del self.batches  # its processes end with it
-            self.device.release_memory()  # type: ignore[attr-defined]  # see _can_resize
-            self.workload = self.learner.workload = self._build(self._context(size))
+            self.device.release_memory()
+            self.workload = self.train_step.workload = self._build(self._context(size))
             vars(self.workload).update(self._told)
             self.batches, self.clock = iter(self.workload.batches()), self.device.clock()
             self.clock.begin()
@@ -310,7 +310,7 @@ class TrialSession:
 
     def _can_resize(self) -> bool:
         """Whether another batch size in this process takes what it takes in one of its own: nothing was recorded for a shape."""
-        return hasattr(self.device, "release_memory") and self.parameters.compile == "none" and not self.parameters.hpu_graphs
+        return self.device.releases_memory and self.parameters.compile == "none" and not self.parameters.hpu_graphs
 
     def _used_share(self) -> float | None:
         """Of the device's memory at its peak, on the rank that used most; None where the device does not tell."""

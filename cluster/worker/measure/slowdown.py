@@ -22,7 +22,7 @@ _PROBE_CYCLES = 50_000_000  # a few hundredths of a second on a GPU
 
 
 class Slowed:
-    """A learner whose steps take longer (see cluster.worker.measure.loop.Learner).
+    """A train step whose steps take longer (see cluster.worker.measure.loop.TrainStepLike).
 
     CPU: computes nothing for `share` of the step's own time, by the host's clock, so the size is exact. CUDA: a kernel that only counts
     cycles runs in the compute stream for `share` of the median warm-up step; its clock is measured once. Elsewhere: Unsupported.
@@ -52,8 +52,8 @@ class Slowed:
             self._last = time.perf_counter()
         return self.inner.place(batch)
 
-    def learn(self, batch: Batch) -> torch.Tensor:
-        return self.inner.learn(batch)
+    def forward_backward(self, batch: Batch) -> torch.Tensor:
+        return self.inner.forward_backward(batch)
 
     def update(self, step: int) -> None:
         self.inner.update(step)

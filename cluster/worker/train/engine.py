@@ -1,6 +1,6 @@
 """How a model is trained: `native` is plain torch, on any device; `optimum_habana` is in engine_habana.py.
 
-The learner asks an engine for all that differs between them. An engine changes how a step is computed, never what: same loss, same data.
+The train step asks an engine for all that differs between them. An engine changes how a step is computed, never what: same loss, same data.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Engine:
 
     def after_backward(self, model: torch.nn.Module) -> None:
         """The gradients of this rank are there, or being computed."""
-        self._flush()
+        self.device.flush()
 
     def clip(self, model: Any, trained: list[torch.nn.Parameter]) -> None:
         """Limit the gradients' norm over all parameters. `model` is what `distribute` gave."""
@@ -87,10 +87,5 @@ class Engine:
 
     def after_update(self, optimizer: torch.optim.Optimizer) -> None:
         """The optimiser has done its step: ready the gradients for the next one."""
-        self._flush()
+        self.device.flush()
         optimizer.zero_grad(set_to_none=not self.parameters.hpu_graphs)  # a graph writes where it was recorded
-
-    def _flush(self) -> None:
-        flush = getattr(self.device, "flush", None)
-        if flush is not None:
-            flush()

@@ -50,7 +50,7 @@ class FakeEvent:
         return (other.at - self.at) * 1000
 
 
-class Learner:
+class FakeTrainStep:
     """Spends simulated time; the loss is the step's number."""
 
     def __init__(self, simulation: Simulation) -> None:
@@ -59,7 +59,7 @@ class Learner:
     def place(self, batch: dict[str, Any]) -> dict[str, Any]:
         return batch
 
-    def learn(self, batch: dict[str, Any]) -> torch.Tensor:
+    def forward_backward(self, batch: dict[str, Any]) -> torch.Tensor:
         self.step += 1
         self.simulation.launch(COMPUTE)
         return torch.tensor(float(self.step))
@@ -80,7 +80,7 @@ def run(simulation: Simulation, *, loading_s: float, steps: int = 20) -> list[St
     clock = EventClock(simulation.event, lambda: torch.zeros(()), wall=lambda: 1000 + simulation.host)
     clock.begin()
     timings: list[StepTiming] = []
-    assert run_steps(range(1, steps + 1), batches(), Learner(simulation), clock, timings.append) == 4 * steps
+    assert run_steps(range(1, steps + 1), batches(), FakeTrainStep(simulation), clock, timings.append) == 4 * steps
     return timings
 
 

@@ -112,7 +112,7 @@ def test_the_line_is_drawn_through_sizes_that_are_apart() -> None:
 class Pretended(Cpu):
     """A device of which a sample takes a hundredth, and the model a tenth."""
 
-    has_own_memory = True
+    releases_memory = True
     opened = 0
 
     def __init__(self) -> None:

@@ -68,12 +68,12 @@ def run(folder: Path, data: DataSource, **parameters: Any) -> tuple[TrialSession
 
 def test_a_trial_infers_and_does_not_train(tmp_path: Path, data: DataSource) -> None:
     session, journal = run(tmp_path, data, evaluate=True, evaluation_samples=32)
-    learner = session.learner
-    assert learner.optimizer is None and not learner.plain.training
-    assert all(parameter.grad is None for parameter in learner.plain.parameters())
+    train_step = session.train_step
+    assert train_step.optimizer is None and not train_step.plain.training
+    assert all(parameter.grad is None for parameter in train_step.plain.parameters())
     untouched = bridgetower.build(Context(bridgetower.Parameters(model="tiny"), data, "cpu", 0, 1, 8)).model()
     for name, value in untouched.state_dict().items():
-        assert torch.equal(learner.plain.state_dict()[name], value), name
+        assert torch.equal(train_step.plain.state_dict()[name], value), name
     assert [evaluation["when"] for evaluation in journal.evaluations] == ["before"], "nothing was learnt in between"
 
     losses = [step["loss"] for step in journal.steps]
@@ -121,7 +121,7 @@ def test_bf16_weights_give_nearly_what_fp32_gives(tmp_path: Path, data: DataSour
         "autocast": {"precision": "bf16", "cast_weights": False},
     }.items():
         session, journal = run(tmp_path / name, data, **few, **changes)
-        kinds = {parameter.dtype for parameter in session.learner.plain.parameters()}
+        kinds = {parameter.dtype for parameter in session.train_step.plain.parameters()}
         assert kinds == {torch.bfloat16 if name == "cast" else torch.float32}
         losses[name] = [step["loss"] for step in journal.steps]
     for name in ("cast", "autocast"):

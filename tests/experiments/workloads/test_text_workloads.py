@@ -198,7 +198,7 @@ def test_a_trial_infers_and_has_its_latency(name: str, module: Any, values: dict
         session = TrialSession(trial, Ranks(), recorder, tmp_path)
         session.run()
     journal = read_journal(tmp_path / "journal.jsonl")
-    assert session.learner.optimizer is None and {one.dtype for one in session.learner.plain.parameters()} == {torch.bfloat16}
+    assert session.train_step.optimizer is None and {one.dtype for one in session.train_step.plain.parameters()} == {torch.bfloat16}
     summary = summarise(journal.steps, journal.window)
     assert summary["latency_per_sample_s"] == pytest.approx(float(summary["latency_p50_s"] or 0) / 4)
     assert journal.window and journal.window["flops_per_sample"] == pytest.approx(session.workload.flops_per_sample())

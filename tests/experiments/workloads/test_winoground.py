@@ -175,7 +175,7 @@ def test_a_trial_reports_the_three_scores_beside_chance(home: Path, tmp_path: Pa
     found = summarise(journal.steps, journal.window, journal.evaluations)
     one: Any = session.workload
     with torch.inference_mode():
-        scores = one.scores(session.learner.plain, one._pairs()[list(range(EXAMPLES))])
+        scores = one.scores(session.train_step.plain, one._pairs()[list(range(EXAMPLES))])
     for name, value in winoground.summary(scores.tolist()).items():
         assert found[f"eval_{name}_before"] == value
     assert found["eval_chance_winoground_group_before"] == pytest.approx(1 / 6)

@@ -141,8 +141,8 @@ def test_profiled_steps_leave_a_trace_and_no_record(tmp_path: Path) -> None:
 def test_the_linear_rate_falls_to_zero_over_all_steps() -> None:
     parameters = synthetic.Parameters(steps=8, warmup_steps=2, learning_rate=1.0)
     workload = synthetic.build(Context(parameters, None, "cpu", 0, 1, 8))
-    learner = TrainStep(workload, workload.model(), parameters, Cpu())
-    rates = [learner.learning_rate(step) for step in range(1, 12)]
+    train_step = TrainStep(workload, workload.model(), parameters, Cpu())
+    rates = [train_step.learning_rate(step) for step in range(1, 12)]
     assert rates[0] == 1.0 and rates[9] == pytest.approx(0.1) and rates[10] == 0.0
     assert rates == sorted(rates, reverse=True) and len(set(rates)) == 11
 
@@ -169,7 +169,7 @@ def test_the_all_reduce_is_not_measured_apart_where_steps_differ_in_kind() -> No
     replicas = DistributedDataParallel.__new__(DistributedDataParallel)
     session = SimpleNamespace(
         parameters=synthetic.Parameters(devices=2, communication_steps=8),
-        learner=SimpleNamespace(model=replicas),
+        train_step=SimpleNamespace(model=replicas),
         workload=SimpleNamespace(steps_alike=False),
         recorder=SimpleNamespace(note=notes.append),
     )

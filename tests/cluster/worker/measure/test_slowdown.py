@@ -15,7 +15,7 @@ from experiments.components.workload import Unsupported
 
 
 class Busy:
-    """A learner whose update takes a millisecond. `spent` is what each step took without the slow-down."""
+    """A train step whose update takes a millisecond. `spent` is what each step took without the slow-down."""
 
     def __init__(self, kind: str = "cpu") -> None:
         self.device = SimpleNamespace(torch_device=SimpleNamespace(type=kind))
@@ -25,7 +25,7 @@ class Busy:
         self.began = time.perf_counter()
         return batch
 
-    def learn(self, batch: Any) -> torch.Tensor:
+    def forward_backward(self, batch: Any) -> torch.Tensor:
         return torch.zeros(())
 
     def update(self, step: int) -> None:
@@ -43,7 +43,7 @@ def ratios(slowed: Slowed, steps: range) -> list[float]:
     for step in steps:
         began = time.perf_counter()
         slowed.place({})
-        slowed.learn({})
+        slowed.forward_backward({})
         slowed.update(step)
         found.append((time.perf_counter() - began) / slowed.inner.spent[-1])  # type: ignore[attr-defined]
     return found
