@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from cluster.journal.journal import JournalError, Record, read_journal
-from experiments.summary import NAMES, RMS, Value, rms_names, summarise
+from experiments.step_record import FIELDS, RMS
+from experiments.summary import NAMES, Value, rms_names, summarise
 from experiments.trial import Outcome, Scalar, Trial, TrialResult
 
 T = TypeVar("T", Trial, TrialResult)
@@ -102,14 +103,7 @@ def write_steps(trial_dir: Path) -> Path:
     return path
 
 
-_TYPES: dict[str, Any] = {
-    "t": pa.float64(),
-    "step": pa.int64(),
-    "measured": pa.bool_(),
-    "loss": pa.float64(),
-    "samples": pa.int64(),
-    **{f"{part}_s": pa.float64() for part in ("data_wait", "h2d", "forward_backward", "optimizer", "total")},
-}
+_TYPES: dict[str, Any] = {field.name: pa.type_for_alias(field.kind) for field in FIELDS}
 
 
 def _columns(steps: Sequence[Record]) -> list[str]:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cluster.journal.journal import Journal, Record
 from experiments.config.paths import runs_root
-from experiments.summary import RMS, summarise
+from experiments.step_record import metrics_of
+from experiments.summary import summarise
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.sweep.store import Plan
 from tasks.tracking import pages
@@ -224,21 +225,14 @@ class SweepRuns:
 
 
 def step_metrics(records: Iterable[Record]) -> Iterable[Metric]:
-    """loss, samples_per_s, step_time_s, data_wait_s, rms.<tensor> of step records against step; what is not finite cannot be drawn."""
+    """The metrics of step records (experiments.step_record) against step; what is not finite cannot be drawn."""
     from mlflow.entities import Metric
 
     for record in records:
         if record.get("kind") != "step":
             continue
-        at, step, total = _ms(record["t"]), int(record["step"]), record.get("total_s")
-        values = {
-            "loss": record.get("loss"),
-            "step_time_s": total,
-            "data_wait_s": record.get("data_wait_s"),
-            "samples_per_s": record["samples"] / total if total else None,
-            **{name: record[name] for name in record if name.startswith(RMS)},
-        }
-        for name, value in values.items():
+        at, step = _ms(record["t"]), int(record["step"])
+        for name, value in metrics_of(record).items():
             if value is not None and math.isfinite(value):
                 yield Metric(name, float(value), at, step)
 

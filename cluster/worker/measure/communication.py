@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cluster.devices import Device
-    from cluster.devices.clock import StepTiming
     from cluster.worker.train.train_step import TrainStep
+    from experiments.step_record import StepTiming
 
 BUCKET_BYTES = 25 * 2**20  # DDP's own size of a bucket
 BUFFERS = 4  # taken in turn: their bytes together are more than a device's cache holds

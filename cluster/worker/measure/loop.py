@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from cluster.devices.clock import COMPUTE, COPY, DATA, UPDATE, Clock, StepTiming
+from cluster.devices.clock import COMPUTE, COPY, DATA, UPDATE, Clock
+from experiments.step_record import StepTiming
 
 if TYPE_CHECKING:
     import torch

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from cluster.devices.clock import RUN_AHEAD, UPDATE, EventClock, HostClock, StepTiming
+from cluster.devices.clock import RUN_AHEAD, UPDATE, EventClock, HostClock
 from cluster.worker.measure.loop import run_steps
+from experiments.step_record import StepTiming
 
 HOST_LAUNCH = 0.001  # s that the host needs to give the device one part of a step
 COMPUTE = 0.010  # s that the device computes per step

@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from cluster.devices import load as load_device
-from cluster.devices.clock import StepTiming
 from cluster.devices.cpu import Cpu
 from cluster.journal.journal import Journal, JournalWriter, read_journal
 from cluster.worker.measure.recorder import Recorder
@@ -20,6 +19,7 @@ from cluster.worker.outcome import Diverged
 from cluster.worker.train.train_step import TrainStep
 from cluster.worker.trial_session import Ranks, TrialSession
 from experiments.components.workload import Context, Unsupported
+from experiments.step_record import StepTiming
 from experiments.summary import summarise
 from experiments.trial import Trial
 from experiments.workloads import flava, synthetic

@@ -19,7 +19,7 @@ from cluster.worker.train.rms import RmsWatch, chosen
 from cluster.worker.trial_session import Ranks, TrialSession
 from experiments.components.workload import Unsupported
 from experiments.parameters import SAME_MATHEMATICS, TrainingParameters
-from experiments.summary import RMS
+from experiments.step_record import RMS
 from experiments.trial import Trial
 from tasks.analysis.results import load_trial, write_steps
 from tasks.tracking.runs import step_metrics
