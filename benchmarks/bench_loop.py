@@ -35,6 +35,7 @@ import torch
 
 from cluster.devices import Device, load
 from cluster.journal.journal import JournalWriter
+from cluster.trial_layout import JOURNAL
 from cluster.worker.measure.loop import run_steps
 from cluster.worker.measure.recorder import Recorder
 from cluster.worker.train.train_step import TrainStep
@@ -76,7 +77,7 @@ def main() -> int:
             model = workload.model()
         train_step = TrainStep(workload, model, parameters, device)
         batches = iter(workload.batches())
-        with Recorder(JournalWriter(Path(folder) / "journal.jsonl", 1)) as recorder:
+        with Recorder(JournalWriter(Path(folder) / JOURNAL, 1)) as recorder:
             loops: dict[str, Loop] = {
                 "measured": lambda steps: measured(steps, batches, train_step, device, recorder),
                 "bare": lambda steps: bare(steps, batches, train_step, device),

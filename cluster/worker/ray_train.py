@@ -10,6 +10,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from cluster.pools.placement import Placement
+from cluster.trial_layout import RAY
 from cluster.worker.trial_session import run_rank
 from experiments.trial import Trial
 
@@ -38,13 +39,13 @@ def fit(trial: Trial, options: argparse.Namespace, notes: list[str]) -> None:
         passed = {name: value for name, value in os.environ.items() if name.startswith(PASSED_ON)}
         run = RunConfig(
             name=f"{trial.key}-a{options.attempt}",
-            storage_path=str(out / "ray"),
+            storage_path=str(out / RAY),
             failure_config=FailureConfig(max_failures=0, controller_failure_limit=1, max_preemption_failures=0),
             worker_runtime_env={"env_vars": passed},
         )
     else:
         scaling = ScalingConfig(num_workers=0)
-        run = RunConfig(name=trial.key, storage_path=str(out / "ray"))
+        run = RunConfig(name=trial.key, storage_path=str(out / RAY))
     trainer = TorchTrainer(
         run_rank,
         train_loop_config={

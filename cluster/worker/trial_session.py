@@ -15,7 +15,7 @@ from cluster.devices import load as load_device
 from cluster.devices.clock import StepTiming
 from cluster.devices.peaks import peak_flops
 from cluster.journal.journal import JournalWriter
-from cluster.trial_layout import JOURNAL
+from cluster.trial_layout import JOURNAL, TRACE
 from cluster.worker import leftovers, max_batch, trial_files
 from cluster.worker.environment import environment
 from cluster.worker.measure.loop import run_steps
@@ -255,13 +255,13 @@ class TrialSession:
         last = self.parameters.warmup_steps + self.parameters.steps
         steps = range(last + 1, last + self.parameters.profile_steps + 1)
         self.clock.begin()
-        path = self.out / "trace.json.gz"
+        path = self.out / TRACE
         with trace(path if self.ranks.rank == 0 else None):
             self._steps(steps, lambda timing: None)
             self.device.synchronize()
         if self.ranks.rank == 0:
             window["profile"] = read_breakdown(path, len(steps))
-            self.recorder.note(f"{len(steps)} more steps were traced into trace.json.gz")
+            self.recorder.note(f"{len(steps)} more steps were traced into {TRACE}")
 
     def _communicate(self, window: dict[str, Any]) -> None:
         """How long the gradients' all-reduce takes, and how much longer it makes a step."""

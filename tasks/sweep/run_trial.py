@@ -14,6 +14,7 @@ from cluster import launchers
 from cluster.journal.journal import Journal, JournalFollower, Record
 from cluster.journal.replication import STORAGE_LOST
 from cluster.launchers import Launch, Launcher, LaunchError, LaunchRefused, Status
+from cluster.trial_layout import JOURNAL, LOG
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.sweep.pool_watch import PoolWatch
 from tasks.sweep.store import SweepStore
@@ -102,7 +103,7 @@ class TrialRunner:
     def _start(self, trial: Trial, attempt: int) -> Launch | None:
         """Start an attempt, waiting for a pool that is down; None if the sweep was stopped meanwhile. Raises LaunchError."""
         folder = self._folder(trial)
-        JournalFollower(folder / "journal.jsonl").poll()  # raises rather than let a worker append to a journal that was changed
+        JournalFollower(folder / JOURNAL).poll()  # raises rather than let a worker append to a journal that was changed
         launch = self._patiently(lambda: self.launcher.start(trial, folder, attempt), trial)
         if launch is not None:
             launchers.save(launch, folder)
@@ -129,7 +130,7 @@ class TrialRunner:
     def _follow(self, trial: Trial, launch: Launch) -> TrialResult:
         """Follow one attempt until it is over, is to stop, or makes no progress; then leave none of its processes."""
         folder = self._folder(trial)
-        follower, journal = JournalFollower(folder / "journal.jsonl"), Journal()
+        follower, journal = JournalFollower(folder / JOURNAL), Journal()
         progress_at = answered_at = time.monotonic()
         while True:
             over: Status | None = None
@@ -199,7 +200,7 @@ class TrialRunner:
         self._take_new(trial, launch, follower, journal)
         log = self.launcher.log(launch, folder)
         if launch.launcher == "ray_job":
-            (folder / "log.txt").write_text(log)
+            (folder / LOG).write_text(log)
         if result.outcome is not Outcome.OK and result.detail is None:
             result = result.model_copy(update={"detail": log[-_TAIL:] or None})
         return result

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cluster.journal.journal import JournalError, read_journal
+from cluster.trial_layout import JOURNAL
 from experiments.trial import Outcome
 from tasks.sweep.store import Plan, SweepStore
 from tasks.tracking import pages
@@ -89,7 +90,7 @@ def _publish_once(store: SweepStore, plan: Plan, artifacts: list[Path], reason: 
             continue
         folder = store.trial_dir(trial.key)
         try:
-            found[trial.key] = runs.finish_trial(trial, read_journal(folder / "journal.jsonl"), result, folder)
+            found[trial.key] = runs.finish_trial(trial, read_journal(folder / JOURNAL), result, folder)
         except JournalError as error:
             damaged = damaged or error
         if (

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cluster.journal.journal import Journal, Record
+from cluster.trial_layout import LOG, REPORT, STEPS, TRACE
 from experiments.config.paths import runs_root
 from experiments.step_record import metrics_of
 from experiments.summary import summarise
@@ -167,11 +168,11 @@ class SweepRuns:
             self.client.log_batch(run_id, metrics=chunk)
         for tag_chunk in _chunks([RunTag(name, value) for name, value in tags.items()], _PARAMS):
             self.client.log_batch(run_id, tags=tag_chunk)
-        for name in ("steps.parquet", "log.txt"):
+        for name in (STEPS, LOG):
             if (trial_dir / name).exists():
                 self.client.log_artifact(run_id, str(trial_dir / name))
-        for trace in sorted(trial_dir.glob("trace*.json.gz")):
-            self.client.log_artifact(run_id, str(trace), "profile")
+        if (trial_dir / TRACE).exists():
+            self.client.log_artifact(run_id, str(trial_dir / TRACE), "profile")
         self.client.set_tag(run_id, _PUBLISHED, stamp)  # last: a run with this tag is whole
         self.client.set_terminated(run_id, _status(result.outcome), end_time=at)
         return run_id
@@ -185,7 +186,7 @@ class SweepRuns:
         for path in artifacts:
             if path.is_dir():
                 self.client.log_artifacts(self.parent, str(path), path.name)
-            elif path.name == "report.md":
+            elif path.name == REPORT:
                 text = pages.linked_figures(path.read_text(), self.experiment_id, self.parent)
                 self.client.log_text(self.parent, text, path.name)
             elif path.exists():

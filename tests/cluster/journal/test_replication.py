@@ -11,7 +11,8 @@ import pytest
 
 from cluster.journal.journal import JournalError, JournalWriter, read_journal
 from cluster.journal.object_store import Storage, StorageError, join, problem_with
-from cluster.journal.replication import JournalCopy, JournalMirror, segment
+from cluster.journal.replication import JournalCopy, JournalMirror
+from cluster.trial_layout import journal_segment
 from tests.s3_support import s3_server
 
 
@@ -134,7 +135,7 @@ def send(storage: Storage, folder: Path, attempt: int, part: int, steps: list[in
 def test_a_segment_that_was_changed_is_named(tmp_path: Path) -> None:
     storage = Storage(str(tmp_path / "store"))
     send(storage, tmp_path, attempt=1, part=0, steps=[1, 2])
-    name = segment(1, 0, 0)
+    name = journal_segment(1, 0, 0)
     text = storage.get(name)
     assert text is not None
     storage.put(name, text.replace(b'"step":2', b'"step":3'))
