@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from cluster.worker.torch_internals import count_cycles
 from experiments.components.workload import Unsupported
 
 if TYPE_CHECKING:
@@ -74,14 +75,14 @@ class Slowed:
             pass
 
     def _on_device(self, took: float) -> None:
-        torch.cuda._sleep(self._cycles)  # type: ignore[no-untyped-call]
+        count_cycles(self._cycles)
 
 
 def _cycles_per_s() -> float:
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-    torch.cuda._sleep(_PROBE_CYCLES)  # type: ignore[no-untyped-call]  # wakes the clock up
+    count_cycles(_PROBE_CYCLES)  # wakes the clock up
     begin.record()
-    torch.cuda._sleep(_PROBE_CYCLES)  # type: ignore[no-untyped-call]
+    count_cycles(_PROBE_CYCLES)
     end.record()
     end.synchronize()
     return float(_PROBE_CYCLES / (begin.elapsed_time(end) / 1000))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from cluster.worker import torch_internals
 from cluster.worker.train import optimizers, parallel
 from experiments.components.workload import Unsupported
 from experiments.parameters import TrainingParameters
@@ -43,10 +44,7 @@ class Engine:
             raise Unsupported(f"activation_checkpointing: {type(model).__name__} refuses gradient checkpointing")
         if not layers:
             raise Unsupported("activation_checkpointing: this workload names no layers")
-        from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
-
-        chosen = {id(layer) for layer in layers}
-        apply_activation_checkpointing(model, check_fn=lambda module: id(module) in chosen)
+        torch_internals.checkpoint(model, layers)
 
     def graphs(self, model: torch.nn.Module, *, training: bool, find_unused: bool) -> None:
         """Replace the model's forward by HPU graphs, recorded on first use of each shape."""

@@ -14,10 +14,12 @@ import torch
 from cluster.devices import load as load_device
 from cluster.devices.cpu import Cpu
 from cluster.journal.journal import Journal, JournalWriter, read_journal
+from cluster.worker.after import measure_communication
 from cluster.worker.measure.recorder import Recorder
 from cluster.worker.outcome import Diverged
+from cluster.worker.rank_group import Ranks
 from cluster.worker.train.train_step import TrainStep
-from cluster.worker.trial_session import Ranks, TrialSession
+from cluster.worker.trial_session import TrialSession
 from experiments.components.workload import Context, Unsupported
 from experiments.step_record import StepTiming
 from experiments.summary import summarise
@@ -167,13 +169,13 @@ def test_the_all_reduce_is_not_measured_apart_where_steps_differ_in_kind() -> No
 
     notes: list[str] = []
     replicas = DistributedDataParallel.__new__(DistributedDataParallel)
-    session = SimpleNamespace(
+    context = SimpleNamespace(
         parameters=synthetic.Parameters(devices=2, communication_steps=8),
         train_step=SimpleNamespace(model=replicas),
         workload=SimpleNamespace(steps_alike=False),
         recorder=SimpleNamespace(note=notes.append),
     )
     window: dict[str, Any] = {}
-    TrialSession._communicate(session, window)  # type: ignore[arg-type]
+    measure_communication(context, None, window)  # type: ignore[arg-type]
     assert not window and "steps differ in kind" in notes[0]
     assert flava.Flava.steps_alike is False

@@ -14,9 +14,10 @@ import torch
 from cluster.devices.clock import RUN_AHEAD
 from cluster.journal.journal import JournalWriter, read_journal
 from cluster.worker.measure.recorder import Recorder
+from cluster.worker.rank_group import Ranks
 from cluster.worker.train import optimizers
 from cluster.worker.train.rms import RmsWatch, chosen
-from cluster.worker.trial_session import Ranks, TrialSession
+from cluster.worker.trial_session import TrialSession
 from experiments.components.workload import Unsupported
 from experiments.parameters import SAME_MATHEMATICS, TrainingParameters
 from experiments.step_record import RMS
