@@ -35,10 +35,14 @@ class SessionContext:
     recorder: Recorder
     out: Path
     device: Device
-    workload: Workload
     train_step: TrainStep
     build: Callable[[int], Workload]  # the same workload with another batch size
     told: Mapping[str, Any] = field(default_factory=dict)  # what building the model told the workload, such as its image size
+
+    @property
+    def workload(self) -> Workload:
+        """What the train step runs. A resized one takes its place, so that nothing keeps the memory of the one before."""
+        return self.train_step.workload
 
     def resized(self, batch_size: int) -> Workload:
         """The workload with another batch size, for the model that is there."""
@@ -78,7 +82,7 @@ def set_up(trial: Trial, ranks: Ranks, recorder: Recorder, out: Path) -> Session
     workload = build(parameters.batch_size)
     recorder.phase("build")
     train_step, told = _train_step(workload, parameters, device, engine, ranks.rank)
-    return SessionContext(parameters, ranks, recorder, out, device, workload, train_step, build, told)
+    return SessionContext(parameters, ranks, recorder, out, device, train_step, build, told)
 
 
 def _set_precision(device: Device, parameters: TrainingParameters) -> None:
@@ -110,5 +114,5 @@ def _train_step(
 
 def _model(workload: Workload, place: torch.device | None) -> torch.nn.Module:
     """Made where it will be: drawing large weights on the CPU takes longer than training them. None: on the CPU."""
-    with place or nullcontext():
+    with nullcontext() if place is None else place:
         return workload.model()
