@@ -12,6 +12,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from cluster.trial_layout import REPORT_PAGE
 from experiments.config.paths import runs_root
 from experiments.metrics import metric_of
 from experiments.trial import TrialResult
@@ -249,7 +250,7 @@ def where(out: Console, store: SweepStore) -> None:
     from cluster.stack.settings import environment
     from tasks.tracking.client import tracking_uri
 
-    report = store.dir / "report.html"
+    report = store.dir / REPORT_PAGE
     if report.exists():
         out.print(f"report:    {report}", highlight=False, soft_wrap=True)
     uri = environment().get("MLFLOW_TRACKING_URI") or tracking_uri()  # the stack's, if it is up

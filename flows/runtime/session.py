@@ -20,6 +20,7 @@ from cluster.journal.journal import JournalError, Record
 from cluster.pools.node_locks import NodeLocks
 from cluster.pools.placement import nodes_for
 from cluster.pools.pool import Pool, find_pool, load_pools
+from cluster.trial_layout import JOURNAL, LOG
 from experiments.trial import Outcome, Trial, TrialResult
 from flows.runtime import artifacts
 from flows.runtime.progress import Board
@@ -136,7 +137,7 @@ class Session:
             with self._slot(trial):
                 self.board.start(trial)
                 result = TrialRunner(self.store, launcher, self._policy, self.stop, self._observe, watch, self.board.say).run(trial)
-            if (folder / "journal.jsonl").exists():
+            if (folder / JOURNAL).exists():
                 write_steps(folder)
             if (launch := launchers.load(folder)) is not None:
                 try:
@@ -162,8 +163,8 @@ class Session:
         self._publisher.feed(trial, attempt, started, records)
 
     def _say(self, log: Any, trial: Trial, result: TrialResult, folder: Path) -> None:
-        if result.outcome is not Outcome.CANCELLED and (folder / "log.txt").exists():
-            log.info("log of %s:\n%s", trial.name, _COLOUR.sub("", (folder / "log.txt").read_text(errors="replace"))[-20_000:])
+        if result.outcome is not Outcome.CANCELLED and (folder / LOG).exists():
+            log.info("log of %s:\n%s", trial.name, _COLOUR.sub("", (folder / LOG).read_text(errors="replace"))[-20_000:])
         rate = result.summary.get("throughput")
         log.log(
             logging.INFO if result.outcome.expected else logging.ERROR,
