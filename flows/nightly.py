@@ -25,7 +25,7 @@ from tasks.nightly.accept import accepted
 from tasks.nightly.history import History, HistoryError, past_nights, tonight
 from tasks.nightly.plan import plan_night, round_seconds, templates, with_repeats
 from tasks.nightly.report import headline, markdown, message, write_night
-from tasks.nightly.store import Dropped, Judgement, Night, NightStore, today, verdicts_of
+from tasks.nightly.store import Dropped, CellVerdict, Night, NightStore, today, verdicts_of
 from tasks.nightly.tracking import publish_night
 from tasks.nightly.verdicts import NightVerdicts
 from tasks.sweep.dataset import build
@@ -233,7 +233,7 @@ def _verdicts(work: Work, past: History) -> None:
             _accept_if_it_held(work, item, nights)
 
 
-def _accept_if_it_held(work: Work, item: Judgement, nights: list[Night]) -> None:
+def _accept_if_it_held(work: Work, item: CellVerdict, nights: list[Night]) -> None:
     mine = (item.cell, item.metric)
     changes = [change for change in work.store.changes() if (change.cell, change.metric) == mine]
     since = accepts_itself(verdicts_of(nights, *mine), changes, work.night.date, work.definition.accept_after)
@@ -241,7 +241,7 @@ def _accept_if_it_held(work: Work, item: Judgement, nights: list[Night]) -> None
         work.store.accept(accepted(nights, item, since, work.night.date, "nights", f"held for {work.definition.accept_after} nights"))
 
 
-def _first_metric(work: Work, item: Judgement) -> str:
+def _first_metric(work: Work, item: CellVerdict) -> str:
     return next(cell.metrics[0] for cell in work.night.cells if (cell.cell, cell.role) == (item.cell, item.role))
 
 

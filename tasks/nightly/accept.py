@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from experiments.regression.history_segments import Change
 from experiments.stats.verdict import Verdict
-from tasks.nightly.store import Judgement, Night, NightCell, NightStore, person
+from tasks.nightly.store import CellVerdict, Night, NightCell, NightStore, person
 from tasks.sweep.store import StoreError, SweepStore
 from tasks.tracking.client import connect
 from tasks.tracking.runs import SweepRuns
@@ -14,7 +14,7 @@ from tasks.tracking.runs import SweepRuns
 MOVED = (Verdict.SLOWER, Verdict.FASTER)
 
 
-def accepted(nights: Sequence[Night], item: Judgement, since: str, on: str, by: str, note: str) -> Change:
+def accepted(nights: Sequence[Night], item: CellVerdict, since: str, on: str, by: str, note: str) -> Change:
     """The record of an accepted change, with what changed in the environment on its first night."""
     first = [old for night in nights if night.date == since for old in night.judgements if old.role == "history"]
     causes = [cause for old in first if (old.cell, old.metric) == (item.cell, item.metric) for cause in old.causes]

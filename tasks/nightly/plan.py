@@ -169,7 +169,7 @@ def _trial(maker: TrialMaker, item: Wanted, night: Night, index: int) -> Trial:
 
 
 def _cell(item: Wanted, trial: Trial, expected_s: float | None) -> NightCell:
-    minimum = {metric: item.entry.minimum_effect.get(metric, METRICS[metric].minimum) for metric in item.entry.metrics}
+    minimum = {metric: item.entry.minimum_effect.get(metric, METRICS[metric].minimum_effect) for metric in item.entry.metrics}
     return NightCell(
         cell=item.identity,
         name=trial.name.rsplit(" · #", 1)[0],

@@ -17,7 +17,7 @@ from experiments.stats.verdict import Verdict
 from tasks.analysis.cell import Metric
 from tasks.nightly.figures import course, draw_course
 from tasks.nightly.history import History
-from tasks.nightly.store import Judgement, Night, NightStore, verdicts_of
+from tasks.nightly.store import CellVerdict, Night, NightStore, verdicts_of
 from tasks.report.comparison_table import TextTable
 from tasks.report.figures.draw import inline_svg
 from tasks.report.html import render_page
@@ -59,7 +59,7 @@ def rates(nights: Sequence[Night]) -> Rates:
     return Rates(same, alarms, len(twins), sum(item.verdict is Verdict.SLOWER for item in slowed), len(slowed))
 
 
-def _is_first(night: Night, item: Judgement, role: str) -> bool:
+def _is_first(night: Night, item: CellVerdict, role: str) -> bool:
     """Whether it is the metric that decides of the cell with that role."""
     return item.role == role and any(cell.role == role and cell.metrics[0] == item.metric for cell in night.cells)
 
@@ -91,7 +91,7 @@ def verdict_table(night: Night) -> TextTable:
     return TextTable(["cell", "metric", "verdict", "change, 95 % interval", "tonight", "where", "finds from", "what else"], rows)
 
 
-def change_of(item: Judgement) -> str:
+def change_of(item: CellVerdict) -> str:
     """+5.3 % (+3.9 to +6.8), in the metric's own direction; a dash where nothing is known."""
     if item.ratio is None or item.low is None or item.high is None:
         return "–"
@@ -100,7 +100,7 @@ def change_of(item: Judgement) -> str:
     return f"{middle:+.1f} % ({min(low, high):+.1f} to {max(low, high):+.1f})"
 
 
-def _detects(item: Judgement) -> str:
+def _detects(item: CellVerdict) -> str:
     return percent(item.detectable) if item.detectable is not None else "–"
 
 
@@ -222,7 +222,7 @@ def _figures(
         metrics = [metric for metric in cell.metrics if metric == cell.metrics[0] or (cell.cell, metric) in changed]
         for metric in metrics:
             trials = {**past.of(cell.cell, cell.role), **now.of(cell.cell, cell.role)}
-            canary = canaries.get(cell.pool) if cell.role == "history" and METRICS[metric].of_the_node else None
+            canary = canaries.get(cell.pool) if cell.role == "history" and METRICS[metric].depends_on_node else None
             beside = {**past.of(canary, "canary"), **now.of(canary, "canary")} if canary else {}
             mine = next((item for item in night.judgements if (item.cell, item.metric, item.role) == (cell.cell, metric, "history")), None)
             share = mine.share if mine and mine.share is not None else 0.0

@@ -7,7 +7,7 @@ import pytest
 from experiments.regression.history_segments import Change
 from experiments.stats.verdict import Verdict
 from tasks.nightly.history import History
-from tasks.nightly.store import Judgement, Night
+from tasks.nightly.store import CellVerdict, Night
 from tasks.nightly.verdicts import NightVerdicts
 from tests.tasks.nightly.night_support import DATES, DEFINITION, TONIGHT, cell, night, now, past, trials
 
@@ -110,7 +110,7 @@ def test_what_creeps_by_less_than_a_night_can_see_is_said() -> None:
 
 
 def said(date: str, verdict: Verdict) -> Night:
-    item = Judgement(cell="id-one", name="one", role="history", metric="throughput", verdict=verdict, word="w", minimum=0.03, repeats=3)
+    item = CellVerdict(cell="id-one", name="one", role="history", metric="throughput", verdict=verdict, word="w", minimum=0.03, repeats=3)
     return night(date=date, judgements=[item])
 
 
