@@ -74,7 +74,10 @@ def as_estimate(effect: NightEffect, index: int, repeats: int) -> Estimate:
 
 
 def rate_interval(hits: int, trials: int, level: float = 0.95) -> tuple[float, float]:
-    """Exact interval of the rate hits / trials (Clopper & Pearson 1934); 0 to 1 without a trial. Raises ValueError for more hits than trials."""
+    """Exact interval of the rate hits / trials (Clopper & Pearson 1934); 0 to 1 without a trial.
+
+    Raises ValueError for more hits than trials.
+    """
     if trials == 0:
         return 0.0, 1.0
     interval = stats.binomtest(hits, trials).proportion_ci(level, method="exact")

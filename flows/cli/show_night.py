@@ -55,7 +55,9 @@ def plan(out: Console, definition: NightFile, plan: Plan, night: Night) -> None:
     unknown = sum(cell.expected_s is None for cell in night.cells)
     said = f", and {unknown} cells without history" if unknown else ""
     out.print(f"{len(plan.trials)} trials; expected: {clock(expected)}{said}; budget {clock(night.budget_s)}", highlight=False)
-    out.print(f"undecided cells are measured again, up to {definition.interim_repeats[-1]} repeats, as far as the budget goes", highlight=False)
+    out.print(
+        f"undecided cells are measured again, up to {definition.interim_repeats[-1]} repeats, as far as the budget goes", highlight=False
+    )
 
 
 def show_night(out: Console, store: NightStore, night: Night) -> None:

@@ -17,9 +17,7 @@ from tasks.nightly.node_state import CHANGED, code_or_node
 from tasks.nightly.store import CellVerdict, NodeState
 
 
-def cell_verdicts(
-    definition: NightFile, comparisons: Sequence[Comparison], nodes: Sequence[NodeState], tonight: str
-) -> list[CellVerdict]:
+def cell_verdicts(definition: NightFile, comparisons: Sequence[Comparison], nodes: Sequence[NodeState], tonight: str) -> list[CellVerdict]:
     """The verdict on each comparison, all of one metric and in their order. `tonight` is a date."""
     if not comparisons:
         return []

@@ -116,7 +116,9 @@ class Night(Strict):
     missed: list[Dropped] = Field(default_factory=list, description="planned, but without a result when the night was closed")
     judgements: list[CellVerdict] = Field(default_factory=list)
     nodes: list[NodeState] = Field(default_factory=list)
-    probes: dict[str, Verdict] = Field(default_factory=dict, description="role -> verdict: of the A/A control and of the injected slow-down")
+    probes: dict[str, Verdict] = Field(
+        default_factory=dict, description="role -> verdict: of the A/A control and of the injected slow-down"
+    )
     notified: list[str] = Field(default_factory=list, description="notification blocks that have taken the message")
     remarks: list[str] = Field(default_factory=list)
 
@@ -239,9 +241,7 @@ def night_names(root: Path | None = None) -> list[str]:
 
 def verdicts_of(nights: Sequence[Night], cell: str, metric: str) -> dict[str, Verdict]:
     """Date -> verdict on one metric of one cell."""
-    return {
-        night.date: item.verdict for night in nights for item in night.cell_verdicts if (item.cell, item.metric) == (cell, metric)
-    }
+    return {night.date: item.verdict for night in nights for item in night.cell_verdicts if (item.cell, item.metric) == (cell, metric)}
 
 
 def night_json(night: Night) -> dict[str, object]:
