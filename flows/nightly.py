@@ -1,4 +1,4 @@
-"""The flow `nightly`: claim the date, measure, repeat what is undecided, decide, report, notify. Composition only; the steps are tasks/nightly."""
+"""The flow `nightly`: claim the date, measure, repeat what is undecided, decide, report, notify. Composition only."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _measure(run: NightRun, session: Session) -> None:
 
 
 def _finish(run: NightRun, session: Session, error: BaseException | None) -> State[Any]:
-    """Publish the sweep; unless the night was interrupted, decide, report and notify. Then return how it went, or raise what interrupted it."""
+    """Publish the sweep, then decide, report and notify unless the night was interrupted. Return how it went, or raise the interruption."""
     problem = session.publish_and_report()
     status = 1 if problem or error is not None else exit_status(run.sweep.states(run.plan))
     if error is not None or session.stop.is_set():

@@ -29,7 +29,7 @@ class BisectError(Exception):
 
 @dataclass(frozen=True)
 class Step:
-    """One decision: a commit against GOOD."""
+    """One decision: a commit against GOOD. `ratio` is the commit's metric over GOOD's, above 1 is better."""
 
     commit: str
     subject: str
@@ -93,10 +93,10 @@ def search(commits: Sequence[str], good: str, measure: Measure, most: int, minim
 
     pairs, side = compare(bad, lambda pairs: side_of(pairs, 0.0, len(analyses)))
     whole = difference(pairs, 0.95)
-    said = f"{(whole.value - 1) * 100:+.1f} % ({(whole.low - 1) * 100:+.1f} to {(whole.high - 1) * 100:+.1f}) after {len(pairs)} pairs"
-    say(f"BAD {bad[:12]} against GOOD {good[:12]}: {said}")
+    change = f"{(whole.value - 1) * 100:+.1f} % ({(whole.low - 1) * 100:+.1f} to {(whole.high - 1) * 100:+.1f}) after {len(pairs)} pairs"
+    say(f"BAD {bad[:12]} against GOOD {good[:12]}: {change}")
     if side is not Side.BELOW or abs(whole.value - 1) < minimum:
-        return Bisection(f"BAD is not clearly worse than GOOD: {said}. There is nothing to bisect.", effect=whole, trials=trials)
+        return Bisection(f"BAD is not clearly worse than GOOD: {change}. There is nothing to bisect.", effect=whole, trials=trials)
     half = sum(pairs) / len(pairs) / 2
     steps: list[Step] = []
     low, high = -1, len(commits) - 1  # commits[low] is good (GOOD itself at -1), commits[high] is bad
@@ -112,7 +112,7 @@ def search(commits: Sequence[str], good: str, measure: Measure, most: int, minim
             text = f"{step.commit[:12]} stays undecided after {len(pairs)} pairs; the commit is one of {high - low} in {left}."
             return Bisection(f"{text} More pairs (`--most`) or a quieter machine decide it.", None, "", between, whole, steps, trials)
         low, high = (middle, high) if side is Side.ABOVE else (low, middle)
-    return Bisection(f"{commits[high]} is the first bad commit: {said}.", commits[high], "", None, whole, steps, trials)
+    return Bisection(f"{commits[high]} is the first bad commit: {change}.", commits[high], "", None, whole, steps, trials)
 
 
 # --- git and processes

@@ -13,8 +13,8 @@ from experiments.regression.effect import NightEffect, night_value
 from experiments.stats.verdict import Verdict
 from tasks.nightly.comparison import Comparison, effects_of, values_of
 from tasks.nightly.history import what_changed
-from tasks.nightly.node_state import CHANGED, code_or_node
-from tasks.nightly.store import CellVerdict, NodeState
+from tasks.nightly.node_state import code_or_node
+from tasks.nightly.store import CHANGED, CellVerdict, NodeState
 
 
 def cell_verdicts(definition: NightFile, comparisons: Sequence[Comparison], nodes: Sequence[NodeState], tonight: str) -> list[CellVerdict]:

@@ -21,8 +21,8 @@ Array = NDArray[np.float64]
 class Comparison:
     """Tonight's trials of a cell, its past nights, and the same of its pool's canary.
 
-    `baseline`: dates of the nights to compare with, oldest first. `past`, `canary_past`: date -> trials, of every night. `alarm`: dates of an
-    open alarm before tonight.
+    `baseline`: dates of the nights to compare with, oldest first. `past`, `canary_past`: date -> trials, of every night. `alarm`: dates of
+    an open alarm before tonight.
     """
 
     cell: NightCell

@@ -15,8 +15,8 @@ _RECENT = 5  # nights in which a creep must show
 def creep(comparison: Comparison, tonight: str, alpha: float) -> str | None:
     """A sentence if the last nights of a segment are worse than its first ones; None if not, or with fewer than three times as many nights.
 
-    The baseline moves on with its nights, so it follows a change that is too small for one night. The comparison's `baseline` must therefore
-    be the whole segment. `tonight` is a date; the change must be significant at `alpha`, and as large as what matters for the cell.
+    The baseline moves on with its nights, so it follows a change that is too small for one night. The comparison's `baseline` must
+    therefore be the whole segment. `tonight` is a date. The change must be significant at `alpha`, and as large as what matters.
     """
     nights = [*comparison.baseline, *([tonight] if comparison.now else [])]
     if len(nights) < 3 * _RECENT:

@@ -12,9 +12,8 @@ from experiments.regression.definition import METRICS, NightFile
 from experiments.stats.verdict import Verdict
 from tasks.nightly.comparison import Comparison, effects_of
 from tasks.nightly.history import History, Measured, what_changed
-from tasks.nightly.store import Night, NightCell, NodeState, Where
+from tasks.nightly.store import CHANGED, Night, NightCell, NodeState, Where
 
-CHANGED = (Verdict.SLOWER, Verdict.FASTER)
 _SOFTWARE = ("code", "libraries", "torch", "driver", "image")  # facts that may change a canary though its node did not
 
 

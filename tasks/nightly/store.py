@@ -3,8 +3,8 @@
 A night is claimed by its date: the first process to claim it gives it a sweep, and every later one works on that sweep or finds it done.
 These files are the record; MLflow and Prefect only show it.
 
-Stored words that the code calls otherwise: the role `twin` is the A/A control, `judgements` are the verdicts, and `probes` are the verdicts on
-the two controls. They stay, so that old nights can be read and cells keep their history in MLflow (tag `night.role`).
+Stored words that the code calls otherwise: the role `twin` is the A/A control, `judgements` are the verdicts, and `probes` are the verdicts
+on the two controls. They stay, so that old nights can be read and cells keep their history in MLflow (tag `night.role`).
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ Role = Literal["history", "canary", "twin", "injected"]
 Where = Literal["code", "node", "code and node", "code or node"]
 AA_CONTROL: Role = "twin"  # the same cell once more: nothing may differ
 SLOWED_CONTROL: Role = "injected"  # the same cell, slowed on purpose: this must be found
+CHANGED = (Verdict.SLOWER, Verdict.FASTER)
 CONTROLS: tuple[Role, ...] = (AA_CONTROL, SLOWED_CONTROL)
 _NAME = re.compile(r"^[a-z0-9][a-z0-9_-]{0,63}$")
 
@@ -116,9 +117,7 @@ class Night(Strict):
     missed: list[Dropped] = Field(default_factory=list, description="planned, but without a result when the night was closed")
     judgements: list[CellVerdict] = Field(default_factory=list)
     nodes: list[NodeState] = Field(default_factory=list)
-    probes: dict[str, Verdict] = Field(
-        default_factory=dict, description="role -> verdict: of the A/A control and of the injected slow-down"
-    )
+    probes: dict[str, Verdict] = Field(default_factory=dict, description="role -> verdict on the A/A control and the injected slow-down")
     notified: list[str] = Field(default_factory=list, description="notification blocks that have taken the message")
     remarks: list[str] = Field(default_factory=list)
 
