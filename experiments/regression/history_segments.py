@@ -47,11 +47,11 @@ def open_alarm(verdicts: Mapping[str, Verdict], changes: Sequence[Change], date:
     for night in sorted(verdicts):
         if night >= date or (start is not None and night < start):
             continue
-        word = verdicts[night]
-        if word is Verdict.SAME or any(change.since <= night <= change.accepted_on for change in changes):
+        verdict = verdicts[night]
+        if verdict is Verdict.SAME or any(change.since <= night <= change.accepted_on for change in changes):
             run, direction = [], None
-        elif word in _ALARM and word is not direction:
-            run, direction = [night], word
+        elif verdict in _ALARM and verdict is not direction:
+            run, direction = [night], verdict
         elif run:
             run.append(night)
     return run
