@@ -75,14 +75,10 @@ class NightFile(Strict):
     description: str = Field(default="", max_length=2000)
     cells: list[NightCells] = Field(min_length=1)
     canary: NightCells | None = Field(default=None, description="one cell for each pool: tells whether the node or the code is slower")
-    probe: str | None = Field(
-        default=None, description="suite of the cell that both controls copy; null: the canary's"
-    )
+    probe: str | None = Field(default=None, description="suite of the cell that both controls copy; null: the canary's")
     injected_slowdown: float = Field(default=0.08, gt=0, le=1, description="size of the slow-down that must be found every night")
     repeats: int = Field(default=3, ge=2, le=50, description="of each cell, interleaved")
-    looks: list[int] = Field(
-        default_factory=lambda: [5, 8], description="repeats of the later interim analyses, for undecided cells"
-    )
+    looks: list[int] = Field(default_factory=lambda: [5, 8], description="repeats of the later interim analyses, for undecided cells")
     budget: str = Field(default="2h", description="time for the whole night, such as 2h or 90m")
     baseline_nights: int = Field(default=20, ge=3, le=200, description="most nights a baseline is made of")
     least_nights: int = Field(default=5, ge=3, le=50, description="nights that a baseline needs; before, everything is undecided")
