@@ -149,7 +149,7 @@ def test_without_a_column_axis_the_metric_is_the_column() -> None:
     ("metric", "title", "ratio"),
     [
         ("throughput", "Throughput, samples/s", "x is the speed-up over"),
-        ("step_time_median_s", "Step time median, s", "x is how many times lower it is than"),
+        ("step_time_median_s", "Step time median", "x is how many times lower it is than"),
         ("eval_accuracy_after", "Eval accuracy after", "the signed number is the difference from"),
     ],
 )
