@@ -7,13 +7,13 @@ A sample is one example: two captions with two images, four scores. Scores: Brid
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
+from experiments.components.checkpoint import check_pinned, from_pretrained
 from experiments.components.workload import Batch, Context, DataError
 from experiments.datasets import winoground
 from experiments.parameters import TrainingParameters
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from torch import nn
 
 BUILDS_ON = ("experiments.datasets.winoground",)  # its source is part of the trial key too
-COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 class Parameters(TrainingParameters):
@@ -40,13 +39,7 @@ class Parameters(TrainingParameters):
     @model_validator(mode="after")
     def _pinned(self) -> Parameters:
         for family in ("bridgetower", "clip"):
-            weights, revision = getattr(self, f"{family}_weights"), getattr(self, f"{family}_revision")
-            hub = weights is not None and not weights.startswith(("/", ".", "~"))
-            if hub and not COMMIT.fullmatch(revision or ""):
-                problem = f"{family}_weights {weights!r} is a hub id: {family}_revision must be its commit, 40 hex digits"
-                raise ValueError(f"{problem} (a path starts with / or .)")
-            if not hub and revision is not None:
-                raise ValueError(f"{family}_revision is only for {family}_weights that are a hub id")
+            check_pinned(getattr(self, f"{family}_weights"), getattr(self, f"{family}_revision"), f"{family}_")
         if self.dataset is not None and "://" in self.dataset:
             raise ValueError("dataset: Winoground is read from a local folder")
         return self
@@ -96,17 +89,9 @@ class Winoground:
         import transformers
 
         kind = transformers.CLIPModel if self.family == "clip" else transformers.BridgeTowerForImageAndTextRetrieval
-        model: Any = kind.from_pretrained(
-            self.weights,
-            revision=self.revision or "main",
-            local_files_only=Path(self.weights).is_dir(),
-            use_safetensors=True,  # never unpickle a checkpoint
-            trust_remote_code=False,
-            attn_implementation="eager",
-        )
+        model = from_pretrained(kind, self.weights, self.revision, "eager")
         self.image_size = model.config.vision_config.image_size
-        model = model.float().eval()  # transformers 5 keeps a checkpoint's own type
-        return model  # type: ignore[no-any-return]
+        return model.eval()  # type: ignore[no-any-return]
 
     def layers(self, model: nn.Module) -> list[nn.Module]:
         from experiments.workloads.bridgetower.model import layers

@@ -1,4 +1,4 @@
-"""From a Draft to a batch: JPEG decoding, random crop, resizing and tokenisation, inside the DataLoader's processes.
+"""From the row numbers of a batch to the batch: JPEG decoding, random crop, resizing and tokenisation, inside the DataLoader's processes.
 
 Images leave as uint8 (batch, height, width, 3), a quarter of fp32's bytes on the way to the device; the device normalises them.
 """
@@ -82,7 +82,7 @@ def decode(data: bytes | None, size: int, draw: random.Random | None) -> Any:
 
 
 class PairDataset:
-    """A torch map-style dataset whose index is a Draft and whose item is a whole batch.
+    """A torch map-style dataset whose index is a BatchIndices and whose item is a whole batch.
 
     `where` is "cpu" (decode here) or "device" (hand over the JPEG's bytes and the crop boxes). `keep`: decode each image once and keep
     it, KEPT_BYTES of them in each process; only without augmentation.
@@ -106,16 +106,16 @@ class PairDataset:
         self.tokenizer.enable_truncation(text_length)
         self.tokenizer.enable_padding(length=text_length, pad_id=1 if pad is None else pad, pad_token=name)
 
-    def __getitem__(self, draft: BatchIndices) -> Batch:
+    def __getitem__(self, indices: BatchIndices) -> Batch:
         """input_ids and attention_mask (batch, text), pixels (batch, size, size, 3) or jpegs and boxes, corrupt [(row, name, why)]."""
         import torch
 
-        draw = random.Random(draft.seed) if self.augment else None
+        draw = random.Random(indices.seed) if self.augment else None
         images: list[Any] = []
         captions: list[str] = []
         corrupt: list[tuple[int, str, str]] = []
-        waiting = iter((*draft.rows, *draft.spare))
-        while len(images) < len(draft.rows):
+        waiting = iter((*indices.rows, *indices.spare))
+        while len(images) < len(indices.rows):
             row = next(waiting, None)
             if row is None:
                 raise DataError("a batch ran out of readable rows; corrupt: " + ", ".join(f"{name} ({why})" for _, name, why in corrupt))
@@ -185,11 +185,11 @@ class CorruptRows:
 
 
 def loader(dataset: PairDataset, order: Iterator[BatchIndices], *, workers: int, prefetch_factor: int, pin_memory: bool) -> Any:
-    """A torch DataLoader over the drafts: batches in order, whatever the number of processes."""
+    """A torch DataLoader over batches in the order of `order`, whatever the number of processes."""
     from torch.utils.data import DataLoader
 
     return DataLoader(
-        dataset,  # type: ignore[arg-type]  # its index is a Draft
+        dataset,  # type: ignore[arg-type]  # its index is a BatchIndices
         batch_size=None,
         sampler=order,
         num_workers=workers,

@@ -75,7 +75,7 @@ def _checked(data: bytes | None) -> bytes:
 
 
 class Names:
-    """A torch map-style dataset whose index is a Draft and whose item is a batch of file names and tokens."""
+    """A torch map-style dataset whose index is a BatchIndices and whose item is a batch of file names and tokens."""
 
     def __init__(self, rows: Rows, exported: Exported, tokenizer: Tokenizer, text_length: int) -> None:
         self.rows, self.exported, self.tokenizer = rows, exported, tokenizer
@@ -83,7 +83,7 @@ class Names:
         tokenizer.enable_truncation(text_length)
         tokenizer.enable_padding(length=text_length, pad_id=1 if pad is None else pad, pad_token=word)
 
-    def __getitem__(self, draft: BatchIndices) -> Batch:
+    def __getitem__(self, indices: BatchIndices) -> Batch:
         """files (batch,) of str, input_ids and attention_mask (batch, text) of uint32, corrupt [(row, name, why)]."""
         import numpy as np
 
@@ -91,8 +91,8 @@ class Names:
         files: list[str] = []
         captions: list[str] = []
         corrupt: list[tuple[int, str, str]] = []
-        waiting = iter((*draft.rows, *draft.spare))
-        while len(files) < len(draft.rows):
+        waiting = iter((*indices.rows, *indices.spare))
+        while len(files) < len(indices.rows):
             row = next(waiting, None)
             if row is None:
                 raise DataError("a batch ran out of readable rows; corrupt: " + ", ".join(f"{name} ({why})" for _, name, why in corrupt))
