@@ -1,4 +1,4 @@
-"""BridgeTower against CLIP on Winoground: which model tells captions of the same words apart, and how fast does it score?
+"""BridgeTower against CLIP on Winoground: which model distinguishes captions of the same words, and how fast does it score?
 
 A sample is one example: two captions with two images, four scores. Scores: BridgeTower's image-text matching logit
 (BridgeTowerForImageAndTextRetrieval, logits[:, 1]), CLIP's logits_per_image. See experiments/datasets/winoground.py.
@@ -45,7 +45,7 @@ class Parameters(TrainingParameters):
         return self
 
     def lacking(self) -> dict[str, str]:
-        """The data set is gated and the checkpoints are the user's choice."""
+        """The data set, which is gated, and the checkpoint, which is the user's choice: parameter -> what to give."""
         weights = f"{self.family}_weights"
         needed = {
             "dataset": "the folder of a local copy of Winoground (its licence forbids us to bring one)",

@@ -1,6 +1,6 @@
 """Habana's media pipe: JPEGs decoded, cropped, resized and normalised on a Gaudi. It reads files, so Parquet bytes are exported first.
 
-Where the pipe cannot be made, the DataLoader decodes as on any device. What happened is a fact of the trial: see `open_pipe`.
+Where the pipe cannot be made, the DataLoader decodes as on any device. The trial's environment records which of the two happened.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ class Exported:
 
 
 def export(rows: Rows, fingerprint: str, split: str, root: Path) -> Exported:
-    """Write every image of the split to a file of its own under `root`, once for each fingerprint, also with several ranks at it.
+    """Write every image of the split to its own file under `root`, once for each fingerprint. Several ranks may call this at once.
 
-    The decoder dies on a whole batch if one image is broken, so what is no RGB JPEG, or is cut off, gets no file. Raises DataError.
+    The decoder fails on a whole batch if one image is broken. So an image that is not an RGB JPEG, or is truncated, gets no file.
+    Raises DataError if the files cannot be written.
     """
     from filelock import FileLock
 
@@ -113,7 +114,7 @@ class Names:
 
 @dataclass(frozen=True)
 class Shape:
-    """A batch, and how its images are made."""
+    """The shape of the pipe's batches, and how their images are augmented and normalised."""
 
     batch: int
     text_length: int
@@ -125,10 +126,10 @@ class Shape:
 
 
 def open_pipe(names: Any, files: list[Path], shape: Shape, corrupt: CorruptRows) -> Any:
-    """An iterator over batches that are born on the device: normalised images fp32 (batch, 3, size, size), input_ids, attention_mask.
+    """An iterator over batches made on the device: normalised images fp32 (batch, 3, size, size), input_ids, attention_mask.
 
     `names`: batches of Names, from a DataLoader; `files`: all files that they may name.
-    Raises whatever keeps the pipe from being made: that is for the caller to record.
+    If the pipe cannot be made, raises whatever the media library raised; the caller records it.
     """
     import numpy as np
     from habana_frameworks.mediapipe import fn
@@ -192,7 +193,7 @@ def open_pipe(names: Any, files: list[Path], shape: Shape, corrupt: CorruptRows)
 
 
 def batches(pipe: Any) -> Iterator[Batch]:
-    """The pipe's batches by name."""
+    """The pipe's batches: pixel_values fp32 (batch, 3, size, size), input_ids and attention_mask int64 (batch, text)."""
     for pixels, ids, mask in pipe:
         yield {"pixel_values": pixels, "input_ids": ids.long(), "attention_mask": mask.long()}
 

@@ -23,7 +23,7 @@ PIXEL_STD = (0.26862954, 0.26130258, 0.27577711)
 class PairParameters(SplitParameters):
     """Where the pairs come from."""
 
-    dataset: str = Field("drawn", description=f"drawn (scenes we draw), {FOLDER}")
+    dataset: str = Field("drawn", description=f"drawn (synthetic captioned scenes), {FOLDER}")
     image_column: str = Field("image", description="column of encoded images: bytes, or struct{bytes, path}")
     caption_column: str = Field("image_description", description="column of captions")
     augment: bool = Field(True, description="random crop of 80 to 100 % of each side")

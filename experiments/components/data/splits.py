@@ -27,7 +27,7 @@ class SplitParameters(TrainingParameters):
     tokenizer: str | None = Field(None, description="folder with tokenizer.json; null: the data set's own")
     evaluation_batch_size: int = Field(16, ge=2, le=4096, description="the same in all trials, so that their losses compare")
     evaluation_samples: int = Field(64, ge=2, le=100_000, description="held-out rows, at most")
-    drawn_rows: int = Field(512, ge=16, le=1_000_000, description="training rows of the drawn data set")
+    drawn_rows: int = Field(512, ge=16, le=1_000_000, description="training rows of the synthetic data set")
 
 
 class Splits:

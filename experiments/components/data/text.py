@@ -23,7 +23,7 @@ PADS, MASKS = ("<pad>", "[PAD]"), ("<mask>", "[MASK]")
 class TextParameters(SplitParameters):
     """Where the text comes from."""
 
-    dataset: str = Field("drawn-text", description=f"drawn-text (an invented language), {FOLDER}")
+    dataset: str = Field("drawn-text", description=f"drawn-text (synthetic documents), {FOLDER}")
     text_column: str = Field("text", description="column of texts")
 
 
@@ -33,7 +33,7 @@ def token_id(tokenizer: Any, names: tuple[str, ...]) -> int | None:
 
 
 def check_vocabulary(tokenizer: Any, vocabulary: int) -> None:
-    """Raises DataError for a tokenizer that has more tokens than the model."""
+    """Raises DataError for a tokenizer that has more tokens than the model's vocabulary."""
     if (tokens := tokenizer.get_vocab_size()) > vocabulary:
         raise DataError(f"the tokenizer has {tokens} tokens, the model {vocabulary}: set tokenizer or model to match")
 

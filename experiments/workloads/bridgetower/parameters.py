@@ -28,7 +28,6 @@ class Parameters(PairParameters):
     image_decode: Literal["cpu", "device"] = Field("cpu", description="the DataLoader decodes JPEGs, or the device (nvJPEG, media pipe)")
     export_images: bool = Field(False, description="hpu: write the images to files, which the media pipe needs")
     evaluation_samples: int = Field(128, ge=2, le=100_000, description="held-out pairs, at most")
-    drawn_rows: int = Field(512, ge=16, le=1_000_000, description="training pairs of the drawn data set")
 
     @model_validator(mode="after")
     def _pinned(self) -> Parameters:

@@ -21,9 +21,10 @@ KINDS = ("image", "pair", "text")
 
 
 def kinds(seed: int, *, balanced: bool) -> Iterator[str]:
-    """The kind of each step, for ever; the same on all ranks.
+    """The kind of batch of each step, without end; the same on all ranks.
 
-    The first three are one of each: they are in the warm-up, and a probe of what fits has then seen the kind that needs most.
+    The first three steps are one of each. They are part of the warm-up, and a probe of the largest batch has then seen the kind that needs
+    most memory.
     """
     draw = random.Random(f"kinds/{seed}")  # not the rank's: all ranks do the same kind of step
     yield from draw.sample(KINDS, len(KINDS))

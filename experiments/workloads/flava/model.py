@@ -33,7 +33,7 @@ def config(size: str) -> Any:
 
 @contextmanager
 def codes_seen(model: Any) -> Iterator[list[torch.Tensor]]:
-    """What the codebook gives meanwhile."""
+    """Within this, a list that collects the codes of each call of the image codebook: int64 (batch, patches)."""
     seen: list[torch.Tensor] = []
     ask = model.image_codebook.get_codebook_indices
 
@@ -50,11 +50,11 @@ def codes_seen(model: Any) -> Iterator[list[torch.Tensor]]:
 
 
 def flops(size: str, text_length: int, long_text_length: int) -> dict[str, float]:
-    """Training FLOPs of an item by kind: 3 x what is learnt of, 1 x what is only computed.
+    """Training FLOPs of a sample by kind of batch: 3 x the forward pass of what is trained, 1 x that of the rest.
 
-    Only computed are the codebook and, of an image alone, its unmasked pass. Recomputation by activation checkpointing is not counted.
-
-    Matrix products, counted by torch's FlopCounterMode on fake tensors; the heads' by hand, since they see the masked positions only.
+    The rest is the codebook and, for an image alone, its unmasked pass. Recomputation by activation checkpointing is not counted.
+    torch's FlopCounterMode counts matrix products on fake tensors. Those of the heads are computed by hand, since they see the masked
+    positions only.
     """
     passes = {name: once + layers for name, (once, layers) in _passes(size, text_length, long_text_length).items()}
     settings = config(size)
@@ -74,16 +74,17 @@ def flops(size: str, text_length: int, long_text_length: int) -> dict[str, float
 
 
 def recomputed_flops(size: str, text_length: int, long_text_length: int) -> dict[str, float]:
-    """What activation checkpointing computes again, by kind: the forward pass of the layers that something is learnt of."""
+    """FLOPs that activation checkpointing adds to a sample, by kind of batch: the forward pass of the layers that are trained."""
     layers = {name: found for name, (_, found) in _passes(size, text_length, long_text_length).items()}
     return {"image": layers["image"], "pair": layers["plain"] + layers["masked"], "text": layers["text"]}
 
 
 @cache
 def _passes(size: str, text_length: int, long_text_length: int) -> dict[str, tuple[float, float]]:
-    """Matrix products of each forward pass per item: outside the layers, and in all of them.
+    """FLOPs of each forward pass per sample: (outside the layers, in all layers).
 
-    Layers are alike, so two depths tell what any depth costs; building all of the largest model takes seconds, even on fake tensors.
+    All layers cost the same, so models of one and two layers give the cost of any depth. To build the largest model takes seconds, even
+    on fake tensors.
     """
     _, _, _, layers, multimodal, *_ = SIZES[size]
     one, wider, deeper = (_forward_flops(size, shape, text_length, long_text_length) for shape in ((1, 1), (2, 1), (1, 2)))
@@ -95,7 +96,7 @@ def _passes(size: str, text_length: int, long_text_length: int) -> dict[str, tup
 
 
 def _forward_flops(size: str, shape: tuple[int, int], text_length: int, long_text_length: int) -> dict[str, float]:
-    """Matrix products of each forward pass per item, of the size with `shape`: layers of the towers, multimodal layers."""
+    """FLOPs of each forward pass per sample, with as many layers as `shape` says: of each tower, and of the multimodal encoder."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.utils.flop_counter import FlopCounterMode

@@ -42,7 +42,7 @@ class Parameters(KeptPairParameters):
     text_length: int = Field(77, ge=4, le=512, description="tokens of a pair's caption, padded or cut")
     long_text_length: int = Field(512, ge=8, le=512, description="tokens of a text alone: captions, one after the other")
     kinds: Literal["drawn", "balanced"] = Field(
-        "drawn", description="each step's kind of batch: drawn as in the document, or every three steps one of each, for short windows"
+        "drawn", description="each step's kind of batch: drawn at random as in the document, or one of each in every three steps"
     )
     learning_rate: float = Field(1e-3, gt=0, le=10)
     weight_decay: float = Field(0.1, ge=0, le=1)

@@ -1,7 +1,8 @@
 """FLAVA pre-training at six sizes, as in "Scaling Multimodal Foundation Models": which strategy fits, and how fast is it?
 
-Each step draws one of three kinds of batch, the same on all ranks: images alone, text alone, or pairs. The losses are those of
-FlavaForPreTraining with weight 1 each: masked image, masked language, image-text matching, global contrastive, both multimodal ones.
+Each step has one of three kinds of batch, chosen at random and the same on all ranks: images alone, text alone, or pairs. The losses are
+those of FlavaForPreTraining with weight 1 each: masked image, masked language, image-text matching, global contrastive, and both multimodal
+ones.
 """
 
 from __future__ import annotations
