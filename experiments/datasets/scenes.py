@@ -75,6 +75,7 @@ class Scene:
 
     @property
     def caption(self) -> str:
+        """The scene in one sentence, such as `a red background with one large blue ring left of two small green circles`."""
         article = "an" if self.background == "orange" else "a"
         return f"{article} {self.background} background with {self.first} {self.relation} {self.second}"
 

@@ -63,7 +63,7 @@ def config(parameters: Parameters) -> Any:
 
 
 def make(parameters: Parameters) -> nn.Module:
-    """T5ForConditionalGeneration of the named size. Raises Unsupported where transformers has not its attention."""
+    """T5ForConditionalGeneration of the named size. Raises Unsupported where transformers lacks the attention asked for."""
     import transformers
 
     kind = transformers.T5ForConditionalGeneration

@@ -133,41 +133,9 @@ def open_pipe(names: Any, files: list[Path], shape: Shape, corrupt: CorruptRows)
     """
     import numpy as np
     from habana_frameworks.mediapipe import fn
-    from habana_frameworks.mediapipe.media_types import dtype, ftype, imgtype, randomCropType, readerOutType
+    from habana_frameworks.mediapipe.media_types import dtype, ftype, imgtype, randomCropType
     from habana_frameworks.mediapipe.mediapipe import MediaPipe
-    from habana_frameworks.mediapipe.operators.reader_nodes.read_image_from_dir import get_max_file
-    from habana_frameworks.mediapipe.operators.reader_nodes.reader_nodes import media_ext_reader_op_impl, media_ext_reader_op_tensor_info
     from habana_frameworks.mediapipe.plugins.iterator_pytorch import HPUGenericPytorchIterator
-
-    class Reader(media_ext_reader_op_impl):  # type: ignore[misc]
-        """Hands file names and tokens to the pipe."""
-
-        def __init__(self, params: Any, fw_params: Any) -> None:
-            self.batch_size = fw_params.batch_size
-            self.largest = get_max_file([str(path) for path in params["priv_params"]["files"]])
-
-        def gen_output_info(self) -> list[Any]:
-            text = np.array([shape.text_length, self.batch_size], dtype=np.uint32)
-            names_of_files = media_ext_reader_op_tensor_info(dtype.NDT, np.array([self.batch_size], dtype=np.uint32), "")
-            return [names_of_files, *(media_ext_reader_op_tensor_info(dtype.UINT32, text, "") for _ in range(2))]
-
-        def get_largest_file(self) -> Any:
-            return self.largest
-
-        def get_media_output_type(self) -> Any:
-            return readerOutType.FILE_LIST
-
-        def __len__(self) -> int:
-            return max(1, len(files) // int(self.batch_size))
-
-        def __iter__(self) -> Any:
-            self.batches = iter(names)
-            return self
-
-        def __next__(self) -> Any:
-            batch = next(self.batches)
-            corrupt.add(batch["corrupt"])
-            return np.array(batch["files"]), batch["input_ids"], batch["attention_mask"]
 
     class Pipe(MediaPipe):  # type: ignore[misc]
         """Files -> decode, crop, resize -> normalise."""
@@ -176,7 +144,7 @@ def open_pipe(names: Any, files: list[Path], shape: Shape, corrupt: CorruptRows)
             super().__init__(device="legacy", batch_size=shape.batch, prefetch_depth=QUEUE_DEPTH, pipe_name="sweepbench")
             size, side = [shape.image_size, shape.image_size], shape.image_size
             crop = {"random_crop_type": randomCropType.RANDOMIZED_AREA_AND_ASPECT_RATIO_CROP, "seed": shape.seed, **CROP}
-            self.input = fn.MediaExtReaderOp(impl=Reader, num_outputs=3, priv_params={"files": files})
+            self.input = fn.MediaExtReaderOp(impl=_reader(names, shape, corrupt), num_outputs=3, priv_params={"files": files})
             self.decode = fn.ImageDecoder(
                 device="hpu", output_format=imgtype.RGB_P, resize=size, resampling_mode=ftype.BICUBIC, **(crop if shape.augment else {})
             )
@@ -190,6 +158,47 @@ def open_pipe(names: Any, files: list[Path], shape: Shape, corrupt: CorruptRows)
             return self.normalise(self.decode(encoded), self.mean(), self.inverse_std()), ids, mask
 
     return HPUGenericPytorchIterator(Pipe())
+
+
+def _reader(names: Any, shape: Shape, corrupt: CorruptRows) -> type:
+    """The class of the pipe's reader, which hands it file names and tokens. The pipe makes the instance itself."""
+    import numpy as np
+    from habana_frameworks.mediapipe.media_types import dtype, readerOutType
+    from habana_frameworks.mediapipe.operators.reader_nodes.read_image_from_dir import get_max_file
+    from habana_frameworks.mediapipe.operators.reader_nodes.reader_nodes import media_ext_reader_op_impl, media_ext_reader_op_tensor_info
+
+    class Reader(media_ext_reader_op_impl):  # type: ignore[misc]
+        """Hands file names and tokens to the pipe."""
+
+        def __init__(self, params: Any, fw_params: Any) -> None:
+            self.batch_size = fw_params.batch_size
+            self.files = [str(path) for path in params["priv_params"]["files"]]
+            self.largest = get_max_file(self.files)
+
+        def gen_output_info(self) -> list[Any]:
+            text = np.array([shape.text_length, self.batch_size], dtype=np.uint32)
+            names_of_files = media_ext_reader_op_tensor_info(dtype.NDT, np.array([self.batch_size], dtype=np.uint32), "")
+            return [names_of_files, *(media_ext_reader_op_tensor_info(dtype.UINT32, text, "") for _ in range(2))]
+
+        def get_largest_file(self) -> Any:
+            return self.largest
+
+        def get_media_output_type(self) -> Any:
+            return readerOutType.FILE_LIST
+
+        def __len__(self) -> int:
+            return max(1, len(self.files) // int(self.batch_size))
+
+        def __iter__(self) -> Any:
+            self.batches = iter(names)
+            return self
+
+        def __next__(self) -> Any:
+            batch = next(self.batches)
+            corrupt.add(batch["corrupt"])
+            return np.array(batch["files"]), batch["input_ids"], batch["attention_mask"]
+
+    return Reader
 
 
 def batches(pipe: Any) -> Iterator[Batch]:
