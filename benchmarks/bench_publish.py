@@ -48,12 +48,14 @@ def main() -> int:
 def measure(folder: Path) -> tuple[list[float], list[float], list[float]]:
     """Seconds of each round: the values as a sweep sends them, as many with MLflow alone, and the end of a trial whose steps are there."""
     from cluster.journal.journal import read_journal
+    from cluster.trial_layout import JOURNAL
     from experiments.trial import Outcome, TrialResult
     from tasks.analysis.results import write_steps
     from tasks.sweep.plan import make_plan
     from tasks.sweep.store import Request, SweepStore
     from tasks.tracking.client import connect
-    from tasks.tracking.runs import SweepRuns, step_metrics
+    from tasks.tracking.log_trial import finish_trial, log_records, step_metrics
+    from tasks.tracking.runs import SweepRuns
 
     suite = folder / "publish.yaml"
     suite.write_text(f"suite: publish\nworkload: synthetic\naxes: {{pool: [cpu], seed: {list(range(ROUNDS + 1))}}}\n")
@@ -66,17 +68,17 @@ def measure(folder: Path) -> tuple[list[float], list[float], list[float]]:
         path = store.trial_dir(trial.key)
         write_journal(path)
         write_steps(path)
-        journal = read_journal(path / "journal.jsonl")
+        journal = read_journal(path / JOURNAL)
         run_id = runs.trial_run(trial, 1, journal.steps[0]["t"])
         records = [{**step, "step": step["step"] + again * STEPS} for again in (0, 1) for step in journal.steps]
         metrics = list(step_metrics(records))
         assert len(metrics) == VALUES
         bare = runs.client.create_run(runs.experiment_id).info.run_id
         mlflow_s.append(seconds(lambda bare=bare, metrics=metrics: log_alone(runs.client, bare, metrics)))
-        values_s.append(seconds(lambda run_id=run_id, records=records: runs.log_records(run_id, records)))
+        values_s.append(seconds(lambda run_id=run_id, records=records: log_records(runs.client, run_id, records)))
         result = TrialResult(key=trial.key, attempt=1, outcome=Outcome.OK, started_at=journal.steps[0]["t"], finished_at=time.time())
         sent = {step["step"] for step in journal.steps}
-        end_s.append(seconds(lambda args=(trial, journal, result, path, sent): runs.finish_trial(*args)))
+        end_s.append(seconds(lambda args=(trial, journal, result, path, sent): finish_trial(runs, *args)))
     return values_s[1:], mlflow_s[1:], end_s[1:]  # the first meets cold caches
 
 
@@ -88,9 +90,10 @@ def log_alone(client: Any, run_id: str, metrics: list[Any]) -> None:
 def write_journal(folder: Path) -> None:
     """The journal of a trial of STEPS steps."""
     from cluster.journal.journal import JournalWriter
+    from cluster.trial_layout import JOURNAL
 
     parts = {"data_wait_s": 0.01, "h2d_s": 0.0, "forward_backward_s": 0.07, "optimizer_s": 0.02, "total_s": 0.1}
-    with JournalWriter(folder / "journal.jsonl", 1) as journal:
+    with JournalWriter(folder / JOURNAL, 1) as journal:
         begin = time.time()
         for step in range(1, STEPS + 1):
             journal.append("step", t=begin + step * 0.1, step=step, measured=step > 10, loss=2.0 / step, samples=16, **parts)

@@ -17,7 +17,7 @@ from experiments.config.paths import runs_root
 from tasks.sweep.store import SweepStore, list_sweeps
 
 ROOT = Path(__file__).resolve().parents[1]
-DEADLINE_S = 200.0
+DEADLINE_S = 240.0
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -37,11 +37,11 @@ def start(*arguments: str, folder: Path, **more: str) -> subprocess.Popen[str]:
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
-        preexec_fn=_heed_ctrl_c,  # noqa: PLW1509 - the tests start no threads of their own
+        preexec_fn=heed_ctrl_c,  # noqa: PLW1509 - the tests start no threads of their own
     )
 
 
-def _heed_ctrl_c() -> None:
+def heed_ctrl_c() -> None:
     """A shell starts what it runs in the background with Ctrl-C ignored, and children inherit that: tests may be started so."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 

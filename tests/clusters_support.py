@@ -24,6 +24,7 @@ import psutil
 import pytest
 
 from tests.s3_support import s3_server
+from tests.shared_support import kept
 
 HOST = "127.0.0.1"
 MARK = "SWEEPBENCH_STACK"  # tests/conftest.py leaves what carries it to its fixture
@@ -66,6 +67,8 @@ class Cluster:
             "AUTOSCALER_METRIC_PORT": "0",
             "DASHBOARD_METRIC_PORT": "0",
             "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "240",
+            "RAY_gcs_server_request_timeout_seconds": "240",
             "OMP_NUM_THREADS": "1",
             "PATH": f"{Path(self.python).parent}:{os.environ['PATH']}",
             MARK: self.mark,
@@ -74,21 +77,28 @@ class Cluster:
         }
 
     def start(self) -> None:
-        """Start the head, and return once it takes jobs with its token."""
+        """Start the head, and return once it takes jobs with its token.
+
+        Ray gives a raylet 30 s to start, in its code; on a busy machine that may not be enough, so it is tried again.
+        """
         arguments = ["--head", f"--port={self.port}", "--dashboard-host=127.0.0.1", f"--dashboard-port={self.dashboard}"]
-        self._ray(
-            *arguments,
-            f"--ray-client-server-port={self.client}",
-            f"--temp-dir={self.folder}/r",
-            f"--resources={json.dumps(self.resources)}",
-        )
+        arguments += [f"--ray-client-server-port={self.client}", f"--temp-dir={self.folder}/r", f"--resources={json.dumps(self.resources)}"]
+        tries = 4
+        while not self._ray(*arguments):
+            self.stop()
+            tries -= 1
+            assert tries, self._said()
         self.wait()
 
     def add_node(self, resources: dict[str, float], cpus: int = 2) -> None:
         """One more raylet on this machine, for a cluster of several nodes."""
-        self._ray(f"--address={HOST}:{self.port}", f"--resources={json.dumps(resources)}", cpus=cpus)
+        assert self._ray(f"--address={HOST}:{self.port}", f"--resources={json.dumps(resources)}", cpus=cpus), self._said()
 
-    def _ray(self, *arguments: str, cpus: int | None = None) -> None:
+    def _said(self) -> str:
+        return (self.folder / "start.log").read_text()[-3000:]
+
+    def _ray(self, *arguments: str, cpus: int | None = None) -> bool:
+        """True if `ray start` did."""
         common = ["--disable-usage-stats", f"--node-ip-address={HOST}", f"--num-cpus={cpus or self.cpus}"]
         common += [
             "--dashboard-agent-listen-port=0",
@@ -104,24 +114,24 @@ class Cluster:
                 stdout=log,
                 stderr=log,
                 check=False,
-                timeout=120,
+                timeout=400,
             )
-        assert done.returncode == 0, (self.folder / "start.log").read_text()[-3000:]
+        return done.returncode == 0
 
-    def wait(self, timeout_s: float = 90) -> None:
+    def wait(self, timeout_s: float = 240) -> None:
         deadline = time.monotonic() + timeout_s
         while self.get("/api/jobs/")[0] != 200:
-            assert time.monotonic() < deadline, (self.folder / "start.log").read_text()[-3000:]
+            assert time.monotonic() < deadline, self._said()
             time.sleep(0.2)
 
-    def get(self, path: str, body: object | None = None, token: str | None = "") -> tuple[int, Any]:
-        """A request with the cluster's token (""), another, or none (None); status 0 where nothing answers."""
+    def get(self, path: str, body: object | None = None, token: str | None = "", timeout_s: float = 5) -> tuple[int, Any]:
+        """A request with the cluster's token (""), another, or none (None); status 0 where nothing answers in time."""
         request = urllib.request.Request(self.url + path, data=json.dumps(body).encode() if body is not None else None)
         request.add_header("Content-Type", "application/json")
         if token is not None:
             request.add_header("Authorization", f"Bearer {token or self.token.read_text()}")
         try:
-            with urllib.request.urlopen(request, timeout=5) as reply:
+            with urllib.request.urlopen(request, timeout=timeout_s) as reply:
                 return reply.status, json.load(reply)
         except urllib.error.HTTPError as error:
             with error:
@@ -131,7 +141,7 @@ class Cluster:
 
     def jobs(self) -> dict[str, str]:
         """Submission id -> status of every job."""
-        return {job["submission_id"]: job["status"] for job in self.get("/api/jobs/")[1]}
+        return {job["submission_id"]: job["status"] for job in self.get("/api/jobs/", timeout_s=120)[1]}
 
     def processes(self) -> list[psutil.Process]:
         found = []
@@ -140,6 +150,12 @@ class Cluster:
                 if process.environ().get(MARK) == self.mark:
                     found.append(process)
         return found
+
+    def has_head(self) -> bool:
+        """True while its GCS runs, which a head is nothing without."""
+        with contextlib.suppress(psutil.Error):
+            return any("gcs_server" in " ".join(process.cmdline()) for process in self.processes())
+        return self.has_head()  # one ended just now
 
     def kill(self, name: str = "") -> int:
         """SIGKILL to the cluster's own processes whose command holds `name`; how many there were."""
@@ -153,13 +169,13 @@ class Cluster:
 
     def drain(self, resource: str) -> int:
         """Announce the end of the nodes that have `resource`, then end them, as a cloud that takes them back; how many there were."""
-        nodes = self.get("/api/v0/nodes?detail=true")[1]["data"]["result"]["result"]
+        nodes = self.get("/api/v0/nodes?detail=true", timeout_s=120)[1]["data"]["result"]["result"]
         ids = [node["node_id"] for node in nodes if node["state"] == "ALIVE" and resource in node["resources_total"]]
         for node in ids:
             reason = ["--reason", "DRAIN_NODE_REASON_PREEMPTION", "--reason-message", "spot"]
             command = ["drain-node", "--address", f"{HOST}:{self.port}", "--node-id", node, *reason, "--deadline-remaining-seconds", "1"]
             ray = [self.python, "-m", "ray.scripts.scripts", *command]
-            subprocess.run(ray, env=self.environment, check=True, capture_output=True, timeout=60)
+            subprocess.run(ray, env=self.environment, check=True, capture_output=True, timeout=120)
         time.sleep(1)  # the notice that it gives
         assert self.kill(f"{resource},") >= len(ids)  # a raylet's command has its resources
         return len(ids)
@@ -169,7 +185,7 @@ class Cluster:
         for _ in range(10):
             if not self.kill():
                 break
-            psutil.wait_procs(self.processes(), timeout=5)
+            psutil.wait_procs(self.processes(), timeout=30)
         shutil.rmtree(self.folder / "r", ignore_errors=True)
 
     def close(self) -> None:
@@ -218,15 +234,23 @@ def write_pools(path: Path, entries: dict[str, dict[str, Any]]) -> Path:
 
 
 @pytest.fixture(scope="session")
-def clusters() -> Iterator[Clusters]:
-    """Both clusters, for the whole session; a test that kills one starts it again."""
-    with s3_server() as storage:
-        made = Clusters(storage)
-        try:
-            with ThreadPoolExecutor(2) as threads:
-                for started in [threads.submit(cluster.start) for cluster in (made.a, made.b)]:
-                    started.result()
-            yield made
-        finally:
-            made.a.close()
-            made.b.close()
+def started_clusters() -> Iterator[Clusters]:
+    """Both clusters, for the whole session."""
+    with kept("clusters") as ends:
+        made = Clusters(ends.enter_context(s3_server()))
+        for cluster in (made.a, made.b):
+            ends.callback(cluster.close)
+        with ThreadPoolExecutor(2) as threads:
+            for started in [threads.submit(cluster.start) for cluster in (made.a, made.b)]:
+                started.result()
+        yield made
+
+
+@pytest.fixture
+def clusters(started_clusters: Clusters) -> Clusters:
+    """Both clusters, which take jobs; one that an earlier test killed is started again."""
+    for cluster in (started_clusters.a, started_clusters.b):
+        if not cluster.has_head():
+            cluster.stop()
+            cluster.start()
+    return started_clusters

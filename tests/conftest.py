@@ -7,15 +7,18 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
 import pytest
 
+from cluster import process_marks
 from cluster.launchers import processes
-from tests.clusters_support import clusters
+from tests import database_support, shared_support
+from tests.clusters_support import clusters, started_clusters
 
-__all__ = ["clusters"]  # a fixture that integration and faults share
+__all__ = ["clusters", "started_clusters"]  # fixtures that integration and faults share
 
 MARK = "SWEEPBENCH_TEST"  # every process started by a test inherits it
 
@@ -66,6 +69,8 @@ def pytest_configure(config: pytest.Config) -> None:
         | {"HOME": str(home), "PREFECT_HOME": str(folder / "prefect"), "SWEEPBENCH_RUNS": str(folder / "runs"), "MPLCONFIGDIR": str(cache)}
     )
     os.environ[MARK] = secrets.token_hex(8)
+    if hasattr(config.option, "loadscopereorder"):  # pytest-xdist would begin with the files that have the most tests, not the longest
+        config.option.loadscopereorder = False
 
 
 # Fixtures of a whole session that take long to make: the tests of each stay in one process
@@ -76,8 +81,44 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """What may run beside what (pytest-xdist): tests of one stack stay together, fast tests stay with their file's fixtures."""
     slow = item.get_closest_marker("integration") or item.get_closest_marker("fault")
     alone = item.nodeid if slow else str(item.path)
-    shared = [name for name in _SHARED if name in getattr(item, "fixturenames", ())]
+    shared = _shared_by(item)
     item.add_marker(pytest.mark.xdist_group(shared[0] if shared else alone))
+
+
+def _shared_by(item: pytest.Item | None) -> list[str]:
+    return [name for name in _SHARED if name in getattr(item, "fixturenames", ())]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Who shares what (a group of pytest-xdist's is not divided)."""
+    shared_support.expect(name for item in session.items for name in _shared_by(item))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """After the test's own fixtures."""
+    try:
+        yield
+    finally:
+        for name in _shared_by(item):
+            shared_support.used(name)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Beside each other (pytest-xdist), what takes longest begins: the run's end is then short tests, which all processes share."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=_begins)
+
+
+def _begins(item: pytest.Item) -> tuple[int, float]:
+    """Tests of shared fixtures first, then what starts servers, by the time that it may take; fast tests in their order."""
+    for number, name in enumerate(_SHARED):
+        if name in _shared_by(item):
+            return number, float(item.get_closest_marker("fault") is not None)  # what a fault ended need then not be started again
+    if item.get_closest_marker("integration") or item.get_closest_marker("fault"):
+        timeout = item.get_closest_marker("timeout")
+        return len(_SHARED), -float(timeout.args[0]) if timeout else 0.0
+    return len(_SHARED) + 1, 0.0
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -105,7 +146,7 @@ def _is_of_a_stack(process: psutil.Process) -> bool:
     """True for what a stack's Ray head keeps for later; what it runs for a trial counts as the test's. The stack ends with its fixture."""
     try:
         environment = process.environ()
-        return "SWEEPBENCH_STACK" in environment and (processes.MARK not in environment or processes.of_the_cluster(process))
+        return "SWEEPBENCH_STACK" in environment and (process_marks.MARK not in environment or processes.of_the_cluster(process))
     except (psutil.Error, OSError):
         return True  # gone
 
@@ -130,7 +171,7 @@ def _isolated(tmp_path: Path) -> Iterator[None]:
     changed = _environment()
     left = {pid: process for pid, process in started_here().items() if pid not in before and not _is_of_a_stack(process)}
     if left:
-        _, still = psutil.wait_procs(list(left.values()), timeout=2.0)  # one that is just ending is no leak
+        _, still = psutil.wait_procs(list(left.values()), timeout=30.0)  # one that is just ending is no leak
         left = {process.pid: process for process in still}
     leaked = sorted(name for name in environment.keys() | changed.keys() if environment.get(name) != changed.get(name))
     for name in leaked:
@@ -152,16 +193,50 @@ def _no_process_left() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def prefect_server() -> Iterator[str]:
+def _shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(scope="session")
+def new_mlflow_database(_shared_folder: Path) -> Path:
+    """A database with MLflow's tables and nothing in them, to be copied."""
+    return database_support.make(_shared_folder, database_support.MLFLOW)
+
+
+@pytest.fixture(scope="session")
+def _new_prefect_database(_shared_folder: Path) -> Path:
+    return database_support.make(_shared_folder, database_support.PREFECT)
+
+
+@pytest.fixture
+def mlflow_database(_isolated: None, new_mlflow_database: Path) -> None:
+    """A new database of MLflow's in this test's runs folder."""
+    database_support.copy_to_runs(new_mlflow_database)
+
+
+@pytest.fixture
+def databases(mlflow_database: None, _new_prefect_database: Path) -> None:
+    """New databases of MLflow's and Prefect's in this test's runs folder."""
+    database_support.copy_to_runs(_new_prefect_database)
+
+
+@pytest.fixture(scope="session")
+def prefect_server(_new_prefect_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A Prefect server of the session's own, on loopback with its own database; gives its API's URL.
 
     Every test that calls a flow asks for it: Prefect would else start a server of its own, which stays.
     """
-    from prefect.settings import PREFECT_API_URL
-    from prefect.testing.utilities import prefect_test_harness
+    from prefect.settings import PREFECT_API_URL, temporary_settings
 
-    with prefect_test_harness(server_startup_timeout=120):
-        yield str(PREFECT_API_URL.value())
+    from flows.runtime.prefect_server import own_server
+
+    with ExitStack() as stack:
+        with database_support.runs_in(tmp_path_factory.mktemp("prefect")):
+            database_support.copy_to_runs(_new_prefect_database)
+            url = stack.enter_context(own_server())
+        stack.enter_context(temporary_settings({PREFECT_API_URL: url}))
+        yield url
 
 
 def _environment() -> dict[str, str]:
@@ -172,7 +247,7 @@ def _end(process: psutil.Process) -> str:
     try:
         command = f"pid {process.pid}: {' '.join(process.cmdline())[:200]}"
         process.kill()
-        process.wait(timeout=5)
+        process.wait(timeout=30)
     except psutil.Error as error:
         return str(error)
     return command

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -54,44 +55,70 @@ def result_of(folder: Path) -> TrialResult:
 
 
 def launcher_contract(make: Callable[[], Launcher], root: Path) -> None:
-    """Raises AssertionError where a launcher does not keep the contract. `make` gives a fresh launcher, as a new process would have."""
+    """Raises AssertionError where a launcher does not keep the contract. `make` gives a fresh launcher, as a new process would have.
+
+    $SWEEPBENCH_EXTRA must name tests/workloads_for_tests.
+    """
     launcher = make()
+    _a_trial_runs_to_its_end(launcher, root / "done")
+    folder = root / "endless"
+    parameters = {"steps": 1_000_000, "fault": "setsid_child", "fault_step": 2}
+    trial = make_trial(folder, "aaaa000000000002", "faulty", **parameters)
+    first, said_first = _a_process_that_dies_is_over_without_success(launcher, trial, folder)
+    _another_process_finds_the_second_attempt_and_stops_all_of_it(make, launcher, trial, folder)
+    assert said_first in launcher.log(first, folder), "what the first attempt said is gone"
 
-    # a trial runs to its end and publishes its result
-    done = root / "done"
-    trial = make_trial(done, "aaaa000000000001")
-    launch = launcher.start(trial, done, 1)
-    launchers.save(launch, done)
+
+def _a_trial_runs_to_its_end(launcher: Launcher, folder: Path) -> None:
+    """And publishes its result."""
+    launch = launcher.start(make_trial(folder, "aaaa000000000001"), folder, 1)
     status = wait(launcher, launch)
-    assert status.exit_code == 0, launcher.log(launch, done)
-    assert result_of(done).outcome is Outcome.OK, result_of(done)
-    assert [step["step"] for step in read_journal(done / "journal.jsonl").steps] == list(range(1, 8))
+    assert status.exit_code == 0, launcher.log(launch, folder)
+    assert result_of(folder).outcome is Outcome.OK, result_of(folder)
+    assert [step["step"] for step in read_journal(folder / "journal.jsonl").steps] == list(range(1, 8))
+    launcher.stop(launch)  # stopping what is over is harmless, and changes nothing
+    assert result_of(folder).outcome is Outcome.OK
 
-    # stopping what is over is harmless, and changes nothing
-    launcher.stop(launch)
-    assert result_of(done).outcome is Outcome.OK
 
-    # a launcher that did not start it finds it from launch.json, sees it running, and can stop it
-    endless = root / "endless"
-    trial = make_trial(endless, "aaaa000000000002", steps=1_000_000)
-    launchers.save(launcher.start(trial, endless, 1), endless)
-    other, found = make(), launchers.load(endless)
-    assert found is not None
-    status = wait(other, found, until=lambda: bool(read_journal(endless / "journal.jsonl").steps))
-    assert status.running
-    other.stop(found)
-    assert not other.status(found).running
-    assert not launcher.status(found).running
-    assert processes.of_trial(trial.key) == []
-
-    # a process that dies without a result shows as over, without success
-    killed = root / "killed"
-    trial = make_trial(killed, "aaaa000000000003", steps=1_000_000)
-    launch = launcher.start(trial, killed, 1)
-    wait(launcher, launch, until=lambda: bool(read_journal(killed / "journal.jsonl").steps))
+def _a_process_that_dies_is_over_without_success(launcher: Launcher, trial: Trial, folder: Path) -> tuple[Launch, str]:
+    """Returns the launch and what it had said."""
+    launch = launcher.start(trial, folder, 1)
+    left = _left_behind(launcher, launch, folder)
     for process in processes.of_trial(trial.key):
         process.kill()
     status = wait(launcher, launch)
     assert status.exit_code != 0
-    assert not (killed / "result.json").exists()
+    assert not (folder / "result.json").exists()
     launcher.stop(launch)
+    return launch, f"left process {left} behind"
+
+
+def _another_process_finds_the_second_attempt_and_stops_all_of_it(
+    make: Callable[[], Launcher], launcher: Launcher, trial: Trial, folder: Path
+) -> None:
+    """From launch.json alone, with the child that left the trial's session."""
+    launchers.save(launcher.start(trial, folder, 2), folder)
+    other, found = make(), launchers.load(folder)
+    assert found is not None and found.attempt == 2
+    left = _left_behind(other, found, folder)
+    assert left in [process.pid for process in processes.of_trial(trial.key)]
+    assert other.status(found).running
+    other.stop(found)
+    assert not other.status(found).running
+    assert not launcher.status(found).running
+    assert processes.of_trial(trial.key) == [] and not processes.alive(left, None)
+
+
+def _left_behind(launcher: Launcher, launch: Launch, folder: Path) -> int:
+    """Once the attempt runs: the process that it left in a session of its own, as its log says."""
+    found: list[str] = []
+
+    def said() -> bool:
+        journal = read_journal(folder / "journal.jsonl")
+        if journal.attempt == launch.attempt and journal.steps:
+            found[:] = re.findall(r"left process (\d+) behind", launcher.log(launch, folder))[-1:]
+        return any(process.pid == int(pid) for pid in found for process in processes.of_trial(launch.key))
+
+    status = wait(launcher, launch, until=said)
+    assert status.running and found, launcher.log(launch, folder)
+    return int(found[0])

@@ -12,10 +12,10 @@ import pytest
 from cluster.journal.journal import JournalWriter, read_journal
 from experiments.atomic_file import atomic_write
 from experiments.trial import Outcome, TrialResult
-from tasks.sweep.store import Plan, Request, SweepStore
+from tasks.sweep.store import Plan, SweepStore
 from tasks.tracking.client import connect
 from tests.contracts import make_trial
-from tests.tasks.fake_sweep import make_suite
+from tests.tasks.plan_support import make_plan
 
 COMMUNICATION = {"with_s": 0.07, "without_s": 0.065, "step_s": 0.1, "alone_s": 0.008}
 METRICS = ("loss", "step_time_s", "data_wait_s", "samples_per_s")
@@ -59,15 +59,7 @@ def make_store(root: Path, outcomes: dict[str, Outcome], steps: int = 30) -> tup
         write_journal(folder, 1, steps)
         reason = None if outcome is Outcome.OK else "made up"
         store.save_result(TrialResult(key=key, attempt=1, outcome=outcome, reason=reason, started_at=1.7e9, finished_at=1.7e9 + 60))
-    plan = Plan(
-        sweep_id=sweep_id,
-        suite=make_suite({"suite": "projected"}),
-        request=Request(suite="projected"),
-        profile="full",
-        command="sweep run projected",
-        created_at=1.7e9,
-        trials=trials,
-    )
+    plan = make_plan(trials)
     store.save_plan(plan)
     return store, plan
 

@@ -22,7 +22,7 @@ def s3_server() -> Iterator[str]:
         host, port = server.get_host_and_port()
         address = f"{host}:{port}"
         request = urllib.request.Request(f"http://{address}/{BUCKET}", method="PUT")
-        urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=10).close()
+        urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=120).close()
         yield f"s3://{BUCKET}/sweeps?scheme=http&endpoint_override={address}"
     finally:
         server.stop()

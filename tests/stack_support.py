@@ -15,6 +15,7 @@ import psutil
 
 from cluster.stack import process
 from cluster.stack.settings import PORTS, Settings
+from tests.cli_support import heed_ctrl_c
 
 EXTRA = Path(__file__).parent / "workloads_for_tests"
 NAMES = ("prefect", "mlflow", "ray", "worker")
@@ -62,7 +63,16 @@ class Stack:
 
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "cluster.stack", "--root", str(self.root), *arguments]
-        return subprocess.run(command, env=self.variables, cwd=self.root, capture_output=True, text=True, check=False, timeout=300)
+        return subprocess.run(
+            command,
+            env=self.variables,
+            cwd=self.root,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=400,
+            preexec_fn=heed_ctrl_c,  # else the Prefect worker that `up` starts may be deaf to SIGTERM, which it passes on as SIGINT
+        )
 
     def status(self) -> dict[str, dict[str, Any]]:
         return {row["name"]: row for row in json.loads(self.command("status", "--json").stdout)}
@@ -81,7 +91,7 @@ class Stack:
         if token is not None:
             request.add_header("Authorization", f"Bearer {token or self.settings.token.read_text()}")
         try:
-            with urllib.request.urlopen(request, timeout=30) as reply:
+            with urllib.request.urlopen(request, timeout=120) as reply:
                 return reply.status, json.load(reply)
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -91,7 +101,7 @@ class Stack:
         """The environment of a command that a user types in the repository: only prefect.toml says where the server is."""
         return {name: value for name, value in self.variables.items() if not name.startswith(("PREFECT_", "SWEEPBENCH_"))}
 
-    def prefect(self, *arguments: str, timeout: float = 180) -> subprocess.CompletedProcess[str]:
+    def prefect(self, *arguments: str, timeout: float = 400) -> subprocess.CompletedProcess[str]:
         """`prefect ARGUMENTS`, typed in the repository."""
         command = [sys.executable, "-m", "prefect", *arguments]
         return subprocess.run(command, env=self.typed, cwd=self.root, capture_output=True, text=True, check=False, timeout=timeout)
@@ -113,7 +123,7 @@ def goes_down(stack: Stack) -> None:
     assert (again.returncode, again.stdout.strip()) == (0, "the stack is not running")
 
 
-def until(condition: Any, timeout_s: float = 60.0) -> None:
+def until(condition: Any, timeout_s: float = 120.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "this took too long"

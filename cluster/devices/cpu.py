@@ -6,12 +6,12 @@ import os
 import resource
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from cluster.devices import Batch
+from cluster.devices._processor import model_name
 from cluster.devices.clock import HostClock
 from experiments.parameters import Precision
 
@@ -25,10 +25,9 @@ class Cpu:
     """See Device."""
 
     kind = "cpu"
-    backend = "gloo"
     compile_backend = "inductor"
     emulated = False
-    has_own_memory = False
+    releases_memory = False
 
     def __init__(self) -> None:
         self.torch_device = torch.device("cpu")
@@ -57,11 +56,17 @@ class Cpu:
     def place(self, batch: Batch, prepare: Callable[[Batch], Batch], *, prefetch: bool) -> Batch:
         return prepare(batch)
 
+    def flush(self) -> None:
+        """Nothing: what is called is on its way at once."""
+
     def synchronize(self) -> None:
         """Nothing: every operation has ended when it returns."""
 
     def reset_peak_memory(self) -> None:
         """Nothing: the system counts from the start of the process."""
+
+    def release_memory(self) -> None:
+        """Nothing: the memory is the host's."""
 
     def peak_memory_bytes(self) -> int | None:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -85,15 +90,3 @@ class Cpu:
             "power_limit_w": None,
             "clock": HostClock.name,
         }
-
-    def is_out_of_memory(self, error: BaseException) -> bool:
-        return isinstance(error, torch.OutOfMemoryError)
-
-
-def model_name() -> str | None:
-    """The processor's name as Linux tells it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return None
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)

@@ -57,7 +57,7 @@ class Storage:
             if files.type_name == "local":
                 _write_local(Path(path), data)
                 return
-            with files.open_output_stream(path) as out:
+            with files.open_output_stream(path, compression=None) as out:  # else pyarrow packs what is called .gz once more
                 out.write(data)
 
     def get(self, name: str) -> bytes | None:
@@ -65,7 +65,7 @@ class Storage:
         files, path = self._place(name)
         with _named(self.uri):
             try:
-                with files.open_input_stream(path) as source:
+                with files.open_input_stream(path, compression=None) as source:
                     data: bytes = source.read()
                     return data
             except FileNotFoundError:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from experiments.config.errors import KeyPath, choose
 from experiments.literature.reader import OURS, literature_for
+from experiments.metrics import Direction, Scale, metric_of
 from experiments.spec.profile import ProfileContext
 from experiments.spec.schema import Report, ReportFigure
 
@@ -17,7 +17,7 @@ def check_report(profile: ProfileContext, axes: Sequence[str]) -> Report:
     if report is None:
         return Report(rows=list(axes[:-1]) or list(axes), columns=axes[-1])
     _check_table(profile, report, axes)
-    _check_metric(profile, profile.key("report", "metric"), report.metric)
+    _check_compared(profile, report)
     for number, figure in enumerate(report.figures):
         _check_figure(profile, number, figure, axes)
     _check_published(profile, report)
@@ -48,7 +48,8 @@ def _check_figure(profile: ProfileContext, number: int, figure: ReportFigure, ax
         else:
             profile.check_free_name(key("where", name), name, value)
     numbered = "*" in figure.metric
-    _check_metric(profile, key("metric"), figure.metric.replace("*", "1"))
+    if _check_metric(profile, key("metric"), figure.metric) and figure.relative and metric_of(figure.metric).scale is not Scale.LOG:
+        profile.complain(key("metric"), f"{figure.metric} may be 0, so it has no ratio", "remove `relative: true`")
     for field, name in (
         *(() if numbered else (("x", figure.x),)),
         *(("series", name) for name in figure.series),
@@ -76,16 +77,24 @@ def _check_published(profile: ProfileContext, report: Report) -> None:
 
 # --- metrics by name
 
-_EVALUATION = re.compile(r"eval_[a-z0-9_]+_(before|after)\Z")
+
+def _check_compared(profile: ProfileContext, report: Report) -> None:
+    """Complain about a metric of the table that cells cannot be compared by, and about a `minimum_effect` that does not fit it."""
+    key = profile.key("report", "metric")
+    if not _check_metric(profile, key, report.metric):
+        return
+    metric = metric_of(report.metric)
+    if metric.direction is Direction.NEITHER:
+        hint = "cells are compared by what is better high or low; show it in a figure, or say which in experiments/metrics.py"
+        profile.complain(key, f"{report.metric} is better neither high nor low", hint)
+    if report.minimum_effect is not None and report.minimum_effect >= 1 and metric.scale is Scale.LOG:
+        place = profile.key("report", "minimum_effect")
+        profile.complain(place, f"is {report.minimum_effect:g}", "write a share below 1: 0.02 is 2 %")
 
 
-def _check_metric(profile: ProfileContext, key: KeyPath, name: str) -> None:
-    metrics = _metrics()
-    if name not in metrics and not _EVALUATION.match(name):
-        profile.complain(key, f"unknown metric {name!r}", choose(name, metrics))
-
-
-def _metrics() -> Sequence[str]:
-    from experiments.summary import NAMES
-
-    return NAMES
+def _check_metric(profile: ProfileContext, key: KeyPath, name: str) -> bool:
+    """Whether a trial can have the summary metric `name`. Complains if not."""
+    wrong = profile.words.unknown_metric(name)
+    if wrong:
+        profile.complain(key, *wrong)
+    return wrong is None

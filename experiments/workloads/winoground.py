@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-BUILDS_ON = ("experiments.datasets.winoground",)  # its source is part of the trial key too
-
 
 class Parameters(TrainingParameters):
     """Which model, from where, on which copy of the data set."""

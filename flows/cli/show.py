@@ -12,7 +12,9 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from cluster.trial_layout import REPORT_PAGE
 from experiments.config.paths import runs_root
+from experiments.metrics import metric_of
 from experiments.trial import TrialResult
 from flows.cli.live_table import clock
 from tasks.sweep.plan import TrialState
@@ -189,7 +191,7 @@ def sweep_json(store: SweepStore) -> dict[str, Any]:
 
 def sweep(out: Console, store: SweepStore) -> None:
     plan = store.load_plan()
-    table = _table("trial", "outcome", "samples/s", "step, ms", "data wait", "loss", "s", "reason")
+    table = _table("trial", "outcome", metric_of("throughput").unit, "step, ms", "data wait", "loss", "s", "reason")
     for trial in plan.trials:
         result = store.result(trial.key)
         table.add_row(trial.name, *(_result_cells(result) if result else ("to do",)))
@@ -248,7 +250,7 @@ def where(out: Console, store: SweepStore) -> None:
     from cluster.stack.settings import environment
     from tasks.tracking.client import tracking_uri
 
-    report = store.dir / "report.html"
+    report = store.dir / REPORT_PAGE
     if report.exists():
         out.print(f"report:    {report}", highlight=False, soft_wrap=True)
     uri = environment().get("MLFLOW_TRACKING_URI") or tracking_uri()  # the stack's, if it is up

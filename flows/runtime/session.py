@@ -20,13 +20,15 @@ from cluster.journal.journal import JournalError, Record
 from cluster.pools.node_locks import NodeLocks
 from cluster.pools.placement import nodes_for
 from cluster.pools.pool import Pool, find_pool, load_pools
+from cluster.trial_layout import JOURNAL, LOG
 from experiments.trial import Outcome, Trial, TrialResult
 from flows.runtime import artifacts
 from flows.runtime.progress import Board
 from tasks.analysis.results import write_steps
 from tasks.report.write import write_report
+from tasks.sweep.failure_policy import Policy
 from tasks.sweep.pool_watch import PoolWatch
-from tasks.sweep.run_trial import Policy, TrialRunner
+from tasks.sweep.run_trial import TrialRunner
 from tasks.sweep.store import Plan, SweepStore
 from tasks.tracking.live import LivePublisher, first_line
 from tasks.tracking.projection import Published, publish_sweep
@@ -135,7 +137,7 @@ class Session:
             with self._slot(trial):
                 self.board.start(trial)
                 result = TrialRunner(self.store, launcher, self._policy, self.stop, self._observe, watch, self.board.say).run(trial)
-            if (folder / "journal.jsonl").exists():
+            if (folder / JOURNAL).exists():
                 write_steps(folder)
             if (launch := launchers.load(folder)) is not None:
                 try:
@@ -161,8 +163,8 @@ class Session:
         self._publisher.feed(trial, attempt, started, records)
 
     def _say(self, log: Any, trial: Trial, result: TrialResult, folder: Path) -> None:
-        if result.outcome is not Outcome.CANCELLED and (folder / "log.txt").exists():
-            log.info("log of %s:\n%s", trial.name, _COLOUR.sub("", (folder / "log.txt").read_text(errors="replace"))[-20_000:])
+        if result.outcome is not Outcome.CANCELLED and (folder / LOG).exists():
+            log.info("log of %s:\n%s", trial.name, _COLOUR.sub("", (folder / LOG).read_text(errors="replace"))[-20_000:])
         rate = result.summary.get("throughput")
         log.log(
             logging.INFO if result.outcome.expected else logging.ERROR,

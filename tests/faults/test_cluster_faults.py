@@ -18,13 +18,14 @@ from cluster.launchers.local import LocalLauncher
 from cluster.launchers.ray_job import RayJobLauncher
 from cluster.pools.pool import Pool
 from experiments.trial import Outcome, Trial, TrialResult
+from tasks.sweep.failure_policy import Policy
 from tasks.sweep.pool_watch import PoolWatch
-from tasks.sweep.run_trial import Policy, TrialRunner
+from tasks.sweep.run_trial import TrialRunner
 from tasks.sweep.store import SweepStore
 from tests.clusters_support import Cluster, Clusters
 from tests.contracts import make_trial
 
-pytestmark = [pytest.mark.fault, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(900)]
 EXTRA = str(Path(__file__).parents[1] / "workloads_for_tests")
 slow = pytest.mark.skipif("not __import__('os').environ.get('SWEEPBENCH_SLOW')", reason="takes a minute: SWEEPBENCH_SLOW=1")
 
@@ -63,7 +64,7 @@ class Running:
     def until_step(self, step: int, attempt: int = 1) -> None:
         self.until(lambda: (journal := self.journal()).attempt == attempt and len(journal.steps) >= step)
 
-    def until(self, condition: Callable[[], bool], timeout_s: float = 120) -> None:
+    def until(self, condition: Callable[[], bool], timeout_s: float = 240) -> None:
         deadline = time.monotonic() + timeout_s
         while not condition():
             assert self._thread.is_alive() and time.monotonic() < deadline, (self.result, self.error)
@@ -72,14 +73,14 @@ class Running:
     def journal(self) -> Any:
         return read_journal(self.folder / "journal.jsonl")
 
-    def end(self, timeout_s: float = 180) -> TrialResult:
+    def end(self, timeout_s: float = 240) -> TrialResult:
         self._thread.join(timeout_s)
         assert not self._thread.is_alive() and self.result is not None, self.error
         return self.result
 
     def close(self) -> None:
         self.stop.set()
-        self._thread.join(60)
+        self._thread.join(120)
 
 
 @pytest.fixture
@@ -125,21 +126,20 @@ def test_row_23_a_cancelled_job_leaves_no_process(clusters: Clusters, follow: Ca
 
 
 @contextmanager
-def started_again(cluster: Cluster) -> Iterator[None]:
-    """The cluster runs again at the block's end, for the tests that follow."""
+def ended(cluster: Cluster) -> Iterator[None]:
+    """What a cluster without a head still runs ends with the block."""
     try:
         yield
     finally:
-        if cluster.get("/api/jobs/")[0] != 200:
+        if not cluster.has_head():
             cluster.stop()
-            cluster.start()
 
 
 def test_row_6_a_head_that_dies_under_a_trial_and_stays_away(
     clusters: Clusters, follow: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Detected, and the trial ends as infra after the stated time."""
-    with started_again(clusters.b):
+    with ended(clusters.b):
         running = follow(launcher(clusters.b), "ffff000000000060", wait_s=3, lost_after_s=1, steps=1_000_000, step_sleep_s=0.05)
         running.until_step(3)
         assert clusters.b.kill("gcs_server") == 1
@@ -154,7 +154,7 @@ def test_row_6_a_head_that_dies_under_a_trial_and_stays_away(
 @slow
 def test_row_6_a_head_that_dies_under_a_trial_and_comes_back(clusters: Clusters, follow: Callable[..., Running]) -> None:
     """The trial waits for it, and runs again from the start."""
-    with started_again(clusters.b):
+    with ended(clusters.b):
         running = follow(launcher(clusters.b), "ffff000000000006", steps=20, step_sleep_s=0.3)
         running.until_step(3)
         assert clusters.b.kill("gcs_server") == 1

@@ -14,10 +14,10 @@ from cluster.launchers import processes
 from experiments.config.paths import runs_root
 from experiments.trial import Outcome
 from tasks.sweep.store import SweepStore
-from tests.cli_support import only_store, running_step, start, sweep, until
+from tests.cli_support import DEADLINE_S, only_store, running_step, start, sweep, until
 from tests.mlflow_support import all_runs, check_projection
 
-pytestmark = [pytest.mark.fault, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(900), pytest.mark.usefixtures("databases")]
 
 
 def journal_bytes(store: SweepStore, number: int) -> bytes:
@@ -35,7 +35,7 @@ def no_process_left(store: SweepStore) -> bool:
 
 
 def test_row_7_and_15_kill_9_then_resume(tmp_path: Path) -> None:
-    first = start("run", "slow", folder=tmp_path)
+    first = start("run", "one_of_three", folder=tmp_path)
     store = until(running_step(1), first)  # the first trial is done, the second on its way
     finished = journal_bytes(store, 0)
 
@@ -83,13 +83,13 @@ def test_row_8_told_to_end_interrupted_and_stopped(tmp_path: Path) -> None:
         status, text = sweep("stop", "last", "--reason", "enough for today", folder=tmp_path)
         assert status == 0, text
 
-    begun = ["run", "slow"]
+    begun = ["run", "one_of_three", "--only", "seed=1", "--only", "seed=2"]  # one under way each time, one not begun
     ways = ((end_with, signal.SIGTERM, "SIGTERM"), (end_with, signal.SIGINT, "Ctrl-C"), (end_by_command, 0, "enough for today"))
     for attempt, (end, number, reason) in enumerate(ways, 1):
         process = start(*begun, folder=tmp_path)
         store = until(running_step(0, attempt=attempt), process)
         end(number)
-        text, _ = process.communicate(timeout=120)
+        text, _ = process.communicate(timeout=DEADLINE_S)
         assert process.returncode == 1, text
         assert no_process_left(store)
         runs = {run.data.tags["trial.attempt"]: run for run in all_runs(store.sweep_id)}

@@ -14,7 +14,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,12 @@ from experiments.config.paths import runs_root
 from experiments.trial import Outcome
 from tasks.tracking.client import connect
 from tasks.tracking.live import LivePublisher
+from tasks.tracking.log_trial import log_records
 from tasks.tracking.projection import publish_sweep
 from tasks.tracking.runs import SweepRuns
 from tests.mlflow_support import all_runs, check_projection, make_store, write_journal
 
-pytestmark = pytest.mark.fault
+pytestmark = [pytest.mark.fault, pytest.mark.usefixtures("mlflow_database")]
 LOG = logging.getLogger("test")
 
 
@@ -56,7 +57,7 @@ def mlflow_server(port: int, database: Path) -> Iterator[subprocess.Popen[bytes]
         deadline = time.monotonic() + 120
         while True:
             try:
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=2).read()
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=30).read()
                 break
             except OSError:
                 assert server.poll() is None and time.monotonic() < deadline, database.with_suffix(".log").read_text()
@@ -82,8 +83,8 @@ def test_projecting_again_adds_nothing_and_repeated_batches_are_one_row(tmp_path
     runs = SweepRuns(connect(), plan)
     steps = read_journal(store.trial_dir(plan.trials[0].key) / "journal.jsonl").steps
     run_id = runs.trial_run(plan.trials[0], 1, 1.7e9)
-    runs.log_records(run_id, steps[:20])
-    runs.log_records(run_id, steps[10:])  # row 14: what overlaps was sent twice
+    log_records(runs.client, run_id, steps[:20])
+    log_records(runs.client, run_id, steps[10:])  # row 14: what overlaps was sent twice
     project(store, plan)
     check_projection(store)
     before = [(run.info.run_id, run.info.status, run.info.end_time) for run in all_runs(store.sweep_id)]
@@ -109,46 +110,96 @@ def test_runs_that_a_dead_flow_left_open_are_closed_with_a_reason(tmp_path: Path
     assert (older.info.status, older.data.tags["reason"]) == ("FAILED", "attempt 1 was followed by 2")
 
 
-def test_row_11_a_locked_database_is_waited_for(tmp_path: Path) -> None:
+@contextmanager
+def impatient_sqlite() -> Iterator[None]:
+    """MLflow asks SQLite to wait 20 s for a lock before it says so; here it says so at once."""
+    from sqlalchemy import event
+    from sqlalchemy.engine import Engine
+
+    def shorten(*arguments: Any) -> tuple[str, Any]:
+        statement, parameters = arguments[2:4]
+        return ("PRAGMA busy_timeout = 50" if "busy_timeout" in statement else statement), parameters
+
+    event.listen(Engine, "before_cursor_execute", shorten, retval=True)
+    try:
+        yield
+    finally:
+        event.remove(Engine, "before_cursor_execute", shorten)
+
+
+class Unlocks(logging.Handler):
+    """Counts how often a publisher said that the database is locked, and unlocks it at the second time."""
+
+    def __init__(self, lock: sqlite3.Connection) -> None:
+        super().__init__()
+        self._lock, self.refused = lock, 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        assert "database is locked" in text and "again in" in text, text
+        self.refused += 1
+        if self.refused == 2:
+            self._lock.execute("COMMIT")
+
+
+def test_row_11_a_locked_database_is_waited_for() -> None:
     store, plan = make_store(runs_root(), {"good": Outcome.OK})
     connect()
-    held_s = 20.0
-    lock = sqlite3.connect(runs_root() / "mlflow.db", isolation_level=None, check_same_thread=False)
-    lock.execute("BEGIN EXCLUSIVE")
-    with pytest.raises(sqlite3.OperationalError, match="locked"):  # the fault is there
-        sqlite3.connect(runs_root() / "mlflow.db", timeout=0).execute("BEGIN EXCLUSIVE")
-    release = threading.Timer(held_s, lambda: (lock.execute("COMMIT"), lock.close()))
-    begin = time.monotonic()
-    release.start()
-    project(store, plan, wait_s=120)
-    release.join()
-    assert time.monotonic() - begin >= held_s
+    with closing(sqlite3.connect(runs_root() / "mlflow.db", isolation_level=None)) as lock, impatient_sqlite():
+        lock.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(sqlite3.OperationalError, match="locked"):  # the fault is there
+            sqlite3.connect(runs_root() / "mlflow.db", timeout=0).execute("BEGIN EXCLUSIVE")
+        unlocks = Unlocks(lock)
+        LOG.addHandler(unlocks)
+        try:
+            project(store, plan, wait_s=240)
+        finally:
+            LOG.removeHandler(unlocks)
+    assert unlocks.refused == 2
     check_projection(store)
 
 
-def test_row_12_a_server_that_dies_delays_nothing_and_is_filled_up_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@contextmanager
+def threads_that_ask() -> Iterator[set[int]]:
+    """The ids of the threads that send an HTTP request as MLflow's client does."""
+    import requests
+
+    found: set[int] = set()
+    send = requests.Session.send
+
+    def noting(*arguments: Any, **more: Any) -> Any:
+        found.add(threading.get_ident())
+        return send(*arguments, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(requests.Session, "send", noting)
+        yield found
+
+
+def test_row_12_a_server_that_dies_delays_nothing_and_is_filled_up_later(monkeypatch: pytest.MonkeyPatch) -> None:
     store, plan = make_store(runs_root(), {"good": Outcome.OK}, steps=200)
     trial, folder = plan.trials[0], store.trial_dir(plan.trials[0].key)
     steps = read_journal(folder / "journal.jsonl").steps
-    port, database = free_port(), tmp_path / "server.db"
+    port, database = free_port(), runs_root() / "mlflow.db"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR", "0")  # its client asks as often, and does not wait in between
     publisher = LivePublisher(plan, LOG)
     publisher.start()
     with mlflow_server(port, database) as server:
         publisher.feed(trial, 1, 1.7e9, steps[:50])
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while not (runs := all_runs(store.sweep_id)) or "loss" not in runs[0].data.metrics:
             assert time.monotonic() < deadline
             time.sleep(0.1)
         kill(server)  # mid-run
-        begin = time.monotonic()
-        for at in range(50, 200, 10):
-            publisher.feed(trial, 1, 1.7e9, steps[at : at + 10])
         result = store.result(trial.key)
         assert result is not None
-        publisher.finish(trial, result, folder)
-        assert time.monotonic() - begin < 0.5  # feeding is putting on a queue: no call to MLflow
-        publisher.close()
+        with threads_that_ask() as asking:
+            for at in range(50, 200, 10):
+                publisher.feed(trial, 1, 1.7e9, steps[at : at + 10])
+            publisher.finish(trial, result, folder)
+            publisher.close()
+        assert asking and threading.get_ident() not in asking  # feeding is putting on a queue: another thread calls MLflow
     assert publisher.failures > 0  # the fault fired
     with pytest.raises(Exception, match=r"Max retries|Connection|refused"):
         project(store, plan, wait_s=0.0)
@@ -175,7 +226,7 @@ class LosesReplies(http.server.BaseHTTPRequestHandler):
 
     def _pass_on(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        upstream = http.client.HTTPConnection("127.0.0.1", type(self).target, timeout=30)
+        upstream = http.client.HTTPConnection("127.0.0.1", type(self).target, timeout=120)
         headers = {name: value for name, value in self.headers.items() if name.lower() not in ("host", "connection")}
         upstream.request(self.command, self.path, body, headers)
         reply = upstream.getresponse()
@@ -196,10 +247,10 @@ class LosesReplies(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def test_row_13_a_lost_reply_to_create_leaves_one_canonical_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_13_a_lost_reply_to_create_leaves_one_canonical_run(monkeypatch: pytest.MonkeyPatch) -> None:
     store, plan = make_store(runs_root(), {"good": Outcome.OK, "also": Outcome.OK})
     port = free_port()
-    with mlflow_server(port, tmp_path / "server.db"):
+    with mlflow_server(port, runs_root() / "mlflow.db"):
         LosesReplies.target, LosesReplies.lost = port, 0
         proxy = http.server.ThreadingHTTPServer(("127.0.0.1", 0), LosesReplies)
         thread = threading.Thread(target=proxy.serve_forever)

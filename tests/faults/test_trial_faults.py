@@ -12,7 +12,7 @@ from experiments.trial import Outcome
 from tests.cli_support import only_store, sweep, sweep_json
 from tests.mlflow_support import all_runs, check_projection
 
-pytestmark = [pytest.mark.fault, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(900), pytest.mark.usefixtures("databases")]
 
 
 def test_one_bad_trial_never_stops_the_others_and_each_ends_as_what_it_was(tmp_path: Path) -> None:

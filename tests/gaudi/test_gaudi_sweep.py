@@ -14,7 +14,7 @@ from tasks.analysis.results import load_sweep
 from tests.cli_support import ROOT, only_store, sweep
 from tests.mlflow_support import all_runs, check_projection
 
-pytestmark = [pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.timeout(900)]
 
 
 @pytest.fixture(autouse=True)

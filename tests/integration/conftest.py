@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from cluster.stack.settings import PORTS
+from tests.shared_support import kept
 from tests.stack_support import EXTRA, FLOW, PREFECT_YAML, Stack, goes_down
 
 
@@ -24,12 +25,11 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     for probe in probes:
         probe.close()
     made = Stack(root, {**variables, "SWEEPBENCH_RUNS": str(root / "runs"), "SWEEPBENCH_EXTRA": str(EXTRA)})
-    up = made.command("up")
-    try:
+    with kept("stack") as ends:
+        ends.callback(made.command, "down")
+        up = made.command("up")
         assert up.returncode == 0, up.stdout + up.stderr
         assert f"MLflow server: {made.settings.mlflow_url}" in up.stdout
         assert "deployment sweep/bridgetower" in up.stdout
+        ends.callback(goes_down, made)
         yield made
-        goes_down(made)
-    finally:
-        made.command("down")

@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from cluster import launchers
+from cluster import launchers, process_marks
 from cluster.journal.journal import read_journal
 from cluster.journal.object_store import Storage, join
-from cluster.launchers import LaunchError, LaunchRefused, processes
+from cluster.launchers import LaunchError, LaunchRefused
 from cluster.launchers.ray_job import RayJobLauncher
 from cluster.pools.pool import Pool
 from cluster.pools.probe import probe
@@ -32,7 +32,7 @@ from tests.clusters_support import Clusters, free_ports, write_pools
 from tests.contracts import make_trial
 from tests.mlflow_support import check_projection
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 
 def steps(store: SweepStore, pool: str) -> int:
@@ -46,6 +46,7 @@ def jobs_of(store: SweepStore, clusters: Clusters, pool: str) -> dict[str, str]:
     return {name: state for name, state in cluster.jobs().items() if name.split("-")[0] in keys}
 
 
+@pytest.mark.usefixtures("databases")
 def test_one_sweep_over_two_clusters_with_a_third_that_is_down_and_a_flow_that_is_killed(
     clusters: Clusters, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -56,7 +57,7 @@ def test_one_sweep_over_two_clusters_with_a_third_that_is_down_and_a_flow_that_i
     elsewhere = {"RAY_API_SERVER_ADDRESS": down["address"], "RAY_ADDRESS": clusters.b.url}  # what Ray's client prefers to a given address
     more = {"SWEEPBENCH_POOLS": str(pools), **clusters.credentials, **elsewhere}
     orphan = subprocess.Popen(
-        ["sleep", "600"], env={**os.environ, processes.MARK: "0" * 16, processes.POOL_MARK: "a"}, start_new_session=True
+        ["sleep", "600"], env={**os.environ, process_marks.MARK: "0" * 16, process_marks.POOL_MARK: "a"}, start_new_session=True
     )
 
     flow = start(
@@ -108,7 +109,7 @@ def test_one_sweep_over_two_clusters_with_a_third_that_is_down_and_a_flow_that_i
     assert len([name for name in names if name.startswith("journal-a1/")]) > 3  # sent while it ran
     assert (tmp_path / "nfs" / store.sweep_id / by_pool["c"].key / "result-a1.json").exists()
 
-    assert orphan.wait(timeout=5) == -signal.SIGKILL
+    assert orphan.wait(timeout=120) == -signal.SIGKILL
     notes = [note["text"] for note in read_journal(store.trial_dir(by_pool["a"].key) / "journal.jsonl").notes]
     assert any(f"ended process {orphan.pid} (sleep 600), which trial {'0' * 16} had left" in note for note in notes)
 
@@ -156,7 +157,7 @@ def speaking_of(url: str, path: str, changes: dict[str, Any]) -> Iterator[str]:
         def do_GET(self) -> None:
             headers = {"Authorization": self.headers.get("Authorization", "")}
             try:
-                with urllib.request.urlopen(urllib.request.Request(url + self.path, headers=headers), timeout=10) as reply:
+                with urllib.request.urlopen(urllib.request.Request(url + self.path, headers=headers), timeout=120) as reply:
                     status, body = reply.status, reply.read()
             except urllib.error.HTTPError as error:
                 status, body = error.code, error.read()

@@ -22,7 +22,7 @@ from tests.cli_support import ROOT
 from tests.mlflow_support import all_runs, check_projection, write_journal
 from tests.tasks.nightly.test_notify import custom, webhook
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900), pytest.mark.usefixtures("mlflow_database")]
 
 PAST = [f"2026-11-{day:02d}" for day in range(1, 4)]
 TONIGHT = "2026-11-21"

@@ -21,9 +21,9 @@ from experiments.trial import Outcome
 from tasks.sweep.store import SweepStore, list_sweeps
 from tests.contracts import launcher_contract, make_trial, result_of, wait
 from tests.mlflow_support import all_runs, check_projection
-from tests.stack_support import Stack, until
+from tests.stack_support import EXTRA, Stack, until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 
 def launcher(stack: Stack, **changes: str) -> RayJobLauncher:
@@ -31,7 +31,8 @@ def launcher(stack: Stack, **changes: str) -> RayJobLauncher:
     return RayJobLauncher(Pool.model_validate(values))
 
 
-def test_the_ray_job_launcher_keeps_the_contract(stack: Stack, tmp_path: Path) -> None:
+def test_the_ray_job_launcher_keeps_the_contract(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWEEPBENCH_EXTRA", str(EXTRA))
     launcher_contract(lambda: launcher(stack), tmp_path)
 
 
@@ -78,7 +79,7 @@ def sweeps_of(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
 
 def test_the_deployment_runs_trials_as_ray_jobs(sweeps_of: Stack) -> None:
     """One trial ends ok and one fails: both are recorded, everywhere, and --watch ends with status 1."""
-    done = sweeps_of.prefect("deployment", "run", "sweep/real", "--watch", timeout=240)
+    done = sweeps_of.prefect("deployment", "run", "sweep/real", "--watch", timeout=400)
     assert done.returncode == 1, done.stdout + done.stderr
     store = SweepStore(next(sweep for sweep in list_sweeps() if sweep.startswith("two-")))
     plan = store.load_plan()
@@ -108,12 +109,12 @@ def test_cancel_in_prefect_stops_the_ray_job(sweeps_of: Stack) -> None:
     command = [sys.executable, "-m", "prefect", "deployment", "run", "sweep/real", "--watch", "-p", "suite=slow"]
     watch = subprocess.Popen(command, env=sweeps_of.typed, cwd=sweeps_of.root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
-        until(lambda: any(_steps(store) > 3 for store in _slow()), timeout_s=150)
+        until(lambda: any(_steps(store) > 3 for store in _slow()), timeout_s=240)
         (store,) = _slow()
         url = f"{sweeps_of.settings.prefect_url}/api/flow_runs"
         flow_run = post(f"{url}/filter", {"flow_runs": {"name": {"any_": [store.sweep_id]}}})[1][0]
         post(f"{url}/{flow_run['id']}/set_state", {"state": {"type": "CANCELLING"}})
-        text, _ = watch.communicate(timeout=120)
+        text, _ = watch.communicate(timeout=240)
     finally:
         if watch.poll() is None:
             os.kill(watch.pid, signal.SIGKILL)

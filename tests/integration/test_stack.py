@@ -17,7 +17,7 @@ from cluster.stack import settings
 from cluster.stack.components import get, post
 from tests.stack_support import NAMES, Stack, until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def test_foreign_pages_get_403(stack: Stack, header: tuple[str, str]) -> None:
     import http.client
 
     for name, path in (("prefect", "/api/flows/filter"), ("mlflow", "/api/2.0/mlflow/experiments/create")):
-        connection = http.client.HTTPConnection("127.0.0.1", stack.settings.ports[name], timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", stack.settings.ports[name], timeout=120)
         own = {"Host": f"127.0.0.1:{stack.settings.ports[name]}", "Content-Type": "application/json"}
         connection.request("POST", path, body=json.dumps({"name": f"evil {header[0]}"}), headers={**own, header[0]: header[1]})
         assert connection.getresponse().status == 403, name
@@ -88,9 +88,9 @@ def test_prefect_websocket_refuses_foreign_pages(stack: Stack) -> None:
 
     url = f"ws://127.0.0.1:{stack.settings.ports['prefect']}/api/events/out"
     with pytest.raises(InvalidStatus) as refused:
-        connect(url, origin=Origin("http://evil.example"), open_timeout=30, proxy=None)
+        connect(url, origin=Origin("http://evil.example"), open_timeout=120, proxy=None)
     assert refused.value.response.status_code == 403
-    connect(url, subprotocols=["prefect"], open_timeout=30, proxy=None).close()  # type: ignore[list-item]
+    connect(url, subprotocols=["prefect"], open_timeout=120, proxy=None).close()  # type: ignore[list-item]
 
 
 def test_deployment_runs_as_typed_in_the_repository(stack: Stack) -> None:

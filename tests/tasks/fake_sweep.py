@@ -14,6 +14,7 @@ from cluster.journal.journal import JournalWriter
 from experiments.atomic_file import atomic_write
 from experiments.spec.schema import Suite
 from experiments.trial import Outcome, Trial, TrialResult, digest
+from tests.tasks.plan_support import make_suite
 
 SUITE: dict[str, Any] = {
     "description": "Made-up numbers.",
@@ -22,13 +23,10 @@ SUITE: dict[str, Any] = {
 }
 
 
-def make_suite(told: Mapping[str, Any]) -> Suite:
-    """A suite that was checked, of which only what a test is about is told."""
-    empty: dict[str, Any] = {name: {} for name in ("pools", "fixed", "axes", "sets", "only", "baseline")}
-    empty |= {name: [] for name in ("linked", "conditions", "exclude", "include")}
-    own = {"suite": "made_up", "description": "", "workload": "bridgetower", "profile": "smoke", "file": "made_up.yaml", "repeats": 1}
+def as_suite(told: Mapping[str, Any]) -> Suite:
+    """A suite that was checked, of which only what a test is about is told, as a YAML file would have it."""
     report = {"rows": ["pool", "model"], "columns": "dataloader_workers", **(told.get("report") or {})}
-    return Suite.model_validate({**empty, **own, "limit": 2000, "retries": 2, "hang_timeout_s": 600.0, **told, "report": report})
+    return Suite.model_validate({**make_suite().model_dump(), "workload": "bridgetower", **told, "report": report})
 
 
 SWEEP_ID = "made-up-20260101-000000-0000"
@@ -74,7 +72,7 @@ def make_sweep(root: Path, fakes: Sequence[Fake], *, sweep_id: str = SWEEP_ID, s
     plan = {
         "schema_version": 2,
         "sweep_id": sweep_id,
-        "suite": make_suite(suite).model_dump(mode="json"),
+        "suite": as_suite(suite).model_dump(mode="json"),
         "request": {"suite": "made_up"},
         "profile": "smoke",
         "command": "sweep run made_up --profile smoke",

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import subprocess
 import sys
+import threading
+import zlib
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from cluster.journal.journal import JournalError, JournalFollower, JournalWriter, read_journal
+from cluster.journal import journal as module
+from cluster.journal.journal import Journal, JournalError, JournalFollower, JournalWriter, decode, encode, read_journal
 from experiments.atomic_file import atomic_write
 
 
@@ -49,10 +55,10 @@ def test_a_torn_last_line_is_cut_off_and_the_rest_is_kept(tmp_path: Path) -> Non
     path = tmp_path / "j"
     write(path, 2)
     whole = path.read_bytes()
-    path.write_bytes(whole + b'{"kind":"step","t":9')
+    path.write_bytes(whole + b'{"kind":"step","t":' + b"9" * 5000)  # more than the next attempt writes
     assert len(read_journal(path).steps) == 2
     write(path, 1, attempt=2)
-    assert path.read_bytes().startswith(whole)
+    assert path.read_bytes().startswith(whole) and path.read_bytes().endswith(b"\n"), "nothing of the torn line is left"
     assert read_journal(path).attempt == 2
 
 
@@ -131,6 +137,7 @@ def test_a_full_disk_is_an_error_and_not_a_silence(tmp_path: Path, monkeypatch: 
         journal.append("step", step=2)
     with pytest.raises(OSError, match="No space left"):
         journal.close()
+    assert not journal._thread.is_alive()
 
 
 def test_publish_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,3 +152,177 @@ def test_publish_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         atomic_write(target, "new")
     assert target.read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
+
+
+def test_publish_survives_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The content is on the disk before it takes the name, and the name is before publish returns."""
+    target = tmp_path / "result.json"
+    atomic_write(target, "old")
+    synced = []
+
+    def fsync(descriptor: int) -> None:
+        folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+        synced.append((folder, os.path.samestat(os.fstat(descriptor), tmp_path.stat()), os.fstat(descriptor).st_size, target.read_text()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    atomic_write(target, "nëw")
+    (file, folder) = synced
+    assert (file[0], file[2], file[3]) == (False, len("nëw".encode()), "old")
+    assert folder[:2] == (True, True) and folder[3] == "nëw"
+    assert target.read_bytes() == "nëw".encode()
+
+
+def test_publish_leaves_no_descriptor_open(tmp_path: Path) -> None:
+    before = sorted(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    atomic_write(tmp_path / "a", "text")
+    assert sorted(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+
+
+def test_a_line_ends_in_the_checksum_of_itself_and_all_before_it() -> None:
+    first, crc = encode({"kind": "step", "t": 1.5, "loss": 0.25}, 0)
+    assert crc == zlib.crc32(b'{"kind":"step","t":1.5,"loss":0.25}')
+    assert first == b'{"kind":"step","t":1.5,"loss":0.25,"crc":"%08x"}\n' % crc
+    second, following = encode({"kind": "note"}, crc)
+    assert following == zlib.crc32(b'{"kind":"note"}', crc)
+    assert decode(second, crc, Path("j"), 2) == ({"kind": "note"}, following)
+    with pytest.raises(
+        JournalError, match=rf"^j, line 9: checksum is {following:08x}, the content gives [0-9a-f]{{8}}; the file was changed"
+    ):
+        decode(second, 0, Path("j"), 9)
+    with pytest.raises(ValueError, match="JSON compliant"):  # a reader of plain JSON could not read it
+        encode({"deep": [float("nan")]}, 0)
+
+
+@pytest.mark.parametrize("line", [b"{}\n", b'{"a":1,"crc":"0"}\n', b'{"a":1,"crc":"00000000"}', b'{"a":1,"crc":"00000000"} \n'])
+def test_what_is_no_journal_line(line: bytes) -> None:
+    with pytest.raises(JournalError, match="line 3: is not a journal line"):
+        decode(line, 0, Path("j"), 3)
+
+
+def test_a_record_carries_when_it_happened_now_unless_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: 50.0))
+    with JournalWriter(tmp_path / "deep" / "j", 3) as journal:
+        journal.append("note", text="now")
+        journal.append("note", t=0.0, text="at the beginning of time")
+    records = JournalFollower(tmp_path / "deep" / "j").poll()
+    assert records[0] == {"kind": "attempt", "t": 50.0, "attempt": 3, "pid": os.getpid()}
+    assert [record["t"] for record in records[1:]] == [50.0, 0.0]
+
+
+def test_the_attempt_is_on_the_disk_before_the_first_step(tmp_path: Path) -> None:
+    journal = JournalWriter(tmp_path / "j", 1, interval=3600)
+    assert read_journal(tmp_path / "j").attempt == 1
+    journal.append("step", step=1)
+    assert read_journal(tmp_path / "j").steps == [], "append only queues"
+    journal.close()
+    assert len(read_journal(tmp_path / "j").steps) == 1
+    journal.close()  # once more changes nothing
+
+
+def test_a_thread_writes_and_syncs_what_is_queued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, synced, sizes = tmp_path / "j", threading.Event(), []
+    journal = JournalWriter(path, 1, interval=0.001)
+
+    def fsync(_: int) -> None:
+        sizes.append(path.stat().st_size)
+        synced.set()
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    journal.append("step", step=1)
+    assert synced.wait(60), "nothing was synced without flush"
+    assert len(read_journal(path).steps) == 1
+    journal.close()
+    assert sizes == [path.stat().st_size], "what was written was synced, once; nothing to write is no reason to"
+
+
+def test_a_thread_that_cannot_write_says_so_at_the_next_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = JournalWriter(tmp_path / "j", 1, interval=0.001)
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    journal.append("step", step=1)
+    journal._thread.join(60)
+    assert not journal._thread.is_alive()
+    with pytest.raises(OSError, match="No space left"):
+        journal.append("step", step=2)
+    with pytest.raises(OSError, match="No space left"):
+        journal.flush()
+    with pytest.raises(KeyError, match="the trial's own"), journal:  # the error of closing does not hide it
+        raise KeyError("the trial's own")
+
+
+def test_a_file_that_cannot_be_closed_is_an_error(tmp_path: Path) -> None:
+    """Some file systems say only then that a write has failed."""
+    journal = JournalWriter(tmp_path / "j", 1, interval=3600)
+    file = journal._file
+
+    class Lost:
+        closed = False
+
+        def close(self) -> None:
+            file.close()
+            raise OSError(5, "Input/output error")
+
+    journal._file = Lost()  # type: ignore[assignment]
+    with pytest.raises(OSError, match="Input/output error"):
+        journal.close()
+
+
+def test_an_error_of_closing_is_raised_where_nothing_else_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"), JournalWriter(tmp_path / "j", 1, interval=3600) as journal:
+        monkeypatch.setattr(os, "fsync", full)
+        journal.append("step", step=1)
+
+
+def test_a_follower_waits_for_the_end_of_a_line_and_counts_whole_ones(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    first, crc = encode({"kind": "step", "step": 1}, 0)
+    second, last = encode({"kind": "step", "step": 2}, crc)
+    path.write_bytes(first + second[:-1])
+    follower = JournalFollower(path)
+    assert [record["step"] for record in follower.poll()] == [1]
+    assert (follower.offset, follower.checksum) == (len(first), crc)
+    path.write_bytes(first + second)
+    assert [record["step"] for record in follower.poll()] == [2]
+    assert (follower.offset, follower.checksum) == (len(first + second), last)
+    path.write_bytes(first + second + b"damage\n")
+    with pytest.raises(JournalError) as caught:
+        follower.poll()
+    assert (caught.value.path, caught.value.line) == (path, 3)
+
+
+def test_a_journal_sorts_its_records_and_keeps_the_last_of_what_there_is_one_of() -> None:
+    records: list[dict[str, Any]] = [
+        {"kind": "attempt", "t": 1.0, "attempt": 1},
+        {"kind": "window", "t": 1.0, "wall_s": 9.0},
+        {"kind": "end", "t": 1.0, "outcome": "crashed"},
+        {"kind": "attempt", "t": 2.0, "attempt": 2},
+        {"kind": "environment", "t": 3.0, "host": "a"},
+        {"kind": "environment", "t": 3.0, "host": "b", "driver": None},
+        {"kind": "phase", "t": 4.0, "name": "start"},
+        {"kind": "step", "t": 5.0, "step": 1},
+        {"kind": "evaluation", "t": 6.0, "when": "before"},
+        {"kind": "note", "t": 7.0, "text": "n"},
+        {"kind": "from a later version", "t": 7.0},
+    ]
+    journal = Journal()
+    for record in records:
+        journal.add(record)
+    assert (journal.attempt, journal.started_at, journal.window, journal.end) == (2, 2.0, None, None)
+    assert journal.environment == {"host": "b", "driver": None}
+    assert (journal.phases, journal.steps, journal.evaluations, journal.notes) == ([records[6]], [records[7]], [records[8]], [records[9]])
+    journal.add({"kind": "window", "t": 8.0, "wall_s": 1.0})
+    journal.add({"kind": "window", "t": 8.0, "wall_s": 2.0})
+    journal.add({"kind": "end", "t": 9.0, "outcome": "ok"})
+    assert (journal.window or {})["wall_s"] == 2.0 and (journal.end or {})["outcome"] == "ok"
+
+
+def test_the_checksum_is_that_of_the_last_line(tmp_path: Path) -> None:
+    assert read_journal(tmp_path / "absent") == Journal() and Journal().checksum == "00000000"
+    write(tmp_path / "j", 1)
+    assert json.loads((tmp_path / "j").read_text().splitlines()[-1])["crc"] == read_journal(tmp_path / "j").checksum

@@ -6,8 +6,11 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from cluster.pools.node_locks import NodeLocks, hardware
 from cluster.pools.pool import Pool
@@ -46,20 +49,77 @@ def test_a_place_is_waited_for_and_comes_back_when_its_holder_is_killed() -> Non
         holder.communicate()
 
 
+WIDE = {"address": "http://h:1", "nodes": 3, "accelerators_per_node": 8, "resources": {"x": 1}}
+
+
+def free(nodes: Pool, width: int) -> bool:
+    """Whether so many of three places can be had now."""
+    stop = threading.Event()
+    with NodeLocks(nodes, 3, width, stop, busy=stop.set):
+        return not stop.is_set()
+
+
 def test_a_wide_trial_takes_all_its_places_or_none() -> None:
-    never, stop = threading.Event(), threading.Event()
-    nodes = pool(address="http://h:1", nodes=3, accelerators_per_node=8, resources={"x": 1})
-    with NodeLocks(nodes, 3, 1, never), NodeLocks(nodes, 3, 2, never), NodeLocks(nodes, 3, 1, stop, busy=stop.set):
-        assert stop.is_set()  # none was free
-    stop.clear()
+    nodes, never, stop = pool(**WIDE), threading.Event(), threading.Event()
+    seen = []
+
+    def look() -> None:
+        seen.append((free(nodes, 1), free(nodes, 2)))
+        stop.set()
+
     with NodeLocks(nodes, 3, 2, never):
-        with NodeLocks(nodes, 3, 2, stop, busy=stop.set):
+        with NodeLocks(nodes, 3, 2, stop, busy=look):
             assert stop.is_set()
-        with NodeLocks(nodes, 3, 1, never):  # and what it could have had stayed free
-            pass
+        assert seen == [(True, False)], "what it could have had stays free while it waits for the rest"
+    assert free(nodes, 3), "all are given back"
+
+
+def test_no_place_is_had_twice() -> None:
+    nodes, never = pool(**WIDE), threading.Event()
+    with NodeLocks(nodes, 3, 1, never):
+        assert (free(nodes, 2), free(nodes, 3)) == (True, False)
+        with NodeLocks(nodes, 3, 2, never):
+            assert not free(nodes, 1)
+        assert free(nodes, 2)
+    with NodeLocks(nodes, 3, 3, never):
+        assert not free(nodes, 1)
+
+
+def test_who_waits_asks_again_until_a_place_is_there_and_stops_when_told() -> None:
+    nodes, held = pool(**WIDE), ExitStack()
+    held.enter_context(NodeLocks(nodes, 3, 3, threading.Event()))
+    waits: list[float] = []
+    busy: list[int] = []
+
+    class Stop(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waits.append(timeout or 0.0)
+            if len(waits) == 3:
+                held.close()
+            return False
+
+    with NodeLocks(nodes, 3, 2, Stop(), busy=lambda: busy.append(1)):
+        assert not free(nodes, 2)
+    assert waits == [0.5] * 3 and len(busy) == 3
+
+    told, called = threading.Event(), []
+    told.set()
+    with NodeLocks(nodes, 3, 3, told, busy=lambda: called.append(1)):
+        assert free(nodes, 3), "it was told to stop before it began, and takes nothing"
+    assert not called
+
+
+def test_places_are_given_back_where_the_block_fails() -> None:
+    nodes = pool(**WIDE)
+    with pytest.raises(KeyError), NodeLocks(nodes, 3, 3, threading.Event()):
+        raise KeyError
+    assert free(nodes, 3)
 
 
 def test_what_is_the_same_hardware() -> None:
     remote = {"address": "http://h:1", "device": "cuda"}
     assert hardware(pool(name="a")) == hardware(pool(name="b"))
     assert len({hardware(found) for found in (pool(), pool(device="cuda"), pool(**remote), pool(**remote, accelerator_type="A100"))}) == 4
+    assert hardware(pool(**remote, resources={"a": 1, "b": 2})) == hardware(pool(**remote, resources={"b": 8, "a": 1}))
+    assert hardware(pool(**remote, resources={"a": 1})) != hardware(pool(**remote)) != hardware(pool(address="http://h:2", device="cuda"))
+    assert hardware(pool(**remote)).startswith("cuda-")

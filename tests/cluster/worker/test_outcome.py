@@ -55,8 +55,9 @@ def test_a_lost_worker_explains_the_ranks_that_it_left_behind() -> None:
     assert classify(WorkerGroupError("x", {0: PEER, 1: LOST})).outcome is Outcome.INFRA
 
 
-def test_a_bug_on_one_rank_is_named_rather_than_the_connection_it_closed() -> None:
-    ending = classify(WorkerGroupError("x", {0: PEER, 1: ValueError("a bug")}))
+@pytest.mark.parametrize("rank", [0, 1, 2])
+def test_a_bug_on_one_rank_is_named_rather_than_the_connection_it_closed(rank: int) -> None:
+    ending = classify(WorkerGroupError("x", {**dict.fromkeys(range(3), PEER), rank: ValueError("a bug")}))
     assert ending.outcome is Outcome.CRASHED
     assert ending.reason == "ValueError: a bug"
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from experiments import workloads
-from experiments.spec.load import Suite
 from experiments.spec.matrix import Cell, CellError, _product, _test, expand, expansion, order, product_size, same, show
+from experiments.spec.schema import Suite
 from tests.experiments.spec.suite_helpers import Workshop, workshop
 
 __all__ = ["workshop"]

@@ -12,16 +12,17 @@ from pydantic import ValidationError
 from cluster.journal.journal import Journal, JournalWriter, read_journal
 from cluster.pools.pool import load_pools
 from cluster.worker.measure.recorder import Recorder
-from cluster.worker.trial_session import Ranks, TrialSession
+from cluster.worker.rank_group import Ranks
+from cluster.worker.set_up import SessionContext
+from cluster.worker.trial_session import TrialSession
 from experiments.components.workload import Context
 from experiments.datasets import scenes
+from experiments.metrics import Direction, metric_of
 from experiments.spec.load import load_suite
 from experiments.spec.matrix import expand
 from experiments.summary import summarise
 from experiments.trial import DataSource, Trial
 from experiments.workloads import bridgetower, bridgetower_inference
-from tasks.analysis.cell import Metric
-from tasks.sweep.trial_key import code_version
 
 SHORT: dict[str, Any] = {"model": "tiny", "text_length": 24, "batch_size": 8, "steps": 20, "warmup_steps": 2, "threads": 1}
 GOLDEN = [0.95389, 0.92051, 0.94256, 0.91605]  # mean distance of the pairs in the first batches, fp32
@@ -42,7 +43,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> DataSource:
     return DataSource(uri=str(folder), fingerprint="f", tokenizer=str(folder / "tokenizer"))
 
 
-def run(folder: Path, data: DataSource, **parameters: Any) -> tuple[TrialSession, Journal]:
+def run(folder: Path, data: DataSource, **parameters: Any) -> tuple[SessionContext, Journal]:
     values = bridgetower_inference.Parameters(**{**SHORT, **parameters}).model_dump(mode="json")
     trial = Trial(
         key="0" * 16,
@@ -61,19 +62,18 @@ def run(folder: Path, data: DataSource, **parameters: Any) -> tuple[TrialSession
     )
     folder.mkdir(exist_ok=True)
     with Recorder(JournalWriter(folder / "journal.jsonl", 1)) as recorder:
-        session = TrialSession(trial, Ranks(), recorder, folder)
-        session.run()
-    return session, read_journal(folder / "journal.jsonl")
+        context = TrialSession(trial, Ranks(), recorder, folder).run()
+    return context, read_journal(folder / "journal.jsonl")
 
 
 def test_a_trial_infers_and_does_not_train(tmp_path: Path, data: DataSource) -> None:
-    session, journal = run(tmp_path, data, evaluate=True, evaluation_samples=32)
-    learner = session.learner
-    assert learner.optimizer is None and not learner.plain.training
-    assert all(parameter.grad is None for parameter in learner.plain.parameters())
+    context, journal = run(tmp_path, data, evaluate=True, evaluation_samples=32)
+    train_step = context.train_step
+    assert train_step.optimizer is None and not train_step.plain.training
+    assert all(parameter.grad is None for parameter in train_step.plain.parameters())
     untouched = bridgetower.build(Context(bridgetower.Parameters(model="tiny"), data, "cpu", 0, 1, 8)).model()
     for name, value in untouched.state_dict().items():
-        assert torch.equal(learner.plain.state_dict()[name], value), name
+        assert torch.equal(train_step.plain.state_dict()[name], value), name
     assert [evaluation["when"] for evaluation in journal.evaluations] == ["before"], "nothing was learnt in between"
 
     losses = [step["loss"] for step in journal.steps]
@@ -91,7 +91,8 @@ def test_a_trial_infers_and_does_not_train(tmp_path: Path, data: DataSource) -> 
     assert waited[0] <= p50 <= p90 <= p99 <= waited[-1] * (1 + 1e-6)
     assert p50 == pytest.approx((waited[9] + waited[10]) / 2, rel=1e-6)
     assert summary["throughput"] == pytest.approx(20 * 8 / window["wall_s"])
-    assert Metric.of("latency_p99_s") == Metric("latency_p99_s", "s", higher_is_better=False)
+    metric = metric_of("latency_p99_s")
+    assert (metric.unit, metric.direction, metric.depends_on_batch) == ("s", Direction.LOWER, True)
 
 
 def test_the_output_has_the_golden_shape_and_no_gradient(data: DataSource) -> None:
@@ -120,8 +121,8 @@ def test_bf16_weights_give_nearly_what_fp32_gives(tmp_path: Path, data: DataSour
         "cast": {"precision": "bf16"},
         "autocast": {"precision": "bf16", "cast_weights": False},
     }.items():
-        session, journal = run(tmp_path / name, data, **few, **changes)
-        kinds = {parameter.dtype for parameter in session.learner.plain.parameters()}
+        context, journal = run(tmp_path / name, data, **few, **changes)
+        kinds = {parameter.dtype for parameter in context.train_step.plain.parameters()}
         assert kinds == {torch.bfloat16 if name == "cast" else torch.float32}
         losses[name] = [step["loss"] for step in journal.steps]
     for name in ("cast", "autocast"):
@@ -147,12 +148,3 @@ def test_the_suite_is_valid_in_every_profile(profile: str, pool: str | None, cou
     suite = load_suite("bridgetower_inference", profile=profile, pools=load_pools(), pool_names=[pool] if pool else None)
     assert len(expand(suite)) == count
     assert suite.report.metric == "latency_p50_s"
-
-
-def test_the_key_covers_the_workload_it_builds_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    code_version.cache_clear()
-    before = code_version("bridgetower_inference", "cpu")
-    monkeypatch.setattr(bridgetower_inference, "BUILDS_ON", ())
-    code_version.cache_clear()
-    assert code_version("bridgetower_inference", "cpu") != before
-    code_version.cache_clear()

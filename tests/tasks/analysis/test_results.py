@@ -11,6 +11,7 @@ from cluster.journal.journal import JournalWriter, read_journal
 from experiments.summary import NAMES
 from experiments.trial import Outcome
 from tasks.analysis.results import ResultsError, load_sweep, load_trial, read_results, write_results, write_steps
+from tests.tasks import cell_support
 from tests.tasks.fake_sweep import WARMUP, Fake, make_sweep, trial_dirs
 
 
@@ -127,3 +128,128 @@ def test_no_plan_is_said(tmp_path: Path) -> None:
         load_sweep(tmp_path)
     with pytest.raises(ResultsError, match=r"has not started"):
         write_steps(tmp_path)
+
+
+# --- what a trial's files come to
+
+
+def test_a_row_holds_what_the_last_attempt_left(tmp_path: Path) -> None:
+    made = make_sweep(tmp_path, [Fake(axes(), rms=lambda step: 2.0 if step == 7 else 1.0, window={"profile": {"span_s": 1.0}})])
+    folder = trial_dirs(made)[0]
+    for write in (False, True):
+        if write:
+            write_steps(folder)
+        row = load_trial(folder)
+        assert row.steps.tolist() == list(range(1, 61)) and row.steps.dtype == np.int64
+        assert list(row.rms) == ["patch"] and row.rms["patch"][[5, 6, 7]].tolist() == [1.0, 2.0, 1.0]
+        assert row.profile == {"span_s": 1.0}
+        assert (row.summary["eval_loss_before"], row.summary["eval_loss_after"]) == (5.0, 2.5)
+        assert (row.outcome, row.reason, row.emulated, row.notes) == ("ok", None, False, [])
+
+
+def test_notes_and_losses_that_are_not_known(sweep_dir: Path) -> None:
+    folder = trial_dirs(sweep_dir)[0]
+    (folder / "result.json").unlink()
+    with JournalWriter(folder / "journal.jsonl", attempt=2, interval=60) as journal:
+        journal.append("note", text="said")
+        journal.append("step", step=1, measured=True, loss=None, samples=8, total_s=1.0)
+        journal.append("step", step=2, measured=True, loss=3.0, samples=8, total_s=1.0)
+    row = load_trial(folder)
+    assert row.notes == ["said"] and row.outcome == "to do" and row.rms == {}
+    assert np.isnan(row.losses[0]) and row.losses[1] == 3.0
+
+
+def test_what_failed_has_steps_but_no_rate(sweep_dir: Path) -> None:
+    folder = trial_dirs(sweep_dir)[0]
+    path = folder / "result.json"
+    path.write_text(path.read_text().replace('"outcome":"ok"', '"outcome":"crashed"'))
+    row = load_trial(folder)
+    assert (row.outcome, row.summary, row.losses.size) == ("crashed", {}, 60)
+
+
+def test_a_result_speaks_for_steps_that_are_gone(sweep_dir: Path) -> None:
+    folder = trial_dirs(sweep_dir)[0]
+    path = folder / "result.json"
+    path.write_text(path.read_text().replace('"summary":{}', '"summary":{"throughput":77.0}'))
+    assert load_trial(folder).summary["throughput"] == pytest.approx(100, rel=0.02), "the steps come first"
+    (folder / "journal.jsonl").unlink()
+    row = load_trial(folder)
+    assert row.summary["throughput"] == 77.0 and row.steps.size == 0
+    assert row.environment["torch"] == "2.13.0", "the result's"
+
+
+def test_the_journals_environment_is_the_later_one(sweep_dir: Path) -> None:
+    folder = trial_dirs(sweep_dir)[0]
+    path = folder / "result.json"
+    path.write_text(path.read_text().replace('"torch":"2.13.0"', '"torch":"old","only":"here"'))
+    found = load_trial(folder).environment
+    assert (found["torch"], found["only"]) == ("2.13.0", "here")
+
+
+def test_who_says_that_a_trial_is_emulated(tmp_path: Path) -> None:
+    pool, device, neither = (
+        Fake(axes(0), emulated=True),
+        Fake(axes(1), environment={"emulated": True}),
+        Fake(axes(2), environment={"emulated": False}),
+    )
+    rows = load_sweep(make_sweep(tmp_path, [pool, device, neither])).rows
+    assert [found.emulated for found in rows] == [True, True, False]
+    assert cell_support.row({"pool": "cpu"}, outcome=None, emulated=True).emulated, "its pool says so before it has run"
+    folder = trial_dirs(make_sweep(tmp_path / "result", [neither]))[0]
+    path = folder / "result.json"
+    path.write_text(path.read_text().replace('"emulated":false', '"emulated":true', 1))
+    assert load_trial(folder).emulated
+
+
+def test_a_damaged_result_or_a_trial_without_its_file_says_what_to_do(sweep_dir: Path) -> None:
+    folder = trial_dirs(sweep_dir)[0]
+    (folder / "result.json").write_text("{}")
+    with pytest.raises(ResultsError, match=r"result.json is damaged \(\d+ errors\); move it away and `sweep resume` the sweep"):
+        load_trial(folder)
+    (folder / "trial.json").unlink()
+    with pytest.raises(ResultsError, match=r"trial.json does not exist; `sweep resume` writes it again from plan.json"):
+        load_trial(folder)
+    assert [row.outcome for row in load_sweep(sweep_dir).rows] == ["unreadable", "does_not_fit", "to do"]
+
+
+def test_steps_parquet_says_which_journal_it_holds(sweep_dir: Path) -> None:
+    folder = trial_dirs(sweep_dir)[0]
+    path = write_steps(folder)
+    meta = json.loads(pq.read_schema(path).metadata[b"sweepbench"])
+    journal = read_journal(folder / "journal.jsonl")
+    assert meta["attempt"] == 1 and meta["schema_version"] == 1
+    assert meta["journal_bytes"] == (folder / "journal.jsonl").stat().st_size and meta["journal_checksum"] == journal.checksum
+    assert meta["window"] == journal.window and meta["environment"]["torch"] == "2.13.0"
+    assert not {"kind", "crc"} & set(pq.read_schema(path).names)
+
+
+def test_the_columns_of_results(tmp_path: Path) -> None:
+    made = make_sweep(
+        tmp_path,
+        [
+            Fake(axes(fused=True), environment={"flags": {"b": 1, "a": 2}, "count": 1}),
+            Fake(axes(fused=None), environment={"count": 2.5}, outcome=Outcome.CRASHED, reason="boom"),
+            Fake(axes(1), metrics={"odd": 1.0}, steps=12),
+        ],
+    )
+    write_results(made)
+    table = read_results(made)
+    first, second, third = table.to_pylist()
+    assert third["eval_odd_before"] == 1.0 and first["eval_odd_before"] is None
+    assert [str(table.schema.field(name).type) for name in ("repeat", "throughput", "name")] == ["int64", "double", "string"]
+    dotted = ["." in name for name in table.column_names]
+    assert dotted == sorted(dotted), "what axes and environments add comes last"
+    assert (first["env.flags"], second["env.flags"]) == ('{"a": 2, "b": 1}', None)
+    assert (first["env.count"], second["env.count"]) == (1.0, 2.5)
+    assert (first["axis.fused"], second["axis.fused"]) == (True, None)
+    assert (first["sweep_id"], first["name"], first["repeat"], second["index"]) == (made.name, "cpu · base · MP-0 · fused · #1", 1, 1)
+    assert (first["attempt"], first["started_at"], second["finished_at"]) == (1, 1_767_225_600.0, 1_767_225_602.0)
+    assert (second["reason"], first["reason"]) == ("boom", None)
+    assert not list(made.glob(".*.tmp"))
+
+
+def test_a_file_that_cannot_be_put_in_place_leaves_nothing(sweep_dir: Path) -> None:
+    (sweep_dir / "results.parquet").mkdir()
+    with pytest.raises(OSError, match=r"results\.parquet"):
+        write_results(sweep_dir)
+    assert not list(sweep_dir.glob(".*.tmp"))

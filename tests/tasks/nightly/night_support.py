@@ -15,9 +15,23 @@ TONIGHT = "2026-10-21"
 DEFINITION = NightFile.model_validate({"nightly": "made-up", "cells": [{"suite": "synthetic"}], "least_nights": 5})
 
 
-def cell(name: str, role: Role = "history", metrics: tuple[str, ...] = ("throughput",)) -> NightCell:
+def cell(
+    name: str,
+    role: Role = "history",
+    metrics: tuple[str, ...] = ("throughput",),
+    *,
+    pool: str = "cpu",
+    minimum_effect: Mapping[str, float] | None = None,
+) -> NightCell:
     return NightCell(
-        cell=f"id-{name}", name=name, suite="synthetic", pool="cpu", role=role, value=1.0, metrics=list(metrics), minimum_effect={}
+        cell=f"id-{name}",
+        name=name,
+        suite="synthetic",
+        pool=pool,
+        role=role,
+        value=1.0,
+        metrics=list(metrics),
+        minimum_effect=dict(minimum_effect or {}),
     )
 
 
@@ -47,8 +61,10 @@ def trials(
     host: str = "node-1",
     facts: Mapping[str, str] | None = None,
     node: Mapping[str, float] | None = None,
+    first: int = 1,
+    memory: float = 2.0**30,
 ) -> list[Measured]:
-    """`node`: date -> factor that everything on that date shares."""
+    """`node`: date -> factor that everything on that date shares. `first`: number of the first round."""
     random = np.random.default_rng([seed, *name.encode()])
     return [
         Measured(
@@ -59,12 +75,12 @@ def trials(
             host=host,
             values={
                 "throughput": rate * (node or {}).get(date, 1.0) * float(np.exp(noise * random.normal())),
-                "peak_memory_bytes": 2.0**30,
+                "peak_memory_bytes": memory,
             },
             facts={"torch": "2.13.0", "git_commit": "a" * 40, **(facts or {})},
         )
         for date in dates
-        for repeat in range(1, repeats + 1)
+        for repeat in range(first, first + repeats)
     ]
 
 

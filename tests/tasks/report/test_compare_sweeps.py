@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
 
 from experiments.stats.verdict import Verdict
 from experiments.trial import Outcome
-from tasks.report.compare_sweeps import Comparison, compare, write_comparison
+from tasks.report.compare_sweeps import Comparison, compare, render_markdown, write_comparison
 from tests.tasks.fake_sweep import Fake, make_sweep
 
 A, B = "made-up-20260101-000000-0000", "made-up-20260102-000000-0000"
@@ -80,5 +81,92 @@ def test_nothing_in_common(tmp_path: Path) -> None:
     other = [Fake({"pool": "cpu", "precision": "fp32", "dataloader_workers": 7})]
     found = compared(tmp_path, cells(), other)
     assert found.pairs == []
-    assert found.headline == "The two sweeps have no cell in common."
+    assert found.headline == "The two sweeps have no cell in common." and not found.across_pools
     write_comparison(found, tmp_path)
+    assert not compared(tmp_path / "pools", cells(pool="gpu")[:1], other).across_pools, "no pair to say it of"
+
+
+MP0 = {"pool": "cpu", "precision": "fp32", "dataloader_workers": 0}
+
+
+def one(rate: float = 100.0, repeats: int = 2, **more: object) -> Fake:
+    """A cell without noise between its trials, and as good as none within."""
+    return Fake(MP0, rate=rate, repeats=repeats, between=0.0, noise=1e-5, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("ratio", "minimum", "expected"), [(1.019, 0.02, "same"), (1.021, 0.02, "faster"), (1 / 1.021, 0.02, "slower"), (1.021, 0.03, "same")]
+)
+def test_the_smallest_effect_that_counts(tmp_path: Path, ratio: float, minimum: float, expected: str) -> None:
+    folders = make_sweep(tmp_path, [one()], sweep_id=A), make_sweep(tmp_path, [one(100 * ratio)], sweep_id=B)
+    found = compare(*folders, minimum=minimum)
+    assert found.counts == {expected: 1} and found.minimum == minimum
+    assert found.pairs[0].ratio is not None and found.pairs[0].ratio.value == pytest.approx(ratio, rel=1e-6)
+    if minimum == 0.02:
+        assert compare(*folders).counts == {expected: 1}, "2 % unless another is asked for"
+
+
+def test_the_spread_is_pooled_over_both_sweeps_and_repeats_are_not_paired(tmp_path: Path) -> None:
+    """Three cells of three repeats on each side: 12 degrees of freedom, were they paired 2."""
+    found = compared(tmp_path, cells(between=0.01)[:3], cells(between=0.01)[:3])
+    ratios = [pair.ratio for pair in found.pairs if pair.ratio]
+    assert {ratio.df for ratio in ratios} == {12}
+    squares = [
+        math.log(e.value / cell.estimate.value) ** 2 for p in found.pairs for cell in (p.a, p.b) for e in cell.estimates if cell.estimate
+    ]
+    assert ratios[0].se == pytest.approx(math.sqrt(sum(squares) / 12) * math.sqrt(2 / 3), rel=1e-6)
+    assert all(pair.q_value is not None and pair.ratio and pair.q_value >= pair.ratio.p_value for pair in found.pairs)
+
+
+def test_verdicts_control_the_false_discovery_rate(tmp_path: Path) -> None:
+    found = compared(tmp_path, cells(between=0.01)[:3], cells(1.0265, between=0.01)[:3])
+    p = sorted(pair.ratio.p_value for pair in found.pairs if pair.ratio)
+    q = sorted(pair.q_value for pair in found.pairs if pair.q_value is not None)
+    assert q[0] == pytest.approx(min(value * 3 / rank for rank, value in enumerate(p, 1)))
+    for pair in found.pairs:
+        assert pair.q_value is not None
+        assert (pair.verdict in (Verdict.FASTER, Verdict.SLOWER)) <= (pair.q_value < 0.05)
+
+
+def test_single_runs_and_cells_of_one_side_are_remarked(tmp_path: Path) -> None:
+    runs_once = "Some cells ran once: what varies between trials is not in their intervals, so a verdict on them says less."
+    assert compared(tmp_path / "once", [one(repeats=2)], [one(repeats=1)]).remarks == [runs_once]
+    other = [Fake({**MP0, "dataloader_workers": count}) for count in (3, 4)]
+    found = compared(tmp_path / "sides", [one(), other[0]], [one(), other[1]])
+    assert found.remarks == ["Only in A: cpu · fp32 · MP-3.", "Only in B: cpu · fp32 · MP-4."]
+    assert [cell.name for cell in found.only_a] == ["cpu · fp32 · MP-3"]
+
+
+def test_the_tables_of_a_comparison(tmp_path: Path) -> None:
+    a = [one(environment={"torch": "1"}), Fake({**MP0, "dataloader_workers": 1}, outcome=Outcome.CRASHED, repeats=2)]
+    b = [one(200.0, environment={"torch": "2"}), Fake({**MP0, "dataloader_workers": 1}, outcome=Outcome.CRASHED, repeats=2)]
+    found = compared(tmp_path, a, b)
+    assert found.headline == "1 cell faster, 1 cell crashed in both"
+    first, second = found.table.rows
+    assert first[0] == "cpu · fp32 · MP-0" and first[3].startswith("x2.00 (2.0") and first[4:] == ["faster", "torch"]
+    assert [float(value.split()[0]) for value in first[1:3]] == pytest.approx([100.0, 200.0], rel=1e-3)
+    assert second == ["cpu · fp32 · MP-1", "crashed", "crashed", "–", "crashed in both", "–"]
+    assert found.confounders.rows == [["torch", "1", "2", "cpu · fp32 · MP-0"]]
+    text = render_markdown(found)
+    assert "Differences under 2.0 % count as the same" in text and "## Confounders" in text
+    assert "## Confounders" not in render_markdown(compared(tmp_path / "same", [one()], [one()]))
+
+
+def test_several_pools_without_a_common_one_are_not_matched(tmp_path: Path) -> None:
+    """No telling which of a sweep's pools the other's stands for."""
+    two, other = [one(), Fake({**MP0, "pool": "tpu"})], [Fake({**MP0, "pool": "gpu"})]
+    for name, a, b in (("a", two, other), ("b", other, two)):
+        found = compared(tmp_path / name, a, b)
+        assert found.pairs == [] and not found.across_pools
+        assert (len(found.only_a), len(found.only_b)) == (len(a), len(b))
+
+
+def test_cells_of_a_common_pool_are_matched_by_it_and_the_rest_is_left(tmp_path: Path) -> None:
+    found = compared(tmp_path, [one()], [one(), Fake({**MP0, "pool": "gpu"})])
+    assert [pair.b.trial.pool for pair in found.pairs] == ["cpu"] and not found.across_pools
+    assert [cell.trial.pool for cell in found.only_b] == ["gpu"]
+
+
+def test_another_workload_is_another_cell(tmp_path: Path) -> None:
+    assert compared(tmp_path, [one()], [one(workload="synthetic")]).pairs == []
+    assert compared(tmp_path / "emulated", [one()], [one(emulated=True)]).pairs == []

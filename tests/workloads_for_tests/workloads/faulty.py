@@ -114,7 +114,8 @@ class Faulty(synthetic.Synthetic):
                 while True:
                     time.sleep(60)
             case "setsid_child":
-                subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+                child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+                print(f"left process {child.pid} behind", flush=True)
             case "disk_full":
                 self._fill()
         return loss

@@ -11,10 +11,10 @@ from tasks.report.model import make_report
 from tasks.report.sections.literature_table import published_table
 from tasks.report.text_format import times
 from tasks.report.write import write_report
-from tests.tasks.fake_sweep import Fake, make_suite, make_sweep
+from tests.tasks.cell_support import published_of, repeats, row, settings
+from tests.tasks.fake_sweep import Fake, as_suite, make_sweep
 
 SUITE: dict[str, Any] = {
-
     "baseline": {"batch_size": 32},
     "report": {
         "rows": ["model"],
@@ -74,9 +74,107 @@ def test_a_latency_is_better_where_it_is_less(tmp_path: Path) -> None:
 
 def test_reports_show_it_only_where_the_suite_asks(tmp_path: Path) -> None:
     plain = {**SUITE, "report": {**SUITE["report"], "published": None}}
-    assert published_table([], make_suite(SUITE)).rows == []
+    assert published_table([], as_suite(SUITE)).rows == []
     assert rows_of(tmp_path / "plain", [fake(32, 300)], plain)[1] == {}
     sweep_dir = make_sweep(tmp_path, [fake(32, 300)], suite=SUITE)
     write_report(sweep_dir)
     for name in ("report.md", "report.html"):
         assert "The published table, and ours" in (sweep_dir / name).read_text(), name
+
+
+def columns_of(rows: list[Any], suite: Any) -> dict[str, dict[str, str]]:
+    """Row of the table -> column -> value, of the places that hold one."""
+    table = published_of(rows, suite)
+    return {
+        name: {column: value for column, value in zip(table.header[1:], values, strict=True) if value != "–"}
+        for name, *values in table.rows
+    }
+
+
+def bert(batch: int | str, rate: float, *, pool: str = "h200", device: str | None = "NVIDIA H200", **more: Any) -> Any:
+    parameters = {"model": "base", "devices": more.pop("devices", 1), "batch_size": batch, **more.pop("parameters", {})}
+    facts = {"device_name": device} if device else {}
+    return row({"pool": pool, "batch_size": batch}, rate, workload="bert", parameters=parameters, environment=facts, **more)
+
+
+PUBLISHED = settings(rows=("pool",), columns="batch_size", baseline={}, published={"accelerator": "gaudi1", "batch": 32})
+OVER = "speed-up over gaudi1 x8, batch 32"
+
+
+def test_speedups_are_per_device_and_by_the_column_that_is_asked_for() -> None:
+    found = columns_of([bert(32, 130.05), bert(64, 1040.4, devices=4)], PUBLISHED)
+    assert found["ours, samples/s"] == {"NVIDIA H200, batch 32": "130.05", "NVIDIA H200 x4, batch 64": "1,040.4"}
+    assert found[f"ours, {OVER}"] == {"NVIDIA H200, batch 32": "x2.00", "NVIDIA H200 x4, batch 64": "x4.00"}
+    other = settings(rows=("pool",), columns="batch_size", baseline={}, published={"accelerator": "gaudi2", "batch": None})
+    assert columns_of([bert(32, 1580.2 / 8)], other)["ours, speed-up over gaudi2 x8, batch 32"] == {"NVIDIA H200, batch 32": "x1.00"}
+    nobody = settings(rows=("pool",), columns="batch_size", baseline={}, published={"accelerator": "gaudi1", "batch": 33})
+    assert columns_of([bert(32, 100.0)], nobody) == {}
+
+
+def test_our_columns_have_the_batch_that_was_found_and_the_device_that_was_met() -> None:
+    found = columns_of([bert("max", 100.0, summary={"batch_size": 48})], PUBLISHED)
+    assert list(found["ours, samples/s"]) == ["NVIDIA H200, batch 48"]
+    assert list(columns_of([bert("max", 100.0)], PUBLISHED)["ours, samples/s"]) == ["NVIDIA H200"]
+    assert list(columns_of([bert(32, 100.0, device=None)], PUBLISHED)["ours, samples/s"]) == ["cpu, batch 32"]
+    a100 = bert(32, 100.0, device="NVIDIA A100-SXM4-80GB", devices=8)
+    assert list(columns_of([a100], PUBLISHED)["ours, samples/s"]) == ["a100-80 x8, batch 32"]
+
+
+def test_two_pools_of_one_accelerator_have_a_row_each() -> None:
+    found = columns_of([bert(32, 100.0), bert(32, 200.0, pool="other")], PUBLISHED)
+    assert found["ours, samples/s"] == {"NVIDIA H200, batch 32": "100"}
+    assert found["ours · other, samples/s"] == {"NVIDIA H200, batch 32": "200"}
+
+
+def test_rows_are_named_by_what_varies_besides_the_columns() -> None:
+    rows = [
+        row(
+            {"pool": "h200", "model": model, "compile": compiled}, rate, workload="bert", parameters={"precision": "bf16", "batch_size": 32}
+        )
+        for model, compiled, rate in (("base", "none", 10.0), ("base", "layer", 20.0), ("large", "none", 30.0))
+    ]
+    found = columns_of(rows, settings(rows=("model",), columns="compile", baseline={}, published={"accelerator": "gaudi1", "batch": 32}))
+    ours = [name for name in found if name.startswith("ours")]
+    assert ours == [
+        "ours · bf16 · compile none, samples/s",
+        f"ours · bf16 · compile none, {OVER}",
+        "ours · bf16 · compile layer, samples/s",
+        f"ours · bf16 · compile layer, {OVER}",
+        "ours · large · bf16 · compile none, samples/s",
+    ]
+
+
+def test_emulated_cells_and_cells_without_a_value_have_no_place() -> None:
+    rows = [bert(32, 100.0, outcome=Outcome.CRASHED), bert(64, 200.0)]
+    assert list(columns_of(rows, PUBLISHED)["ours, samples/s"]) == ["NVIDIA H200, batch 64"]
+    repeated = repeats({"pool": "h200", "batch_size": 8}, 104.0, workload="bert", parameters={"model": "base"})
+    assert columns_of(repeated, PUBLISHED)["ours, samples/s"] == {"cpu, batch 8": "104"}, "the mean of its repeats"
+
+
+def published_by(accelerator: str, batch: int | None, metric: str = "throughput") -> Any:
+    return settings(columns="batch_size", baseline={}, metric=metric, published={"accelerator": accelerator, "batch": batch})
+
+
+def test_of_two_published_values_for_one_column_the_first_stays() -> None:
+    ours = row({"pool": "h200"}, workload="bridgetower", parameters={"model": "large", "devices": 8, "batch_size": 48})
+    assert columns_of([ours], published_by("gaudi2", 48))["published, samples/s"]["gaudi2 x8, batch 48"] == "581.5"
+
+
+def test_ours_stand_in_the_documents_unit() -> None:
+    """An epoch of 1170 s is 0.325 h: twice as fast as 0.65 h, a time having no number of devices."""
+    suite = published_by("a100-40", 70, "epoch_time_s")
+    ours = row({"pool": "h200"}, 1170.0, metric="epoch_time_s", workload="vit", parameters={"model": "h16", "batch_size": 70})
+    found = columns_of([ours], suite)
+    assert found["ours, h"] == {"cpu, batch 70": "0.325"}
+    assert found["ours, speed-up over a100-40 x8, batch 70"] == {"cpu, batch 70": "x2.00"}
+
+
+def test_a_batch_that_fits_is_compared_as_it_is() -> None:
+    suite = published_by("a100-40", 20, "batch_size")
+    ours = row({"pool": "h200"}, 60.0, metric="batch_size", workload="flava", parameters={"model": "10b", "batch_size": "max"})
+    assert columns_of([ours], suite)["ours, speed-up over a100-40 x8, batch 20"] == {"cpu, batch 60": "x3.00"}
+
+
+def test_what_is_emulated_does_not_stand_beside_what_was_published() -> None:
+    table = published_of([bert(32, 100.0, emulated=True)], PUBLISHED, emulated=True)
+    assert [line[0] for line in table.rows] == ["published, samples/s", f"published, {OVER}"]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from experiments.trial import Outcome
 from tasks.analysis.results import load_sweep
 from tasks.report.model import make_report
+from tasks.report.sections.scaling import profile, scaling
 from tasks.report.write import write_report
+from tests.tasks.cell_support import column, made, repeats, row, settings
 from tests.tasks.fake_sweep import SUITE, Fake, make_sweep
 
 PROFILE = {
@@ -60,3 +64,60 @@ def test_a_rate_of_each_device_scales_by_their_number(tmp_path: Path) -> None:
     assert [row["rate"].split()[1] for row in rows] == ["TFLOP/s"] * 3
     assert [float(row["speed-up"].split()[0].removeprefix("x")) for row in rows[1:]] == pytest.approx([1.96, 3.8], abs=0.02)
     assert [float(row["efficiency"].split()[0]) for row in rows[1:]] == pytest.approx([98, 95], abs=0.5)
+
+
+def grown(rates: dict[int, float], metric: str = "throughput", **more: float) -> list[Any]:
+    suite = settings(columns="devices", baseline={}, metric=metric)
+    rows = [one for n, rate in rates.items() for one in repeats({"pool": "cpu", "devices": n}, rate, metric=metric, summary=more)]
+    return made(rows, suite)
+
+
+def test_efficiency_is_over_the_fewest_devices_there_are() -> None:
+    table = scaling(grown({8: 560.0, 2: 200.0, 4: 360.0}))
+    assert column(table, "devices") == ["2", "4", "8"]
+    assert column(table, "rate") == ["200.0 samples/s", "360.0 samples/s", "560.0 samples/s"]
+    assert column(table, "speed-up") == ["–", "x1.80 (1.800–1.800)", "x2.80 (2.800–2.800)"]
+    assert column(table, "efficiency") == ["–", "90.0 %", "70.0 %"]
+
+
+def test_a_devices_own_rate_is_multiplied_by_their_number_with_its_interval() -> None:
+    rows = [row({"pool": "cpu", "devices": n}, rate, metric="tflops_per_device", within=0.01) for n, rate in ((1, 100.0), (4, 90.0))]
+    table = scaling(made(rows, settings(columns="devices", baseline={}, metric="tflops_per_device")))
+    assert column(table, "speed-up")[1] == "x3.60 (3.50–3.70)"  # 1.96 x 0.01414 on each side
+    assert column(table, "efficiency")[1] == "90.0 %"
+
+
+def test_a_cell_on_several_devices_alone_has_a_row_where_its_communication_is_known() -> None:
+    assert scaling(grown({4: 100.0})).rows == []
+    [alone] = scaling(grown({4: 104.0}, communication_s=0.018, communication_exposed_s=0.013, communication_share=0.05)).rows
+    assert alone == ["cpu · devices 4", "4", "104.0 samples/s", "–", "–", "18.0 ms", "13.0 ms", "5.0 %"]
+
+
+def test_only_rates_scale_and_only_cells_that_measured() -> None:
+    assert scaling(grown({1: 1.0, 2: 1.0}, "step_time_median_s")).rows == []
+    rows = [row({"pool": "cpu", "devices": 1}), row({"pool": "cpu", "devices": 2}, None)]
+    assert scaling(made(rows, settings(columns="devices", baseline={}))).rows == []
+    unequal = [row({"pool": "cpu", "model": "a", "devices": 1}), row({"pool": "cpu", "model": "b", "devices": 2})]
+    assert scaling(made(unequal, settings(columns="devices", baseline={}))).rows == [], "they differ in more than devices"
+
+
+def test_the_profile_is_of_the_first_repeat_that_ended_ok_with_one() -> None:
+    def traced(span: float) -> dict[str, Any]:
+        return {**PROFILE, "span_s": span}
+
+    axes = {"pool": "cpu"}
+    rows = [
+        row(axes, None, outcome=Outcome.CRASHED, profile=traced(9.0)),
+        row(axes, repeat=2),
+        row(axes, repeat=3, profile=traced(0.4)),
+        row(axes, repeat=4, profile=traced(0.2)),
+    ]
+    table = profile(made(rows))
+    assert column(table, "share") == ["25.0 %", "5.0 %"] and table.names == 2
+    assert profile(made(rows[:2])).rows == []
+
+
+def test_a_cell_that_says_nothing_of_devices_is_on_one() -> None:
+    rows = [row({"pool": "cpu"}, 100.0, within=1e-4), row({"pool": "cpu", "devices": 2}, 190.0, within=1e-4)]
+    table = scaling(made(rows, settings(columns="devices", baseline={})))
+    assert column(table, "devices") == ["1", "2"] and column(table, "efficiency") == ["–", "95.0 %"]

@@ -1,0 +1,115 @@
+"""Which processes are a trial's, how all of them are ended, and when a process id is still the process that it was."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import pytest
+
+from cluster.launchers import processes
+from cluster.launchers.processes import MARK, alive, end_all, of_trial
+
+KEY = "feed000000000001"
+
+
+class Fake:
+    """A process in a table. Kills are written into `killed`; a kill may add `child` to the table."""
+
+    def __init__(self, table: Table, key: str | None, command: str = "python", child: Fake | None = None, error: Exception | None = None):
+        self.table, self.key, self.command, self.child, self.error = table, key, command, child, error
+        self.kill_error: Exception | None = None
+
+    def environ(self) -> dict[str, str]:
+        if self.error:
+            raise self.error
+        return {"PATH": "/bin"} if self.key is None else {MARK: self.key}
+
+    def cmdline(self) -> list[str]:
+        return [self.command, "ray::_AutoscalingCoordinatorActor"] if self.command else []  # the first word alone counts
+
+    def kill(self) -> None:
+        self.table.running.remove(self)
+        self.table.killed.append(self)
+        if self.child:
+            self.table.running.append(self.child)
+        if self.kill_error:
+            raise self.kill_error
+
+
+class Table:
+    """The processes of a machine."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.running: list[Fake] = []
+        self.killed: list[Fake] = []
+        self.waits: list[tuple[int, float]] = []
+        monkeypatch.setattr(psutil, "process_iter", lambda: list(self.running))
+        monkeypatch.setattr(psutil, "wait_procs", lambda found, timeout: self.waits.append((len(found), timeout)))
+
+
+@pytest.fixture
+def table(monkeypatch: pytest.MonkeyPatch) -> Any:
+    with monkeypatch.context() as patch:  # undone before others look for processes
+        yield Table(patch)
+
+
+def test_a_trials_processes_carry_its_mark(table: Table) -> None:
+    own = [Fake(table, KEY), Fake(table, KEY, command=""), Fake(table, KEY, command="ray::_Other")]
+    gone = [psutil.NoSuchProcess(1), psutil.AccessDenied(1), psutil.ZombieProcess(1), OSError("odd")]
+    others = [Fake(table, None), Fake(table, "feed000000000002"), Fake(table, KEY, command="ray::_AutoscalingCoordinatorActor.run")]
+    table.running = [*(Fake(table, KEY, error=error) for error in gone), own[0], *others, *own[1:]]
+    assert of_trial(KEY) == own
+
+
+def test_all_are_killed_and_what_they_forked_meanwhile(table: Table) -> None:
+    grandchild = Fake(table, KEY)
+    child = Fake(table, KEY, child=grandchild)
+    parent, sibling, other = Fake(table, KEY, child=child), Fake(table, KEY), Fake(table, "feed000000000002")
+    parent.kill_error = psutil.NoSuchProcess(1)  # it ended by itself: the others are ended all the same
+    table.running = [other, parent, sibling]
+    assert end_all(KEY, wait_s=3.0) == 4
+    assert table.killed == [parent, sibling, child, grandchild] and table.running == [other]
+    assert table.waits == [(2, 3.0), (1, 3.0), (1, 3.0)]
+    assert end_all(KEY) == 0
+
+
+def test_one_that_cannot_be_ended_does_not_keep_the_launcher_for_ever(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Fake, "kill", lambda self: None)
+    table.running = [Fake(table, KEY)]
+    assert end_all(KEY) == 20 and table.waits[0] == (1, 5.0)
+
+
+def test_a_process_id_used_again_is_another_process() -> None:
+    born = psutil.Process().create_time()
+    assert alive(os.getpid(), born) and alive(os.getpid(), None)
+    assert alive(os.getpid(), born + 0.9) and alive(os.getpid(), born - 0.9)  # rounded differently
+    assert not alive(os.getpid(), born + 1.1) and not alive(os.getpid(), born - 1.1)
+
+
+def test_a_process_that_is_over_is_not_alive_before_its_parent_has_asked() -> None:
+    child = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE
+    assert not alive(child.pid, None)
+    child.wait()
+    assert not alive(child.pid, None), "there is none of this id"
+
+
+@pytest.mark.parametrize(
+    ("status", "threads", "lives"),
+    [
+        (psutil.STATUS_SLEEPING, 1, True),
+        (psutil.STATUS_ZOMBIE, 2, True),  # its first thread is over, others still run
+        (psutil.STATUS_ZOMBIE, 1, False),
+        (psutil.STATUS_ZOMBIE, 0, False),
+    ],
+)
+def test_threads_that_run_on_are_alive(monkeypatch: pytest.MonkeyPatch, status: str, threads: int, lives: bool) -> None:
+    seen = SimpleNamespace(create_time=lambda: 5.0, status=lambda: status, num_threads=lambda: threads)
+    with monkeypatch.context() as patch:
+        patch.setattr(processes, "psutil", SimpleNamespace(**{**vars(psutil), "Process": lambda pid: seen}))
+        assert alive(1, 5.0) is lives

@@ -1,0 +1,82 @@
+"""One rank of a trial as Ray Train calls it: its journal's first and last words, whatever happens in between."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from cluster.journal.journal import read_journal
+from cluster.worker import trial_session
+from cluster.worker.measure.recorder import Recorder
+from cluster.worker.rank_group import Ranks
+from cluster.worker.trial_session import run_rank
+from experiments.components.workload import Unsupported
+from experiments.step_record import StepTiming
+from experiments.trial import Outcome, Trial
+from tests.contracts import make_trial
+
+
+class Short:
+    """In place of a session: ends at once, as told."""
+
+    error: BaseException | None = None
+    made: ClassVar[list[Any]] = []
+
+    def __init__(self, trial: Trial, ranks: Ranks, recorder: Recorder, out: Path, probe: str | None, started_at: float) -> None:
+        self.trial, self.ranks, self.recorder, self.out, self.probe, self.started_at = trial, ranks, recorder, out, probe, started_at
+        Short.made.append(self)
+
+    def run(self) -> None:
+        self.recorder.note("it ran")
+        self.recorder.step(StepTiming(1, 8, 0.5, 1e9, 0.0, 0.0, 1.0, 0.0, 1.0), measured=True)
+        if self.error:
+            raise self.error
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> type[Short]:
+    Short.error, Short.made = None, []
+    monkeypatch.setattr(trial_session, "TrialSession", Short)
+    monkeypatch.setattr(trial_session, "process_started_at", lambda: 50.0)
+    monkeypatch.setattr(trial_session.leftovers, "end", lambda: ["ended process 7"])
+    return Short
+
+
+def rank_of(monkeypatch: pytest.MonkeyPatch, folder: Path, ranks: Ranks, **changes: Any) -> None:
+    monkeypatch.setattr(Ranks, "from_ray", classmethod(lambda cls: ranks))
+    trial = make_trial(folder, "0123456789abcdef")
+    config = {"trial": trial.model_dump_json(), "out": str(folder), "attempt": 2, "notes": ["found 8"]}
+    run_rank({**config, "probe": None, "store": None, "not_before": 0.0, **changes})
+
+
+def test_a_rank_that_ends_well_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short: type[Short]) -> None:
+    rank_of(monkeypatch, tmp_path, Ranks(0, 2, 0, 2), probe="{}", not_before=60.0)
+    journal = read_journal(tmp_path / "journal.jsonl")
+    assert journal.attempt == 2 and [phase["name"] for phase in journal.phases] == ["done"]
+    assert [note["text"] for note in journal.notes] == ["ended process 7", "found 8", "it ran"]
+    assert journal.end is not None and (journal.end["outcome"], journal.end["reason"]) == (Outcome.OK, None)
+    assert [step["samples"] for step in journal.steps] == [16], "of both ranks"
+    (made,) = short.made
+    assert (made.out, made.probe, made.started_at, made.trial.key) == (tmp_path, "{}", 60.0, "0123456789abcdef")
+
+
+def test_a_rank_that_fails_says_why_and_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short: type[Short]) -> None:
+    short.error = Unsupported("no bf16")
+    with pytest.raises(Unsupported, match="no bf16"):
+        rank_of(monkeypatch, tmp_path, Ranks())
+    journal = read_journal(tmp_path / "journal.jsonl")
+    assert journal.end is not None and journal.end["outcome"] == Outcome.UNSUPPORTED and "no bf16" in journal.end["reason"]
+    assert journal.phases == [] and short.made[0].started_at == 50.0
+
+
+def test_other_ranks_write_no_journal_and_end_no_leftovers_but_on_their_own_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short: type[Short]
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(trial_session.leftovers, "end", lambda: asked.append(1) or [])
+    rank_of(monkeypatch, tmp_path, Ranks(1, 2, 1, 2))
+    assert asked == [] and not (tmp_path / "journal.jsonl").exists()
+    rank_of(monkeypatch, tmp_path, Ranks(1, 2, 0, 1))
+    assert asked == [1] and not (tmp_path / "journal.jsonl").exists()

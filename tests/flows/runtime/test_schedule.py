@@ -1,0 +1,148 @@
+"""Which trial goes when, and what its end looks like in Prefect."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from queue import Empty
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from prefect.client.schemas.objects import StateType
+
+from experiments.trial import Outcome, Trial
+from flows.runtime import schedule
+from flows.runtime.schedule import run, run_trials
+from tests.tasks.plan_support import make_result, make_trial
+
+
+@pytest.mark.parametrize(
+    ("outcome", "kind", "name"),
+    [
+        (Outcome.OK, StateType.COMPLETED, "Completed"),
+        (Outcome.DOES_NOT_FIT, StateType.COMPLETED, "does_not_fit"),
+        (Outcome.UNSUPPORTED, StateType.COMPLETED, "unsupported"),
+        (Outcome.DIVERGED, StateType.FAILED, "diverged"),
+        (Outcome.HANG, StateType.FAILED, "hang"),
+        (Outcome.CRASHED, StateType.FAILED, "crashed"),
+        (Outcome.INFRA, StateType.FAILED, "infra"),
+        (Outcome.CANCELLED, StateType.CANCELLED, "Cancelled"),
+    ],
+)
+def test_a_trials_outcome_is_its_task_runs_state(outcome: Outcome, kind: StateType, name: str) -> None:
+    trial = make_trial(1)
+    session: Any = SimpleNamespace(run=lambda trial: make_result(trial, outcome))
+    state = run.fn(session, trial, trial.name)
+    assert (state.type, state.name, state.message) == (kind, name, None if outcome is Outcome.OK else "made up")
+
+
+@dataclass
+class Pools:
+    """In place of a session, of Prefect's task and of the queue that hears of ends. Places and widths are by pool and by trial's number.
+
+    A trial ends, the first begun first, when the scheduler waits; `on_wait` is called before.
+    """
+
+    trials: list[Trial]
+    free: dict[str, int]
+    widths: dict[int, int] = field(default_factory=dict)
+    stop: threading.Event = field(default_factory=threading.Event)
+    begun: list[int] = field(default_factory=list)
+    at_work: list[tuple[Trial, Callable[[Any], None]]] = field(default_factory=list)
+    log: list[str] = field(default_factory=list)
+    ended: list[Trial] = field(default_factory=list)
+    on_wait: Callable[[Pools], object] = lambda pools: None
+    waits: int = 0
+
+    def to_do(self) -> list[Trial]:
+        return self.trials
+
+    def places(self, name: str) -> int:
+        return self.free[name]
+
+    def width(self, trial: Trial) -> int:
+        return self.widths.get(int(trial.key, 16), 1)
+
+    def submit(self, session: Any, trial: Any, name: str) -> Any:
+        trial = trial.unquote()
+        assert (session.unquote(), name) == (self, trial.name)
+        self.begun.append(int(trial.key, 16))
+        busy = sum(self.width(other) for other, _ in self.at_work if other.pool == trial.pool)
+        assert busy + self.width(trial) <= self.places(trial.pool)
+        return SimpleNamespace(add_done_callback=lambda call: self.at_work.append((trial, call)))
+
+    def queue(self) -> Any:
+        return SimpleNamespace(put=self.ended.append, get=self._get)
+
+    def _get(self, timeout: float) -> Trial:
+        self.waits += 1
+        assert self.waits < 100, "it waits for ever"
+        self.log.append(" ".join(str(int(trial.key, 16)) for trial, _ in self.at_work))
+        self.on_wait(self)
+        if not self.at_work:
+            raise Empty
+        trial, call = self.at_work.pop(0)
+        call(None)
+        assert self.ended.pop() is trial
+        return trial
+
+
+def scheduled(monkeypatch: pytest.MonkeyPatch, pools: Pools) -> list[str]:
+    """The trials at work each time the scheduler waits for one to end."""
+    monkeypatch.setattr(schedule, "queue", SimpleNamespace(SimpleQueue=pools.queue, Empty=Empty))
+    monkeypatch.setattr(schedule, "run", pools)
+    run_trials(pools)  # type: ignore[arg-type]
+    assert pools.at_work == []
+    return pools.log
+
+
+def trials(*pools: str) -> list[Trial]:
+    return [make_trial(number, pool=pool) for number, pool in enumerate(pools, 1)]
+
+
+def test_one_place_takes_one_trial_at_a_time_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert scheduled(monkeypatch, Pools(trials("a", "a", "a"), {"a": 1})) == ["1", "2", "3"]
+
+
+def test_as_many_at_once_as_there_are_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert scheduled(monkeypatch, Pools(trials(*"aaaa"), {"a": 2})) == ["1 2", "2 3", "3 4", "4"]
+
+
+def test_pools_work_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert scheduled(monkeypatch, Pools(trials(*"aabb"), {"a": 1, "b": 1})) == ["1 3", "3 2", "2 4", "4"]
+
+
+def test_a_wide_trial_waits_for_its_places_and_is_not_overtaken(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert scheduled(monkeypatch, Pools(trials(*"aaaa"), {"a": 2}, widths={2: 2})) == ["1", "2", "3 4", "4"]
+
+
+def test_nothing_to_do_is_over_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert scheduled(monkeypatch, Pools([], {})) == []
+
+
+def test_a_stop_starts_nothing_more_and_waits_for_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    pools = Pools(trials(*"aaaa"), {"a": 2}, on_wait=lambda pools: pools.stop.set())
+    assert scheduled(monkeypatch, pools) == ["1 2", "2"]
+    assert pools.begun == [1, 2]
+
+
+def test_a_sweep_that_is_stopped_already_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    pools = Pools(trials("a"), {"a": 1})
+    pools.stop.set()
+    assert scheduled(monkeypatch, pools) == [] and pools.begun == []
+
+
+def test_while_nothing_ends_it_looks_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[Any] = []
+
+    def nothing_yet(pools: Pools) -> None:
+        if pools.waits <= 2:
+            held.extend(pools.at_work)
+            pools.at_work.clear()
+        elif held:
+            pools.at_work.extend(held)
+            held.clear()
+
+    assert scheduled(monkeypatch, Pools(trials("a", "a"), {"a": 1}, on_wait=nothing_yet)) == ["1", "", "", "2"]

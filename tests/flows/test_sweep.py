@@ -1,0 +1,259 @@
+"""The flow's own decisions: what it plans, draws, says at its end, and passes on."""
+
+from __future__ import annotations
+
+import os
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from prefect.client.schemas.objects import StateType
+from prefect.exceptions import TerminationSignal
+
+from experiments.trial import DataSource, Outcome
+from flows import sweep as flows_sweep
+from flows.runtime.progress import Board
+from flows.sweep import finish, load_or_plan, sweep, until_stopped
+from tasks.sweep.store import Plan, Request, SweepBusy, SweepStore
+from tests.flows.flow_support import LOG, Stage, stage
+from tests.tasks.plan_support import SWEEP_ID, make_plan, make_result, make_trial, saved
+
+__all__ = ["stage"]  # a fixture
+
+
+class Session:
+    """In place of a session, over a saved plan."""
+
+    def __init__(self, plan: Plan, problem: str | None = None, **ended: Outcome) -> None:
+        self.plan, self.store, self.board, self.problem = plan, saved(plan, **ended), Board(plan.trials), problem
+        self.stops: list[str] = []
+        self.tasks: list[str] = []
+        self.watching = threading.Event()
+        self.watched_to_its_end = False
+
+    def publish_and_report(self) -> str | None:
+        return self.problem
+
+    def stop_now(self, reason: str) -> None:
+        self.stops.append(reason)
+
+    def watch_stop_file(self, ended: threading.Event) -> None:
+        self.watching.set()
+        ended.wait()
+        self.watched_to_its_end = True
+
+    def task(self, name: str, body: Any) -> None:
+        self.tasks.append(name)
+        body()
+
+
+def made(problem: str | None = None, **ended: Outcome) -> Any:
+    return Session(make_plan([make_trial(1), make_trial(2)]), problem, **ended)
+
+
+# --- the end
+
+
+@pytest.mark.parametrize(
+    ("second", "status", "text"),
+    [
+        (Outcome.OK, 0, "every trial ended as expected (2 ok)"),
+        (Outcome.UNSUPPORTED, 0, "every trial ended as expected (1 ok, 1 unsupported)"),
+        (Outcome.CRASHED, 2, "some trials failed (1 crashed, 1 ok)"),
+        (Outcome.CANCELLED, 1, "the sweep is incomplete (1 cancelled, 1 ok)"),
+        (None, 1, "the sweep is incomplete (1 not run, 1 ok)"),
+    ],
+)
+def test_how_a_sweep_went(second: Outcome | None, status: int, text: str) -> None:
+    session = made(t1=Outcome.OK, **({"t2": second} if second else {}))
+    state = finish(session, None)
+    message = f"{SWEEP_ID}: {text}"
+    assert (state.type, state.message) == (StateType.COMPLETED if status == 0 else StateType.FAILED, message)
+    kept = session.store.load_status()
+    assert (kept["status"], kept["message"], session.board.note) == (status, message, message)
+
+
+def test_what_could_not_be_published_makes_the_sweep_incomplete() -> None:
+    session = made("not all is in MLflow", t1=Outcome.OK, t2=Outcome.OK)
+    state = finish(session, None)
+    assert state.type is StateType.FAILED
+    assert state.message == f"{SWEEP_ID}: the sweep is incomplete (2 ok); not all is in MLflow"
+    assert session.store.load_status()["status"] == 1
+
+
+def test_what_interrupted_it_is_passed_on_after_all_is_kept() -> None:
+    session = made(t1=Outcome.OK, t2=Outcome.OK)
+    error = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt) as caught:
+        finish(session, error)
+    assert caught.value is error
+    assert session.store.load_status()["status"] == 1
+
+
+# --- being stopped
+
+
+def test_work_that_is_done_stops_nothing() -> None:
+    session = made()
+    done: list[bool] = []
+    assert until_stopped(session, lambda: done.append(session.watching.wait(60))) is None
+    assert done == [True] and session.stops == [] and session.watched_to_its_end
+
+
+@pytest.mark.parametrize("cancelled", [True, False])
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (KeyboardInterrupt(), "interrupted (Ctrl-C)"),
+        (ValueError("a bug"), "the sweep failed: ValueError: a bug"),
+        (TerminationSignal(signal=15), None),
+    ],
+)
+def test_whatever_ends_the_work_stops_the_trials_first_and_is_given_back(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException, reason: str | None, cancelled: bool
+) -> None:
+    monkeypatch.setattr(flows_sweep, "flow_run", SimpleNamespace(id="run-1"))
+    monkeypatch.setattr(flows_sweep.prefect_runs, "being_cancelled", lambda run_id: cancelled and run_id == "run-1")
+    session = made()
+
+    def work() -> None:
+        raise error
+
+    assert until_stopped(session, work) is error
+    by_signal = "cancelled in Prefect" if cancelled else f"process {os.getpid()} was told to end (SIGTERM)"
+    assert session.stops == [reason or by_signal] and session.watched_to_its_end
+
+
+# --- its work
+
+
+def test_each_data_set_is_drawn_once_before_the_trials_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[int] = []
+    monkeypatch.setattr(flows_sweep, "build", lambda parameters: drawn.append(parameters["number"]))
+    sources = [DataSource(uri="a", fingerprint="1"), None, DataSource(uri="b", fingerprint="2"), DataSource(uri="a", fingerprint="1")]
+    plan = make_plan([make_trial(number, data=source) for number, source in enumerate(sources, 1)])
+    session: Any = Session(plan)
+    ran: list[Any] = []
+    monkeypatch.setattr(flows_sweep, "run_trials", lambda session: ran.append((session, list(drawn), session.board.note)))
+    flows_sweep._work(session)
+    assert drawn == [4, 3]
+    assert session.tasks == ["dataset", "dataset"]
+    assert ran == [(session, [4, 3], "")]
+
+
+# --- its plan
+
+
+@pytest.fixture
+def planner(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What was asked of the planner."""
+    asked: list[Any] = []
+
+    def plan(request: Request, sweep_id: str) -> tuple[Plan, None]:
+        asked.append(("plan", request, sweep_id))
+        return make_plan([make_trial(1)], sweep_id=sweep_id), None
+
+    def renew(plan: Plan) -> Plan:
+        asked.append(("renew", plan.sweep_id))
+        return plan.model_copy(update={"command": "renewed"})
+
+    monkeypatch.setattr(flows_sweep, "make_plan", plan)
+    monkeypatch.setattr(flows_sweep, "renew", renew)
+    monkeypatch.setattr(flows_sweep, "check_ready", lambda plan: asked.append("check"))
+    return asked
+
+
+def test_a_new_sweep_is_planned_and_checked_and_its_plan_kept(planner: list[Any]) -> None:
+    store, request = SweepStore(SWEEP_ID), Request(suite="made_up")
+    plan = load_or_plan(store, request)
+    assert planner == [("plan", request, SWEEP_ID), "check"]
+    assert store.load_plan() == plan
+
+
+def test_a_sweep_that_is_there_is_renewed_and_what_changed_is_kept(planner: list[Any]) -> None:
+    store = saved(make_plan([make_trial(1)]))
+    plan = load_or_plan(store, Request(suite="another"))
+    assert planner == [("renew", SWEEP_ID)]
+    assert plan.command == "renewed" and store.load_plan() == plan
+
+
+def test_a_plan_that_lacks_a_value_is_not_kept(planner: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def lacks(plan: Plan) -> None:
+        raise ValueError("dataset is not set")
+
+    monkeypatch.setattr(flows_sweep, "check_ready", lacks)
+    with pytest.raises(ValueError, match="dataset"):
+        load_or_plan(SweepStore(SWEEP_ID), Request(suite="made_up"))
+    assert not SweepStore(SWEEP_ID).exists()
+
+
+# --- all of it
+
+
+@pytest.fixture
+def whole(stage: Stage, planner: list[Any], monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The flow's function with nothing of Prefect around it; what it does is in `log`."""
+    log: list[Any] = []
+    monkeypatch.setattr(flows_sweep, "get_run_logger", lambda: LOG)
+    monkeypatch.setattr(flows_sweep, "flow_run", SimpleNamespace(id="run-1"))
+    runs = SimpleNamespace(
+        reconcile=lambda store, logger: log.append(("reconcile", store.flow_runs())),
+        rename=lambda run_id, name, logger: log.append(("rename", run_id, name)),
+    )
+    monkeypatch.setattr(flows_sweep, "prefect_runs", runs)
+    told = SimpleNamespace(log=log, planner=planner, session=None)
+
+    def work(session: Any) -> None:
+        assert session.store.is_held()
+        told.session = session
+        for trial in session.plan.trials:
+            session.store.save_result(make_result(trial))
+
+    monkeypatch.setattr(flows_sweep, "run_trials", work)
+    monkeypatch.setattr(flows_sweep.Session, "publish_and_report", lambda session: None)
+    return told
+
+
+def test_a_flow_holds_its_sweep_and_plans_what_it_was_asked_for(whole: SimpleNamespace) -> None:
+    state = sweep.fn(
+        "made_up",
+        profile="smoke",
+        pools=["cpu"],
+        set={"steps": 5},
+        only={"precision": ["bf16"]},
+        repeats=3,
+        sweep_id=SWEEP_ID,
+        pool_wait_s=7.0,
+    )
+    assert (state.type, state.message) == (StateType.COMPLETED, f"{SWEEP_ID}: every trial ended as expected (1 ok)")
+    request = Request(
+        suite="made_up", profile="smoke", pools=["cpu"], set={"steps": 5}, only={"precision": ["bf16"]}, repeats=3, pool_wait_s=7.0
+    )
+    assert whole.planner == [("plan", request, SWEEP_ID), "check"]
+    assert whole.log == [("reconcile", []), ("rename", "run-1", SWEEP_ID)]  # of the flow runs before this one
+    store = SweepStore(SWEEP_ID)
+    assert store.flow_runs() == ["run-1"] and not store.is_held()
+    assert list(whole.session.board.rows) == [trial.key for trial in store.load_plan().trials]
+    assert {watch.wait_s for watch in whole.session._watches.values()} == {7.0}
+
+
+@pytest.mark.parametrize("suite", ["made_up", "/a/folder/made_up.yaml", "made_up.yml"])
+def test_a_sweep_without_an_id_is_named_after_its_suite(whole: SimpleNamespace, suite: str) -> None:
+    sweep.fn(suite)
+    assert whole.session.store.sweep_id.startswith("made_up-20")
+    request = whole.planner[0][1]
+    assert request == Request(suite=suite)
+
+
+def test_a_sweep_that_another_holds_is_left_alone(whole: SimpleNamespace) -> None:
+    with SweepStore(SWEEP_ID).lease(), pytest.raises(SweepBusy):
+        sweep.fn("made_up", sweep_id=SWEEP_ID)
+    assert whole.planner == [] and whole.log == []
+
+
+def test_the_board_of_the_terminal_is_used_where_there_is_one(whole: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    board = Board()
+    monkeypatch.setattr(flows_sweep, "CURRENT", SimpleNamespace(get=lambda: board))
+    sweep.fn("made_up")
+    assert whole.session.board is board and len(board.rows) == 1

@@ -1,0 +1,173 @@
+"""Cells from made-up numbers, without files: rows of trials, a suite's report settings, and what is made of both. Nothing is measured.
+
+Only this module knows how a suite's settings are written down and which functions take them; tests go through its builders.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.trial import Outcome, Trial, TrialResult, digest
+from tasks.analysis.cell import Cell
+from tasks.analysis.compare_cells import find_baseline, layout, make_cells
+from tasks.analysis.results import Sweep, TrialRow
+from tasks.report.comparison_table import ComparisonTable, TableCell, TextTable, build_table
+from tasks.report.model import Report, make_report
+from tasks.report.sections.literature_table import published_table
+from tests.tasks.fake_sweep import as_suite
+from tests.tasks.plan_support import make_plan
+
+Z95 = 1.959964  # 97.5 % quantile of the normal distribution
+T2, T4, T8 = 4.302653, 2.776445, 2.306004  # of Student's t with 2, 4 and 8 degrees of freedom
+EVEN = (-0.01, 0.0, 0.01)  # logarithms of three repeats over their mean: their standard deviation is 0.01
+
+
+def settings(
+    *,
+    rows: Sequence[str] = ("pool",),
+    columns: str = "dataloader_workers",
+    baseline: Mapping[str, Any] | None = None,
+    metric: str = "throughput",
+    conditions: Sequence[Mapping[str, Any]] = (),
+    **report: Any,
+) -> dict[str, Any]:
+    """A suite's settings; `report`: more of its report section, such as `minimum_effect`. Baseline: no loader process, unless given."""
+    return {
+        "description": "Made-up numbers.",
+        "baseline": {"dataloader_workers": 0} if baseline is None else dict(baseline),
+        "conditions": [dict(condition) for condition in conditions],
+        "report": {"rows": list(rows), "columns": columns, "metric": metric, **report},
+    }
+
+
+def row(
+    axes: Mapping[str, Any],
+    value: float | None = 100.0,
+    *,
+    metric: str = "throughput",
+    repeat: int = 1,
+    within: float | None = None,
+    outcome: Outcome | None = Outcome.OK,
+    reason: str | None = None,
+    summary: Mapping[str, Any] | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    environment: Mapping[str, Any] | None = None,
+    losses: Sequence[float] = (),
+    emulated: bool = False,
+    workload: str = "synthetic",
+    device: str = "cpu",
+    result_summary: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> TrialRow:
+    """One trial. `value`: of the metric, none where None; `within`: its standard error within the trial, of the logarithm.
+
+    `more` goes to the row as it is: notes, profile, rms, problem. `outcome` None: it has not ended.
+    """
+    pool = str(axes.get("pool", "cpu"))
+    chosen = {**{name: setting for name, setting in axes.items() if name != "pool"}, **(parameters or {})}
+    cell = digest([pool, chosen, dict(axes)])
+    trial = Trial(
+        key=digest([cell, repeat]),
+        key_parts={},
+        sweep_id="made-up",
+        suite="made_up",
+        workload=workload,
+        pool=pool,
+        device=device,
+        emulated=emulated,
+        cell=cell,
+        repeat=repeat,
+        index=0,
+        axes=dict(axes),
+        parameters=chosen,
+    )
+    result = outcome and TrialResult(
+        key=trial.key,
+        attempt=1,
+        outcome=outcome,
+        reason=reason,
+        started_at=0.0,
+        finished_at=1.0,
+        emulated=emulated,
+        summary=dict(result_summary or {}),
+    )
+    known: dict[str, Any] = {"settled": True}
+    if value is not None:
+        known[metric] = value
+    if value is not None and within is not None:
+        known |= {f"{metric}_low": value * math.exp(-Z95 * within), f"{metric}_high": value * math.exp(Z95 * within)}
+    return TrialRow(
+        trial,
+        result,
+        {**known, **(summary or {})},
+        environment or {},
+        steps=np.arange(1, len(losses) + 1),
+        losses=np.asarray(losses, dtype=float),
+        **more,
+    )
+
+
+def repeats(axes: Mapping[str, Any], value: float, deviations: Sequence[float] = EVEN, **more: Any) -> list[TrialRow]:
+    """A row for each deviation, which is the logarithm of that repeat over `value`."""
+    return [row(axes, value * math.exp(deviation), repeat=place, **more) for place, deviation in enumerate(deviations, 1)]
+
+
+def workers(count: int, pool: str = "cpu", **more: Any) -> dict[str, Any]:
+    """Axes of a cell with so many loader processes."""
+    return {"pool": pool, "dataloader_workers": count, **more}
+
+
+def made(rows: Iterable[TrialRow], suite: Any = None, *, emulated: bool = False) -> list[Cell]:
+    """The cells of some rows, compared."""
+    return make_cells(rows, as_suite(settings() if suite is None else suite), emulated=emulated)
+
+
+def by_name(cells: Iterable[Cell]) -> dict[str, Cell]:
+    return {cell.name: cell for cell in cells}
+
+
+def laid_out(cells: Sequence[Cell], suite: Any) -> tuple[list[str], list[str]]:
+    """Row axes and column axes."""
+    return layout(cells, as_suite(suite))
+
+
+def baseline_of(cell: Cell, cells: Sequence[Cell], suite: Any) -> Cell | None:
+    return find_baseline(cell, cells, as_suite(suite))
+
+
+def table_of(rows: Iterable[TrialRow], suite: Any = None) -> ComparisonTable:
+    suite = settings() if suite is None else suite
+    return build_table(made(rows, suite), as_suite(suite))
+
+
+def places_of(rows: Iterable[TrialRow], suite: Any = None) -> dict[str, TableCell]:
+    """The table's places by the name of their cell."""
+    return {place.cell.name: place for _, places in table_of(rows, suite).rows for place in places if place.cell}
+
+
+def published_of(rows: Iterable[TrialRow], suite: Any, *, emulated: bool = False) -> TextTable:
+    return published_table(made(rows, suite, emulated=emulated), as_suite(suite))
+
+
+def report_of(
+    rows: Sequence[TrialRow],
+    suite: Any = None,
+    *,
+    emulated: bool = False,
+    mlflow_links: Mapping[str, str] | None = None,
+    **plan: Any,
+) -> Report:
+    """The report of a sweep that holds these rows; `plan`: more of plan.json."""
+    suite = as_suite(settings() if suite is None else suite)
+    whole = make_plan([row.trial for row in rows], suite=suite, **{"sweep_id": "made-up", "profile": "smoke", **plan})
+    return make_report(Sweep(Path("made-up"), whole, rows), mlflow_links=mlflow_links, emulated=emulated)
+
+
+def column(table: TextTable, name: str) -> list[str]:
+    """The values of one column, from the top."""
+    return [line[list(table.header).index(name)] for line in table.rows]

@@ -1,0 +1,192 @@
+"""The comparison table: what stands in each place, and where."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from experiments.trial import Outcome
+from tasks.report.comparison_table import TableCell, comparison_table, table_cell, text_of
+from tests.tasks.cell_support import EVEN, made, places_of, repeats, row, settings, table_of, workers
+from tests.tasks.fake_sweep import Fake, make_sweep
+
+UNCLAIMED = "the loss left the band of fp32 at step 1 (by 10.0 times its half-width): no speed-up is claimed"
+
+
+def test_a_place_holds_the_rate_its_interval_and_its_speedup() -> None:
+    places = places_of([*repeats(workers(0), 104.0), *repeats(workers(1), 130.0, (-0.02, 0.0, 0.02)), row(workers(2), None)])
+    base, faster = places["cpu · MP-0"], places["cpu · MP-1"]
+    assert (base.value, base.plus_minus, base.speedup, base.short) == ("104.0 samples/s", "±2.5 %", "baseline", "")
+    assert (faster.value, faster.plus_minus, faster.speedup, faster.short) == (
+        "130.0 samples/s",
+        "±2.5 %",  # 2.776, Student's t with 4 degrees of freedom, x 0.0158 over the root of 3
+        "x1.25 (1.22–1.28)",
+        "x1.25",
+    )
+    assert (base.plain, faster.plain) == ("104.0 samples/s ±2.5 %", "130.0 samples/s ±2.5 %  x1.25")
+    assert [place.notes for place in (base, faster)] == [[], []] and not faster.struck
+    missing = places["cpu · MP-2"]
+    assert (missing.outcome, missing.value, missing.plain) == ("ok", "", "ok")
+
+
+def test_a_speedup_says_where_it_is_the_same_or_undecided() -> None:
+    places = places_of(
+        [
+            row(workers(0), 100.0, within=1e-4),
+            row(workers(1), 100.5, within=1e-4),
+            row(workers(2), 110.0, within=0.2),
+            row(workers(3), 104.0),
+        ]
+    )
+    assert places["cpu · MP-1"].speedup == "x1.00 (1.005–1.005) same"
+    assert places["cpu · MP-2"].speedup == "x1.10 (0.74–1.63) undecided"
+    assert places["cpu · MP-3"].speedup == "x1.04 (interval unknown) undecided"
+    assert places["cpu · MP-3"].plus_minus == ""
+
+
+def test_failed_repeats_and_what_did_not_settle_are_noted() -> None:
+    rows = [
+        row(workers(0), repeat=1),
+        row(workers(0), None, repeat=2, outcome=Outcome.HANG),
+        row(workers(0), None, repeat=3, outcome=Outcome.CRASHED),
+        row(workers(0), None, repeat=4, outcome=Outcome.HANG),
+        row(workers(1), repeat=1),
+        row(workers(1), repeat=2, summary={"settled": False}),
+        row(workers(2), repeat=1),
+        row(workers(2), None, repeat=2, outcome=Outcome.CRASHED, summary={"settled": False}),
+    ]
+    places = places_of(rows)
+    assert places["cpu · MP-0"].notes == ["3 of 4 repeats: crashed, hang"]
+    assert places["cpu · MP-1"].notes == ["did not settle"]
+    assert places["cpu · MP-2"].notes == ["1 of 2 repeats: crashed"], "what failed need not settle"
+
+
+def test_confounders_and_emulation_are_noted() -> None:
+    facts = {"environment": {"torch": "2.13", "driver": "1"}}
+    places = places_of([row(workers(0), environment={"torch": "2.12", "driver": "2"}), row(workers(1), **facts)])
+    assert places["cpu · MP-0"].notes == []
+    assert places["cpu · MP-1"].notes == ["also differs from its baseline: torch, driver"]
+    [emulated] = made([row(workers(0), emulated=True)], emulated=True)
+    assert table_cell(emulated).notes == ["emulated, not a measurement"]
+
+
+def test_an_outcome_stands_in_the_words_of_people_with_its_reason() -> None:
+    places = places_of(
+        [
+            row(workers(0), None, outcome=Outcome.DOES_NOT_FIT, reason="80 GiB"),
+            row(workers(1), None, outcome=None),
+            row(workers(2), None, problem="its journal is damaged"),
+        ]
+    )
+    found = [(place.outcome, place.reason, place.value) for place in places.values()]
+    assert found == [("does not fit", "80 GiB", ""), ("to do", "", ""), ("unreadable", "its journal is damaged", "")]
+    assert table_cell(None) == TableCell()
+    assert TableCell().plain == ""
+
+
+def gated(*losses: float) -> dict[str, TableCell]:
+    """An fp32 cell with a loss of 2, and bf16 cells with these, each 50 steps long."""
+    rows = [row(workers(0, precision="fp32"), 100.0, losses=[2.0] * 50, within=1e-4)]
+    rows += [row(workers(count, precision="bf16"), 150.0, losses=[loss] * 50, within=1e-4) for count, loss in enumerate(losses)]
+    places = places_of(rows, settings(rows=("precision",), baseline={"precision": "fp32", "dataloader_workers": 0}))
+    return {name.removeprefix("cpu · "): place for name, place in places.items()}
+
+
+def test_a_speedup_whose_loss_left_the_band_is_struck() -> None:
+    places = gated(2.0, 2.1)
+    assert places["MP-0 · fp32"].notes == []
+    assert places["MP-0 · bf16"].notes == ["loss within the band of fp32, 50 steps"]
+    left = places["MP-1 · bf16"]
+    assert left.struck and left.notes == [UNCLAIMED]
+    assert left.plain == "150.0 samples/s ±<0.1 %  ~~x1.50~~"
+    assert not places["MP-0 · bf16"].struck and places["MP-0 · bf16"].plain.endswith("  x1.50")
+    assert TableCell(value="1", struck=True).plain == "1", "nothing to strike"
+
+
+def test_a_note_that_all_cells_share_is_not_repeated() -> None:
+    note = "no fp32 reference in the sweep: the loss was not gated"
+    rows = [row(workers(count, precision="bf16"), losses=[2.0] * 50) for count in (0, 1)]
+    assert [place.notes for place in places_of(rows).values()] == [[], []], "the report says it once"
+    assert [place.notes for place in places_of(rows[:1]).values()] == [[note]]
+    mixed = places_of([*rows, row(workers(2, precision="tf32", seed=1), losses=[2.0] * 3), row(workers(0, "plain"), losses=[2.0] * 50)])
+    assert [place.notes for place in mixed.values()] == [[note], [note], [note], []], "not of all cells alike"
+    failed = places_of([*rows, row(workers(2), None, outcome=Outcome.CRASHED)])
+    assert [list(place.notes) for place in failed.values()] == [[], [], []], "one that measured nothing has no note to share"
+
+
+def test_columns_stand_by_size_then_in_the_plans_order_and_rows_in_the_plans() -> None:
+    rows = [
+        row({"pool": pool, "batch_size": size})
+        for pool, size in (("b", "max"), ("b", 16), ("a", 8), ("a", None), ("a", 16), ("b", True), ("b", 128))
+    ]
+    table = table_of(rows, settings(columns="batch_size", baseline={}))
+    assert table.columns == ["batch_size 8", "batch_size 16", "batch_size 128", "batch_size max", "batch_size None", "batch_size"]
+    assert table.row_axes == ["pool"] and table.header == ["pool", *table.columns]
+    assert [(list(names), [place.cell is not None for place in places]) for names, places in table.rows] == [
+        (["b"], [False, True, True, True, False, True]),
+        (["a"], [True, True, False, False, True, False]),
+    ]
+
+
+def test_the_rows_are_named_by_their_axes() -> None:
+    rows = [row({"pool": "cpu", "fused_layers": fused, "clip": clip}) for fused in (True, False) for clip in (None, 0.5)]
+    table = table_of(rows, settings(rows=("pool", "fused_layers"), columns="clip", baseline={}))
+    assert table.header == ["pool", "fused layers", "clip 0.5", "clip None"]
+    assert [line[:2] for line in table.plain_rows()] == [["cpu", "true"], ["cpu", "false"]]
+    assert [text_of(value) for value in (None, True, False, 8, 0.5, "x")] == ["none", "true", "false", "8", "0.5", "x"]
+
+
+def test_without_a_column_axis_the_metric_is_the_column() -> None:
+    table = table_of([row({"pool": pool}) for pool in "ab"])
+    assert (table.header, [line[0] for line in table.plain_rows()]) == (["pool", "throughput"], ["a", "b"])
+    empty = table_of([])
+    assert (empty.title, empty.header, list(empty.rows)) == ("", [], [])
+
+
+@pytest.mark.parametrize(
+    ("metric", "title", "ratio"),
+    [
+        ("throughput", "Throughput, samples/s", "the speed-up over"),
+        ("step_time_median_s", "Step time median s, s", "how many times lower it is than"),
+        ("eval_accuracy_after", "Eval accuracy after", "the speed-up over"),
+    ],
+)
+def test_title_and_what_a_ratio_means(metric: str, title: str, ratio: str) -> None:
+    rows = [row(workers(0), 0.5, metric=metric)]
+    table = table_of(rows, settings(metric=metric))
+    assert (table.title, table.ratio) == (title, ratio)
+    assert table_of(rows, settings(metric=metric, title="Of our own")).title == "Of our own"
+    assert table_of(rows, settings(metric=metric, title=None)).title == title
+
+
+def test_the_terminals_table_reads_no_markup_and_marks_what_is_struck() -> None:
+    rows = [
+        row(workers(0, "[red]x", precision="fp32"), 100.0, losses=[2.0] * 50, within=1e-4),
+        row(workers(0, "[red]x", precision="bf16"), 150.0, losses=[2.1] * 50, within=1e-4),
+        row(workers(0, "[red]x", precision="tf32"), None, outcome=None),
+        row(workers(0, "[red]x", precision="fp16"), None, outcome=Outcome.CRASHED),
+    ]
+    suite = settings(rows=("pool", "precision"), baseline={"precision": "fp32"})
+    table = table_of(rows, suite).rich()
+    pools, precisions, values = (list(column.cells) for column in table.columns)
+    assert [str(cell) for cell in pools] == ["[red]x"] * 4 and [str(cell) for cell in precisions] == ["fp32", "bf16", "tf32", "fp16"]
+    assert [str(cell) for cell in values] == ["100.0 samples/s ±<0.1 %", "150.0 samples/s ±<0.1 %  x1.50", "to do", "crashed"]
+    assert [cell.style for cell in values] == ["bold", "bold", "dim", "yellow"]
+    assert [span.style for span in values[1].spans] == ["strike not bold"] and not values[0].spans
+    assert [column.justify for column in table.columns] == ["left", "left", "right"]
+    assert [column.no_wrap for column in table.columns] == [True, True, False]
+    faster = table_of([row(workers(0), 100.0, within=1e-4), row(workers(1), 150.0, within=1e-4)]).rich()
+    assert [span.style for span in next(iter(faster.columns[2].cells)).spans] == ["not bold green"]
+
+
+def test_the_interval_is_of_the_pools_repeats() -> None:
+    [place] = places_of(repeats(workers(0), 100.0, EVEN)).values()
+    half = 4.302653 * 0.01 / math.sqrt(3)
+    assert place.plus_minus == f"±{100 * math.sinh(half):.1f} %" == "±2.5 %"
+
+
+def test_a_sweeps_table_is_of_what_measured_or_of_what_was_emulated(tmp_path: Path) -> None:
+    folder = make_sweep(tmp_path, [Fake(workers(0), steps=12), Fake(workers(1), steps=12, emulated=True)])
+    assert comparison_table(folder).columns == ["MP-0"] and comparison_table(folder, emulated=True).columns == ["MP-1"]

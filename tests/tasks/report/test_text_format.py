@@ -1,0 +1,127 @@
+"""Numbers as people read them, at the edges where the way of writing changes."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from experiments.stats.estimate import Estimate
+from experiments.stats.verdict import Verdict
+from tasks.report.text_format import amount, interval, listed, number, percent, plural, ratio_with_verdict, seconds, size, spread, times
+
+
+def estimate(low: float, high: float, value: float = 1.0, se: float = 0.01) -> Estimate:
+    return Estimate(value, low, high, se, 2)
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [
+        (581.5, 4, "581.5"),
+        (12.346, 4, "12.35"),
+        (0.012345, 4, "0.01235"),
+        (1234567.0, 4, "1,234,567"),
+        (9999.6, 4, "10,000"),
+        (-12.346, 3, "-12.3"),
+        (0.0, 3, "0"),
+        (1.0, 3, "1.00"),
+        (1e-6, 4, "0.000001000"),
+        (1.234e-7, 4, "1.234e-07"),
+        (None, 4, "–"),
+        (math.nan, 4, "–"),
+        (math.inf, 4, "–"),
+    ],
+)
+def test_significant_digits(value: float | None, digits: int, text: str) -> None:
+    assert number(value, digits) == text
+
+
+def test_four_digits_unless_asked() -> None:
+    assert number(1.23456) == "1.235"
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (0.0123, "1.2 %"),
+        (0.9949, "99.5 %"),
+        (0.9951, "100 %"),
+        (-0.9951, "-100 %"),
+        (2.0, "200 %"),
+        (0.0, "0.0 %"),
+        (None, "–"),
+        (math.nan, "–"),
+    ],
+)
+def test_percent(share: float | None, text: str) -> None:
+    assert percent(share) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.0123, "12.3 ms"), (0.9994, "999 ms"), (1.0, "1.00 s"), (-2.5, "-2.50 s"), (None, "–"), (math.inf, "–")]
+)
+def test_seconds(value: float | None, text: str) -> None:
+    assert seconds(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(2**30 - 1, "1024 MiB"), (2**30, "1.00 GiB"), (3 * 2**29, "1.50 GiB"), (2**20, "1 MiB"), (None, "–"), (math.nan, "–")],
+)
+def test_size(value: float | None, text: str) -> None:
+    assert size(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (0.25, "s", "250 ms"),
+        (2**31, "B", "2.00 GiB"),
+        (1024.0, "samples", "1,024 samples"),
+        (12.5, "samples", "12.50 samples"),
+        (581.49, "samples/s", "581.5 samples/s"),
+        (0.5, "", "0.5000"),
+    ],
+)
+def test_amount(value: float, unit: str, text: str) -> None:
+    assert amount(value, unit) == text
+
+
+def test_spread_is_half_the_interval_over_the_value() -> None:
+    assert spread(estimate(98.0, 102.0, 100.0)) == "±2.0 %"
+    assert spread(estimate(0.9996, 1.0004)) == "±<0.1 %"
+    assert spread(estimate(0.9994, 1.0006)) == "±0.1 %"
+    assert spread(estimate(0.0, math.inf)) == ""
+
+
+def test_times() -> None:
+    assert [times(value) for value in (0.5, 1.166, 9.994, 10.0, 12.34, 123.4)] == ["x0.50", "x1.17", "x9.99", "x10", "x12.3", "x123"]
+
+
+def test_a_narrow_interval_has_a_digit_more() -> None:
+    assert interval(estimate(1.15, 1.19)) == "(1.15–1.19)"
+    assert interval(estimate(1.1501, 1.1691)) == "(1.150–1.169)"
+    assert interval(estimate(1.1501, 1.1711)) == "(1.15–1.17)"
+    assert interval(estimate(0.0, math.inf, se=math.inf)) == "(interval unknown)"
+
+
+def test_a_verdict_is_said_where_the_figures_alone_do_not() -> None:
+    ratio = estimate(1.15, 1.19, 1.17)
+    said = {word: ratio_with_verdict(ratio, word) for word in [*Verdict, None]}
+    plain = "x1.17 (1.15–1.19)"
+    assert said == {
+        Verdict.SAME: f"{plain} same",
+        Verdict.UNDECIDED: f"{plain} undecided",
+        Verdict.FASTER: plain,
+        Verdict.SLOWER: plain,
+        None: plain,
+    }
+
+
+def test_counts_and_lists() -> None:
+    assert [plural(count, "cell") for count in (0, 1, 2)] == ["0 cells", "1 cell", "2 cells"]
+    letters = list("abcdefg")
+    assert [listed(letters[:count]) for count in (0, 1, 2, 3, 6)] == ["", "a", "a and b", "a, b and c", "a, b, c, d, e and f"]
+    assert listed(letters) == "a, b, c, d, e and 2 more"
+    assert listed(letters, 4) == "a, b, c and 4 more"
