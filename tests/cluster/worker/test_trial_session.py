@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +15,6 @@ from torch.nn.parallel import DistributedDataParallel
 from cluster.worker import measured_window, set_up
 from cluster.worker.measure import communication, profile
 from cluster.worker.rank_group import Ranks
-from cluster.worker.torch_internals import compile_seconds
 from experiments.components.workload import Unsupported
 from experiments.workloads import synthetic
 from tests.clock_support import HOST_LAUNCH
@@ -103,21 +100,6 @@ def test_compilation_is_told_where_there_was_any(
 ) -> None:
     monkeypatch.setattr(measured_window, "compile_seconds", lambda: 12.5)
     assert setting.run(compile=compile)["compile_seconds"] == seconds
-
-
-@pytest.mark.parametrize(
-    ("spent", "seconds"),
-    [
-        ({"_compile.compile_inner": [1.0, 2.5], "compile_inner": [9.0]}, 3.5),
-        ({"compile_inner": [9.0]}, 9.0),
-        ({}, None),
-        (None, None),
-    ],
-)
-def test_seconds_of_compilation_as_dynamo_counts_them(monkeypatch: pytest.MonkeyPatch, spent: Any, seconds: float | None) -> None:
-    utils = SimpleNamespace() if spent is None else SimpleNamespace(compilation_time_metrics=spent)
-    monkeypatch.setitem(sys.modules, "torch._dynamo.utils", utils)  # type: ignore[arg-type]
-    assert compile_seconds() == seconds
 
 
 def test_an_injected_slow_down_begins_with_the_window_and_is_said(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
