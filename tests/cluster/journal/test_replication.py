@@ -16,6 +16,7 @@ from cluster.journal import replication
 from cluster.journal.journal import JournalError, JournalWriter, encode, read_journal
 from cluster.journal.object_store import Storage, StorageError, join
 from cluster.journal.replication import JournalCopy, JournalMirror, SegmentReader
+from cluster.trial_layout import journal_segment
 from tests.s3_support import s3_server
 
 

@@ -11,6 +11,7 @@ from cluster.journal.object_store import Storage
 from cluster.launchers import Launch, shared_files
 from cluster.launchers.shared_files import SharedFiles
 from cluster.pools.pool import Pool
+from cluster.trial_layout import journal_segment
 from cluster.worker import trial_files
 from experiments.trial import DataSource, Trial
 from tests.contracts import make_trial
