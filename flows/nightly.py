@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
-from prefect import flow, get_run_logger
+from prefect import flow, get_run_logger, task
+from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
@@ -16,10 +16,10 @@ from prefect.states import Completed, Failed
 from experiments.regression.definition import NightFile, load_night, seconds
 from experiments.regression.history_segments import accepts_itself
 from flows.runtime import artifacts, prefect_runs
-from flows.runtime.progress import CURRENT, Board
-from flows.runtime.schedule import run_trials
+from flows.runtime.progress import CURRENT, SweepProgress
+from flows.runtime.schedule import draw_datasets, run_trials
 from flows.runtime.session import Session
-from flows.sweep import until_stopped
+from flows.runtime.stopping import until_stopped
 from tasks.nightly import notify
 from tasks.nightly.accept import accepted
 from tasks.nightly.history import History, HistoryError, past_nights, tonight
@@ -28,7 +28,6 @@ from tasks.nightly.report import headline, markdown, message, write_night
 from tasks.nightly.store import Dropped, Judgement, Night, NightStore, today, verdicts_of
 from tasks.nightly.tracking import publish_night
 from tasks.nightly.verdicts import NightVerdicts
-from tasks.sweep.dataset import build
 from tasks.sweep.plan import renew
 from tasks.sweep.store import Plan, SweepBusy, SweepStore, exit_status
 
@@ -86,9 +85,9 @@ def nightly(name: str = "regression", date: str | None = None, budget: str | Non
             plan, night = _planned(definition, store, night, sweep_store, pools or [])
             prefect_runs.reconcile(sweep_store, log)
             sweep_store.add_flow_run(str(flow_run.id))
-            board = CURRENT.get() or Board()
-            board.fill(plan.trials)
-            work = Work(definition, store, night, Session(sweep_store, plan, board, log), pools or [])
+            progress = CURRENT.get() or SweepProgress()
+            progress.fill(plan.trials)
+            work = Work(definition, store, night, Session(sweep_store, plan, progress, log), pools or [])
             work.save(remarks=[*night.remarks, *remarks])
             return _finish(work, until_stopped(work.session, lambda: _measure(work)))
     except SweepBusy as error:
@@ -126,8 +125,7 @@ def _close_others(store: NightStore, date: str) -> list[str]:
 def _measure(work: Work) -> None:
     """The first look, then more repeats of what is undecided, as long as the budget lasts."""
     session = work.session
-    for trial in {trial.data.uri: trial for trial in session.plan.trials if trial.data}.values():
-        session.task("dataset", partial(build, trial.parameters))
+    draw_datasets(session)
     run_trials(session)
     try:
         past = _past(work)
@@ -180,7 +178,11 @@ def _with_tonight(work: Work, cells: Sequence[Any]) -> list[Any]:
 
 
 def _past(work: Work) -> History:
-    return work.session.task("history", lambda: past_nights(work.night.name, work.plan.name, work.night.date))  # type: ignore[no-any-return]
+    return _task("history", lambda: past_nights(work.night.name, work.plan.name, work.night.date))  # type: ignore[no-any-return]
+
+
+def _task(name: str, body: Callable[[], Any]) -> Any:
+    return task(name=name, task_run_name=name, cache_policy=NO_CACHE, persist_result=False)(body)()
 
 
 def _judge(work: Work, past: History) -> tuple[NightVerdicts, History]:
@@ -201,8 +203,8 @@ def _finish(work: Work, error: BaseException | None) -> State[Any]:
         return Failed(message=message)
     try:
         past = _past(work)
-        work.session.task("judge", lambda: _verdicts(work, past))
-        work.session.task("report", lambda: _tell(work, past))
+        _task("judge", lambda: _verdicts(work, past))
+        _task("report", lambda: _tell(work, past))
     except HistoryError as failure:
         store.save_status(1, str(failure))
         return Failed(message=f"{failure}; `sweep nightly {work.night.name} --date {work.night.date}` judges it")

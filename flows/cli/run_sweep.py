@@ -61,15 +61,15 @@ def run_sweep(plan: Plan, out: Console, err: Console) -> int:
 
 def _run_flow(plan: Plan, err: Console) -> bool:
     """The flow, under the live table. True if it was interrupted."""
-    from flows.runtime import progress as boards
+    from flows.runtime.progress import CURRENT, SweepProgress
     from flows.sweep import sweep
 
     signal.signal(signal.SIGTERM, terminated)
-    board = boards.Board(plan.trials, expected_seconds(plan))
-    boards.CURRENT.set(board)
+    progress = SweepProgress(plan.trials, expected_seconds(plan))
+    CURRENT.set(progress)
     request = plan.request
     try:
-        with live_table.show(board, err):
+        with live_table.show(progress, err):
             sweep(
                 suite=request.suite,
                 profile=request.profile,
