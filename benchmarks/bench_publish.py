@@ -53,7 +53,8 @@ def measure(folder: Path) -> tuple[list[float], list[float], list[float]]:
     from tasks.sweep.plan import make_plan
     from tasks.sweep.store import Request, SweepStore
     from tasks.tracking.client import connect
-    from tasks.tracking.runs import SweepRuns, step_metrics
+    from tasks.tracking.log_trial import finish_trial, log_records, step_metrics
+    from tasks.tracking.runs import SweepRuns
 
     suite = folder / "publish.yaml"
     suite.write_text(f"suite: publish\nworkload: synthetic\naxes: {{pool: [cpu], seed: {list(range(ROUNDS + 1))}}}\n")
@@ -73,10 +74,10 @@ def measure(folder: Path) -> tuple[list[float], list[float], list[float]]:
         assert len(metrics) == VALUES
         bare = runs.client.create_run(runs.experiment_id).info.run_id
         mlflow_s.append(seconds(lambda bare=bare, metrics=metrics: log_alone(runs.client, bare, metrics)))
-        values_s.append(seconds(lambda run_id=run_id, records=records: runs.log_records(run_id, records)))
+        values_s.append(seconds(lambda run_id=run_id, records=records: log_records(runs.client, run_id, records)))
         result = TrialResult(key=trial.key, attempt=1, outcome=Outcome.OK, started_at=journal.steps[0]["t"], finished_at=time.time())
         sent = {step["step"] for step in journal.steps}
-        end_s.append(seconds(lambda args=(trial, journal, result, path, sent): runs.finish_trial(*args)))
+        end_s.append(seconds(lambda args=(trial, journal, result, path, sent): finish_trial(runs, *args)))
     return values_s[1:], mlflow_s[1:], end_s[1:]  # the first meets cold caches
 
 

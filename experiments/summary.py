@@ -1,4 +1,7 @@
-"""The summary of one trial: arithmetic on its raw steps. The same function serves the worker and every later report."""
+"""The summary of one trial: arithmetic on its raw steps. The same function serves the worker and every later report.
+
+What each of its metrics means, and which way is better, is in experiments/metrics.py.
+"""
 
 from __future__ import annotations
 

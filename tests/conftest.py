@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from cluster import process_marks
 from cluster.launchers import processes
 from tests import database_support, shared_support
 from tests.clusters_support import clusters, started_clusters
@@ -145,7 +146,7 @@ def _is_of_a_stack(process: psutil.Process) -> bool:
     """True for what a stack's Ray head keeps for later; what it runs for a trial counts as the test's. The stack ends with its fixture."""
     try:
         environment = process.environ()
-        return "SWEEPBENCH_STACK" in environment and (processes.MARK not in environment or processes.of_the_cluster(process))
+        return "SWEEPBENCH_STACK" in environment and (process_marks.MARK not in environment or processes.of_the_cluster(process))
     except (psutil.Error, OSError):
         return True  # gone
 

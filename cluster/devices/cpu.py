@@ -6,12 +6,12 @@ import os
 import resource
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from cluster.devices import Batch
+from cluster.devices._processor import model_name
 from cluster.devices.clock import HostClock
 from experiments.parameters import Precision
 
@@ -88,12 +88,3 @@ class Cpu:
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         return isinstance(error, torch.OutOfMemoryError)
-
-
-def model_name() -> str | None:
-    """The processor's name as Linux tells it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return None
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)

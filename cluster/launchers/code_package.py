@@ -9,12 +9,11 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import subprocess
 import tempfile
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
+from cluster.git_state import as_environment, git_state
 from experiments.config.paths import REPOSITORY, extra_folders, runs_root
 
 _PARTS = ("cluster", "experiments")
@@ -51,12 +50,11 @@ def build() -> Package:
     if not folder.exists():
         _copy(files, folder)
     extras = [f"extra/{number}" for number, _ in enumerate(extra_folders())]
-    commit, dirty = git_state()
     return Package(
         folder,
         {
             **({"SWEEPBENCH_EXTRA": os.pathsep.join(extras)} if extras else {}),  # relative to the working directory
-            **({"SWEEPBENCH_GIT_COMMIT": commit, "SWEEPBENCH_GIT_DIRTY": "1" if dirty else "0"} if commit else {}),
+            **as_environment(git_state()),  # the nodes have no git folder to ask
         },
     )
 
@@ -88,17 +86,3 @@ def _copy(files: dict[str, Path], folder: Path) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
         if not folder.exists():
             raise
-
-
-@cache
-def git_state() -> tuple[str | None, bool]:
-    """(commit, whether tracked files differ from it) of the code here; the nodes have no git folder to ask."""
-    try:
-        return _git("rev-parse", "HEAD"), bool(_git("status", "--porcelain", "--untracked-files=no"))
-    except (OSError, subprocess.SubprocessError):
-        return None, False
-
-
-def _git(*arguments: str) -> str:
-    done = subprocess.run(["git", "-C", str(REPOSITORY), *arguments], capture_output=True, text=True, check=True, timeout=10)
-    return done.stdout.strip()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from cluster.launchers.processes import MARK, POOL_MARK
 from cluster.pools.pool import Pool
+from cluster.process_marks import MARK, POOL_MARK
 from experiments.config.paths import REPOSITORY
 from experiments.trial import Trial
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import psutil
 
-MARK = "SWEEPBENCH_TRIAL"
-POOL_MARK = "SWEEPBENCH_POOL"  # beside it in a Ray job: which pool's trial it is
+from cluster.process_marks import MARK
+
 # A detached actor that a cluster's first trial starts for all that follow, with its own environment; Ray restarts it when it is killed
 _OF_THE_CLUSTER = "ray::_AutoscalingCoordinatorActor"
 

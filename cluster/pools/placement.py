@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from cluster.pools.pool import Pool
 from experiments.config.strict import Strict
+
+if TYPE_CHECKING:  # a trial's process reads a Placement, and no pools
+    from cluster.pools.pool import Pool
 
 _RESOURCE = {"cpu": "CPU", "cuda": "GPU", "hpu": "HPU"}
 _DRIVER_SHARE = 0.0001  # the least Ray counts: puts the driver on a node of the pool and takes nothing from it

@@ -10,7 +10,7 @@ import os
 
 import psutil
 
-from cluster.launchers.processes import MARK, POOL_MARK
+from cluster.process_marks import MARK, POOL_MARK
 
 
 def end() -> list[str]:

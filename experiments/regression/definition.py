@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +15,7 @@ from experiments.config.paths import extra_folders
 from experiments.config.strict import Strict
 from experiments.config.validate import validate
 from experiments.config.yaml_document import load
+from experiments.metrics import Metric, metric_of
 from experiments.regression.decision import ALPHA, FDR
 from experiments.regression.effect import RESOLUTION
 from experiments.spec.schema import Name
@@ -29,28 +29,21 @@ Effect = Annotated[float, Field(gt=_LEAST, lt=1)]
 BlockName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]+/[a-z0-9-]+$")]
 
 
-@dataclass(frozen=True)
-class Judged:
-    """A summary metric that nights judge: which way is better, the smallest change that matters, whether a slow node shows in it."""
-
-    higher_is_better: bool
-    minimum: float
-    of_the_node: bool
-    worse: str  # the verdict's word where it got worse by the comparison's own words, and where better
-    better: str
-
-
-METRICS: dict[str, Judged] = {
-    "throughput": Judged(True, 0.03, True, "slower", "faster"),
-    "step_time_p05_s": Judged(False, 0.03, True, "slower", "faster"),
-    "step_time_median_s": Judged(False, 0.03, True, "slower", "faster"),
-    "step_time_p90_s": Judged(False, 0.05, True, "slower", "faster"),
-    "latency_p50_s": Judged(False, 0.03, True, "slower", "faster"),
-    "latency_p99_s": Judged(False, 0.10, True, "slower", "faster"),
-    "time_to_first_step_s": Judged(False, 0.20, True, "slower", "faster"),
-    "peak_memory_bytes": Judged(False, 0.03, False, "more", "less"),
-    "final_loss": Judged(False, 0.03, False, "higher", "lower"),
-    "energy_j_per_sample": Judged(False, 0.05, False, "more", "less"),
+# What nights judge: their words, smallest effects and whether the node shows in them are the registry's
+METRICS: dict[str, Metric] = {
+    name: metric_of(name)
+    for name in (
+        "throughput",
+        "step_time_p05_s",
+        "step_time_median_s",
+        "step_time_p90_s",
+        "latency_p50_s",
+        "latency_p99_s",
+        "time_to_first_step_s",
+        "peak_memory_bytes",
+        "final_loss",
+        "energy_j_per_sample",
+    )
 }
 DEFAULT_METRICS = ["throughput", "peak_memory_bytes", "time_to_first_step_s", "final_loss", "energy_j_per_sample"]
 

@@ -65,7 +65,11 @@ class Report(Strict):
     published: PublishedColumn | None = Field(
         default=None, description="adds the published table with ours below it; speed-ups are over this column of theirs"
     )
-    minimum_effect: float = Field(default=0.02, gt=0, lt=1, description="a smaller difference is called the same: 0.02 is 2 %")
+    minimum_effect: float | None = Field(
+        default=None,
+        gt=0,
+        description="a smaller difference is called the same: 0.02 is 2 %; of a score or a count, in its unit",
+    )
 
 
 class Sections(Strict):

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from experiments.config.errors import KeyPath, Problem, choose
+from experiments.config.scalar_text import yaml_text
 from experiments.config.yaml_document import Document
 from experiments.literature.reader import OURS, literature_for
+from experiments.metrics import Direction, Scale, metric_of
 from experiments.spec import matrix
 from experiments.spec.schema import Axes, Condition, Match, Report, SuiteFile
 from experiments.spec.vocabulary import BAD, BASE, Vocabulary
-
-_EVALUATION = re.compile(r"eval_[a-z0-9_]+_(before|after)\Z")
 
 
 class Checker:
@@ -72,10 +71,10 @@ class Checker:
             clean[name] = [self.value((*key, number), name, value) for number, value in enumerate(values)]
         return {name: [value for value in values if value is not BAD] for name, values in clean.items()}
 
-    def _example(self, name: str) -> Any:
+    def _example(self, name: str) -> str:
         field = None if name == "pool" else self.words.schema.model_fields[name]
         value = next(iter(self.words.pools), "cpu") if field is None else "..." if field.is_required() else field.get_default()
-        return "null" if value is None else str(value).lower() if isinstance(value, bool) else value
+        return yaml_text(value)
 
     def distinct(self, key: KeyPath, values: Sequence[Any]) -> None:
         seen: set[Any] = set()
@@ -198,7 +197,7 @@ class Checker:
                 self.complain(self.at("report", "rows", number), f"{name!r} is used twice", "each axis is a row or the column, once")
         if report.columns is not None and report.columns not in axes:
             self.complain(self.at("report", "columns"), f"{report.columns!r} is not an axis", choose(report.columns, axes))
-        self._metric(self.at("report", "metric"), report.metric)
+        self._compared(report)
         for number, figure in enumerate(report.figures):
             for name, value in figure.where.items():
                 place = self.at("report", "figures", number, "where", name)
@@ -206,7 +205,9 @@ class Checker:
                     if name in axes:
                         self.named((*place, at) if isinstance(value, list) else place, name, item)
             numbered = "*" in figure.metric
-            self._metric(self.at("report", "figures", number, "metric"), figure.metric.replace("*", "1"))
+            place = self.at("report", "figures", number, "metric")
+            if self._metric(place, figure.metric) and figure.relative and metric_of(figure.metric).scale is not Scale.LOG:
+                self.complain(place, f"{figure.metric} may be 0, so it has no ratio", "remove `relative: true`")
             for key, name in (
                 *(() if numbered else (("x", figure.x),)),
                 *(("series", name) for name in figure.series),
@@ -232,10 +233,23 @@ class Checker:
             place, hint = self.at("report", "published", "batch"), f"one of {', '.join(map(str, mine))}"
             self.complain(place, f"{wanted.accelerator} has no line with batch {wanted.batch}", hint)
 
-    def _metric(self, key: KeyPath, name: str) -> None:
-        metrics = _metrics()
-        if name not in metrics and not _EVALUATION.match(name):
-            self.complain(key, f"unknown metric {name!r}", choose(name, metrics))
+    def _compared(self, report: Report) -> None:
+        """The metric of the table: one that cells can be judged by."""
+        key = self.at("report", "metric")
+        if not self._metric(key, report.metric):
+            return
+        metric = metric_of(report.metric)
+        if metric.direction is Direction.NEITHER:
+            hint = "cells are compared by what is better high or low; show it in a figure, or say which in experiments/metrics.py"
+            self.complain(key, f"{report.metric} is better neither high nor low", hint)
+        if report.minimum_effect is not None and report.minimum_effect >= 1 and metric.scale is Scale.LOG:
+            self.complain(self.at("report", "minimum_effect"), f"is {report.minimum_effect:g}", "write a share below 1: 0.02 is 2 %")
+
+    def _metric(self, key: KeyPath, name: str) -> bool:
+        wrong = self.words.unknown_metric(name)
+        if wrong:
+            self.complain(key, *wrong)
+        return wrong is None
 
     def baseline(self, axes: Sequence[str]) -> dict[str, Any]:
         clean = {}
@@ -246,9 +260,3 @@ class Checker:
             else:
                 self.complain(key, "is not an axis", choose(name, axes))
         return clean
-
-
-def _metrics() -> Sequence[str]:
-    from experiments.summary import NAMES
-
-    return NAMES

@@ -7,8 +7,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from experiments.config.errors import choose
+from experiments import workloads
+from experiments.config.errors import ConfigError, choose
 from experiments.config.validate import say
+from experiments.metrics import metric_of
 from experiments.parameters import TrainingParameters
 from experiments.spec.matrix import Cell
 from experiments.spec.schema import PoolFacts, Suite
@@ -28,6 +30,14 @@ class Vocabulary:
         """Problem and hint if `name` is neither a parameter nor one of `others`."""
         known = [*others, *self.schema.model_fields]
         return None if name in known else (f"the workload {self.workload} has no such parameter", choose(name, known))
+
+    def unknown_metric(self, name: str) -> tuple[str, str] | None:
+        """Problem and hint if no trial can have the metric. A workload outside this repository may evaluate what is not in the registry."""
+        try:
+            metric = metric_of(name, unlisted=workloads.is_extra(self.workload))
+        except ConfigError as error:
+            return f"unknown metric {name!r}", error.hint
+        return (f"{name} is a field of each step, not of the summary", "name a summary metric") if metric.of_steps else None
 
     def value(self, name: str, value: Any) -> tuple[Any, tuple[str, str] | None]:
         """The value as the workload takes it, or problem and hint. `name` must be known."""

@@ -1,4 +1,4 @@
-"""A value with its interval on the logarithmic scale, and the quantiles it is made of."""
+"""A value with its interval, on the logarithmic or on the linear scale, and the quantiles it is made of."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Estimate:
-    """A positive quantity (samples/s, or a ratio) with its interval. `se` is the standard error of its logarithm, `n` the repeats."""
+    """A value with its interval; `n` is the number of repeats.
+
+    Unless `linear`, a positive quantity (samples/s, or a ratio), and `se` is the standard error of its logarithm. With `linear`, any number
+    (a score, a count, or a difference), and `se` is in its unit.
+    """
 
     value: float
     low: float
@@ -23,18 +27,30 @@ class Estimate:
     se: float
     df: float
     n: int = 1
+    linear: bool = False
 
     @property
     def relative(self) -> float:
-        """Half the interval's width over the value: 0.012 is printed as ±1.2 %."""
+        """Half the interval's width over the value: 0.012 is printed as ±1.2 %. Of positive quantities only."""
         return (self.high - self.low) / (2 * self.value)
 
     @property
+    def half_width(self) -> float:
+        """Half the interval's width, in the value's unit."""
+        return (self.high - self.low) / 2
+
+    @property
     def p_value(self) -> float:
-        """Two-sided p that a ratio is 1."""
+        """Two-sided p that a ratio is 1, or a difference 0."""
+        effect = abs(self.effect)
         if self.se == 0:
-            return 1.0 if self.value == 1 else 0.0
-        return 2 * t_tail(abs(math.log(self.value)) / self.se, self.df)
+            return 0.0 if effect else 1.0
+        return 2 * t_tail(effect / self.se, self.df)
+
+    @property
+    def effect(self) -> float:
+        """How far a ratio or a difference is from no change, on its scale."""
+        return self.value if self.linear else math.log(self.value)
 
 
 def percentile(values: ArrayLike, q: float) -> float:
@@ -48,6 +64,14 @@ def estimate_from_log(log: float, se: float, df: float, n: int, level: float) ->
         return Estimate(math.exp(log), 0.0, math.inf, math.inf, 1, n)
     half = min(t_value(level, df) * se, 300.0)
     return Estimate(math.exp(log), math.exp(log - half), math.exp(log + half), se, df, n)
+
+
+def estimate_from_mean(mean: float, se: float, df: float, n: int, level: float) -> Estimate:
+    """A t interval on the linear scale, `se` in the unit of `mean`; unbounded where `se` is not finite."""
+    if not math.isfinite(se):
+        return Estimate(mean, -math.inf, math.inf, math.inf, 1, n, linear=True)
+    half = t_value(level, df) * se
+    return Estimate(mean, mean - half, mean + half, se, df, n, linear=True)
 
 
 def t_value(level: float, df: float) -> float:

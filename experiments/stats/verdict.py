@@ -21,17 +21,20 @@ class Verdict(StrEnum):
 
 
 def verdict(ratio: Estimate, *, minimum: float, q_value: float | None = None, alpha: float = 0.05) -> Verdict:
-    """Same, faster, slower or undecided, for `ratio` = new over old throughput.
+    """Same, faster, slower or undecided, for `ratio` = new over old throughput, or, on the linear scale, new less old.
 
     faster / slower: it differs from 1 (p, or `q_value` where many are judged at once, below `alpha`), by at least `minimum` (0.02 = 2 %).
     same: the whole interval lies within `minimum` of 1. Everything else is undecided.
+    Of a difference `minimum` is absolute, and 0 is no change.
     """
     if not minimum > 0:
         raise ValueError(f"the minimum effect must be more than 0, got {minimum}")
-    effect, edge = math.log(ratio.value), math.log1p(minimum)
+    effect, edge = ratio.effect, minimum if ratio.linear else math.log1p(minimum)
     if (ratio.p_value if q_value is None else q_value) < alpha and abs(effect) >= edge:
         return Verdict.FASTER if effect > 0 else Verdict.SLOWER
-    if ratio.low > 0 and math.log(ratio.low) > -edge and math.log(ratio.high) < edge:
+    if ratio.linear and -edge < ratio.low and ratio.high < edge:
+        return Verdict.SAME
+    if not ratio.linear and ratio.low > 0 and math.log(ratio.low) > -edge and math.log(ratio.high) < edge:
         return Verdict.SAME
     return Verdict.UNDECIDED
 

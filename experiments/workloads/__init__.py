@@ -47,6 +47,12 @@ def load(name: str) -> ModuleType:
     return module
 
 
+def is_extra(name: str) -> bool:
+    """Whether the workload lies in a $SWEEPBENCH_EXTRA folder. Raises ConfigError as `names` does."""
+    path = _files().get(name)
+    return path is not None and path.parent != _HERE
+
+
 def _source(path: Path) -> Path:
     """The file that is imported: a folder's __init__.py."""
     return path / "__init__.py" if path.is_dir() else path

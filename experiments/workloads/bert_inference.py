@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-BUILDS_ON = ("experiments.workloads.bert",)  # its source is part of the trial key too
-
 
 class Parameters(InferenceParameters, bert.Parameters):
     """bert's settings, and what differs where nothing is trained."""

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-BUILDS_ON = ("experiments.workloads.bridgetower",)  # its source is part of the trial key too
-
 
 class Parameters(InferenceParameters, TrainingSettings):
     """bridgetower's settings, and what differs where nothing is trained."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-BUILDS_ON = ("experiments.workloads.t5",)  # its source is part of the trial key too
-
 
 class Parameters(InferenceParameters, t5.Parameters):
     """t5's settings, and what differs where nothing is trained."""

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-BUILDS_ON = ("experiments.datasets.winoground",)  # its source is part of the trial key too
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
 

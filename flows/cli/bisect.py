@@ -43,7 +43,7 @@ def run_bisect(name: str, cell: str, good: str, bad: str, metric: str | None, mo
         def measure(commit: str) -> float:
             return bisect.run_once(tree(commit), trial, folder / f"{next(numbers):03d}-{commit[:12]}", judged)
 
-        minimum = found.minimum_effect.get(judged, METRICS[judged].minimum)
+        minimum = found.minimum_effect.get(judged, METRICS[judged].minimum_effect)
         result = bisect.search(
             commits, first, measure, most, minimum, lambda text: err.print(text, highlight=False, markup=False, soft_wrap=True)
         )

@@ -12,11 +12,13 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from experiments.metrics import metric_of
 from experiments.trial import Outcome
 from flows.runtime.progress import SweepProgress, TrialProgress
 
 _COLOUR = {Outcome.OK: "green", Outcome.DOES_NOT_FIT: "yellow", Outcome.UNSUPPORTED: "yellow", Outcome.CANCELLED: "magenta"}
 _PLAIN_S = 2.0
+_RATE = metric_of("throughput").unit
 
 
 @contextmanager
@@ -41,7 +43,7 @@ def render(progress: SweepProgress, height: int) -> Group:
     with progress.lock:
         rows, pools = list(progress.rows.values()), dict(progress.pools)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading, justify in (("trial", "left"), ("state", "left"), ("step", "right"), ("samples/s", "right"), ("loss", "right")):
+    for heading, justify in (("trial", "left"), ("state", "left"), ("step", "right"), (_RATE, "right"), ("loss", "right")):
         table.add_column(heading, justify=justify, no_wrap=True)  # type: ignore[arg-type]
     room = max(5, height - 6 - len(pools))
     first = next((i for i, row in enumerate(rows) if row.ended is None), len(rows))
@@ -86,7 +88,7 @@ def _lines(progress: SweepProgress, console: Console, stop: threading.Event) -> 
             if row.outcome is None or seen.get(row.trial.key) == row.outcome:
                 continue
             seen[row.trial.key] = row.outcome
-            rate = f", {row.samples_per_s:.1f} samples/s{' (emulated)' if row.emulated else ''}" if row.samples_per_s else ""
+            rate = f", {row.samples_per_s:.1f} {_RATE}{' (emulated)' if row.emulated else ''}" if row.samples_per_s else ""
             console.print(
                 f"{time.strftime('%H:%M:%S')} {number}/{len(rows)} {row.trial.name}: {row.outcome}{rate}"
                 + (f" ({row.reason})" if row.reason else ""),

@@ -17,10 +17,10 @@ from flows.runtime.progress import SweepProgress
 from flows.runtime.trial_records import TrialRecords
 from tasks.analysis.results import write_steps
 from tasks.report.prefect_tasks import report
+from tasks.sweep.failure_policy import Policy
 from tasks.sweep.pool_slots import PoolSlots
 from tasks.sweep.pool_trials import PoolTrials
 from tasks.sweep.pool_watch import PoolWatch
-from tasks.sweep.run_trial import Policy
 from tasks.sweep.store import Plan, SweepStore
 from tasks.sweep.sweep_stop import SweepStop
 from tasks.tracking.live import LivePublisher, first_line

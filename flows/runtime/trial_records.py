@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cluster.journal.journal import Record
+from cluster.trial_layout import LOG
 from experiments.trial import Outcome, Trial, TrialResult
 from flows.runtime import artifacts
 from flows.runtime.progress import SweepProgress
@@ -55,7 +56,7 @@ class TrialRecords:
 
     def _record_end(self, trial: Trial, result: TrialResult, log: Any) -> None:
         self._progress.finish(trial, result.outcome, result.reason)
-        text = self._store.trial_dir(trial.key) / "log.txt"
+        text = self._store.trial_dir(trial.key) / LOG
         if result.outcome is not Outcome.CANCELLED and text.exists():
             log.info("log of %s:\n%s", trial.name, _COLOUR.sub("", text.read_text(errors="replace"))[-_LOG_TAIL:])
         rate = result.summary.get("throughput")

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from experiments.stats.estimate import Estimate
+from experiments.metrics import Metric, Scale
+from experiments.stats.estimate import LEVEL, Estimate, estimate_from_mean
 from experiments.stats.intervals import repeats_interval
+from experiments.stats.linear import mean_interval
 from experiments.stats.loss_parity import Parity
 from experiments.stats.verdict import Verdict
 from experiments.trial import Scalar, Trial, label
@@ -18,37 +20,13 @@ from tasks.analysis.results import TrialRow
 _Z95 = 1.959964
 
 
-@dataclass(frozen=True)
-class Metric:
-    """A summary metric as a person reads it."""
-
-    name: str
-    unit: str
-    higher_is_better: bool = True
-
-    @classmethod
-    def of(cls, name: str) -> Metric:
-        """Unit and direction from the metric's name."""
-        if name == "throughput" or name.startswith("throughput_"):
-            return cls(name, "samples/s")
-        if name == "tflops_per_device":
-            return cls(name, "TFLOP/s")
-        if name == "batch_size":
-            return cls(name, "samples")
-        for ending, unit in (("_s", "s"), ("_bytes", "B"), ("_j_per_sample", "J"), ("_w", "W")):
-            if name.endswith(ending):
-                return cls(name, unit, higher_is_better=False)
-        lower = "loss" in name or "latency" in name or name.endswith("_share")
-        return cls(name, "", higher_is_better=not lower)
-
-
 @dataclass(eq=False)
 class Cell:
     """All repeats of one cell, in order, and what is derived from them."""
 
     rows: list[TrialRow]
     metric: Metric
-    spread: tuple[float, int] | None = None
+    spread: tuple[float, int] | None = None  # of the repeats of comparable cells, on the metric's scale, and its degrees of freedom
     baseline: Cell | None = None
     speedup: Estimate | None = None
     verdict: Verdict | None = None
@@ -86,7 +64,16 @@ class Cell:
 
     @cached_property
     def estimate(self) -> Estimate | None:
-        return repeats_interval(self.estimates, spread=self.spread) if self.estimates else None
+        if not self.estimates:
+            return None
+        if self.metric.scale is not Scale.LOG:
+            return mean_interval(self.values, spread=self.spread)
+        return repeats_interval(self.estimates, spread=self.spread)
+
+    @property
+    def values(self) -> list[float]:
+        """The metric of each repeat that has it."""
+        return [estimate.value for estimate in self.estimates]
 
     @property
     def outcome(self) -> str:
@@ -119,10 +106,17 @@ def numbers(values: Iterable[Any]) -> list[float]:
 
 
 def estimate_of(row: TrialRow, metric: Metric) -> Estimate:
-    """One trial's metric. Only throughput has an interval from within the trial; others need repeats to have one."""
+    """One trial's metric. Only a rate has an interval from within the trial; others need repeats to have one.
+
+    Raises ValueError for a value of 0 or less of a metric on the logarithmic scale: see `compare_cells.on_a_scale_for`.
+    """
     value = float(row.summary[metric.name] or 0)
+    if metric.scale is not Scale.LOG:
+        return estimate_from_mean(value, math.inf, 1, 1, LEVEL)
+    if value <= 0:
+        raise ValueError(f"{metric.name} is {value}, which has no logarithm")
     low, high = row.summary.get(f"{metric.name}_low"), row.summary.get(f"{metric.name}_high")
-    if value <= 0 or low is None or high is None or low <= 0:
-        return Estimate(max(value, 1e-12), 0.0, math.inf, math.inf, 1)
+    if low is None or high is None or low <= 0:
+        return Estimate(value, 0.0, math.inf, math.inf, 1)
     se = math.log(high / low) / (2 * _Z95)  # the bounds are already widened for few blocks
     return Estimate(value, float(low), float(high), se, math.inf)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from cluster.journal.journal import JournalError, Record, read_journal
+from experiments.config.errors import UserError
 from experiments.summary import NAMES, RMS, Value, rms_names, summarise
 from experiments.trial import Outcome, Scalar, Trial, TrialResult
 from tasks.sweep.store import Plan, read_plan
@@ -25,7 +26,7 @@ _META = b"sweepbench"
 _SUBJECT_TO_STEPS = ("window", "evaluations", "environment", "notes")
 
 
-class ResultsError(Exception):
+class ResultsError(UserError):
     """A file of results is missing or damaged: names it and says how to get it back."""
 
 

@@ -11,11 +11,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from experiments.metrics import Kind, Metric
 from experiments.regression.definition import METRICS
 from experiments.regression.effect import night_value
 from experiments.regression.history_segments import Change
 from experiments.stats.verdict import Verdict
-from tasks.analysis.cell import Metric
 from tasks.nightly.history import Measured
 from tasks.report.figures.draw import CURVES, INK, STYLE
 
@@ -77,7 +77,7 @@ def _node(dates: Sequence[str], canary: Mapping[str, list[Measured]], metric: st
 def draw_course(course: Course, folder: Path, stem: str) -> tuple[str, Path]:
     """(title, SVG path); a PNG lies beside it."""
     folder.mkdir(parents=True, exist_ok=True)
-    metric = Metric.of(course.metric)
+    metric = METRICS[course.metric]
     title = f"{course.name}: {course.metric.replace('_', ' ')} by night"
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(8.6, 3.4), layout="constrained")
@@ -104,14 +104,12 @@ def draw_course(course: Course, folder: Path, stem: str) -> tuple[str, Path]:
                     va="top",
                 )
         for word, (mark, colour) in _MARKS.items():
-            better = METRICS[course.metric]
-            text = {Verdict.SLOWER: better.worse, Verdict.FASTER: better.better}.get(word, str(word))
+            text = {Verdict.SLOWER: metric.worse, Verdict.FASTER: metric.better}.get(word, str(word))
             if word in course.verdicts.values():
                 axes.plot([], [], mark, color=colour, label=text)
         step = max(1, len(x) // 10)
         axes.set_xticks(x[::step], [date[5:] for date in course.dates[::step]])
-        label = course.metric.removesuffix("_s").removesuffix("_bytes").replace("_", " ")
-        axes.set_ylabel(f"{label}, {unit}" if unit else label)
+        axes.set_ylabel(f"{metric.label}, {unit}" if unit else metric.label)
         axes.set_title(course.name, loc="left", fontsize=10)
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8)
         path = folder / f"{stem}.svg"
@@ -136,6 +134,6 @@ def _segments(course: Course) -> list[tuple[int, int]]:
 
 
 def _unit(metric: Metric, values: NDArray[np.float64]) -> tuple[float, str]:
-    if metric.unit == "s" and values.size and float(np.median(values)) < 1:
+    if metric.kind is Kind.SECONDS and values.size and float(np.median(values)) < 1:
         return 1000.0, "ms"
-    return (2.0**-20, "MiB") if metric.unit == "B" else (1.0, metric.unit)
+    return (2.0**-20, "MiB") if metric.kind is Kind.BYTES else (1.0, metric.unit)

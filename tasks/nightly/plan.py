@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from cluster.git_state import git_state
 from cluster.pools.pool import Pool, load_pools
 from experiments import workloads
 from experiments.config.errors import ConfigError
@@ -23,7 +24,6 @@ from experiments.trial import Scalar, Trial
 from tasks.nightly.store import Dropped, Night, NightCell, Role
 from tasks.sweep.plan import TrialMaker, expected_seconds, once_more
 from tasks.sweep.store import Plan, Request
-from tasks.sweep.trial_key import git_state
 
 LABELS = ("night.name", "night.date", "night.cell", "night.role")
 
@@ -169,7 +169,7 @@ def _trial(maker: TrialMaker, item: Wanted, night: Night, index: int) -> Trial:
 
 
 def _cell(item: Wanted, trial: Trial, expected_s: float | None) -> NightCell:
-    minimum = {metric: item.entry.minimum_effect.get(metric, METRICS[metric].minimum) for metric in item.entry.metrics}
+    minimum = {metric: item.entry.minimum_effect.get(metric, METRICS[metric].minimum_effect) for metric in item.entry.metrics}
     return NightCell(
         cell=item.identity,
         name=trial.name.rsplit(" · #", 1)[0],

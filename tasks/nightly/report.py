@@ -14,7 +14,6 @@ from experiments.regression.decision import rate_interval
 from experiments.regression.definition import METRICS, NightFile
 from experiments.regression.history_segments import Change
 from experiments.stats.verdict import Verdict
-from tasks.analysis.cell import Metric
 from tasks.nightly.figures import course, draw_course
 from tasks.nightly.history import History
 from tasks.nightly.store import Judgement, Night, NightStore, verdicts_of
@@ -22,7 +21,7 @@ from tasks.report.comparison_table import TextTable
 from tasks.report.figures.draw import inline_svg
 from tasks.report.html import render_page
 from tasks.report.markdown import md, table_markdown
-from tasks.report.text_format import amount, listed, percent, plural
+from tasks.report.text_format import listed, percent, plural, quantity
 
 _FIRST = {Verdict.SLOWER: 0, Verdict.FASTER: 1, Verdict.UNDECIDED: 2, Verdict.SAME: 3}
 
@@ -83,7 +82,7 @@ def verdict_table(night: Night) -> TextTable:
     for item in sorted(items, key=lambda item: _FIRST[item.verdict]):
         if item.verdict is Verdict.SAME and item.metric != first.get(item.cell):
             continue  # counted below the table
-        value = amount(item.value, Metric.of(item.metric).unit) if item.value else "–"
+        value = quantity(item.value, METRICS[item.metric]) if item.value else "–"
         notes = "; ".join(part for part in (item.why, *item.causes) if part)
         rows.append(
             [item.name, item.metric.replace("_", " "), item.word, change_of(item), value, item.where or "–", _detects(item), notes or "–"]
@@ -222,7 +221,7 @@ def _figures(
         metrics = [metric for metric in cell.metrics if metric == cell.metrics[0] or (cell.cell, metric) in changed]
         for metric in metrics:
             trials = {**past.of(cell.cell, cell.role), **now.of(cell.cell, cell.role)}
-            canary = canaries.get(cell.pool) if cell.role == "history" and METRICS[metric].of_the_node else None
+            canary = canaries.get(cell.pool) if cell.role == "history" and METRICS[metric].depends_on_node else None
             beside = {**past.of(canary, "canary"), **now.of(canary, "canary")} if canary else {}
             mine = next((item for item in night.judgements if (item.cell, item.metric, item.role) == (cell.cell, metric, "history")), None)
             share = mine.share if mine and mine.share is not None else 0.0

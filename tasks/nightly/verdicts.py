@@ -39,7 +39,7 @@ class Case:
 
     @property
     def minimum(self) -> float:
-        return self.cell.minimum_effect.get(self.metric, METRICS[self.metric].minimum)
+        return self.cell.minimum_effect.get(self.metric, METRICS[self.metric].minimum_effect)
 
 
 class NightVerdicts:
@@ -115,7 +115,7 @@ class NightVerdicts:
         known = [date for date, trials in past.items() if any(metric in trial.values for trial in trials)]
         dates = baseline_nights(known, verdicts, changes, self.night.date, most or self.definition.baseline_nights)
         alarm = open_alarm(verdicts, changes, self.night.date)
-        canary = self._canaries.get(cell.pool) if METRICS[metric].of_the_node else None
+        canary = self._canaries.get(cell.pool) if METRICS[metric].depends_on_node else None
         return Case(
             cell,
             metric,
@@ -245,7 +245,7 @@ def _blame(case: Case, verdict: Verdict, raw: float, nodes: Sequence[NodeState])
         for node in nodes
         if node.pool == case.cell.pool and node.host in hosts and node.verdict in (Verdict.SLOWER, Verdict.FASTER) and node.ratio
     ]
-    of_the_node = METRICS[case.metric].of_the_node
+    of_the_node = METRICS[case.metric].depends_on_node
     if not moved or not of_the_node:
         if verdict not in (Verdict.SLOWER, Verdict.FASTER):
             return None, None

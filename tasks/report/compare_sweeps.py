@@ -9,18 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.atomic_file import atomic_write
+from experiments.metrics import Direction, Scale
 from experiments.stats.estimate import Estimate
 from experiments.stats.intervals import pooled_spread
+from experiments.stats.linear import pooled_deviation
 from experiments.stats.verdict import Verdict, benjamini_hochberg, verdict
 from tasks.analysis.cell import Cell
-from tasks.analysis.compare_cells import MINIMUM_EFFECT, make_cells
+from tasks.analysis.compare_cells import MINIMUM_EFFECT, make_cells, smallest_effect
 from tasks.analysis.compare_cells import ratio_of as _ratio_of
 from tasks.analysis.confounders import confounders
 from tasks.analysis.results import load_sweep
 from tasks.report.comparison_table import TextTable
 from tasks.report.html import render_page
 from tasks.report.markdown import md, table_markdown
-from tasks.report.text_format import OUTCOMES, amount, interval, listed, percent, plural, spread, times
+from tasks.report.text_format import OUTCOMES, change, change_interval, difference, listed, percent, plural, quantity, spread
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,9 +74,16 @@ class Comparison:
     def table(self) -> TextTable:
         rows = []
         for pair in self.pairs:
-            ratio = f"{times(pair.ratio.value)} {interval(pair.ratio)}" if pair.ratio else "–"
+            metric = pair.b.metric
+            ratio = f"{change(pair.ratio, metric)} {change_interval(pair.ratio, metric)}" if pair.ratio else "–"
             rows.append([pair.a.name, _value(pair.a), _value(pair.b), ratio, pair.word, ", ".join(pair.differs) or "–"])
-        return TextTable(["cell", "A", "B", "B over A, 95 % interval", "verdict", "also differs"], rows)
+        compared = "B less A" if self.differences else "B over A"
+        return TextTable(["cell", "A", "B", f"{compared}, 95 % interval", "verdict", "also differs"], rows)
+
+    @property
+    def differences(self) -> bool:
+        """Whether cells are compared by differences: their metric has no ratio."""
+        return any(pair.ratio is not None and pair.ratio.linear for pair in self.pairs)
 
     @property
     def confounders(self) -> TextTable:
@@ -123,7 +132,8 @@ def _identity(cell: Cell, with_pool: bool) -> str:
 
 
 def _judge(cells: Sequence[tuple[Cell, Cell]], minimum: float) -> list[Pair]:
-    pooled = pooled_spread([e.value for e in cell.estimates] for pair in cells for cell in pair)
+    logarithmic = all(cell.metric.scale is Scale.LOG for pair in cells for cell in pair)
+    pooled = (pooled_spread if logarithmic else pooled_deviation)(cell.values for pair in cells for cell in pair)
     ratios = [
         _ratio_of(b, a, spread=pooled if pooled[1] else None, paired=False) if a.estimates and b.estimates else None for a, b in cells
     ]
@@ -131,7 +141,9 @@ def _judge(cells: Sequence[tuple[Cell, Cell]], minimum: float) -> list[Pair]:
     pairs = []
     for (a, b), ratio in zip(cells, ratios, strict=True):
         q = next(q_values) if ratio else None
-        word = verdict(ratio, minimum=minimum, q_value=q) if ratio else None
+        metric = a.metric if b.metric.scale is Scale.LOG else b.metric  # of two scales the linear one is compared on
+        directed = metric.direction is not Direction.NEITHER
+        word = verdict(ratio, minimum=smallest_effect(metric, minimum), q_value=q) if ratio and directed else None
         pairs.append(Pair(a, b, ratio, q, word, [name for name, *_ in confounders([a, b])]))
     return pairs
 
@@ -139,7 +151,7 @@ def _judge(cells: Sequence[tuple[Cell, Cell]], minimum: float) -> list[Pair]:
 def _value(cell: Cell) -> str:
     if cell.estimate is None:
         return OUTCOMES.get(cell.outcome, cell.outcome)
-    return f"{amount(cell.estimate.value, cell.metric.unit)} {spread(cell.estimate)}".strip()
+    return f"{quantity(cell.estimate.value, cell.metric)} {spread(cell.estimate, cell.metric)}".strip()
 
 
 def render_markdown(comparison: Comparison) -> str:
@@ -156,6 +168,11 @@ def render_markdown(comparison: Comparison) -> str:
 
 
 def _explained(comparison: Comparison) -> str:
+    if comparison.differences:
+        metric = next(pair.b.metric for pair in comparison.pairs if pair.ratio is not None)
+        least = difference(smallest_effect(metric, comparison.minimum), metric)
+        said = f"{metric.label} may be 0, so B is compared with A by their difference: {metric.direction} is better."
+        return f"{said} Differences under {least} count as the same; undecided asks for more repeats."
     return (
         f"The ratio is B over A: above 1 is faster. Differences under {percent(comparison.minimum)} count as the same; "
         "undecided asks for more repeats. The false discovery rate over all cells is 5 %."

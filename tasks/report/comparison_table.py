@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from experiments.config.scalar_text import table_text
+from experiments.metrics import Kind, Metric, Scale
 from experiments.spec.schema import Suite
 from experiments.trial import Scalar, label
-from tasks.analysis.cell import Cell, Metric
+from tasks.analysis.cell import Cell
 from tasks.analysis.compare_cells import layout, make_cells
 from tasks.analysis.results import load_sweep
-from tasks.report.text_format import OUTCOMES, amount, ratio_with_verdict, spread, times
+from tasks.report.text_format import OUTCOMES, change, change_with_verdict, quantity, spread
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -59,7 +61,7 @@ class ComparisonTable:
     row_axes: Sequence[str]
     columns: Sequence[str]
     rows: Sequence[tuple[Sequence[str], Sequence[TableCell]]]
-    ratio: str = "the speed-up over"  # what a cell's x is; `the baseline` follows
+    ratio: str = "x is the speed-up over"  # what a cell's comparison is; `the baseline` follows
 
     @property
     def header(self) -> list[str]:
@@ -107,21 +109,25 @@ def build_table(cells: Sequence[Cell], suite: Suite) -> ComparisonTable:
         row_axes,
         heads if column_axes else [metric.name] if metric else [],
         [
-            ([text_of(value) for value in name], [table_cell(found.get(values), said=said) for values in columns])
+            ([table_text(value) for value in name], [table_cell(found.get(values), said=said) for values in columns])
             for name, found in rows.items()
         ],
-        "how many times lower it is than" if metric and not metric.higher_is_better else "the speed-up over",
+        _comparison(metric) if metric else "x is the speed-up over",
     )
 
 
+def _comparison(metric: Metric) -> str:
+    """What stands beside a value, before `the baseline`."""
+    if metric.scale is not Scale.LOG:
+        return "the signed number is the difference from"
+    if metric.lower_is_better:
+        return "x is how many times lower it is than"
+    return "x is the speed-up over" if metric.kind is Kind.RATE else "x is how many times higher it is than"
+
+
 def _title(metric: Metric) -> str:
-    name = metric.name.replace("_", " ")
-    return f"{name[:1].upper()}{name[1:]}" + (f", {metric.unit}" if metric.unit else "")
-
-
-def text_of(value: Scalar) -> str:
-    """An axis value on its own, below its axis' name."""
-    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    name = metric.label
+    return f"{name[:1].upper()}{name[1:]}" + (f", {metric.unit}" if metric.unit and metric.unit not in name else "")
 
 
 def table_cell(cell: Cell | None, *, said: str | None = None) -> TableCell:
@@ -144,10 +150,10 @@ def table_cell(cell: Cell | None, *, said: str | None = None) -> TableCell:
         notes.append("emulated, not a measurement")
     return TableCell(
         cell,
-        amount(cell.estimate.value, cell.metric.unit),
-        spread(cell.estimate),
-        "baseline" if cell.baseline is cell else ratio_with_verdict(cell.speedup, cell.verdict) if cell.speedup else "",
-        times(cell.speedup.value) if cell.speedup else "",
+        quantity(cell.estimate.value, cell.metric),
+        spread(cell.estimate, cell.metric),
+        "baseline" if cell.baseline is cell else change_with_verdict(cell.speedup, cell.verdict, cell.metric) if cell.speedup else "",
+        change(cell.speedup, cell.metric) if cell.speedup else "",
         struck=not cell.claimed,
         notes=notes,
     )

@@ -69,7 +69,7 @@ def comparison_markdown(table: ComparisonTable) -> str:
 
     rows = [[*(md(name) for name in names), *(show(cell) for cell in cells)] for names, cells in table.rows]
     text = _grid([md(name) for name in table.header], rows, len(table.row_axes))
-    return "\n\n".join([f"{md(table.title)}; x is {table.ratio} the baseline, with its 95 % interval.", text, *_numbered(notes)])
+    return "\n\n".join([f"{md(table.title)}; {table.ratio} the baseline, with its 95 % interval.", text, *_numbered(notes)])
 
 
 def _mark(note: str, notes: list[str]) -> str:

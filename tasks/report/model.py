@@ -10,20 +10,22 @@ from datetime import UTC, datetime
 
 from experiments import workloads
 from experiments.config.errors import ConfigError
-from experiments.summary import LATENCIES
+from experiments.config.scalar_text import table_text, yaml_text
+from experiments.metrics import Direction, Kind, metric_of
+from experiments.summary import LATENCIES, PARTS
 from experiments.trial import Trial
 from tasks.analysis.cell import Cell
 from tasks.analysis.compare_cells import make_cells
 from tasks.analysis.confounders import confounders
 from tasks.analysis.named_settings import settings_rows
 from tasks.analysis.results import Sweep, TrialRow
-from tasks.report.comparison_table import ComparisonTable, TextTable, build_table, text_of
+from tasks.report.comparison_table import ComparisonTable, TextTable, build_table
 from tasks.report.sections.findings import Missing, Saturation, Winner, comparable, find_missing, find_winner, saturation, winners_apart
 from tasks.report.sections.literature_table import published_table
 from tasks.report.sections.loss_spikes import spike_table
 from tasks.report.sections.nearest_literature import nearest_published
 from tasks.report.sections.scaling import profile, scaling
-from tasks.report.text_format import OUTCOMES, amount, listed, number, percent, plural, seconds, size
+from tasks.report.text_format import OUTCOMES, count, listed, number, percent, plural, quantity
 from tasks.sweep.store import Plan
 
 SCALING = (
@@ -33,7 +35,7 @@ SCALING = (
 APART = "Cells that do not do the same work are not compared with each other."
 PROFILE = "Steps after the measured window, traced by torch.profiler, which slows the host. What ran side by side counts in full."
 PART_NAMES = ("data wait", "copy to device", "forward + backward", "optimiser", "other")
-PART_SHARES = ("data_wait_share", "h2d_share", "forward_backward_share", "optimizer_share")
+PART_SHARES = tuple(f"{part}_share" for part in PARTS)
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,8 @@ def _nothing(rows: Sequence[TrialRow], cells: Sequence[Cell], *, emulated: bool)
         return "Every trial is emulated: nothing here is a measurement, so nothing is compared."
     if all(cell.outcome == "to do" for cell in cells):
         return "No trial has ended yet."
+    if cells[0].metric.direction is Direction.NEITHER:
+        return f"{cells[0].metric.label} is better neither high nor low, so no cell wins."
     return "No cell has a result that can be claimed."
 
 
@@ -226,28 +230,25 @@ def _decomposition(cells: Sequence[Cell]) -> TextTable:
         rows.append(
             [
                 cell.name,
-                seconds(cell.mean("step_time_median_s")),
-                seconds(cell.mean("step_time_p90_s")),
-                *(seconds(cell.mean(name)) for name in LATENCIES),
+                *(_mean(cell, name) for name in ("step_time_median_s", "step_time_p90_s", *LATENCIES)),
                 *(percent(share) for share in shares),
                 percent(other_share(shares)),
-                size(cell.mean("peak_memory_bytes")),
-                _count(cell.mean("alloc_retries")),
+                _mean(cell, "peak_memory_bytes"),
+                count(cell.mean("alloc_retries")),
                 number(cell.mean("tflops_per_device"), 4),
-                percent(cell.mean("mfu")),
+                _mean(cell, "mfu"),
                 number(cell.mean("energy_j_per_sample"), 3),
                 f"{number(power, 3)} W" if (power := cell.mean("mean_power_w")) is not None else "–",
-                seconds(cell.mean("time_to_first_step_s")),
-                seconds(cell.mean("compile_seconds")),
+                *(_mean(cell, name) for name in ("time_to_first_step_s", "compile_seconds")),
                 f"{number(epoch / 3600, 3)} h" if (epoch := cell.mean("epoch_time_s")) is not None else "–",
             ]
         )
     return _without_empty(TextTable(header, rows, numeric=True))
 
 
-def _count(value: float | None) -> str:
-    """A mean of counts: 3, or 3.50 where repeats differ."""
-    return str(int(value)) if value is not None and value == int(value) else number(value, 3)
+def _mean(cell: Cell, name: str) -> str:
+    """The cell's mean of a metric as the registry has it printed."""
+    return quantity(cell.mean(name), metric_of(name))
 
 
 def other_share(shares: Sequence[float | None]) -> float | None:
@@ -269,11 +270,16 @@ def _evaluation(cells: Sequence[Cell]) -> TextTable:
     known = [m for m in metrics if any(cell.mean(f"eval_{m}_{when}") is not None for cell in cells for when in ("before", "after"))]
     header = ["cell", *(f"{metric.replace('_', ' ')}, {when}" for metric in known for when in ("before", "after"))]
     values = [
-        [cell.name, *(number(cell.mean(f"eval_{metric}_{when}"), 3) for metric in known for when in ("before", "after"))]
+        [cell.name, *(_evaluated(cell, f"eval_{metric}_{when}") for metric in known for when in ("before", "after"))]
         for cell in cells
         if cell.measured
     ]
     return _without_empty(TextTable(header, values if known else [], numeric=True))
+
+
+def _evaluated(cell: Cell, name: str) -> str:
+    metric, value = metric_of(name), cell.mean(name)
+    return number(value, 3) if metric.kind is Kind.NUMBER else quantity(value, metric)
 
 
 def _outcomes(rows: Sequence[TrialRow]) -> TextTable:
@@ -319,7 +325,7 @@ def _environment(rows: Sequence[TrialRow]) -> list[tuple[str, str]]:
     ran = [row.environment for row in rows if row.environment]
     names = dict.fromkeys(name for environment in ran for name in environment)
     return [
-        (name, "unknown" if value is None else text_of(value))
+        (name, table_text(value, missing="unknown"))
         for name in names
         if len({repr(environment.get(name)) for environment in ran}) == 1 and not isinstance(value := ran[0].get(name), dict | list)
     ]
@@ -346,7 +352,7 @@ def _trial_line(row: TrialRow, plan: Plan, link: str | None, *, shown: bool) -> 
         row.trial.name,
         OUTCOMES.get(row.outcome, row.outcome),
         row.reason or "",
-        amount(float(throughput), "samples/s") if throughput and (shown or not row.emulated) else "–",
+        quantity(float(throughput), metric_of("throughput")) if throughput and (shown or not row.emulated) else "–",
         f"{number(float(first))} → {number(float(last))}" if first is not None and last is not None else "–",
         reproduce(row.trial, plan.command),
         link if link and link.startswith(("http://", "https://")) else None,
@@ -372,5 +378,5 @@ def reproduce(trial: Trial, command: str) -> str:
         else:
             kept.append(word)
     for axis, value in trial.axes.items():
-        kept += ["--only", f"{axis}={'null' if value is None else text_of(value)}"]
+        kept += ["--only", f"{axis}={yaml_text(value)}"]
     return shlex.join(kept)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from experiments.metrics import Kind, Metric
 from experiments.stats.estimate import Estimate
 from experiments.stats.verdict import Verdict
 
@@ -53,8 +54,13 @@ def size(value: float | None) -> str:
     return f"{value / 2**30:.2f} GiB" if value >= 2**30 else f"{value / 2**20:.0f} MiB"
 
 
+def count(value: float | None, digits: int = 3) -> str:
+    """1,024, and of a mean of counts 3.50; a dash for nothing."""
+    return f"{int(value):,}" if value is not None and math.isfinite(value) and value == int(value) else number(value, digits)
+
+
 def amount(value: float, unit: str) -> str:
-    """A metric's value with its unit."""
+    """A value in a unit that others published it in."""
     if unit == "s":
         return seconds(value)
     if unit == "samples" and value == int(value):
@@ -62,8 +68,18 @@ def amount(value: float, unit: str) -> str:
     return size(value) if unit == "B" else f"{number(value)} {unit}".rstrip()
 
 
-def spread(estimate: Estimate) -> str:
-    """±1.2 %, or nothing where no interval is known."""
+def quantity(value: float | None, metric: Metric) -> str:
+    """A metric's value with its unit, as its kind is printed; a dash for nothing."""
+    plain = {Kind.SECONDS: seconds, Kind.BYTES: size, Kind.SHARE: percent}.get(metric.kind)
+    if plain or value is None or not math.isfinite(value):
+        return (plain or number)(value)
+    return f"{count(value, 4) if metric.kind is Kind.COUNT else number(value)} {metric.unit}".rstrip()
+
+
+def spread(estimate: Estimate, metric: Metric) -> str:
+    """±1.2 %, on the linear scale ±0.021, in the metric's unit; nothing where no interval is known."""
+    if estimate.linear:
+        return f"±{difference(estimate.half_width, metric)}" if math.isfinite(estimate.se) else ""
     if not math.isfinite(estimate.relative):
         return ""
     return f"±{percent(estimate.relative)}" if estimate.relative >= 0.0005 else "±<0.1 %"
@@ -86,6 +102,38 @@ def ratio_with_verdict(ratio: Estimate, verdict: Verdict | None) -> str:
     """x1.17 (1.15–1.19), with the verdict where it is not plainly faster or slower."""
     word = f" {verdict}" if verdict in (Verdict.SAME, Verdict.UNDECIDED) else ""
     return f"{times(ratio.value)} {interval(ratio)}{word}"
+
+
+def change(comparison: Estimate, metric: Metric) -> str:
+    """x1.17; on the linear scale +0.030, in the metric's own direction: less is always a minus."""
+    return _signed(comparison.value, metric) if comparison.linear else times(comparison.value)
+
+
+def change_interval(comparison: Estimate, metric: Metric) -> str:
+    """(1.15–1.19); on the linear scale (+0.010 to +0.050). Says so where none is known."""
+    if not comparison.linear or not math.isfinite(comparison.se):
+        return interval(comparison)
+    ends = (comparison.high, comparison.low) if metric.lower_is_better else (comparison.low, comparison.high)
+    return f"({' to '.join(_signed(end, metric) for end in ends)})"
+
+
+def change_with_verdict(comparison: Estimate, verdict: Verdict | None, metric: Metric) -> str:
+    """As `ratio_with_verdict`, and the like for a difference."""
+    if not comparison.linear:
+        return ratio_with_verdict(comparison, verdict)
+    word = f" {verdict}" if verdict in (Verdict.SAME, Verdict.UNDECIDED) else ""
+    return f"{change(comparison, metric)} {change_interval(comparison, metric)}{word}"
+
+
+def _signed(better_by: float, metric: Metric) -> str:
+    """What is `better_by` better, as a difference of values."""
+    by = -better_by if metric.lower_is_better else better_by
+    return f"{'+' if by > 0 else '−' if by < 0 else ''}{difference(abs(by), metric)}"
+
+
+def difference(value: float, metric: Metric) -> str:
+    """A difference of two values, at least 0; of two shares in percentage points."""
+    return f"{number(value * 100, 3)} points" if metric.kind is Kind.SHARE else quantity(float(f"{value:.3g}"), metric)
 
 
 def plural(count: int, word: str) -> str:

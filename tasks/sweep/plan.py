@@ -7,18 +7,20 @@ import time
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from cluster.git_state import git_state
 from cluster.pools.pool import Pool, find_pool, load_pools
 from cluster.pools.probe import probe
 from experiments import workloads
 from experiments.config.errors import ConfigError, Problem
+from experiments.config.scalar_text import yaml_text
 from experiments.config.strict import Strict
 from experiments.spec import matrix
 from experiments.spec.load import load_suite, profile_names
 from experiments.spec.schema import Suite
-from experiments.trial import Scalar, Trial, digest, key_parts, trial_key
+from experiments.trial import DataSource, Scalar, Trial, digest, key_parts, trial_key
 from tasks.sweep import dataset
 from tasks.sweep.store import Plan, Request, Superseded, SweepStore, list_sweeps, new_sweep_id
-from tasks.sweep.trial_key import code_version, git_state, libraries_version
+from tasks.sweep.trial_key import code_version, libraries_version
 
 
 class TrialState(Strict):
@@ -59,12 +61,35 @@ def make_plan(request: Request, sweep_id: str | None = None) -> tuple[Plan, Suit
     return plan, suite
 
 
+class CurrentInputs:
+    """What a trial is made of besides its configuration, as it is now: code, data and libraries. Each data set is looked at once."""
+
+    def __init__(self, known: Mapping[str, Pool]) -> None:
+        self._known = known
+        self._sources: dict[str, DataSource | None] = {}
+
+    def source(self, parameters: Mapping[str, Any]) -> DataSource | None:
+        """The data set of a trial with these parameters. Raises DatasetError."""
+        asked = digest({name: parameters.get(name) for name in ("dataset", "drawn_rows")})
+        if asked not in self._sources:
+            self._sources[asked] = dataset.resolve(parameters)
+        return self._sources[asked]
+
+    def key_parts(self, workload: str, pool: str, device: str, source: DataSource | None) -> dict[str, str]:
+        """code, data and libraries. Raises ConfigError for a pool that is not there, or code that is not Python."""
+        return {
+            "code": code_version(workload, device),
+            "data": source.fingerprint if source else "none",
+            "libraries": libraries_version(find_pool(self._known, pool)),
+        }
+
+
 class TrialMaker:
-    """Makes the trials of one sweep. Each data set is looked at once."""
+    """Makes the trials of one sweep."""
 
     def __init__(self, sweep_id: str, known: Mapping[str, Pool]) -> None:
         self.sweep_id, self._known = sweep_id, known
-        self._sources: dict[str, Any] = {}
+        self._inputs = CurrentInputs(known)
 
     def make(
         self,
@@ -80,17 +105,12 @@ class TrialMaker:
         """One trial of a cell. `axes`: to be shown instead of the cell's own; `apart`: what makes it another cell though it computes the
         same; `labels`: tags for MLflow. Raises DatasetError."""
         pool = self._known[cell.pool]
-        wanted = digest({name: cell.parameters.get(name) for name in ("dataset", "drawn_rows")})
-        if wanted not in self._sources:
-            self._sources[wanted] = dataset.resolve(cell.parameters)
-        source = self._sources[wanted]
+        source = self._inputs.source(cell.parameters)
         configuration = {"workload": suite.workload, "pool": cell.pool, "device": pool.device, "parameters": cell.parameters}
         configuration |= dict(apart or {})
         parts = key_parts(
             configuration=configuration,
-            code=code_version(suite.workload, pool.device),
-            data=source.fingerprint if source else "none",
-            libraries=libraries_version(pool),
+            **self._inputs.key_parts(suite.workload, cell.pool, pool.device, source),
             seed=int(cell.parameters["seed"]),
             repeat=repeat,
             sweep=self.sweep_id,
@@ -133,16 +153,11 @@ def check_ready(plan: Plan) -> None:
 
 def renew(plan: Plan) -> Plan:
     """The same plan under today's code, data and libraries: a trial whose key changes is superseded, with what changed."""
-    known = load_pools()
+    inputs = CurrentInputs(load_pools())
     trials, superseded = [], list(plan.superseded)
     for trial in plan.trials:
-        source = dataset.resolve(trial.parameters)
-        parts = {
-            **trial.key_parts,
-            "code": code_version(trial.workload, trial.device),
-            "data": source.fingerprint if source else "none",
-            "libraries": libraries_version(find_pool(known, trial.pool)),
-        }
+        source = inputs.source(trial.parameters)
+        parts = {**trial.key_parts, **inputs.key_parts(trial.workload, trial.pool, trial.device, source)}
         key = trial_key(parts)
         if key != trial.key:
             superseded.append(Superseded(key=trial.key, by=key, why=changed(trial.key_parts, parts)))
@@ -222,18 +237,14 @@ def command_of(request: Request, profile: str) -> str:
     for pool in request.pools:
         words += ["--pool", pool]
     for name, value in request.set.items():
-        words += ["--set", f"{name}={_scalar(value)}"]
+        words += ["--set", f"{name}={yaml_text(value)}"]
     for axis, values in request.only.items():
-        words += [word for value in values for word in ("--only", f"{axis}={_scalar(value)}")]
+        words += [word for value in values for word in ("--only", f"{axis}={yaml_text(value)}")]
     if request.repeats is not None:
         words += ["--repeats", str(request.repeats)]
     if request.pool_wait_s is not None:
         words += ["--pool-wait", f"{request.pool_wait_s:g}"]
     return shlex.join(words)
-
-
-def _scalar(value: Any) -> str:
-    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _resolve_profile(request: Request, known: Mapping[str, Pool]) -> tuple[str, list[str]]:

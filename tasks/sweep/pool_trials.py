@@ -11,10 +11,12 @@ from typing import Any, Protocol
 from cluster import launchers
 from cluster.journal.journal import JournalError, Record
 from cluster.launchers import Launcher, LaunchError
+from cluster.trial_layout import JOURNAL
 from experiments.trial import Outcome, Trial, TrialResult
+from tasks.sweep.failure_policy import Policy
 from tasks.sweep.pool_slots import PoolSlots
 from tasks.sweep.pool_watch import PoolWatch
-from tasks.sweep.run_trial import Policy, TrialRunner
+from tasks.sweep.run_trial import TrialRunner
 from tasks.sweep.store import SweepStore
 from tasks.sweep.sweep_stop import SweepStop
 
@@ -74,7 +76,7 @@ class PoolTrials:
     def _complete_files(self, trial: Trial, log: Any) -> None:
         """steps.parquet, and a copy of everything on the pool's storage where it has one."""
         folder = self.store.trial_dir(trial.key)
-        if (folder / "journal.jsonl").exists():
+        if (folder / JOURNAL).exists():
             self.write_steps(folder)
         if (launch := launchers.load(folder)) is not None:
             try:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import platform
-import subprocess
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
+from cluster.pools.device_kinds import device_kinds
 from cluster.pools.pool import Pool
-from experiments import workloads
-from experiments.config.paths import REPOSITORY
+from experiments.config.paths import REPOSITORY, extra_folders
 from experiments.trial import digest
+from tasks.sweep.import_closure import SourceTree, import_closure
 
 _LIBRARIES = (
     "torch",
@@ -31,23 +29,36 @@ _LIBRARIES = (
 )
 
 
+# A module's own table lies beside it under its name, as cluster/devices/peaks.csv does beside peaks.py. It counts: the peak that a trial
+# writes into its journal, and so its MFU, come from there. These are the suffixes of what travels to a cluster beside Python files.
+# Suites, pools and published numbers are not read by a trial's process, and belong to no module of that name.
+_TABLES = (".csv", ".json", ".txt", ".yaml")
+
+
 @cache
 def code_version(workload: str, device: str) -> str:
-    """16 hex digits over the source files whose change can change a trial's result: its workload, its device, the measured loop."""
-    module = workloads.load(workload)
-    source = Path(str(module.__file__))
-    files = [
-        source,
-        *(Path(str(importlib.import_module(name).__file__)) for name in getattr(module, "BUILDS_ON", ())),  # of which it takes parts
-        *sorted(source.parent.glob("_*.py")),
-        *sorted((REPOSITORY / "experiments" / "workloads").glob("_*.py")),
-        *sorted((REPOSITORY / "experiments" / "workloads" / "layers").glob("*.py")),
-        *sorted((REPOSITORY / "cluster" / "worker").glob("*.py")),
-        REPOSITORY / "cluster" / "devices" / f"{device}.py",
-        *sorted((REPOSITORY / "cluster" / "devices").glob(f"_{device}_*.py")),
-    ]
-    parts = {str(path.relative_to(REPOSITORY)) if path.is_relative_to(REPOSITORY) else path.name: path.read_bytes() for path in files}
-    return digest({name: hashlib.sha256(text).hexdigest() for name, text in sorted(parts.items())})
+    """16 hex digits over the files whose change can change a trial's result. Raises ConfigError, as `code_files`."""
+    return digest({name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in code_files(workload, device).items()})
+
+
+def code_files(workload: str, device: str, repository: Path = REPOSITORY) -> dict[str, Path]:
+    """Name -> file of all that a trial's process imports of our code and of the user's workloads, and the tables beside it.
+
+    The names are dotted and say nothing of where the files lie, so a checkout in another place gives the same key. The process chooses its
+    workload and its device by name, which no reading of imports can follow: these two are roots beside its entry point. Raises ConfigError
+    for a workload or device that is not there, or a file that is not Python.
+    """
+    workloads = [repository / "experiments" / "workloads", *(folder / "workloads" for folder in extra_folders())]
+    packages = {name: [repository / name] for name in ("cluster", "experiments")}
+    tree = SourceTree({**packages, "experiments.workloads": workloads})
+    roots = ["cluster.worker.main", f"experiments.workloads.{workload}", f"cluster.devices.{device}"]
+    # The file of another kind of device that some function imports is for trials on that kind (cluster/worker/ray_train.py and hpu)
+    others = {f"cluster.devices.{kind}" for kind in device_kinds() if kind != device}
+    closure = import_closure(tree, roots, skip_in_functions=lambda name: ".".join(name.split(".")[:3]) in others)
+    tables = {
+        f"{name}{suffix}": table for name, path in closure.items() for suffix in _TABLES if (table := path.with_suffix(suffix)).is_file()
+    }
+    return closure | tables
 
 
 def libraries_version(pool: Pool) -> str:
@@ -62,18 +73,3 @@ def _version(name: str) -> str | None:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return None
-
-
-@cache
-def git_state() -> dict[str, Any]:
-    """Commit and dirty flag of the code, {} outside a git checkout."""
-    try:
-        commit = _git("rev-parse", "HEAD")
-        return {"commit": commit, "dirty": bool(_git("status", "--porcelain"))}
-    except (OSError, subprocess.CalledProcessError):
-        return {}
-
-
-def _git(*arguments: str) -> str:
-    done = subprocess.run(["git", "-C", str(REPOSITORY), *arguments], capture_output=True, text=True, check=True, timeout=20)
-    return done.stdout.strip()

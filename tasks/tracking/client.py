@@ -44,5 +44,6 @@ def ui_url() -> str:
     return uri.rstrip("/") if uri.startswith("http") else f"http://127.0.0.1:{os.environ.get('SWEEPBENCH_MLFLOW_PORT', '5000')}"
 
 
-def _is_local(uri: str) -> bool:
+def is_local(uri: str) -> bool:
+    """True where the store's artifacts lie on this machine."""
     return uri.startswith(("sqlite:", "http://127.0.0.1", "http://localhost"))

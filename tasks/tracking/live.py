@@ -17,6 +17,7 @@ from cluster.journal.journal import Record, read_journal
 from experiments.trial import Trial, TrialResult
 from tasks.sweep.store import Plan
 from tasks.tracking.client import connect
+from tasks.tracking.log_trial import finish_trial, log_records
 from tasks.tracking.runs import SweepRuns
 
 _QUIET_S = 10.0  # after a failure, before MLflow is tried again
@@ -89,11 +90,11 @@ class LivePublisher:
     def _send(self, runs: SweepRuns, batch: _Batch) -> None:
         for (key, attempt), records in batch.steps.items():
             run_id = runs.trial_run(self._trials[key], attempt, batch.started[key, attempt])
-            runs.log_records(run_id, records)
+            log_records(runs.client, run_id, records)
             self._sent.setdefault((key, attempt), set()).update(record["step"] for record in records if record["kind"] == "step")
         for key, result, folder in batch.ended:
             sent = self._sent.pop((key, result.attempt), set())
-            runs.finish_trial(self._trials[key], read_journal(folder / "journal.jsonl"), result, folder, sent)
+            finish_trial(runs, self._trials[key], read_journal(folder / "journal.jsonl"), result, folder, sent)
 
     def _gather(self) -> tuple[_Batch, bool]:
         batch = _Batch()

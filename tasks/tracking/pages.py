@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from experiments.metrics import metric_of
 from tasks.sweep.store import Plan
 
 NOTE = "mlflow.note.content"  # a description
@@ -76,13 +77,15 @@ def _view_name(plan: Plan) -> str:
 def _view(plan: Plan) -> str:
     """The view of `table_link`, as MLflow's own Share button would write it."""
     axes = list(plan.trials[0].axes) if plan.trials else []
-    columns = [*(f"params.`{axis}`" for axis in axes), *(f"metrics.`{name}`" for name in _METRICS), "tags.`trial.outcome`"]
+    main = metric_of(plan.suite.report.metric)
+    names = dict.fromkeys((main.name, *_METRICS))
+    columns = [*(f"params.`{axis}`" for axis in axes), *(f"metrics.`{name}`" for name in names), "tags.`trial.outcome`"]
     mixed = len({trial.emulated for trial in plan.trials}) > 1
     state: dict[str, Any] = {
         # what an emulated device gave is in no comparison with what was measured
         "searchFilter": trials_of(plan.sweep_id) + (" and tags.`emulated` = 'false'" if mixed else ""),
-        "orderByKey": "metrics.`throughput`",  # the fastest first; in order of time the trials would be folded into the sweep's row
-        "orderByAsc": False,
+        "orderByKey": f"metrics.`{main.name}`",  # the best first; in order of time the trials would be folded into the sweep's row
+        "orderByAsc": main.lower_is_better,
         "selectedColumns": columns,
         "runsHiddenMode": "SHOW_ALL",  # in charts, where ten would be the default
     }

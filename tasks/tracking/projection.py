@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from logging import Logger, LoggerAdapter, getLogger
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cluster.journal.journal import JournalError, read_journal
-from experiments.trial import Outcome
+from experiments.trial import Outcome, TrialResult
 from tasks.sweep.store import Plan, SweepStore
 from tasks.tracking import pages
-
-if TYPE_CHECKING:
-    pass
 from tasks.tracking.client import connect, tracking_uri, ui_url
+from tasks.tracking.finish_sweep import finish_sweep
+from tasks.tracking.log_trial import finish_trial
 from tasks.tracking.runs import SweepRuns
 
 
@@ -78,34 +76,38 @@ def publish_sweep(
 
 
 def _publish_once(store: SweepStore, plan: Plan, artifacts: list[Path], reason: str | None) -> Published:
-    client = connect()
-    runs = SweepRuns(client, plan)
+    runs = SweepRuns(connect(), plan)
     found: dict[str, str] = {}
     damaged: JournalError | None = None
-    rates = []
+    results = {trial.key: store.result(trial.key) for trial in plan.trials}
     for trial in plan.trials:
-        result = store.result(trial.key)
-        if result is None:
+        if (result := results[trial.key]) is None:
             continue
         folder = store.trial_dir(trial.key)
         try:
-            found[trial.key] = runs.finish_trial(trial, read_journal(folder / "journal.jsonl"), result, folder)
+            found[trial.key] = finish_trial(runs, trial, read_journal(folder / "journal.jsonl"), result, folder)
         except JournalError as error:
             damaged = damaged or error
-        if (
-            result.outcome is Outcome.OK
-            and not (trial.emulated or result.emulated)
-            and isinstance(rate := result.summary.get("throughput"), float)
-        ):
-            rates.append(rate)
-    states = store.states(plan)
-    counts = Counter(f"trials_{outcome or 'not_run'}" for outcome in states.values())
-    metrics = {"trials": float(len(states)), **{name: float(count) for name, count in counts.items()}}
-    if rates:
-        metrics["best_throughput"] = max(rates)
-    runs.finish_sweep(states, artifacts, reason, metrics)
+    states = {key: result.outcome if result else None for key, result in results.items()}
+    finish_sweep(runs, states, artifacts, reason, sweep_metrics(plan, results))
     if damaged:
         raise damaged
     base = f"{ui_url()}/"
     links = {key: base + pages.run_link(runs.experiment_id, run_id) for key, run_id in found.items()}
     return Published(plan.sweep_id, base, runs.experiment_id, runs.parent, links)
+
+
+def sweep_metrics(plan: Plan, results: Mapping[str, TrialResult | None]) -> dict[str, float]:
+    """Metrics of the sweep's own run: how many trials ended how, and the best rate (samples/s) among those that were measured."""
+    counts = Counter(f"trials_{result.outcome if result else 'not_run'}" for result in results.values())
+    metrics = {"trials": float(len(results)), **{name: float(count) for name, count in counts.items()}}
+    emulated = {trial.key for trial in plan.trials if trial.emulated}
+    rates = [
+        rate
+        for key, result in results.items()
+        if result is not None
+        and result.outcome is Outcome.OK
+        and not (key in emulated or result.emulated)
+        and isinstance(rate := result.summary.get("throughput"), float)
+    ]
+    return {**metrics, "best_throughput": max(rates)} if rates else metrics

@@ -18,8 +18,9 @@ from cluster.launchers.local import LocalLauncher
 from cluster.launchers.ray_job import RayJobLauncher
 from cluster.pools.pool import Pool
 from experiments.trial import Outcome, Trial, TrialResult
+from tasks.sweep.failure_policy import Policy
 from tasks.sweep.pool_watch import PoolWatch
-from tasks.sweep.run_trial import Policy, TrialRunner
+from tasks.sweep.run_trial import TrialRunner
 from tasks.sweep.store import SweepStore
 from tests.clusters_support import Cluster, Clusters
 from tests.contracts import make_trial

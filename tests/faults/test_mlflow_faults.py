@@ -25,6 +25,7 @@ from experiments.config.paths import runs_root
 from experiments.trial import Outcome
 from tasks.tracking.client import connect
 from tasks.tracking.live import LivePublisher
+from tasks.tracking.log_trial import log_records
 from tasks.tracking.projection import publish_sweep
 from tasks.tracking.runs import SweepRuns
 from tests.mlflow_support import all_runs, check_projection, make_store, write_journal
@@ -82,8 +83,8 @@ def test_projecting_again_adds_nothing_and_repeated_batches_are_one_row(tmp_path
     runs = SweepRuns(connect(), plan)
     steps = read_journal(store.trial_dir(plan.trials[0].key) / "journal.jsonl").steps
     run_id = runs.trial_run(plan.trials[0], 1, 1.7e9)
-    runs.log_records(run_id, steps[:20])
-    runs.log_records(run_id, steps[10:])  # row 14: what overlaps was sent twice
+    log_records(runs.client, run_id, steps[:20])
+    log_records(runs.client, run_id, steps[10:])  # row 14: what overlaps was sent twice
     project(store, plan)
     check_projection(store)
     before = [(run.info.run_id, run.info.status, run.info.end_time) for run in all_runs(store.sweep_id)]

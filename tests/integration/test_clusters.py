@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from cluster import launchers
+from cluster import launchers, process_marks
 from cluster.journal.journal import read_journal
 from cluster.journal.object_store import Storage, join
-from cluster.launchers import LaunchError, LaunchRefused, processes
+from cluster.launchers import LaunchError, LaunchRefused
 from cluster.launchers.ray_job import RayJobLauncher
 from cluster.pools.pool import Pool
 from cluster.pools.probe import probe
@@ -57,7 +57,7 @@ def test_one_sweep_over_two_clusters_with_a_third_that_is_down_and_a_flow_that_i
     elsewhere = {"RAY_API_SERVER_ADDRESS": down["address"], "RAY_ADDRESS": clusters.b.url}  # what Ray's client prefers to a given address
     more = {"SWEEPBENCH_POOLS": str(pools), **clusters.credentials, **elsewhere}
     orphan = subprocess.Popen(
-        ["sleep", "600"], env={**os.environ, processes.MARK: "0" * 16, processes.POOL_MARK: "a"}, start_new_session=True
+        ["sleep", "600"], env={**os.environ, process_marks.MARK: "0" * 16, process_marks.POOL_MARK: "a"}, start_new_session=True
     )
 
     flow = start(

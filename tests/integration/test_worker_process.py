@@ -16,6 +16,7 @@ import pytest
 
 from cluster.journal.journal import read_journal
 from experiments.trial import Outcome, Trial, TrialResult
+from tasks.sweep.trial_key import code_files
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
@@ -132,3 +133,18 @@ def _processes(key: str) -> list[psutil.Process]:
         except psutil.Error:
             continue
     return found
+
+
+@pytest.mark.parametrize(("workload", "parameters"), [("synthetic", {"profile_steps": 1}), ("faulty", {})])
+def test_all_that_the_process_loads_is_in_its_trials_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workload: str, parameters: dict[str, Any]
+) -> None:
+    """The key is made by reading imports; here Python says what it imported, but for the two modules that are chosen by name."""
+    monkeypatch.setenv("SWEEPBENCH_EXTRA", str(EXTRA))
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
+    folder = tmp_path / workload
+    finish(folder, start(folder, workload, **parameters))
+    lines = (line.rpartition("|")[2].strip() for line in (folder / "log.txt").read_text().splitlines() if line.startswith("import time:"))
+    loaded = {name for name in lines if name.split(".")[0] in ("cluster", "experiments", "tasks", "flows")}
+    assert {"cluster.worker.trial_session", "cluster.devices.clock", "experiments.summary", "experiments.workloads"} <= loaded
+    assert loaded - set(code_files(workload, "cpu")) == set()

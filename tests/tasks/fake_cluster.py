@@ -14,10 +14,10 @@ from cluster.journal.journal import Record
 from cluster.launchers import Launch, LaunchError, Status
 from experiments.atomic_file import atomic_write
 from experiments.trial import Outcome, Trial, TrialResult
-from tasks.sweep import pool_watch
-from tasks.sweep import run_trial as tasks_trial
+from tasks.sweep import follow_attempt, pool_watch, run_trial
+from tasks.sweep.failure_policy import Policy
 from tasks.sweep.pool_watch import PoolWatch
-from tasks.sweep.run_trial import Policy, TrialRunner
+from tasks.sweep.run_trial import TrialRunner
 from tasks.sweep.store import SweepStore
 from tests.contracts import make_trial
 
@@ -149,8 +149,8 @@ class Told:
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     clock = Clock()
-    monkeypatch.setattr(tasks_trial, "time", clock)
-    monkeypatch.setattr(pool_watch, "time", clock)
+    for module in (follow_attempt, pool_watch, run_trial):
+        monkeypatch.setattr(module, "time", clock)
     return Cluster(SweepStore("contract-20260101-000000-0000", tmp_path), clock)
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-BUILDS_ON = ("experiments.datasets.scenes",)  # its source is part of the trial key too
-
 
 def build(context: Context) -> StableDiffusion:
     """The workload on this rank. Raises DataError and Unsupported."""

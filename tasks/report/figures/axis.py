@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from experiments.config.scalar_text import table_text
 from experiments.literature.reader import OURS, LiteratureValue, literature_for
+from experiments.metrics import Kind, Metric, metric_of
 from experiments.spec.schema import ReportFigure
-from experiments.summary import SPIKES
 from experiments.trial import label
-from tasks.analysis.cell import Cell, Metric, is_number
-from tasks.report.comparison_table import text_of
-from tasks.report.text_format import OUTCOMES, number, seconds, times
+from tasks.analysis.cell import Cell, is_number
+from tasks.report.text_format import OUTCOMES, number, quantity, times
 
 MARKS = {64: "s"}  # by the number of devices of a published value; a diamond for the others
 COLOURS = ("#3b82c4", "#d55e00", "#2a9d78", "#cc79a7", "#c99700", "#56b4e9", "#7d5fb2", "#8a6d3b", "#9aa3af", "#14181f")
@@ -29,16 +29,16 @@ def axis_figure(cells: Sequence[Cell], wanted: ReportFigure) -> Figure | None:
         cell for cell in cells if all(_among(cell.trial.parameters | dict(cell.axes), key, value) for key, value in wanted.where.items())
     ]
     shown = [cell for cell in shown if cell.outcome != "to do"]
-    x, metric, relative = wanted.x, Metric.of(wanted.metric), wanted.relative
+    x, metric, relative = wanted.x, metric_of(wanted.metric), wanted.relative
     values = {id(cell): _over_baseline(cell, metric) if relative else cell.mean(metric.name) for cell in shown}
     if not any(is_number(value) for value in values.values()):
         return None
-    names = list(dict.fromkeys(text_of(cell.axes.get(x)) for cell in shown))
+    names = list(dict.fromkeys(table_text(cell.axes.get(x)) for cell in shown))
     varies = [axis for axis in wanted.series if len({repr(cell.axes.get(axis)) for cell in shown}) > 1]
     series: dict[str, dict[str, Cell]] = {}
     for cell in shown:
         who = " · ".join(label(axis, cell.axes.get(axis)) for axis in varies) or "ours"
-        series.setdefault(who, {})[text_of(cell.axes.get(x))] = cell
+        series.setdefault(who, {})[table_text(cell.axes.get(x))] = cell
     figure = Figure(figsize=(8.6, 4.2), layout="constrained")
     axes = figure.add_subplot()
     width = 0.84 / len(series)
@@ -100,24 +100,21 @@ def _over_baseline(cell: Cell, metric: Metric) -> float | None:
     ours, theirs = cell.mean(metric.name), cell.baseline.mean(metric.name) if cell.baseline else None
     if not ours or not theirs:
         return None
-    return ours / theirs if metric.higher_is_better else theirs / ours
+    return theirs / ours if metric.lower_is_better else ours / theirs
 
 
 def _title(metric: Metric, *, relative: bool) -> str:
-    name = metric.name.removesuffix("_s").removesuffix("_bytes").replace("_", " ").replace("tflops", "TFLOP/s")
     if relative:
-        return f"{name}, relative"
-    return f"{name} ({metric.unit})" if metric.unit and metric.unit not in name else name
+        return f"{metric.label}, relative"
+    return metric.title
 
 
 def _text(value: float, metric: Metric, *, relative: bool) -> str:
     if relative:
         return times(value)
-    if metric.unit == "samples":
-        return f"{value:,.0f}"
-    if metric.name in SPIKES:  # counts; a mean over repeats may be none
-        return f"{value:g}"
-    return seconds(value) if metric.unit == "s" else number(value, 3)
+    if metric.kind in (Kind.RATE, Kind.NUMBER):
+        return number(value, 3)
+    return quantity(value, metric).removesuffix(f" {metric.unit}") if metric.kind is Kind.COUNT else quantity(value, metric)
 
 
 def _absent(cell: Cell | None) -> str:

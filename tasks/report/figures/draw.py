@@ -12,6 +12,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
+from experiments.metrics import Direction
 from experiments.spec.schema import ReportFigure
 from experiments.summary import LATENCIES
 from tasks.analysis.cell import Cell
@@ -19,7 +20,7 @@ from tasks.report.figures.axis import axis_figure
 from tasks.report.figures.loss_spikes import spike_figure
 from tasks.report.figures.numbered import numbered_figure
 from tasks.report.model import PART_NAMES, PART_SHARES, other_share
-from tasks.report.text_format import OUTCOMES, amount, spread
+from tasks.report.text_format import OUTCOMES, quantity, spread
 
 mpl.use("Agg")
 
@@ -105,7 +106,9 @@ def throughput_figure(cells: Sequence[Cell]) -> Figure | None:
         return None
     figure, axes = _bars(len(shown))
     top = max(cell.estimate.value for cell in shown if cell.estimate)
-    best = max((cell for cell in shown if cell.estimate and cell.claimed), key=_goodness, default=None)
+    top = top if top > 0 else 1.0  # a score of 0 in every cell
+    able = [cell for cell in shown if cell.estimate and cell.claimed and cell.metric.direction is not Direction.NEITHER]
+    best = max(able, key=_goodness, default=None)
     for y, cell in enumerate(shown):
         if cell.estimate is None:
             axes.text(top * 0.01, y, f"{OUTCOMES.get(cell.outcome, cell.outcome)}", va="center", fontstyle="italic", color="#d1584a")
@@ -120,18 +123,19 @@ def throughput_figure(cells: Sequence[Cell]) -> Figure | None:
     axes.set_yticks(range(len(shown)), [cell.name for cell in shown])
     axes.set_xlim(0, top * 1.32)
     metric = shown[0].metric
-    axes.set_xlabel(f"{metric.name.replace('_', ' ')} ({metric.unit}), 95 % interval" if metric.unit else metric.name.replace("_", " "))
+    axes.set_xlabel(f"{metric.title}, 95 % interval" if metric.unit else metric.label)
     return figure
 
 
 def _goodness(cell: Cell) -> float:
     assert cell.estimate is not None
-    return cell.estimate.value if cell.metric.higher_is_better else -cell.estimate.value
+    return -cell.estimate.value if cell.metric.lower_is_better else cell.estimate.value
 
 
 def _value_text(cell: Cell) -> str:
     assert cell.estimate is not None
-    text = f"{amount(cell.estimate.value, cell.metric.unit).removesuffix(' samples/s')} {spread(cell.estimate)}".strip()
+    value = quantity(cell.estimate.value, cell.metric).removesuffix(" samples/s")
+    text = f"{value} {spread(cell.estimate, cell.metric)}".strip()
     return text if cell.claimed else f"{text} · left the loss band"
 
 

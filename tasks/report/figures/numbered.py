@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from experiments.metrics import metric_of
 from experiments.spec.schema import ReportFigure
 from experiments.trial import label
-from tasks.analysis.cell import Cell, Metric
+from tasks.analysis.cell import Cell
 from tasks.report.figures.axis import COLOURS
 
 DASHES = ("-", "--", ":", "-.")
@@ -46,7 +47,7 @@ def numbered_figure(cells: Sequence[Cell], wanted: ReportFigure) -> Figure | Non
         axes.yaxis.set_major_formatter("{x:g}")  # powers of ten would be formulas, which are not parsed
         axes.yaxis.set_minor_formatter("{x:g}")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    metric = Metric.of(name)
+    metric = metric_of(name)
     axes.set_xlabel(wanted.x)
     axes.set_ylabel(re.sub(r"_\*|\*", "", name).removeprefix("eval_").replace("_", " ") + (f" ({metric.unit})" if metric.unit else ""))
     figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=min(2, len(curves)), fontsize=8)

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from experiments.literature.reader import OURS, LiteratureValue, literature_for, same_device
+from experiments.metrics import Metric
 from experiments.spec.schema import PublishedColumn, Suite
 from experiments.trial import label
-from tasks.analysis.cell import Cell, Metric
+from tasks.analysis.cell import Cell
 from tasks.report.comparison_table import TextTable
 from tasks.report.text_format import times
 
@@ -101,7 +102,7 @@ def _number(value: float | None) -> str:
 def _speedup(value: float | None, column: Column, base: LiteratureValue, metric: Metric) -> str:
     if value is None or value <= 0:
         return "–"
-    if not metric.higher_is_better:
+    if metric.lower_is_better:
         return times(base.value / value)
-    devices = (column.devices or 1) / (base.devices or 1) if metric.name.startswith("throughput") else 1
+    devices = (column.devices or 1) / (base.devices or 1) if metric.name == "throughput" else 1
     return times(value / base.value / devices)

@@ -40,7 +40,8 @@ def nearest_published(rows: Sequence[TrialRow], cells: Sequence[Cell]) -> TextTa
 def _ours(cell: Cell, entry: LiteratureValue) -> float | None:
     """Our value of a published metric, in its unit; None where the cell has none."""
     if entry.metric == "speedup":
-        return cell.speedup.value if cell.speedup and cell.metric.higher_is_better else None  # a ratio of losses is no speed-up
+        ratio = cell.speedup if cell.metric.higher_is_better else None  # a ratio of losses is no speed-up
+        return ratio.value if ratio and not ratio.linear else None
     if entry.metric not in OURS:
         return None
     name, unit = OURS[entry.metric]

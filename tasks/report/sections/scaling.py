@@ -9,7 +9,7 @@ from experiments.stats.estimate import Estimate
 from tasks.analysis.cell import Cell
 from tasks.analysis.compare_cells import ratio_of
 from tasks.report.comparison_table import TextTable
-from tasks.report.text_format import amount, interval, number, percent, seconds, times
+from tasks.report.text_format import interval, number, percent, quantity, seconds, times
 
 DEVICES = "devices"
 PER_DEVICE = "tflops_per_device"
@@ -38,7 +38,7 @@ def scaling(cells: Sequence[Cell]) -> TextTable:
                 [
                     cell.name,
                     str(_devices(cell)),
-                    amount(cell.estimate.value, cell.metric.unit),
+                    quantity(cell.estimate.value, cell.metric),
                     f"{times(ratio.value)} {interval(ratio)}" if ratio else "–",
                     _efficiency(ratio, _devices(cell) / _devices(ordered[0])) if ratio else "–",
                     seconds(cell.mean("communication_s")),

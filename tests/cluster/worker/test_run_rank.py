@@ -38,7 +38,7 @@ class Short:
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> type[Short]:
     Short.error, Short.made = None, []
-    monkeypatch.setattr(trial_session, "Session", Short)
+    monkeypatch.setattr(trial_session, "TrialSession", Short)
     monkeypatch.setattr(trial_session.leftovers, "end", lambda: ["ended process 7"])
     return Short
 

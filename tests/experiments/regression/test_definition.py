@@ -76,4 +76,4 @@ def test_the_lowest_value_goes_first_and_only_as_much_as_needed() -> None:
 
 
 def test_every_metric_has_words_and_a_smallest_effect() -> None:
-    assert all(0 < judged.minimum < 1 and judged.worse != judged.better for judged in METRICS.values())
+    assert all(0 < judged.minimum_effect < 1 and judged.worse != judged.better for judged in METRICS.values())

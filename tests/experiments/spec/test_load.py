@@ -36,6 +36,12 @@ def test_a_suite_is_read_whole(workshop: Workshop) -> None:
     assert Suite.model_validate_json(suite.model_dump_json()) == suite
 
 
+def test_a_workload_elsewhere_may_show_what_the_registry_does_not_list(workshop: Workshop) -> None:
+    figure = "{title: Bleu, metric: eval_bleu_after, x: precision}"
+    suite = workshop.load(SUITE + f"report: {{rows: [pool], columns: precision, figures: [{figure}]}}\n")
+    assert suite.report.figures[0].metric == "eval_bleu_after"
+
+
 # (what is added to or replaced in SUITE, line, key, parts of the message)
 WRONG: list[tuple[str, str, int, str, list[str]]] = [
     ("", "repeat: 2", 11, "repeat", ["unknown key", "did you mean 'repeats'"]),
@@ -89,6 +95,7 @@ WRONG: list[tuple[str, str, int, str, list[str]]] = [
         "report.metric",
         ["unknown metric", "did you mean 'throughput'"],
     ),
+    ("", "report: {rows: [pool], columns: precision, metric: eval_bleu_after}", 11, "report.metric", ["neither high nor low", "figure"]),
     ("", "profiles: {smoke: {axis: {}}}", 11, "profiles.smoke.axis", ["unknown key", "did you mean 'axes'"]),
     ("", "profiles: {full: {repeats: 2}}", 11, "profiles.full", ["meaning of its own", "another name"]),
     ("", "profiles: {Smoke: {repeats: 2}}", 11, "profiles.Smoke", ["is 'Smoke'", "should be text like ^[a-z0-9]"]),

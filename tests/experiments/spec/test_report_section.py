@@ -38,7 +38,7 @@ def test_a_metric_with_a_number_in_its_name_needs_no_axis(tmp_path: Path) -> Non
     suite = load_suite(str(path), pools=load_pools())
     assert [figure.x for figure in suite.report.figures if "*" in figure.metric] == ["block", "block"]
     path.write_text(text.replace("metric: eval_magnitude_*_after", "metric: magnitude_*"))
-    with pytest.raises(ConfigError, match="unknown metric 'magnitude_1'"):
+    with pytest.raises(ConfigError, match=r"unknown metric 'magnitude_\*'"):
         load_suite(str(path), pools=load_pools())
 
 
@@ -64,3 +64,43 @@ def test_a_name_that_no_axis_has_is_refused_in_a_condition_and_in_a_figure(tmp_p
     path.write_text(text.replace("where: {strategy: [ddp, fsdp2, fsdp2+ac]}", "where: {strategy: [ddp, fsdp3]}", 1))
     with pytest.raises(ConfigError, match=r"figures\[0\].where.strategy\[1\]: 'fsdp3' is no value"):
         load_suite(str(path), pools=load_pools())
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "says"),
+    [
+        (
+            "  metric: eval_winoground_group_before",
+            "  metric: eval_winoground_gruop_before",
+            20,
+            "report.metric: unknown metric 'eval_winoground_gruop_before'; did you mean 'eval_winoground_group_before'",
+        ),
+        ("  metric: eval_winoground_group_before", "  metric: eval_bleu_before", 20, "report.metric: unknown metric 'eval_bleu_before'"),
+        ("  metric: eval_winoground_group_before", "  metric: settled_at_step", 20, "settled_at_step is better neither high nor low"),
+        ("  metric: eval_winoground_group_before", "  metric: throughput\n  minimum_effect: 1.0", 21, "report.minimum_effect: is 1; write"),
+        (
+            "  metric: eval_winoground_group_before",
+            "  figures: [{title: a, metric: rms.patch, x: model}]",
+            20,
+            "rms.patch is a field of each step, not of the summary",
+        ),
+        (
+            "  metric: eval_winoground_group_before",
+            "  figures: [{title: a, metric: loss_spikes, x: model, relative: true}]",
+            20,
+            "report.figures[0].metric: loss_spikes may be 0, so it has no ratio; remove `relative: true`",
+        ),
+    ],
+)
+def test_a_metric_that_cannot_be_compared_is_refused_with_file_line_and_key(
+    tmp_path: Path, old: str, new: str, line: int, says: str
+) -> None:
+    text = (ROOT / "experiments" / "suites" / "winoground.yaml").read_text()
+    assert text.splitlines()[19] == old
+    path = tmp_path / "winoground.yaml"
+    path.write_text(text.replace(old, new, 1))
+    with pytest.raises(ConfigError) as refused:
+        load_suite(str(path), pools=load_pools())
+    assert f"winoground.yaml:{line}: report" in str(refused.value) and says in str(refused.value)
+    path.write_text(text.replace(old, f"{old}\n  minimum_effect: 1.0", 1))  # in the score's unit, so 1 is a value like others
+    assert load_suite(str(path), pools=load_pools()).report.minimum_effect == 1.0

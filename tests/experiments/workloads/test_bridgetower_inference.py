@@ -15,13 +15,12 @@ from cluster.worker.measure.recorder import Recorder
 from cluster.worker.trial_session import Ranks, TrialSession
 from experiments.components.workload import Context
 from experiments.datasets import scenes
+from experiments.metrics import Direction, metric_of
 from experiments.spec.load import load_suite
 from experiments.spec.matrix import expand
 from experiments.summary import summarise
 from experiments.trial import DataSource, Trial
 from experiments.workloads import bridgetower, bridgetower_inference
-from tasks.analysis.cell import Metric
-from tasks.sweep.trial_key import code_version
 
 SHORT: dict[str, Any] = {"model": "tiny", "text_length": 24, "batch_size": 8, "steps": 20, "warmup_steps": 2, "threads": 1}
 GOLDEN = [0.95389, 0.92051, 0.94256, 0.91605]  # mean distance of the pairs in the first batches, fp32
@@ -91,7 +90,8 @@ def test_a_trial_infers_and_does_not_train(tmp_path: Path, data: DataSource) -> 
     assert waited[0] <= p50 <= p90 <= p99 <= waited[-1] * (1 + 1e-6)
     assert p50 == pytest.approx((waited[9] + waited[10]) / 2, rel=1e-6)
     assert summary["throughput"] == pytest.approx(20 * 8 / window["wall_s"])
-    assert Metric.of("latency_p99_s") == Metric("latency_p99_s", "s", higher_is_better=False)
+    metric = metric_of("latency_p99_s")
+    assert (metric.unit, metric.direction, metric.depends_on_batch) == ("s", Direction.LOWER, True)
 
 
 def test_the_output_has_the_golden_shape_and_no_gradient(data: DataSource) -> None:
@@ -147,12 +147,3 @@ def test_the_suite_is_valid_in_every_profile(profile: str, pool: str | None, cou
     suite = load_suite("bridgetower_inference", profile=profile, pools=load_pools(), pool_names=[pool] if pool else None)
     assert len(expand(suite)) == count
     assert suite.report.metric == "latency_p50_s"
-
-
-def test_the_key_covers_the_workload_it_builds_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    code_version.cache_clear()
-    before = code_version("bridgetower_inference", "cpu")
-    monkeypatch.setattr(bridgetower_inference, "BUILDS_ON", ())
-    code_version.cache_clear()
-    assert code_version("bridgetower_inference", "cpu") != before
-    code_version.cache_clear()

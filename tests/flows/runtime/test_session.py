@@ -16,7 +16,7 @@ from cluster.launchers import Launch, LaunchError
 from cluster.pools.node_locks import NodeLocks
 from experiments.trial import Outcome, Trial, TrialResult
 from flows.runtime import session as flows_session
-from tasks.sweep.run_trial import Policy
+from tasks.sweep.failure_policy import Policy
 from tasks.sweep.store import Superseded
 from tests.flows.flow_support import Stage, begun, calls, stage
 from tests.mlflow_support import write_journal

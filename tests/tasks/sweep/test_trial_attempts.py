@@ -11,7 +11,7 @@ from cluster.journal.journal import JournalError, JournalWriter, Record
 from cluster.journal.replication import STORAGE_LOST
 from cluster.launchers import LaunchError
 from experiments.trial import Outcome
-from tasks.sweep.run_trial import Policy
+from tasks.sweep.failure_policy import Policy
 from tests.tasks.fake_cluster import ASK_AGAIN_S, KEY, POLL_S, Cluster, at, cluster, left_by_a_dead_flow, runner, trial
 
 __all__ = ["cluster"]  # a fixture

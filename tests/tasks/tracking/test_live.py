@@ -23,16 +23,18 @@ class Runs:
     def __init__(self, refused: int = 0) -> None:
         self.refused, self.live, self.sent_before = refused, list[int](), set[int]()
 
+    client = None
+
     def trial_run(self, trial: Trial, attempt: int, started_at: float) -> str:
         return "run"
 
-    def log_records(self, run_id: str, records: list[Record]) -> None:
+    def log_records(self, client: None, run_id: str, records: list[Record]) -> None:
         if self.refused:
             self.refused -= 1
             raise ConnectionError("the database is locked")
         self.live += [record["step"] for record in records if record["kind"] == "step"]
 
-    def finish_trial(self, trial: Trial, journal: Journal, result: TrialResult, folder: Path, sent: Collection[int]) -> str:
+    def finish_trial(self, runs: Runs, trial: Trial, journal: Journal, result: TrialResult, folder: Path, sent: Collection[int]) -> str:
         self.sent_before = set(sent)
         return "run"
 
@@ -42,6 +44,8 @@ def publish(monkeypatch: pytest.MonkeyPatch, root: Path, runs: Runs) -> None:
     store, plan = make_store(root, {"one": Outcome.OK}, STEPS)
     given: Any = lambda client, plan: runs  # noqa: E731
     monkeypatch.setattr(live, "SweepRuns", given)
+    monkeypatch.setattr(live, "log_records", runs.log_records)
+    monkeypatch.setattr(live, "finish_trial", runs.finish_trial)
     monkeypatch.setattr(live, "connect", lambda: None)
     monkeypatch.setattr(live, "_QUIET_S", 0.0)
     _feed(store, plan)

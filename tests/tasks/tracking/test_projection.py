@@ -14,6 +14,7 @@ from tasks.sweep.store import Plan, Superseded, SweepStore
 from tasks.tracking import projection
 from tasks.tracking.projection import publish_sweep
 from tasks.tracking.runs import SweepRuns
+from tasks.tracking.settle_runs import settle
 from tests.mlflow_support import write_journal
 from tests.tasks.fake_mlflow import Client, client
 from tests.tasks.plan_support import SWEEP_ID, make_plan, make_result, make_trial, saved
@@ -152,7 +153,7 @@ def test_runs_are_found_on_every_page(monkeypatch: pytest.MonkeyPatch) -> None:
     project(plan)
     for run in client.with_role("trial"):
         run.info.status = "RUNNING"
-    SweepRuns(client, plan).settle({trial.key for trial in plan.trials}, "its flow died")  # type: ignore[arg-type]
+    settle(SweepRuns(client, plan), {trial.key for trial in plan.trials}, "its flow died")  # type: ignore[arg-type]
     assert [run.info.status for run in client.with_role("trial")] == ["KILLED"] * 5
 
 
@@ -162,7 +163,7 @@ def test_runs_that_nobody_works_on_are_ended(client: Client) -> None:
     runs = SweepRuns(client, plan)  # type: ignore[arg-type]
     made = {(one.key, attempt): runs.trial_run(one, attempt, 0.0) for one, attempt in ((trial, 10), (trial, 1), (trial, 2), (gone, 1))}
     client.set_terminated(made[trial.key, 2], "FINISHED")
-    runs.settle({trial.key}, "its flow died")
+    settle(runs, {trial.key}, "its flow died")
     told = {name: (client.runs[run].info.status, client.runs[run].data.tags.get("reason")) for name, run in made.items()}
     assert told == {
         (trial.key, 1): ("FAILED", "attempt 1 was followed by 10"),
@@ -178,7 +179,7 @@ def test_a_key_that_was_superseded_and_is_wanted_again_is_kept(client: Client) -
     plan = make_plan([trial], superseded=[Superseded(key=trial.key, by="other", why="code changed and changed back")])
     runs = SweepRuns(client, plan)  # type: ignore[arg-type]
     runs.trial_run(trial, 1, 0.0)
-    runs.settle({trial.key}, "its flow died")
+    settle(runs, {trial.key}, "its flow died")
     assert client.deleted == []
 
 

@@ -9,8 +9,9 @@ import pytest
 
 from cluster.journal.journal import JournalWriter, read_journal
 from experiments.trial import Outcome, Trial, TrialResult
-from tasks.tracking import runs as publish_module
-from tasks.tracking.runs import SweepRuns, step_metrics
+from tasks.tracking import values
+from tasks.tracking.log_trial import finish_trial, step_metrics
+from tasks.tracking.runs import SweepRuns
 from tests.mlflow_support import write_journal
 from tests.tasks.fake_mlflow import Client, client
 from tests.tasks.plan_support import make_plan, make_result, make_trial, saved
@@ -25,7 +26,7 @@ def finished(client: Client, result: TrialResult, trial: Trial, **given: Any) ->
     store = saved(plan)
     folder = store.trial_dir(trial.key)
     runs = SweepRuns(client, plan)  # type: ignore[arg-type]
-    run_id = runs.finish_trial(trial, read_journal(folder / "journal.jsonl"), result, folder, **given)
+    run_id = finish_trial(runs, trial, read_journal(folder / "journal.jsonl"), result, folder, **given)
     return client.runs[run_id], run_id
 
 
@@ -142,8 +143,8 @@ def test_a_trials_files_are_sent(client: Client) -> None:
 
 
 def test_metrics_go_in_calls_that_mlflow_takes(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert publish_module._BATCH <= 1000 and publish_module._PARAMS <= 100  # MLflow's own limits
-    monkeypatch.setattr(publish_module, "_BATCH", 10)
+    assert values._METRICS <= 1000 and values._PARAMS <= 100  # MLflow's own limits
+    monkeypatch.setattr(values, "_METRICS", 10)
     trial = make_trial(1)
     journalled(trial, 1)
     finished(client, make_result(trial), trial)

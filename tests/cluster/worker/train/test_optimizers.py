@@ -22,7 +22,7 @@ from experiments.parameters import SAME_MATHEMATICS, TrainingParameters
 from experiments.summary import RMS
 from experiments.trial import Trial
 from tasks.analysis.results import load_trial, write_steps
-from tasks.tracking.runs import step_metrics
+from tasks.tracking.log_trial import step_metrics
 
 STEPS = 40
 SETTINGS: dict[str, Any] = {"learning_rate": 1e-2, "beta2": 0.99, "weight_decay": 0.2, "adam_eps": 1e-6}

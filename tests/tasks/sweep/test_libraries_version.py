@@ -1,20 +1,16 @@
-"""Which files and libraries a trial's key depends on."""
+"""Which libraries a trial's key depends on."""
 
 from __future__ import annotations
 
-import subprocess
 from typing import Any
 
 import pytest
 
 from cluster.pools.pool import Pool
 from tasks.sweep import trial_key
-from tasks.sweep.trial_key import git_state, libraries_version
+from tasks.sweep.trial_key import libraries_version
 
 POOL = {"name": "p", "device": "cpu"}
-
-
-# --- libraries
 
 
 def test_an_embedded_pool_has_the_libraries_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,25 +47,3 @@ def test_each_library_counts(monkeypatch: pytest.MonkeyPatch, name: str) -> None
 def test_the_version_of_a_library_is_its_installed_one_or_none() -> None:
     assert trial_key._version("pytest") == pytest.__version__
     assert trial_key._version("no-such-library") is None
-
-
-# --- git
-
-
-@pytest.mark.parametrize(("status", "dirty"), [("", False), (" M tasks/sweep/plan.py", True)])
-def test_the_commit_and_whether_anything_was_changed(monkeypatch: pytest.MonkeyPatch, status: str, dirty: bool) -> None:
-    git_state.cache_clear()
-    monkeypatch.setattr(trial_key, "_git", lambda *arguments: {"rev-parse": "abc", "status": status}[arguments[0]])
-    assert git_state() == {"commit": "abc", "dirty": dirty}
-    git_state.cache_clear()
-
-
-@pytest.mark.parametrize("error", [FileNotFoundError("git"), subprocess.CalledProcessError(128, "git")])
-def test_outside_a_checkout_there_is_no_commit(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    def fail(*arguments: str) -> str:
-        raise error
-
-    git_state.cache_clear()
-    monkeypatch.setattr(trial_key, "_git", fail)
-    assert git_state() == {}
-    git_state.cache_clear()

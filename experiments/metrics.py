@@ -1,0 +1,344 @@
+"""The registry of summary metrics: what each measures, in which unit, which way is better, and how it is averaged and printed.
+
+Reports, figures, nights, suites, MLflow and the command line look a metric up here by its name; nothing is read from how a name is spelled.
+
+To add a metric:
+1. Let `summarise` (experiments/summary.py) or a workload's `evaluate` return it. `evaluate`'s `accuracy` becomes `eval_accuracy_before` and
+   `eval_accuracy_after`.
+2. Add a `Metric` to REGISTRY. A name may hold `<number>` (digits), `<when>` (before or after) or `<tensor>` (anything); the first entry
+   that fits is taken.
+3. Run `python -m experiments.metrics` and put the table it prints into docs/measuring.md. tests/experiments/test_metrics.py names what is
+   missing.
+
+A workload outside this repository may evaluate what is not listed here: such a metric is shown, but no cell is judged by it, since nobody
+said which way is better.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import lru_cache
+
+from experiments.config.errors import ConfigError, choose
+
+
+class Direction(StrEnum):
+    """Which values are better."""
+
+    HIGHER = "higher"
+    LOWER = "lower"
+    NEITHER = "neither"
+
+
+class Scale(StrEnum):
+    """On what a metric is averaged and compared.
+
+    LOG: geometric mean and ratios, for what is always above 0. LINEAR, COUNT: arithmetic mean and differences, for what may be 0.
+    """
+
+    LOG = "log"
+    LINEAR = "linear"
+    COUNT = "count"
+
+
+class Kind(StrEnum):
+    """How a value is printed: 581.5 samples/s, 12.3 ms, 3.00 GiB, 12.3 %, 2.345, 1,024."""
+
+    RATE = "rate"
+    SECONDS = "seconds"
+    BYTES = "bytes"
+    SHARE = "share"
+    NUMBER = "number"
+    COUNT = "count"
+
+
+_WORDS = {Kind.RATE: ("slower", "faster"), Kind.SECONDS: ("slower", "faster"), Kind.BYTES: ("more", "less"), Kind.COUNT: ("more", "less")}
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One summary metric.
+
+    minimum_effect: the smallest difference that matters; relative on the logarithmic scale (0.03 is 3 %), else absolute, in the unit.
+    depends_on_node: a slower node shows in it, so nights take off what the canary shares with it.
+    depends_on_batch: comparable only between cells of one batch size.
+    of_steps: a field of each step, not of the summary.
+    """
+
+    name: str
+    unit: str
+    direction: Direction
+    scale: Scale
+    minimum_effect: float
+    kind: Kind
+    description: str
+    depends_on_node: bool = False
+    depends_on_batch: bool = False
+    of_steps: bool = False
+    short: str = ""  # the name without its unit, where the name holds one
+    words: tuple[str, str] | None = None  # of a change for the worse and for the better, where the kind's do not fit
+
+    @property
+    def label(self) -> str:
+        """For people, without the unit: `latency p50`."""
+        return self.short or self.name.replace("_", " ")
+
+    @property
+    def title(self) -> str:
+        """With the unit, unless the label says it: `latency p50 (s)`."""
+        return f"{self.label} ({self.unit})" if self.unit and self.unit not in self.label else self.label
+
+    @property
+    def higher_is_better(self) -> bool:
+        return self.direction is Direction.HIGHER
+
+    @property
+    def lower_is_better(self) -> bool:
+        return self.direction is Direction.LOWER
+
+    @property
+    def worse(self) -> str:
+        """A change for the worse in a word, such as `slower`."""
+        return self._words[0]
+
+    @property
+    def better(self) -> str:
+        """A change for the better in a word, such as `faster`."""
+        return self._words[1]
+
+    @property
+    def _words(self) -> tuple[str, str]:
+        of_numbers = ("lower", "higher") if self.higher_is_better else ("higher", "lower")
+        of_kind = of_numbers if self.higher_is_better and self.kind is not Kind.RATE else _WORDS.get(self.kind, of_numbers)
+        return self.words or of_kind
+
+
+def _rate(name: str, unit: str, description: str, effect: float = 0.03, short: str = "") -> Metric:
+    return Metric(name, unit, Direction.HIGHER, Scale.LOG, effect, Kind.RATE, description, depends_on_node=True, short=short)
+
+
+def _seconds(name: str, description: str, effect: float, short: str, *, batch: bool = False, scale: Scale = Scale.LOG) -> Metric:
+    lower, kind = Direction.LOWER, Kind.SECONDS
+    return Metric(name, "s", lower, scale, effect, kind, description, depends_on_node=True, depends_on_batch=batch, short=short)
+
+
+def _share(name: str, description: str, direction: Direction = Direction.LOWER, *, node: bool = True) -> Metric:
+    return Metric(name, "", direction, Scale.LINEAR, 0.02, Kind.SHARE, description, depends_on_node=node)
+
+
+def _count(name: str, description: str, direction: Direction = Direction.NEITHER, unit: str = "") -> Metric:
+    return Metric(name, unit, direction, Scale.COUNT, 1.0, Kind.COUNT, description)
+
+
+def _loss(name: str, description: str, direction: Direction = Direction.LOWER) -> Metric:
+    return Metric(name, "", direction, Scale.LOG, 0.03, Kind.NUMBER, description)
+
+
+def _score(name: str, description: str, direction: Direction = Direction.HIGHER) -> Metric:
+    return Metric(name, "", direction, Scale.LINEAR, 0.02, Kind.NUMBER, description)
+
+
+REGISTRY: tuple[Metric, ...] = (
+    _rate("throughput", "samples/s", "each rank's samples over its own wall time of the window, summed over ranks"),
+    _rate("throughput_low", "samples/s", "lower end of throughput's 95 % interval over steps"),
+    _rate("throughput_high", "samples/s", "upper end of throughput's 95 % interval over steps"),
+    _rate("throughput_settled", "samples/s", "throughput from the step on at which step times are level"),
+    _count("measured_steps", "steps in the measured window", unit="steps"),
+    _count("samples", "samples of the measured steps, over all ranks", unit="samples"),
+    _seconds(
+        "step_time_p05_s",
+        "5th percentile of the measured steps: a step that nothing disturbed; varies far less than the mean where other work shares the "
+        "machine, and says nothing about what slows only some steps",
+        0.03,
+        "step time p05",
+        batch=True,
+    ),
+    _seconds("step_time_median_s", "median of the measured steps", 0.03, "step time median", batch=True),
+    _seconds("step_time_p90_s", "90th percentile of the measured steps", 0.05, "step time p90", batch=True),
+    _seconds(
+        "latency_p50_s",
+        "inference only: median over the measured batches of a step's time without `data_wait_s`, see below",
+        0.03,
+        "latency p50",
+        batch=True,
+    ),
+    _seconds("latency_p90_s", "inference only: the same, 90th percentile", 0.05, "latency p90", batch=True),
+    _seconds("latency_p99_s", "inference only: the same, 99th percentile", 0.10, "latency p99", batch=True),
+    _seconds(
+        "latency_per_sample_s",
+        "inference only: the median of the same by sample of the batch, such as an image",
+        0.03,
+        "latency per sample",
+        batch=True,
+    ),
+    _share("data_wait_share", "part of the measured steps' time that waits for the batch"),
+    _share("h2d_share", "part of the measured steps' time that copies the batch to the device"),
+    _share("forward_backward_share", "part of the measured steps' time in forward and backward pass", Direction.NEITHER),
+    _share("optimizer_share", "part of the measured steps' time in the optimiser", Direction.NEITHER),
+    _count("settled", "1 if step times became level in the window, else 0"),
+    _count("settled_at_step", "the step from which on they are level"),
+    Metric(
+        "peak_memory_bytes",
+        "B",
+        Direction.LOWER,
+        Scale.LOG,
+        0.03,
+        Kind.BYTES,
+        "CUDA: most memory held by tensors in the window, of the worst rank; CPU: most memory held by the process since it started",
+        short="peak memory",
+    ),
+    _count(
+        "alloc_retries",
+        "allocations in the window that first had to empty the allocator's cache; null on a CPU",
+        Direction.LOWER,
+    ),
+    _seconds("time_to_first_step_s", "from the start of the process to the end of the first step", 0.20, "time to first step"),
+    _seconds("compile_seconds", "what torch.compile took until the warm-up ended; null where nothing is compiled", 0.20, "compile time"),
+    Metric(
+        "mean_power_w",
+        "W",
+        Direction.NEITHER,
+        Scale.LOG,
+        0.05,
+        Kind.NUMBER,
+        "mean of the device's energy counter over the window (NVML); null where there is none",
+        short="mean power",
+    ),
+    _seconds(
+        "communication_s",
+        "several devices only: one all-reduce of all gradients with nothing beside it, see [below](#communication)",
+        0.05,
+        "communication",
+    ),
+    _seconds(
+        "communication_exposed_s",
+        "several devices only: how much longer forward and backward take with the all-reduce than without it, at least 0",
+        0.001,
+        "exposed communication",
+        scale=Scale.LINEAR,
+    ),
+    _share("communication_share", "several devices only: the exposed communication's part of a step"),
+    _count("loss_spikes", "loss spikes, where the trial looks for them, see [below](#spikes)", Direction.LOWER),
+    _count("rms_spikes", "RMS spikes of the first tensor watched", Direction.LOWER),
+    _count("loss_spikes_explained", "loss spikes that an RMS spike of that tensor explains"),
+    Metric(
+        "energy_j_per_sample",
+        "J",
+        Direction.LOWER,
+        Scale.LOG,
+        0.05,
+        Kind.NUMBER,
+        "the device's energy over the window (NVML) by sample; null where there is no counter",
+        short="energy per sample",
+        words=("more", "less"),
+    ),
+    Metric(
+        "mfu",
+        "",
+        Direction.HIGHER,
+        Scale.LOG,
+        0.03,
+        Kind.SHARE,
+        "FLOPs of a sample x throughput / (devices x peak FLOP/s)",
+        depends_on_node=True,
+    ),
+    _rate("tflops_per_device", "TFLOP/s", "FLOPs of a sample x throughput / devices / 10^12", short="TFLOP/s per device"),
+    _rate("tflops_per_device_low", "TFLOP/s", "the same of throughput_low", short="TFLOP/s per device low"),
+    _rate("tflops_per_device_high", "TFLOP/s", "the same of throughput_high", short="TFLOP/s per device high"),
+    _seconds(
+        "epoch_time_s",
+        "samples of the epoch that the workload names (vit: the 1,281,167 training images of ImageNet-1K) / throughput",
+        0.03,
+        "epoch time",
+    ),
+    Metric(
+        "batch_size",
+        "samples",
+        Direction.HIGHER,
+        Scale.LOG,
+        0.02,
+        Kind.COUNT,
+        "samples per device and step; where the trial looks for the largest that fits, what it found",
+    ),
+    _loss("first_loss", "training loss of the first step", Direction.NEITHER),
+    _loss("final_loss", "training loss of the last step"),
+    _loss("eval_loss_<when>", "loss on held-out data, before and after training"),
+    _loss("eval_chance_loss_<when>", "the loss of a model that knows nothing", Direction.NEITHER),
+    _loss("eval_matching_loss_<when>", "FLAVA: loss of matching image and text"),
+    _score("eval_accuracy_<when>", "share of held-out samples with the right class, 0 to 1"),
+    _score("eval_recall_at_<number>_<when>", "share of captions whose image is among so many nearest, 0 to 1"),
+    _count("eval_retrieval_pool_<when>", "images and captions that recall is measured on"),
+    _count("eval_corrupt_rows_<when>", "rows of the data set that could not be decoded", Direction.LOWER),
+    _score("eval_winoground_text_<when>", "share of Winoground's examples with the right caption for both images, 0 to 1"),
+    _score("eval_winoground_image_<when>", "share of examples with the right image for both captions"),
+    _score("eval_winoground_group_<when>", "share of examples with both right"),
+    _score("eval_chance_winoground_<score>_<when>", "the score text, image or group of a model that guesses", Direction.NEITHER),
+    _count("eval_winoground_examples_<when>", "examples that the scores are of"),
+    _count("eval_image_codes_<when>", "FLAVA: different codes that its codebook gave to the images"),
+    Metric(
+        "eval_magnitude_<number>_<when>",
+        "",
+        Direction.NEITHER,
+        Scale.LOG,
+        0.03,
+        Kind.NUMBER,
+        "CLIP: mean absolute output of the vision tower's block of that number",
+    ),
+    _share("eval_quantise_share_<when>", "linear layers: part of a forward and backward pass in quantising, timed apart"),
+    Metric("rms.<tensor>", "", Direction.NEITHER, Scale.LOG, 0.03, Kind.NUMBER, "a field of each step: RMS_t of the tensor", of_steps=True),
+)
+
+_UNLISTED = _score("eval_<metric>_<when>", "what a workload outside this repository evaluates", Direction.NEITHER)
+_HOLES = {"number": r"\d+", "when": "before|after", "tensor": ".+", "score": "text|image|group", "metric": "[a-z0-9_]+"}
+
+
+def _pattern(name: str) -> re.Pattern[str]:
+    return re.compile(re.sub(r"<(\w+)>", lambda hole: f"({_HOLES[hole[1]]})", re.escape(name)) + r"\Z")
+
+
+_PLAIN = {metric.name: metric for metric in REGISTRY if "<" not in metric.name}
+_PATTERNS = [(_pattern(metric.name), metric) for metric in REGISTRY if "<" in metric.name]
+
+
+@lru_cache(maxsize=1024)
+def metric_of(name: str, *, unlisted: bool = True) -> Metric:
+    """The metric of that name; of a name with `*` in place of a number, what those metrics have in common.
+
+    `unlisted`: an evaluation metric that REGISTRY does not list is taken as a number of no direction. Raises ConfigError with the nearest
+    known name for any other name.
+    """
+    asked = name.replace("*", "1")
+    listed = _PLAIN.get(asked) or next((metric for pattern, metric in _PATTERNS if pattern.match(asked)), None)
+    if listed is None and unlisted and _pattern(_UNLISTED.name).match(asked):
+        listed = _UNLISTED
+    if listed is None:
+        near = choose(name, names())
+        hint = near if near.startswith("did") else "docs/measuring.md lists them all"
+        raise ConfigError.one("metric", None, name, "unknown metric", hint)
+    return listed if listed.name == name else replace(listed, name=name)
+
+
+def names() -> list[str]:
+    """Every name to suggest; 1 for a number. Without what only a step has."""
+    found = list(_PLAIN)
+    for metric in REGISTRY:
+        if "<when>" in metric.name:
+            filled = [metric.name.replace("<number>", "1").replace("<score>", score) for score in ("text", "image", "group")]
+            found += [one.replace("<when>", when) for one in dict.fromkeys(filled) for when in ("before", "after")]
+    return found
+
+
+def markdown_table() -> str:
+    """The registry as docs/measuring.md shows it."""
+    lines = ["| summary metric | unit | better | scale | smallest effect | definition |", "|---|---|---|---|---|---|"]
+    for metric in REGISTRY:
+        effect = f"{metric.minimum_effect:.0%}".replace("%", " %") if metric.scale is Scale.LOG else f"{metric.minimum_effect:g}"
+        said = [metric.unit or "–", metric.direction, metric.scale, effect, metric.description]
+        lines.append(f"| `{metric.name}` | {' | '.join(said)} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(markdown_table(), end="")

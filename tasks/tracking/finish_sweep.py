@@ -1,0 +1,52 @@
+"""Close a sweep's own run in MLflow with its reports, and leave no run of the sweep open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from experiments.trial import Outcome
+from tasks.tracking import pages
+from tasks.tracking.runs import SweepRuns
+from tasks.tracking.settle_runs import settle
+from tasks.tracking.values import milliseconds
+
+
+def finish_sweep(
+    runs: SweepRuns, states: Mapping[str, Outcome | None], artifacts: Iterable[Path], reason: str | None, metrics: Mapping[str, float]
+) -> None:
+    """`states`: outcome by trial key, None for one that was not run; `reason`: why the sweep ended early, None if it did not."""
+    client = runs.client
+    runs.parent = runs.find_parent()  # a lost reply may have left two
+    settle(runs, {trial.key for trial in runs.plan.trials}, reason or "its flow ended before it did")
+    for path in artifacts:
+        _log_artifact(runs, path)
+    for name, value in metrics.items():
+        client.log_metric(runs.parent, name, value, timestamp=milliseconds(runs.plan.created_at))
+    if reason:
+        client.set_tag(runs.parent, "reason", reason)
+    elif is_complete(states) and "reason" in client.get_run(runs.parent).data.tags:
+        client.delete_tag(runs.parent, "reason")
+    client.set_terminated(runs.parent, sweep_status(states))
+
+
+def is_complete(states: Mapping[str, Outcome | None]) -> bool:
+    """True if every trial was run to an end of its own."""
+    return all(outcome is not None and outcome is not Outcome.CANCELLED for outcome in states.values())
+
+
+def sweep_status(states: Mapping[str, Outcome | None]) -> str:
+    """MLflow's word for how the sweep ended."""
+    if all(outcome is not None and outcome.expected for outcome in states.values()):
+        return "FINISHED"
+    return "FAILED" if is_complete(states) else "KILLED"
+
+
+def _log_artifact(runs: SweepRuns, path: Path) -> None:
+    if path.is_dir():
+        runs.client.log_artifacts(runs.parent, str(path), path.name)
+    elif path.name == "report.md":
+        text = pages.linked_figures(path.read_text(), runs.experiment_id, runs.parent)
+        runs.client.log_text(runs.parent, text, path.name)
+    elif path.exists():
+        runs.client.log_artifact(runs.parent, str(path))

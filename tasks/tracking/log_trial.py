@@ -1,0 +1,102 @@
+"""Fill the MLflow run of a trial's attempt from its journal: step by step while it runs, and whole at its end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cluster.journal.journal import Journal, Record
+from experiments.summary import RMS, summarise
+from experiments.trial import Outcome, Trial, TrialResult
+from tasks.tracking.runs import PUBLISHED, SweepRuns
+from tasks.tracking.values import log_metrics, log_tags, milliseconds, prefixed_tags
+
+if TYPE_CHECKING:
+    from mlflow.entities import Metric
+    from mlflow.tracking import MlflowClient
+
+
+def log_records(client: MlflowClient, run_id: str, records: Iterable[Record]) -> None:
+    """Per-step metrics with the journal's own timestamps."""
+    log_metrics(client, run_id, list(step_metrics(records)))
+
+
+def finish_trial(
+    runs: SweepRuns, trial: Trial, journal: Journal, result: TrialResult, trial_dir: Path, sent: Collection[int] = frozenset()
+) -> str:
+    """Bring one run to its end: every step once, summary, environment, steps.parquet, outcome. Returns the run's id.
+
+    A run that is whole and says the same already is left alone. `sent`: steps that MLflow is known to have taken. Sending them again would
+    change nothing, but takes as long as the first time.
+    """
+    client = runs.client
+    run_id = runs.trial_run(trial, result.attempt, result.started_at)
+    stamp = f"{journal.checksum}-{result.outcome}"
+    run = client.get_run(run_id)
+    if run.data.tags.get(PUBLISHED) == stamp and run.info.status != "RUNNING":
+        return run_id
+    own = journal if journal.attempt == result.attempt else Journal()
+    log_records(client, run_id, [record for record in own.steps if record["step"] not in sent])
+    log_metrics(client, run_id, list(_summary_metrics(own, result)))
+    log_tags(client, run_id, _end_tags(trial, own, result))
+    _log_files(client, run_id, trial_dir)
+    client.set_tag(run_id, PUBLISHED, stamp)  # last: a run with this tag is whole
+    client.set_terminated(run_id, _status(result.outcome), end_time=milliseconds(result.finished_at))
+    return run_id
+
+
+def step_metrics(records: Iterable[Record]) -> Iterable[Metric]:
+    """loss, samples_per_s, step_time_s, data_wait_s, rms.<tensor> of step records against step; what is not finite cannot be drawn."""
+    from mlflow.entities import Metric
+
+    for record in records:
+        if record.get("kind") != "step":
+            continue
+        at, step, total = milliseconds(record["t"]), int(record["step"]), record.get("total_s")
+        values = {
+            "loss": record.get("loss"),
+            "step_time_s": total,
+            "data_wait_s": record.get("data_wait_s"),
+            "samples_per_s": record["samples"] / total if total else None,
+            **{name: record[name] for name in record if name.startswith(RMS)},
+        }
+        for name, value in values.items():
+            if value is not None and math.isfinite(value):
+                yield Metric(name, float(value), at, step)
+
+
+def _summary_metrics(journal: Journal, result: TrialResult) -> Iterable[Metric]:
+    """The summary at the time of the trial's end: of the journal's raw steps where they are whole, else what the result has."""
+    from mlflow.entities import Metric
+
+    whole = journal.window is not None and result.outcome is Outcome.OK
+    summary = summarise(journal.steps, journal.window, journal.evaluations) if whole else result.summary
+    for name, value in summary.items():
+        if value is not None and math.isfinite(float(value)):
+            yield Metric(name, float(value), milliseconds(result.finished_at), 0)
+
+
+def _end_tags(trial: Trial, journal: Journal, result: TrialResult) -> dict[str, str]:
+    return {
+        "trial.outcome": str(result.outcome),
+        **({"reason": result.reason or str(result.outcome)} if result.outcome is not Outcome.OK else {}),
+        "emulated": str(trial.emulated or result.emulated).lower(),  # known for sure only once the device has said so
+        **prefixed_tags("env", journal.environment or result.environment),
+    }
+
+
+def _log_files(client: MlflowClient, run_id: str, trial_dir: Path) -> None:
+    for name in ("steps.parquet", "log.txt"):
+        if (trial_dir / name).exists():
+            client.log_artifact(run_id, str(trial_dir / name))
+    for trace in sorted(trial_dir.glob("trace*.json.gz")):
+        client.log_artifact(run_id, str(trace), "profile")
+
+
+def _status(outcome: Outcome) -> str:
+    """MLflow's word for how the run ended."""
+    if outcome is Outcome.OK:
+        return "FINISHED"
+    return "KILLED" if outcome is Outcome.CANCELLED else "FAILED"

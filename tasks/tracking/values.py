@@ -1,0 +1,52 @@
+"""Values as MLflow takes them: times, texts, and calls within its limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from experiments.config.scalar_text import yaml_text
+
+if TYPE_CHECKING:
+    from mlflow.entities import Metric
+    from mlflow.tracking import MlflowClient
+
+T = TypeVar("T")
+
+_METRICS = 1000  # metrics in one call: MLflow's own limit
+_PARAMS = 100  # parameters or tags in one call
+_TEXT = 5000  # characters of the longest tag value
+
+
+def milliseconds(seconds: float) -> int:
+    """MLflow's times are whole milliseconds since 1970."""
+    return round(seconds * 1000)
+
+
+def prefixed_tags(prefix: str, values: Mapping[str, Any]) -> dict[str, str]:
+    """{"<prefix>.<name>": text} of all that is known."""
+    return {f"{prefix}.{name}": yaml_text(value)[:_TEXT] for name, value in values.items() if value is not None}
+
+
+def log_metrics(client: MlflowClient, run_id: str, metrics: Sequence[Metric]) -> None:
+    for chunk in _chunks(metrics, _METRICS):
+        client.log_batch(run_id, metrics=chunk)
+
+
+def log_params(client: MlflowClient, run_id: str, values: Mapping[str, Any]) -> None:
+    from mlflow.entities import Param
+
+    for chunk in _chunks([Param(name, yaml_text(value)) for name, value in values.items()], _PARAMS):
+        client.log_batch(run_id, params=chunk)
+
+
+def log_tags(client: MlflowClient, run_id: str, tags: Mapping[str, str]) -> None:
+    from mlflow.entities import RunTag
+
+    for chunk in _chunks([RunTag(name, value) for name, value in tags.items()], _PARAMS):
+        client.log_batch(run_id, tags=chunk)
+
+
+def _chunks(items: Sequence[T], size: int) -> Iterator[list[T]]:
+    for start in range(0, len(items), size):
+        yield list(items[start : start + size])

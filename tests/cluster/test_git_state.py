@@ -1,0 +1,99 @@
+"""What a commit and "dirty" mean: decided in a small repository of the test's own."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cluster import git_state as module
+from cluster.git_state import as_environment, git_state
+
+
+def git(folder: Path, *arguments: str) -> str:
+    identity = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false", "-c", "core.hooksPath=/dev/null")
+    command = ["git", "-C", str(folder), *identity, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A clean repository with a file of code, a document and a .gitignore."""
+    for name in ("SWEEPBENCH_GIT_COMMIT", "SWEEPBENCH_GIT_DIRTY", "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    folder = tmp_path / "checkout"
+    for name, text in (("cluster/code.py", "x = 1\n"), ("README.md", "read\n"), (".gitignore", "*.log\n")):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    git(folder, "init", "-q")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", "first")
+    return folder
+
+
+def test_a_clean_checkout_is_its_commit(checkout: Path) -> None:
+    assert git_state(checkout) == {"commit": git(checkout, "rev-parse", "HEAD"), "dirty": False}
+
+
+@pytest.mark.parametrize(
+    ("name", "dirty"),
+    [
+        ("cluster/code.py", True),  # differs from the commit
+        ("cluster/new.py", True),  # untracked, and imported all the same
+        ("experiments/workloads/new.py", True),
+        ("tasks/new.py", True),
+        ("flows/new.py", True),
+        ("cluster/out.log", False),  # ignored
+        ("README.md", False),  # no code
+        ("runs/plan.json", False),
+        ("notes.txt", False),
+    ],
+)
+def test_what_makes_the_code_dirty(checkout: Path, name: str, dirty: bool) -> None:
+    (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+    (checkout / name).write_text("changed\n")
+    assert git_state(checkout) == {"commit": git(checkout, "rev-parse", "HEAD"), "dirty": dirty}
+
+
+def test_a_file_that_was_removed_or_only_staged_makes_it_dirty(checkout: Path) -> None:
+    (checkout / "cluster/code.py").unlink()
+    assert git_state(checkout)["dirty"] is True
+    (checkout / "cluster/code.py").write_text("x = 2\n")
+    git(checkout, "add", "-A")
+    assert git_state(checkout)["dirty"] is True
+    git(checkout, "commit", "-q", "-m", "second")
+    assert git_state(checkout) == {"commit": git(checkout, "rev-parse", "HEAD"), "dirty": False}
+
+
+def test_outside_a_checkout_and_before_the_first_commit_nothing_is_known(checkout: Path, tmp_path: Path) -> None:
+    (tmp_path / "bare").mkdir()
+    assert git_state(tmp_path / "bare") == {}
+    git(tmp_path / "bare", "init", "-q")
+    assert git_state(tmp_path / "bare") == {}
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError("git"), subprocess.TimeoutExpired("git", 20)])
+def test_without_a_git_that_answers_nothing_is_known(checkout: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def fail(*arguments: object, **options: object) -> None:
+        raise error
+
+    monkeypatch.setattr(module.subprocess, "run", fail)
+    assert git_state(checkout) == {}
+
+
+@pytest.mark.parametrize("dirty", [True, False])
+def test_code_that_travelled_without_its_history_keeps_its_state(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dirty: bool
+) -> None:
+    if dirty:
+        (checkout / "cluster/code.py").write_text("x = 2\n")
+    state = git_state(checkout)
+    assert state["dirty"] is dirty
+    for name, value in as_environment(state).items():
+        monkeypatch.setenv(name, value)
+    assert git_state(tmp_path) == state
+
+
+def test_an_unknown_state_sets_no_variable() -> None:
+    assert as_environment({}) == {}
