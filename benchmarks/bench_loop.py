@@ -35,6 +35,7 @@ import torch
 
 from cluster.devices import Device, load
 from cluster.journal.journal import JournalWriter
+from cluster.trial_layout import JOURNAL
 from cluster.worker.measure.loop import run_steps
 from cluster.worker.measure.recorder import Recorder
 from cluster.worker.train.train_step import TrainStep
@@ -74,14 +75,14 @@ def main() -> int:
         torch.manual_seed(parameters.seed)
         with device.torch_device:  # drawing large weights on the CPU takes longer than all that follows
             model = workload.model()
-        learner = TrainStep(workload, model, parameters, device)
+        train_step = TrainStep(workload, model, parameters, device)
         batches = iter(workload.batches())
-        with Recorder(JournalWriter(Path(folder) / "journal.jsonl", 1)) as recorder:
+        with Recorder(JournalWriter(Path(folder) / JOURNAL, 1)) as recorder:
             loops: dict[str, Loop] = {
-                "measured": lambda steps: measured(steps, batches, learner, device, recorder),
-                "bare": lambda steps: bare(steps, batches, learner, device),
-                "compute_only": compute_only(next(batches), learner, device),
-                "trainer": lambda steps: trainer(steps, batches, learner, device, Path(folder)),
+                "measured": lambda steps: measured(steps, batches, train_step, device, recorder),
+                "bare": lambda steps: bare(steps, batches, train_step, device),
+                "compute_only": compute_only(next(batches), train_step, device),
+                "trainer": lambda steps: trainer(steps, batches, train_step, device, Path(folder)),
             }
             loops = {name: loop for name, loop in loops.items() if name in options.loops}
             for name, loop in loops.items():
@@ -102,20 +103,20 @@ def run_rounds(loops: dict[str, Loop], options: argparse.Namespace, batch_size: 
     return rounds
 
 
-def measured(steps: int, batches: Iterator[Any], learner: TrainStep, device: Device, recorder: Recorder) -> float:
+def measured(steps: int, batches: Iterator[Any], train_step: TrainStep, device: Device, recorder: Recorder) -> float:
     """Seconds of `steps` steps of the loop that trials use, journal included."""
     clock = device.clock()
     device.synchronize()
     started = time.perf_counter()
     clock.begin()
-    run_steps(range(1, steps + 1), batches, learner, clock, lambda timing: recorder.step(timing, measured=True))
+    run_steps(range(1, steps + 1), batches, train_step, clock, lambda timing: recorder.step(timing, measured=True))
     device.synchronize()
     return time.perf_counter() - started
 
 
-def bare(steps: int, batches: Iterator[Any], learner: TrainStep, device: Device) -> float:
+def bare(steps: int, batches: Iterator[Any], train_step: TrainStep, device: Device) -> float:
     """Seconds of `steps` steps as one would write them by hand: copy, forward, backward, step."""
-    parameters, workload, model, optimizer = learner.parameters, learner.workload, learner.model, learner.optimizer
+    parameters, workload, model, optimizer = train_step.parameters, train_step.workload, train_step.model, train_step.optimizer
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(parameters.precision)
     place = device.torch_device
     device.synchronize()
@@ -132,27 +133,27 @@ def bare(steps: int, batches: Iterator[Any], learner: TrainStep, device: Device)
     return time.perf_counter() - started
 
 
-def compute_only(batch: Any, learner: TrainStep, device: Device) -> Loop:
+def compute_only(batch: Any, train_step: TrainStep, device: Device) -> Loop:
     """The ceiling: the same step on one batch that lies on the device already."""
-    placed = learner.place(batch)
+    placed = train_step.place(batch)
 
     def run(steps: int) -> float:
         device.synchronize()
         started = time.perf_counter()
         for step in range(1, steps + 1):
-            learner.learn(placed)
-            learner.update(step)
+            train_step.forward_backward(placed)
+            train_step.update(step)
         device.synchronize()
         return time.perf_counter() - started
 
     return run
 
 
-def trainer(steps: int, batches: Iterator[Any], learner: TrainStep, device: Device, folder: Path) -> float:
+def trainer(steps: int, batches: Iterator[Any], train_step: TrainStep, device: Device, folder: Path) -> float:
     """Seconds of the last `steps` steps of a Trainer.train(); set-up and the optimiser's first step are before them."""
     import transformers
 
-    workload, parameters = learner.workload, learner.parameters
+    workload, parameters = train_step.workload, train_step.parameters
     marks: list[float] = []
 
     class Timer(transformers.TrainerCallback):  # type: ignore[misc]
@@ -195,16 +196,16 @@ def trainer(steps: int, batches: Iterator[Any], learner: TrainStep, device: Devi
         if torch.is_autocast_enabled(device.torch_device.type) is not low:
             raise RuntimeError(f"transformers.Trainer does not compute in {parameters.precision}")
 
-    hook = next(learner.plain.children()).register_forward_pre_hook(check)
+    hook = next(train_step.plain.children()).register_forward_pre_hook(check)
     try:
         with contextlib.redirect_stdout(sys.stderr):  # it prints what it trained
-            Same(model=learner.plain, args=arguments, callbacks=[Timer()]).train()
+            Same(model=train_step.plain, args=arguments, callbacks=[Timer()]).train()
     finally:
         hook.remove()
         for name in ("forward", "_original_forward", "_is_accelerate_prepared"):  # accelerate wraps a model's forward in autocast, once
-            vars(learner.plain).pop(name, None)
-        learner.plain.train()
-        learner.plain.zero_grad(set_to_none=True)
+            vars(train_step.plain).pop(name, None)
+        train_step.plain.train()
+        train_step.plain.zero_grad(set_to_none=True)
     return marks[1] - marks[0]
 
 

@@ -33,6 +33,7 @@ from cluster.stack import process
 from cluster.stack.components import components
 from cluster.stack.ports import in_use
 from cluster.stack.settings import PORTS, load, stack_environment
+from cluster.trial_layout import JOURNAL, RESULT, TRIAL
 from experiments import workloads
 from experiments.config.paths import REPOSITORY
 from experiments.trial import Outcome, Trial, TrialResult, digest
@@ -112,7 +113,7 @@ def make_trial(folder: Path, pool: Pool) -> Trial:
         parameters=values,
     )
     folder.mkdir(parents=True)
-    (folder / "trial.json").write_text(trial.model_dump_json())
+    (folder / TRIAL).write_text(trial.model_dump_json())
     return trial
 
 
@@ -125,11 +126,11 @@ def one_trial(launcher: Launcher, trial: Trial, folder: Path) -> float:
             raise SystemExit(f"the trial was not over after {DEADLINE_S:.0f} s:\n{launcher.log(launch, folder)[-3000:]}")
         time.sleep(POLL_S)
     over = time.time()
-    path = folder / "result.json"
+    path = folder / RESULT
     result = TrialResult.model_validate_json(path.read_text()) if path.exists() else None
     if result is None or result.outcome is not Outcome.OK:
         raise SystemExit(f"the trial did not end ok:\n{launcher.log(launch, folder)[-3000:]}")
-    journal = read_journal(folder / "journal.jsonl")
+    journal = read_journal(folder / JOURNAL)
     began = {phase["name"]: phase["t"] for phase in journal.phases}
     built = began["first_step"] - began["build"]
     return float(began["first_step"] - started - built + over - journal.steps[-1]["t"])

@@ -48,6 +48,7 @@ def main() -> int:
 def measure(folder: Path) -> tuple[list[float], list[float], list[float]]:
     """Seconds of each round: the values as a sweep sends them, as many with MLflow alone, and the end of a trial whose steps are there."""
     from cluster.journal.journal import read_journal
+    from cluster.trial_layout import JOURNAL
     from experiments.trial import Outcome, TrialResult
     from tasks.analysis.results import write_steps
     from tasks.sweep.plan import make_plan
@@ -67,7 +68,7 @@ def measure(folder: Path) -> tuple[list[float], list[float], list[float]]:
         path = store.trial_dir(trial.key)
         write_journal(path)
         write_steps(path)
-        journal = read_journal(path / "journal.jsonl")
+        journal = read_journal(path / JOURNAL)
         run_id = runs.trial_run(trial, 1, journal.steps[0]["t"])
         records = [{**step, "step": step["step"] + again * STEPS} for again in (0, 1) for step in journal.steps]
         metrics = list(step_metrics(records))
@@ -89,9 +90,10 @@ def log_alone(client: Any, run_id: str, metrics: list[Any]) -> None:
 def write_journal(folder: Path) -> None:
     """The journal of a trial of STEPS steps."""
     from cluster.journal.journal import JournalWriter
+    from cluster.trial_layout import JOURNAL
 
     parts = {"data_wait_s": 0.01, "h2d_s": 0.0, "forward_backward_s": 0.07, "optimizer_s": 0.02, "total_s": 0.1}
-    with JournalWriter(folder / "journal.jsonl", 1) as journal:
+    with JournalWriter(folder / JOURNAL, 1) as journal:
         begin = time.time()
         for step in range(1, STEPS + 1):
             journal.append("step", t=begin + step * 0.1, step=step, measured=step > 10, loss=2.0 / step, samples=16, **parts)

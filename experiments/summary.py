@@ -9,19 +9,20 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from experiments import step_record
 from experiments.stats.estimate import percentile
 from experiments.stats.intervals import throughput_interval
 from experiments.stats.loss_spikes import Rule, find_spikes
 from experiments.stats.steady_state import steady_state
+from experiments.step_record import RMS, TOTAL
 
 Value = float | int | bool | None
 Summary = dict[str, Value]
 
-PARTS = ("data_wait", "h2d", "forward_backward", "optimizer")  # a step's parts, in order; `<part>_s` in a step, `<part>_share` here
+PARTS = tuple(name.removesuffix("_s") for name in step_record.PARTS)  # `<part>_s` in a step, `<part>_share` here
 LATENCIES = {"latency_p50_s": 50, "latency_p90_s": 90, "latency_p99_s": 99}  # percentiles
 COMMUNICATION = ("communication_s", "communication_exposed_s", "communication_share")
 SPIKES = ("loss_spikes", "rms_spikes", "loss_spikes_explained")
-RMS = "rms."  # of a step's fields that are RMS_t of a tensor, before its name
 _FROM_WINDOW = ("peak_memory_bytes", "alloc_retries", "time_to_first_step_s", "compile_seconds", "mean_power_w")
 
 
@@ -107,18 +108,18 @@ def _check(steps: Sequence[Mapping[str, Any]]) -> None:
         previous = number
         if not step["samples"] > 0:
             raise ValueError(f"step {number}: samples is {step['samples']}, must be more than 0")
-        for name in (*(f"{part}_s" for part in PARTS), "total_s"):
+        for name in (*step_record.PARTS, TOTAL):
             seconds = step.get(name)
-            if seconds is None and name != "total_s":
+            if seconds is None and name != TOTAL:
                 continue
             if seconds is None or not math.isfinite(seconds) or seconds < 0:
                 raise ValueError(f"step {number}: {name} is {seconds}, must be 0 or more")
-        if step["total_s"] == 0:
-            raise ValueError(f"step {number}: total_s is 0, a step takes time")
+        if step[TOTAL] == 0:
+            raise ValueError(f"step {number}: {TOTAL} is 0, a step takes time")
 
 
 def _timing(measured: Sequence[Mapping[str, Any]], window: Mapping[str, Any] | None) -> Summary:
-    times = [float(step["total_s"]) for step in measured]
+    times = [float(step[TOTAL]) for step in measured]
     samples = [float(step["samples"]) for step in measured]
     over_steps = throughput_interval(samples, times)
     throughput = over_steps.value if window is None else _window_throughput(window)
@@ -182,7 +183,7 @@ def _window(window: Mapping[str, Any], timing: Mapping[str, Any]) -> Summary:
 def _latency(measured: Sequence[Mapping[str, Any]]) -> Summary:
     """Percentiles over batches; null if a step does not say how long it waited for data."""
     waits = [step.get("data_wait_s") for step in measured]
-    times = [step["total_s"] - wait for step, wait in zip(measured, waits, strict=True) if wait is not None]
+    times = [step[TOTAL] - wait for step, wait in zip(measured, waits, strict=True) if wait is not None]
     if len(times) < len(measured):
         return {}
     by_sample = [time / step["samples"] for time, step in zip(times, measured, strict=True)]

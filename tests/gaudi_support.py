@@ -61,7 +61,8 @@ def mode(lazy: bool) -> Iterator[None]:
 def run_here(folder: Path, workload: str, drawn: Path | None = None, **parameters: Any) -> Journal:
     """One rank, in this process, without Ray. Raises what ended it early."""
     from cluster.worker.measure.recorder import Recorder
-    from cluster.worker.trial_session import Ranks, TrialSession
+    from cluster.worker.rank_group import Ranks
+    from cluster.worker.trial_session import TrialSession
 
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "journal.jsonl"

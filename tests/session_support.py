@@ -119,7 +119,7 @@ class Learner:
         self.world.beside_free_at = self.world.device_free_at + BESIDE
         return batch
 
-    def learn(self, batch: Any) -> torch.Tensor:
+    def forward_backward(self, batch: Any) -> torch.Tensor:
         self.world.launch(COMPUTE)
         return torch.tensor(0.5)
 

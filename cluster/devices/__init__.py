@@ -23,10 +23,9 @@ class Device(Protocol):
 
     kind: str
     torch_device: torch.device
-    backend: str  # torch.distributed backend for collectives
     compile_backend: str  # of torch.compile
     emulated: bool  # True where a test stands in for the accelerator: nothing it gives is a measurement
-    has_own_memory: bool  # False: the device's memory is the host's, and no batch size is too large for it alone
+    releases_memory: bool  # True: after `release_memory` another batch size takes what it takes in a fresh process
 
     def unsupported(self, precision: Precision) -> str | None:
         """Why this device cannot compute in `precision`; None if it can."""
@@ -49,11 +48,17 @@ class Device(Protocol):
     def place(self, batch: Batch, prepare: Callable[[Batch], Batch], *, prefetch: bool) -> Batch:
         """Copy a host batch to the device and prepare it there; with `prefetch` beside what the device computes now."""
 
+    def flush(self) -> None:
+        """Hand the device what is still being gathered for it; nobody waits. Nothing where work is not gathered."""
+
     def synchronize(self) -> None:
         """Wait until the device has done all it was given."""
 
     def reset_peak_memory(self) -> None:
         """Start measuring peak memory and allocator retries anew."""
+
+    def release_memory(self) -> None:
+        """Give cached memory back and forget the peak. Nothing where `releases_memory` is False."""
 
     def peak_memory_bytes(self) -> int | None:
         """Most memory held by tensors since the reset (on a CPU: by the process, since it started)."""
@@ -69,9 +74,6 @@ class Device(Protocol):
 
     def describe(self) -> dict[str, Any]:
         """Plain scalars for the trial's environment: device_name, device_count, driver, clocks_mhz, power_limit_w, clock."""
-
-    def is_out_of_memory(self, error: BaseException) -> bool:
-        """Whether the error says that the device's memory was too small."""
 
 
 def load(kind: str, local_rank: int = 0) -> Device:

@@ -9,30 +9,16 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
+
+from experiments.step_record import StepTiming
 
 if TYPE_CHECKING:
     import torch
 
 DATA, COPY, COMPUTE, UPDATE = range(4)
 RUN_AHEAD = 3  # steps that the host may be ahead of the device
-
-
-@dataclass(frozen=True)
-class StepTiming:
-    """One finished step. Times in seconds; `ended_at` is Unix time."""
-
-    step: int
-    samples: int
-    loss: float
-    ended_at: float
-    data_wait_s: float
-    h2d_s: float  # the part of the copy that the computation had to wait for
-    forward_backward_s: float
-    optimizer_s: float
-    total_s: float
 
 
 class Clock(Protocol):

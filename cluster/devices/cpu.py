@@ -25,10 +25,9 @@ class Cpu:
     """See Device."""
 
     kind = "cpu"
-    backend = "gloo"
     compile_backend = "inductor"
     emulated = False
-    has_own_memory = False
+    releases_memory = False
 
     def __init__(self) -> None:
         self.torch_device = torch.device("cpu")
@@ -57,11 +56,17 @@ class Cpu:
     def place(self, batch: Batch, prepare: Callable[[Batch], Batch], *, prefetch: bool) -> Batch:
         return prepare(batch)
 
+    def flush(self) -> None:
+        """Nothing: what is called is on its way at once."""
+
     def synchronize(self) -> None:
         """Nothing: every operation has ended when it returns."""
 
     def reset_peak_memory(self) -> None:
         """Nothing: the system counts from the start of the process."""
+
+    def release_memory(self) -> None:
+        """Nothing: the memory is the host's."""
 
     def peak_memory_bytes(self) -> int | None:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -85,6 +90,3 @@ class Cpu:
             "power_limit_w": None,
             "clock": HostClock.name,
         }
-
-    def is_out_of_memory(self, error: BaseException) -> bool:
-        return isinstance(error, torch.OutOfMemoryError)

@@ -28,10 +28,9 @@ class Cuda:
     """See Device."""
 
     kind = "cuda"
-    backend = "nccl"
     compile_backend = "inductor"
     emulated = False
-    has_own_memory = True
+    releases_memory = True
 
     def __init__(self, index: int) -> None:
         self.torch_device = torch.device("cuda", index)
@@ -89,6 +88,9 @@ class Cuda:
             for name, value in batch.items()
         }
 
+    def flush(self) -> None:
+        """Nothing: what is called is on its way at once."""
+
     def synchronize(self) -> None:
         torch.cuda.synchronize(self.torch_device)
 
@@ -97,7 +99,6 @@ class Cuda:
         self._retries = int(torch.cuda.memory_stats(self.torch_device).get("num_alloc_retries", 0))
 
     def release_memory(self) -> None:
-        """Give cached memory back and forget the peak. A device that can may try several batch sizes in one process."""
         gc.collect()
         torch.cuda.empty_cache()
         self.reset_peak_memory()
@@ -130,12 +131,6 @@ class Cuda:
             "device_memory_bytes": int(torch.cuda.get_device_properties(self.torch_device).total_memory),
             "clock": "cuda events",
         }
-
-    def is_out_of_memory(self, error: BaseException) -> bool:
-        if isinstance(error, torch.OutOfMemoryError):
-            return True
-        text = str(error)
-        return isinstance(error, RuntimeError) and ("CUDA out of memory" in text or "CUDA error: out of memory" in text)
 
     def _ask(self, function: str, *arguments: Any) -> Any:
         """One NVML value of this GPU; None where NVML, or this GPU, does not tell it."""

@@ -37,7 +37,7 @@ def init_process_group(**options: Any) -> None:
     from habana_frameworks.torch.distributed.hccl import initialize_distributed_hpu
 
     initialize_distributed_hpu()  # reads WORLD_SIZE, RANK and LOCAL_RANK, and takes the module that is this rank's
-    _init_process_group(**{**options, "backend": Hpu.backend})
+    _init_process_group(**{**options, "backend": "hccl"})
 
 
 _init_process_group = torch.distributed.init_process_group
@@ -47,9 +47,8 @@ class Hpu:
     """See Device. A process has exactly one accelerator, whose index is always 0."""
 
     kind = "hpu"
-    backend = "hccl"
-    has_own_memory = True
     compile_backend = "hpu_backend"
+    releases_memory = False
 
     def __init__(self, local_rank: int, hpu: Any, core: Any, *, emulated: bool) -> None:
         self.torch_device = torch.device("hpu")
@@ -90,7 +89,7 @@ class Hpu:
         return self._hpu.Event(enable_timing=True)
 
     def flush(self) -> None:
-        """Hand what lazy mode has gathered to the device. A break between graphs; nobody waits."""
+        """A break between lazy mode's graphs."""
         if self.lazy:
             self._core.mark_step()
 
@@ -108,6 +107,9 @@ class Hpu:
 
     def reset_peak_memory(self) -> None:
         self._hpu.reset_peak_memory_stats()
+
+    def release_memory(self) -> None:
+        """Nothing: no call of the bridge is known to give memory back."""
 
     def peak_memory_bytes(self) -> int | None:
         return int(self._hpu.max_memory_allocated())
@@ -136,10 +138,6 @@ class Hpu:
             **_hpu_tools.versions(),
             "clock": HpuClock.name,
         }
-
-    def is_out_of_memory(self, error: BaseException) -> bool:
-        words = _hpu_tools.OUT_OF_MEMORY.search(str(error))
-        return isinstance(error, torch.OutOfMemoryError) or (isinstance(error, RuntimeError) and words is not None)
 
 
 class HpuClock(EventClock):

@@ -14,15 +14,11 @@ from pathlib import Path
 
 from cluster.journal.journal import JournalError, JournalFollower, Record, decode, encode
 from cluster.journal.object_store import Storage, StorageError
+from cluster.trial_layout import journal_segment
 
 INTERVAL_S = 1.0
 STORAGE_LOST = 75  # exit status of a trial's process whose result the storage did not take (EX_TEMPFAIL)
 PATIENCE_S = 600.0  # how long a trial that has ended waits for storage that is away
-
-
-def segment(attempt: int, part: int, number: int) -> str:
-    """The name of a segment, relative to the trial's folder."""
-    return f"journal-a{attempt}/{part}-{number:08d}.jsonl"
 
 
 class JournalMirror:
@@ -68,7 +64,7 @@ class JournalMirror:
             if not self._pending:
                 return
             try:
-                self.storage.put(segment(self.attempt, self.part, self._number), self._pending)
+                self.storage.put(journal_segment(self.attempt, self.part, self._number), self._pending)
             except StorageError as error:
                 self.failures += 1
                 self.error = error
@@ -105,10 +101,10 @@ class SegmentReader:
                 self._part, self._number, self._crc = self._part + 1, 0, 0
 
     def _get(self, part: int, number: int) -> bytes | None:
-        return self.storage.get(segment(self.attempt, part, number))
+        return self.storage.get(journal_segment(self.attempt, part, number))
 
     def _read(self, text: bytes) -> list[Record]:
-        where = Path(f"{self.storage.uri.partition('?')[0]}/{segment(self.attempt, self._part, self._number)}")
+        where = Path(f"{self.storage.uri.partition('?')[0]}/{journal_segment(self.attempt, self._part, self._number)}")
         found, crc = [], self._crc
         for number, line in enumerate(text.splitlines(keepends=True), 1):
             record, crc = decode(line, crc, where, number)

@@ -11,11 +11,10 @@ from typing import Literal, Protocol
 from pydantic import Field
 
 from cluster.pools.pool import Pool
+from cluster.trial_layout import LAUNCH
 from experiments.atomic_file import atomic_write
 from experiments.config.strict import Strict
 from experiments.trial import Trial
-
-LAUNCH_FILE = "launch.json"
 
 
 class Launch(Strict):
@@ -87,10 +86,10 @@ def for_pool(pool: Pool) -> Launcher:
 
 def save(launch: Launch, trial_dir: Path) -> None:
     """Write launch.json. Done right after the start: what is in it is all that finds the trial again."""
-    atomic_write(trial_dir / LAUNCH_FILE, launch.model_dump_json(indent=1))
+    atomic_write(trial_dir / LAUNCH, launch.model_dump_json(indent=1))
 
 
 def load(trial_dir: Path) -> Launch | None:
     """The trial's last launch, None if it was never started."""
-    path = trial_dir / LAUNCH_FILE
+    path = trial_dir / LAUNCH
     return Launch.model_validate_json(path.read_text()) if path.exists() else None

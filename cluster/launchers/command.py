@@ -7,6 +7,7 @@ from pathlib import Path
 
 from cluster.pools.pool import Pool
 from cluster.process_marks import MARK, POOL_MARK
+from cluster.trial_layout import TRIAL
 from experiments.config.paths import REPOSITORY
 from experiments.trial import Trial
 
@@ -29,7 +30,7 @@ def trial_command(trial_dir: Path, attempt: int, store: str | None = None) -> li
     if store:
         return ["-m", "cluster.worker.main", "--store", store, "--attempt", str(attempt)]
     folder = trial_dir.resolve()
-    return ["-m", "cluster.worker.main", "--trial", str(folder / "trial.json"), "--out", str(folder), "--attempt", str(attempt)]
+    return ["-m", "cluster.worker.main", "--trial", str(folder / TRIAL), "--out", str(folder), "--attempt", str(attempt)]
 
 
 def trial_environment(trial: Trial) -> dict[str, str]:

@@ -15,9 +15,8 @@ import psutil
 from cluster.launchers import Launch, LaunchError, Status, processes
 from cluster.launchers.command import trial_command, trial_environment
 from cluster.pools.pool import Pool
+from cluster.trial_layout import LOG
 from experiments.trial import Trial
-
-LOG_FILE = "log.txt"
 
 
 class LocalLauncher:
@@ -30,7 +29,7 @@ class LocalLauncher:
     def start(self, trial: Trial, trial_dir: Path, attempt: int) -> Launch:
         python = self.pool.python or sys.executable
         arguments = [python, *trial_command(trial_dir, attempt)]
-        with open(trial_dir / LOG_FILE, "ab") as log:
+        with open(trial_dir / LOG, "ab") as log:
             log.write(f"--- attempt {attempt} at {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}\n".encode())
             log.flush()
             try:
@@ -78,7 +77,7 @@ class LocalLauncher:
             child.wait(timeout=grace_s)
 
     def log(self, launch: Launch, trial_dir: Path) -> str:
-        path = trial_dir / LOG_FILE
+        path = trial_dir / LOG
         return path.read_text(errors="replace") if path.exists() else ""
 
 

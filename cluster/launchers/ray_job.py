@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from cluster import trial_layout
 from cluster.journal.object_store import StorageError
 from cluster.launchers import Launch, LaunchError, LaunchRefused, Status, code_package, processes
 from cluster.launchers.command import job_environment, trial_command
@@ -124,7 +125,7 @@ class RayJobLauncher:
         return text
 
     def _withdraw(self, launch: Launch) -> None:
-        name = f"withdrawn-a{launch.attempt}"
+        name = trial_layout.withdrawn(launch.attempt)
         try:
             if self.pool.storage and launch.folder:
                 self.files.storage(launch.folder).put(name, b"")

@@ -10,6 +10,7 @@ from cluster.journal.object_store import Storage, join
 from cluster.journal.replication import JournalCopy
 from cluster.launchers import Launch
 from cluster.pools.pool import Pool
+from cluster.trial_layout import JOURNAL, RESULT, STEPS, TRACE, TRIAL, attempt_result
 from experiments.atomic_file import atomic_write
 from experiments.trial import Trial
 
@@ -42,7 +43,7 @@ class SharedFiles:
                 self._sent.add(name)
             data = trial.data.model_copy(update={"uri": join(self.pool.storage, name), "tokenizer": None})
             trial = trial.model_copy(update={"data": data})
-        Storage(folder).put("trial.json", trial.model_dump_json(indent=1).encode())
+        Storage(folder).put(TRIAL, trial.model_dump_json(indent=1).encode())
 
     def fetch(self, launch: Launch, trial_dir: Path, *, last: bool = False) -> None:
         """What the attempt has written by now: its journal's new lines; then, once it is there, its result."""
@@ -50,22 +51,22 @@ class SharedFiles:
             return
         copy, asked_at = self._copies.get(launch.id, (None, 0.0))
         if copy is None:
-            copy = JournalCopy(trial_dir / "journal.jsonl", Storage(launch.folder), launch.attempt)
+            copy = JournalCopy(trial_dir / JOURNAL, Storage(launch.folder), launch.attempt)
         elif not last and time.monotonic() - asked_at < _EVERY_S:
             return
-        result = Storage(launch.folder).get(f"result-a{launch.attempt}.json")
+        result = Storage(launch.folder).get(attempt_result(launch.attempt))
         copy.fetch()  # after the result was looked for: with a result, all of the journal is there
         self._copies[launch.id] = (copy, time.monotonic())
         if result is not None:
-            trace = Storage(launch.folder).get("trace.json.gz")
+            trace = Storage(launch.folder).get(TRACE)
             if trace is not None:
-                (trial_dir / "trace.json.gz").write_bytes(trace)
-            atomic_write(trial_dir / "result.json", result.decode())
+                (trial_dir / TRACE).write_bytes(trace)
+            atomic_write(trial_dir / RESULT, result.decode())
 
     def keep(self, launch: Launch, trial_dir: Path) -> None:
         """The flow's verdict and its Parquet of the steps, so that the storage alone tells all of the trial."""
         if not self.pool.storage or launch.folder is None:
             return
-        for name in ("result.json", "steps.parquet"):
+        for name in (RESULT, STEPS):
             if (trial_dir / name).exists():
                 Storage(launch.folder).put(name, (trial_dir / name).read_bytes())

@@ -19,15 +19,13 @@ from typing import Any, NoReturn
 from cluster.journal.journal import JournalError, read_journal
 from cluster.journal.object_store import StorageError
 from cluster.journal.replication import STORAGE_LOST
+from cluster.trial_layout import JOURNAL, RESULT
 from cluster.worker import trial_files
 from cluster.worker.outcome import Cancelled, Termination, classify
 from experiments.atomic_file import atomic_write
 from experiments.parameters import lazy_mode
 from experiments.summary import summarise
 from experiments.trial import Outcome, Trial, TrialResult
-
-RESULT = "result.json"
-JOURNAL = "journal.jsonl"
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -16,7 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from cluster import trial_layout
 from cluster.journal.journal import JournalError, JournalWriter, read_journal
+from cluster.trial_layout import JOURNAL, PROBES, RESULT, TRIAL
 from cluster.worker.outcome import TrialEnded
 from experiments.atomic_file import atomic_write
 from experiments.trial import Outcome, Trial, TrialResult
@@ -127,7 +129,6 @@ def predict(points: Sequence[tuple[int, float]], room: float) -> float | None:
 
 def find(trial: Trial, options: argparse.Namespace) -> Found:
     """Search with real probes, noting each in the journal. Raises TrialEnded on a CPU, and where a probe fails in another way."""
-    from cluster.trial_layout import JOURNAL
     from cluster.worker import trial_files
 
     if trial.device == "cpu" and not trial.emulated:
@@ -162,11 +163,11 @@ def probe(trial: Trial, size: int, known: Mapping[int, Probed], options: argpars
 
     Raises TrialEnded for any other ending than an answer.
     """
-    folder: Path = options.out / "probes" / f"batch-{size}-a{options.attempt}"
+    folder: Path = options.out / PROBES / trial_layout.probe(size, options.attempt)
     folder.mkdir(parents=True, exist_ok=True)
     small = with_batch_size(trial, size, steps=PROBE_STEPS, warmup_steps=PROBE_WARMUP, evaluate=False, profile_steps=0)
-    atomic_write(folder / "trial.json", small.model_dump_json())
-    command = [sys.executable, "-m", "cluster.worker.main", "--trial", str(folder / "trial.json"), "--out", str(folder)]
+    atomic_write(folder / TRIAL, small.model_dump_json())
+    command = [sys.executable, "-m", "cluster.worker.main", "--trial", str(folder / TRIAL), "--out", str(folder)]
     command += ["--attempt", str(options.attempt), "--probe", encode(known)]
     command += ["--placement", options.placement] if options.placement else []
     heard = dict(known)
@@ -184,7 +185,7 @@ def probe(trial: Trial, size: int, known: Mapping[int, Probed], options: argpars
             child.terminate()
             raise
     listen()
-    path = folder / "result.json"
+    path = folder / RESULT
     if not path.exists():
         raise TrialEnded(Outcome.INFRA, f"worker_lost: the probe of batch size {size} ended with status {code} and no result")
     result = TrialResult.model_validate_json(path.read_text())
@@ -214,7 +215,7 @@ def _wait(child: subprocess.Popen[bytes], heard: Mapping[int, Probed], listen: C
 def answers(folder: Path) -> dict[int, Probed]:
     """What a probe's journal says of sizes that ran; empty while there is none."""
     try:
-        window = read_journal(folder / "journal.jsonl").window or {}
+        window = read_journal(folder / JOURNAL).window or {}
     except (OSError, JournalError):
         return {}
     return decode(json.dumps(window.get("probes") or {}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import re
 import traceback
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from cluster.devices import _hpu_tools
@@ -71,8 +71,25 @@ _PEER_GONE = re.compile(
 )
 _OUT_OF_MEMORY = re.compile(rf"CUDA out of memory|CUDA error: out of memory|{_hpu_tools.OUT_OF_MEMORY.pattern}", re.I)
 
-# Which ending explains the others, where ranks ended differently; a lower number explains more.
-_RANKING = [Outcome.CANCELLED, Outcome.DOES_NOT_FIT, Outcome.UNSUPPORTED, Outcome.DIVERGED, Outcome.HANG, Outcome.INFRA, Outcome.CRASHED]
+# The earlier an outcome stands here, the more it explains where a trial's parts ended differently.
+_RANKING = (
+    Outcome.CANCELLED,
+    Outcome.DOES_NOT_FIT,
+    Outcome.UNSUPPORTED,
+    Outcome.DIVERGED,
+    Outcome.HANG,
+    Outcome.INFRA,
+    Outcome.CRASHED,
+    Outcome.OK,
+)
+
+
+def explaining(terminations: Sequence[Termination]) -> Termination:
+    """Of several terminations of one trial, the one that explains the others; the first of several that explain as much.
+
+    A preemption explains any other failure of infrastructure. Raises ValueError for none.
+    """
+    return min(terminations, key=lambda one: (_RANKING.index(one.outcome), not (one.reason or "").startswith("preempted")))
 
 
 def classify(error: BaseException) -> Termination:
@@ -82,8 +99,7 @@ def classify(error: BaseException) -> Termination:
     if not endings:
         own = next((cause for cause in reversed(found) if not _PEER_GONE.search(str(cause))), found[-1])
         endings = [Termination(Outcome.CRASHED, line(f"{type(own).__name__}: {own}"))]
-    best = min(endings, key=lambda ending: (_RANKING.index(ending.outcome), not (ending.reason or "").startswith("preempted")))
-    return replace(best, detail="".join(traceback.format_exception(error)))
+    return replace(explaining(endings), detail="".join(traceback.format_exception(error)))
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:

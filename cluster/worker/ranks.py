@@ -14,13 +14,13 @@ import sys
 import time
 from pathlib import Path
 
-from cluster.worker.outcome import Termination, TrialEnded
+from cluster.trial_layout import RANKS, RESULT, TRIAL, rank_failure
+from cluster.worker.outcome import Termination, TrialEnded, explaining
 from experiments.atomic_file import atomic_write
 from experiments.trial import Outcome, Trial, TrialResult
 
 GRACE_S = 3.0
 POLL_S = 0.02
-_EXPLAINS = [Outcome.DOES_NOT_FIT, Outcome.UNSUPPORTED, Outcome.DIVERGED, Outcome.INFRA, Outcome.CRASHED, Outcome.CANCELLED]
 
 
 def supervise(trial: Trial, options: argparse.Namespace, notes: list[str]) -> Termination:
@@ -30,11 +30,11 @@ def supervise(trial: Trial, options: argparse.Namespace, notes: list[str]) -> Te
     world = int(trial.parameters["devices"])
     # the ranks join a store that is already open here: no port that another process could take in between
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    folder: Path = options.out / "ranks"
+    folder: Path = options.out / RANKS
     folder.mkdir(exist_ok=True)
-    trial_file = folder / "trial.json"
+    trial_file = folder / TRIAL
     atomic_write(trial_file, trial.model_dump_json())
-    for old in folder.glob("rank-*.json"):
+    for old in folder.glob(rank_failure("*")):
         old.unlink()
     command = [sys.executable, "-m", "cluster.worker.main", "--trial", str(trial_file), "--out", str(options.out)]
     command += ["--attempt", str(options.attempt), *(["--probe", options.probe] if options.probe is not None else [])]
@@ -63,9 +63,9 @@ def supervise(trial: Trial, options: argparse.Namespace, notes: list[str]) -> Te
 def write_rank_failure(out: Path, attempt: int, rank: int, ending: Termination) -> None:
     """How a rank other than 0 ended, for the supervisor."""
     word = {"attempt": attempt, "outcome": str(ending.outcome), "reason": ending.reason}
-    folder = out / "ranks"
+    folder = out / RANKS
     folder.mkdir(exist_ok=True)
-    atomic_write(folder / f"rank-{rank}.json", json.dumps(word))
+    atomic_write(folder / rank_failure(rank), json.dumps(word))
 
 
 def _wait(children: list[subprocess.Popen[bytes]]) -> dict[int, int]:
@@ -94,7 +94,7 @@ def _end(children: list[subprocess.Popen[bytes]]) -> None:
 def _explain(out: Path, attempt: int, lost: dict[int, int]) -> Termination:
     """The ending that explains the others, of what the ranks left and of how they were lost."""
     endings: list[Termination] = []
-    for path in sorted((out / "ranks").glob("rank-*.json")):
+    for path in sorted((out / RANKS).glob(rank_failure("*"))):
         word = json.loads(path.read_text())
         if word["attempt"] == attempt:
             who = path.stem.replace("-", " ")
@@ -106,11 +106,12 @@ def _explain(out: Path, attempt: int, lost: dict[int, int]) -> Termination:
         endings.append(own)
     elif not endings:
         endings.append(Termination(Outcome.CRASHED, f"ranks failed without a word: {lost}"))
-    return min(endings, key=lambda ending: _EXPLAINS.index(ending.outcome) if ending.outcome in _EXPLAINS else 99)
+    # a rank that reports "cancelled" was told to end because another one had failed, so it explains nothing
+    return explaining([ending for ending in endings if ending.outcome is not Outcome.CANCELLED] or endings)
 
 
 def _rank_zero(out: Path, attempt: int) -> Termination | None:
-    path = out / "result.json"
+    path = out / RESULT
     if not path.exists():
         return None
     result = TrialResult.model_validate_json(path.read_text())

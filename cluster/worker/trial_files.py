@@ -18,12 +18,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from cluster import trial_layout
 from cluster.journal.object_store import Storage, StorageError, join
 from cluster.journal.replication import PATIENCE_S, JournalCopy, JournalMirror
+from cluster.trial_layout import RANK_ZERO, TRACE, TRIAL, attempt_result
 from experiments.trial import Trial
-
-TRACE = "trace.json.gz"
-WITHDRAWN = "withdrawn-a{attempt}"  # the flow writes it for an attempt that it stops before Ray has started it
 
 
 def scratch(store: str, attempt: int) -> Path:
@@ -36,7 +35,7 @@ def trial_text(options: argparse.Namespace) -> str:
     """trial.json. Raises StorageError."""
     if not options.store:
         return str(options.trial.read_text(encoding="utf-8"))
-    text = _patiently(lambda: Storage(options.store).get("trial.json"))
+    text = _patiently(lambda: Storage(options.store).get(TRIAL))
     if text is None:
         raise StorageError(f"{options.store}: trial.json is not there")
     return str(text.decode())
@@ -44,7 +43,7 @@ def trial_text(options: argparse.Namespace) -> str:
 
 def withdrawn(options: argparse.Namespace) -> bool:
     """True if the flow stopped this attempt while it was waiting to be started."""
-    name = WITHDRAWN.format(attempt=options.attempt)
+    name = trial_layout.withdrawn(options.attempt)
     if options.store:
         return _patiently(lambda: Storage(options.store).get(name)) is not None
     return bool((options.out / name).exists())
@@ -52,7 +51,7 @@ def withdrawn(options: argparse.Namespace) -> bool:
 
 def folder_of_rank(config: Mapping[str, Any]) -> Path:
     """Where rank 0 writes: the trial's folder, or its own part of the scratch folder, which may be on another node than the driver's."""
-    return Path(config["out"]) / "rank0" if config.get("store") else Path(config["out"])
+    return Path(config["out"]) / RANK_ZERO if config.get("store") else Path(config["out"])
 
 
 @contextmanager
@@ -98,7 +97,7 @@ def collect(options: argparse.Namespace, path: Path) -> None:
 def send_result(options: argparse.Namespace, path: Path) -> None:
     """result.json, by which the flow knows the end. Raises StorageError; the file then stays on this node."""
     if options.store:
-        _patiently(lambda: Storage(options.store).put(f"result-a{options.attempt}.json", path.read_bytes()))
+        _patiently(lambda: Storage(options.store).put(attempt_result(options.attempt), path.read_bytes()))
         shutil.rmtree(options.out, ignore_errors=True)
 
 

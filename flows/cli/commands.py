@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from cluster.trial_layout import JOURNAL
 from flows.cli.options import (
     SUITE_HELP,
     JsonOption,
@@ -154,7 +155,7 @@ def report(
 
     store = SweepStore(_sweep_id(sweep_id))
     for trial in store.load_plan().trials:
-        if (store.trial_dir(trial.key) / "journal.jsonl").exists():
+        if (store.trial_dir(trial.key) / JOURNAL).exists():
             write_steps(store.trial_dir(trial.key))
     paths = write_report(store.dir, emulated=emulated)
     show_comparison.print_comparison(out, store, emulated=emulated)

@@ -11,6 +11,7 @@ from typing import Any
 
 from prefect.artifacts import create_markdown_artifact, create_progress_artifact, create_table_artifact, update_progress_artifact
 
+from cluster.trial_layout import REPORT
 from experiments.trial import Trial, TrialResult
 from flows.runtime.progress import SweepProgress
 from tasks.nightly.store import Night
@@ -51,7 +52,7 @@ def trial(trial: Trial, result: TrialResult) -> None:
 def sweep(store: SweepStore, plan: Plan, published: Published | None) -> None:
     """The report, its figures taken from MLflow's server where one runs."""
     with suppress(Exception):
-        text = (store.dir / "report.md").read_text()
+        text = (store.dir / REPORT).read_text()
         if published is not None and published.served:
             compare = f"Compare the trials in MLflow: [table]({published.table}) · [charts]({published.charts})"
             text = f"{compare}\n\n{pages.with_figures(text, published.parent, published.base)}"

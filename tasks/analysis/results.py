@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from cluster.journal.journal import JournalError, Record, read_journal
+from cluster.trial_layout import JOURNAL, PLAN, RESULT, RESULTS, STEPS, TRIAL, TRIALS
 from experiments.config.errors import UserError
-from experiments.summary import NAMES, RMS, Value, rms_names, summarise
+from experiments.step_record import FIELDS, RMS
+from experiments.summary import NAMES, Value, rms_names, summarise
 from experiments.trial import Outcome, Scalar, Trial, TrialResult
 from tasks.sweep.store import Plan, read_plan
 
@@ -85,7 +87,7 @@ def write_steps(trial_dir: Path) -> Path:
 
     Whole or not at all. Raises JournalError for a damaged journal, ResultsError for a trial without one.
     """
-    journal_path, path = trial_dir / "journal.jsonl", trial_dir / "steps.parquet"
+    journal_path, path = trial_dir / JOURNAL, trial_dir / STEPS
     if not journal_path.exists():
         raise ResultsError(f"{journal_path} does not exist: the trial has not started")
     size = journal_path.stat().st_size
@@ -104,14 +106,7 @@ def write_steps(trial_dir: Path) -> Path:
     return path
 
 
-_TYPES: dict[str, Any] = {
-    "t": pa.float64(),
-    "step": pa.int64(),
-    "measured": pa.bool_(),
-    "loss": pa.float64(),
-    "samples": pa.int64(),
-    **{f"{part}_s": pa.float64() for part in ("data_wait", "h2d", "forward_backward", "optimizer", "total")},
-}
+_TYPES: dict[str, Any] = {field.name: pa.type_for_alias(field.kind) for field in FIELDS}
 
 
 def _columns(steps: Sequence[Record]) -> list[str]:
@@ -125,14 +120,14 @@ def load_trial(trial_dir: Path) -> TrialRow:
 
     The summary is computed again from the steps. Raises ResultsError for damaged files, JournalError for a damaged journal.
     """
-    trial = _model(Trial, trial_dir / "trial.json")
+    trial = _model(Trial, trial_dir / TRIAL)
     if trial is None:
-        raise ResultsError(f"{trial_dir / 'trial.json'} does not exist; `sweep resume` writes it again from plan.json")
+        raise ResultsError(f"{trial_dir / TRIAL} does not exist; `sweep resume` writes it again from plan.json")
     return _load(trial, trial_dir)
 
 
 def _load(trial: Trial, trial_dir: Path) -> TrialRow:
-    result = _model(TrialResult, trial_dir / "result.json")
+    result = _model(TrialResult, trial_dir / RESULT)
     steps, meta = _steps(trial_dir)
     if result is not None and meta.get("attempt") not in (None, 0, result.attempt):
         steps, meta = [], {}  # an attempt that began after the one the result is of: its steps are not that result's
@@ -142,7 +137,7 @@ def _load(trial: Trial, trial_dir: Path) -> TrialRow:
         if result is None or result.outcome is Outcome.OK:  # a rate of a trial that failed is not a result
             summary = dict(summarise(steps, meta.get("window"), meta.get("evaluations", ())))
     except (ValueError, KeyError) as error:
-        raise ResultsError(f"{trial_dir / 'journal.jsonl'} holds what cannot be: {error}") from error
+        raise ResultsError(f"{trial_dir / JOURNAL} holds what cannot be: {error}") from error
     if result is not None and not steps:
         summary |= result.summary
     return TrialRow(
@@ -163,7 +158,7 @@ def _series(steps: Sequence[Record], name: str) -> NDArray[np.float64]:
 
 
 def _steps(trial_dir: Path) -> tuple[list[Record], Mapping[str, Any]]:
-    path, journal_path = trial_dir / "steps.parquet", trial_dir / "journal.jsonl"
+    path, journal_path = trial_dir / STEPS, trial_dir / JOURNAL
     size = journal_path.stat().st_size if journal_path.exists() else None
     if path.exists():
         table = read_parquet(path, f"`rm {path}` and then `sweep report` writes it again from {journal_path.name}")
@@ -190,14 +185,14 @@ def load_sweep(sweep_dir: Path) -> Sweep:
 
     Raises ResultsError for a plan that is missing or damaged.
     """
-    path = sweep_dir / "plan.json"
+    path = sweep_dir / PLAN
     try:
         plan = read_plan(path)
     except FileNotFoundError:
         raise ResultsError(f"{path} does not exist: {sweep_dir} is not a sweep") from None
     except ValueError as error:
         raise ResultsError(f"{path} is damaged: {error}") from error
-    return Sweep(sweep_dir, plan, [_tolerant(trial, sweep_dir / "trials" / trial.key) for trial in plan.trials])
+    return Sweep(sweep_dir, plan, [_tolerant(trial, sweep_dir / TRIALS / trial.key) for trial in plan.trials])
 
 
 def _tolerant(trial: Trial, trial_dir: Path) -> TrialRow:
@@ -218,14 +213,14 @@ def write_results(sweep_dir: Path, sweep: Sweep | None = None) -> Path:
     order = dict.fromkeys(name for row in rows for name in row)
     groups = [name for name in order if "." not in name], [name for name in order if "." in name]
     columns = {name: _array([row.get(name) for row in rows]) for name in (*groups[0], *groups[1])}
-    path = sweep_dir / "results.parquet"
+    path = sweep_dir / RESULTS
     _write(pa.table(columns), path)
     return path
 
 
 def read_results(sweep_dir: Path) -> Any:
     """results.parquet as a pyarrow Table. Raises ResultsError that says how to write it again."""
-    return read_parquet(sweep_dir / "results.parquet", f"`sweep report {sweep_dir.name}` writes it again from the journals")
+    return read_parquet(sweep_dir / RESULTS, f"`sweep report {sweep_dir.name}` writes it again from the journals")
 
 
 def _flat(sweep_id: str, row: TrialRow) -> dict[str, Scalar]:

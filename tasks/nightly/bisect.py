@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cluster.trial_layout import LOG, RESULT, TRIAL
 from experiments import workloads
 from experiments.atomic_file import atomic_write
 from experiments.config.errors import UserError
@@ -164,21 +165,21 @@ def run_once(tree: Path, trial: Trial, out: Path, metric: str) -> float:
     if not (tree / "cluster" / "worker" / "main.py").exists():  # else whatever is installed would run in its place
         raise BisectError(f"{tree.name} has no cluster/worker/main.py: it cannot run a trial of today")
     out.mkdir(parents=True)
-    atomic_write(out / "trial.json", _for_any_version(trial).model_dump_json(exclude={"labels"}))
-    command = [sys.executable, "-m", "cluster.worker.main", "--trial", str(out / "trial.json"), "--out", str(out), "--attempt", "1"]
+    atomic_write(out / TRIAL, _for_any_version(trial).model_dump_json(exclude={"labels"}))
+    command = [sys.executable, "-m", "cluster.worker.main", "--trial", str(out / TRIAL), "--out", str(out), "--attempt", "1"]
     environment = {**os.environ, "PYTHONPATH": str(tree), "SWEEPBENCH_TRIAL": trial.key}
-    with open(out / "log.txt", "wb") as log:
+    with open(out / LOG, "wb") as log:
         try:
             subprocess.run(command, cwd=tree, env=environment, stdout=log, stderr=log, check=False, timeout=_TRIAL_S)
         except subprocess.TimeoutExpired:
-            raise BisectError(f"a trial of {tree.name} took more than {_TRIAL_S:.0f} s; its log is {out / 'log.txt'}") from None
+            raise BisectError(f"a trial of {tree.name} took more than {_TRIAL_S:.0f} s; its log is {out / LOG}") from None
     try:
-        result = TrialResult.model_validate_json((out / "result.json").read_text())
+        result = TrialResult.model_validate_json((out / RESULT).read_text())
     except (OSError, ValueError):
-        raise BisectError(f"a trial of {tree.name} left no result; its log is {out / 'log.txt'}") from None
+        raise BisectError(f"a trial of {tree.name} left no result; its log is {out / LOG}") from None
     value = result.summary.get(metric)
     if result.outcome is not Outcome.OK or value is None or not value > 0:
-        raise BisectError(f"a trial of {tree.name} ended {result.outcome} ({result.reason}) without {metric}; its log is {out / 'log.txt'}")
+        raise BisectError(f"a trial of {tree.name} ended {result.outcome} ({result.reason}) without {metric}; its log is {out / LOG}")
     return math.log(value) if METRICS[metric].higher_is_better else -math.log(value)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cluster.trial_layout import FIGURES, REPORT, REPORT_PAGE, for_emulated
 from experiments.atomic_file import atomic_write
 from tasks.analysis.results import load_sweep, write_results
 from tasks.report.figures.draw import draw_figures
@@ -40,11 +41,14 @@ def write_report(sweep_dir: Path, *, mlflow_links: Mapping[str, str] | None = No
     sweep = load_sweep(sweep_dir)
     results = write_results(sweep_dir, sweep)
     report = make_report(sweep, mlflow_links=mlflow_links, emulated=emulated)
-    suffix = "-emulated" if emulated else ""
-    folder = sweep_dir / f"figures{suffix}"
+    folder = sweep_dir / _name(FIGURES, emulated)
     figures = draw_figures(report.cells, folder, report.watermark, own=sweep.plan.suite.report.figures)
     report = dataclasses.replace(report, figures=[(title, f"{folder.name}/{path.name}") for title, path in figures])
-    markdown, html = sweep_dir / f"report{suffix}.md", sweep_dir / f"report{suffix}.html"
+    markdown, html = sweep_dir / _name(REPORT, emulated), sweep_dir / _name(REPORT_PAGE, emulated)
     atomic_write(markdown, render_markdown(report))
     atomic_write(html, render_html(report, [(title, path) for title, path in figures]))
     return ReportPaths(markdown, html, [path for _, path in figures], results)
+
+
+def _name(name: str, emulated: bool) -> str:
+    return for_emulated(name) if emulated else name

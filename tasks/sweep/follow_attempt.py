@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from cluster.journal.journal import Journal, JournalFollower
 from cluster.launchers import Launch, LaunchError, Status
-from cluster.trial_layout import JOURNAL
+from cluster.trial_layout import JOURNAL, LOG
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.sweep.attempt_end import AttemptEnd, judge
 from tasks.sweep.trial_context import TrialContext
@@ -93,7 +93,7 @@ class AttemptFollower:
         self._take_new()
         log = launcher.log(self._launch, self._folder)
         if self._launch.launcher == "ray_job":
-            (self._folder / "log.txt").write_text(log)
+            (self._folder / LOG).write_text(log)
         if result.outcome is not Outcome.OK and result.detail is None:
             result = result.model_copy(update={"detail": log[-_TAIL:] or None})
         return result

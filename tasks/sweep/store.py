@@ -19,6 +19,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 from pydantic import Field, ValidationError
 
+from cluster.trial_layout import FLOW_RUNS, HOLDER, LEASE, PLAN, RESULT, STATUS, STOP, TRIAL, TRIALS
 from experiments.atomic_file import atomic_write
 from experiments.config.errors import UserError
 from experiments.config.paths import runs_root
@@ -116,11 +117,11 @@ class SweepStore:
     # --- the plan
 
     def exists(self) -> bool:
-        return (self.dir / "plan.json").exists()
+        return (self.dir / PLAN).exists()
 
     def load_plan(self) -> Plan:
         """Raises StoreError if there is none or it cannot be read."""
-        path = self.dir / "plan.json"
+        path = self.dir / PLAN
         try:
             return read_plan(path)
         except FileNotFoundError:
@@ -134,16 +135,16 @@ class SweepStore:
         for trial in plan.trials:
             folder = self.trial_dir(trial.key)
             folder.mkdir(parents=True, exist_ok=True)
-            if not (folder / "trial.json").exists():
-                atomic_write(folder / "trial.json", trial.model_dump_json(indent=1))
-        atomic_write(self.dir / "plan.json", plan.model_dump_json(indent=1))
+            if not (folder / TRIAL).exists():
+                atomic_write(folder / TRIAL, trial.model_dump_json(indent=1))
+        atomic_write(self.dir / PLAN, plan.model_dump_json(indent=1))
 
     def trial_dir(self, key: str) -> Path:
-        return self.dir / "trials" / key
+        return self.dir / TRIALS / key
 
     def result(self, key: str) -> TrialResult | None:
         """The published result, None while there is none. Raises StoreError if the file is damaged."""
-        path = self.trial_dir(key) / "result.json"
+        path = self.trial_dir(key) / RESULT
         try:
             return TrialResult.model_validate_json(path.read_text())
         except FileNotFoundError:
@@ -153,7 +154,7 @@ class SweepStore:
 
     def save_result(self, result: TrialResult) -> None:
         """Publish a result: there whole, or not at all."""
-        atomic_write(self.trial_dir(result.key) / "result.json", result.model_dump_json(indent=1))
+        atomic_write(self.trial_dir(result.key) / RESULT, result.model_dump_json(indent=1))
 
     # --- one worker at a time
 
@@ -161,7 +162,7 @@ class SweepStore:
     def lease(self) -> Iterator[None]:
         """Hold the sweep. Raises SweepBusy, naming the holder, if another process does."""
         self.dir.mkdir(parents=True, exist_ok=True)
-        lock, holder = FileLock(self.dir / ".lease"), self.dir / ".holder.json"
+        lock, holder = FileLock(self.dir / LEASE), self.dir / HOLDER
         try:
             lock.acquire(timeout=0)
         except Timeout:
@@ -178,7 +179,7 @@ class SweepStore:
 
     def is_held(self) -> bool:
         """True while some process works on the sweep."""
-        lock = FileLock(self.dir / ".lease")
+        lock = FileLock(self.dir / LEASE)
         try:
             with lock.acquire(timeout=0):
                 return False
@@ -194,7 +195,7 @@ class SweepStore:
 
     @property
     def stop_file(self) -> Path:
-        return self.dir / ".stop"
+        return self.dir / STOP
 
     def request_stop(self, reason: str) -> None:
         """Ask whoever works on the sweep to stop its trials."""
@@ -210,21 +211,21 @@ class SweepStore:
     # --- the Prefect runs that worked on it, so that a dead one can be told apart from a live one
 
     def add_flow_run(self, flow_run_id: str) -> None:
-        with open(self.dir / "flow_runs.txt", "a") as file:
+        with open(self.dir / FLOW_RUNS, "a") as file:
             file.write(flow_run_id + "\n")
 
     def flow_runs(self) -> list[str]:
-        path = self.dir / "flow_runs.txt"
+        path = self.dir / FLOW_RUNS
         return path.read_text().split() if path.exists() else []
 
     # --- how far it is
 
     def save_status(self, status: int, message: str) -> None:
         """How the last flow over this sweep ended: an exit status and a line for people."""
-        atomic_write(self.dir / "status.json", json.dumps({"status": status, "message": message, "at": time.time()}, indent=1))
+        atomic_write(self.dir / STATUS, json.dumps({"status": status, "message": message, "at": time.time()}, indent=1))
 
     def load_status(self) -> dict[str, Any] | None:
-        path = self.dir / "status.json"
+        path = self.dir / STATUS
         found: dict[str, Any] | None = json.loads(path.read_text()) if path.exists() else None
         return found
 
@@ -246,5 +247,5 @@ def list_sweeps(root: Path | None = None) -> list[str]:
     root = root or runs_root()
     if not root.is_dir():
         return []
-    found = [path.parent.name for path in root.glob("*/plan.json") if _SWEEP_ID.match(path.parent.name)]
+    found = [path.parent.name for path in root.glob(f"*/{PLAN}") if _SWEEP_ID.match(path.parent.name)]
     return sorted(found, key=lambda sweep_id: sweep_id[-20:], reverse=True)

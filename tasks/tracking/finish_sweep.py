@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from cluster.trial_layout import REPORT
 from experiments.trial import Outcome
 from tasks.tracking import pages
 from tasks.tracking.runs import SweepRuns
@@ -45,7 +46,7 @@ def sweep_status(states: Mapping[str, Outcome | None]) -> str:
 def _log_artifact(runs: SweepRuns, path: Path) -> None:
     if path.is_dir():
         runs.client.log_artifacts(runs.parent, str(path), path.name)
-    elif path.name == "report.md":
+    elif path.name == REPORT:
         text = pages.linked_figures(path.read_text(), runs.experiment_id, runs.parent)
         runs.client.log_text(runs.parent, text, path.name)
     elif path.exists():

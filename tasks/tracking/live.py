@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cluster.journal.journal import Record, read_journal
+from cluster.trial_layout import JOURNAL
 from experiments.trial import Trial, TrialResult
 from tasks.sweep.store import Plan
 from tasks.tracking.client import connect
@@ -94,7 +95,7 @@ class LivePublisher:
             self._sent.setdefault((key, attempt), set()).update(record["step"] for record in records if record["kind"] == "step")
         for key, result, folder in batch.ended:
             sent = self._sent.pop((key, result.attempt), set())
-            finish_trial(runs, self._trials[key], read_journal(folder / "journal.jsonl"), result, folder, sent)
+            finish_trial(runs, self._trials[key], read_journal(folder / JOURNAL), result, folder, sent)
 
     def _gather(self) -> tuple[_Batch, bool]:
         batch = _Batch()

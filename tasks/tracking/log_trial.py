@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cluster.journal.journal import Journal, Record
-from experiments.summary import RMS, summarise
+from cluster.trial_layout import LOG, STEPS, TRACE
+from experiments.step_record import metrics_of
+from experiments.summary import summarise
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.tracking.runs import PUBLISHED, SweepRuns
 from tasks.tracking.values import log_metrics, log_tags, milliseconds, prefixed_tags
@@ -48,21 +50,14 @@ def finish_trial(
 
 
 def step_metrics(records: Iterable[Record]) -> Iterable[Metric]:
-    """loss, samples_per_s, step_time_s, data_wait_s, rms.<tensor> of step records against step; what is not finite cannot be drawn."""
+    """The metrics of step records (experiments.step_record) against step; what is not finite cannot be drawn."""
     from mlflow.entities import Metric
 
     for record in records:
         if record.get("kind") != "step":
             continue
-        at, step, total = milliseconds(record["t"]), int(record["step"]), record.get("total_s")
-        values = {
-            "loss": record.get("loss"),
-            "step_time_s": total,
-            "data_wait_s": record.get("data_wait_s"),
-            "samples_per_s": record["samples"] / total if total else None,
-            **{name: record[name] for name in record if name.startswith(RMS)},
-        }
-        for name, value in values.items():
+        at, step = milliseconds(record["t"]), int(record["step"])
+        for name, value in metrics_of(record).items():
             if value is not None and math.isfinite(value):
                 yield Metric(name, float(value), at, step)
 
@@ -88,11 +83,11 @@ def _end_tags(trial: Trial, journal: Journal, result: TrialResult) -> dict[str, 
 
 
 def _log_files(client: MlflowClient, run_id: str, trial_dir: Path) -> None:
-    for name in ("steps.parquet", "log.txt"):
+    for name in (STEPS, LOG):
         if (trial_dir / name).exists():
             client.log_artifact(run_id, str(trial_dir / name))
-    for trace in sorted(trial_dir.glob("trace*.json.gz")):
-        client.log_artifact(run_id, str(trace), "profile")
+    if (trial_dir / TRACE).exists():
+        client.log_artifact(run_id, str(trial_dir / TRACE), "profile")
 
 
 def _status(outcome: Outcome) -> str:

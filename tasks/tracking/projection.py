@@ -10,6 +10,7 @@ from logging import Logger, LoggerAdapter, getLogger
 from pathlib import Path
 
 from cluster.journal.journal import JournalError, read_journal
+from cluster.trial_layout import JOURNAL
 from experiments.trial import Outcome, TrialResult
 from tasks.sweep.store import Plan, SweepStore
 from tasks.tracking import pages
@@ -85,7 +86,7 @@ def _publish_once(store: SweepStore, plan: Plan, artifacts: list[Path], reason: 
             continue
         folder = store.trial_dir(trial.key)
         try:
-            found[trial.key] = finish_trial(runs, trial, read_journal(folder / "journal.jsonl"), result, folder)
+            found[trial.key] = finish_trial(runs, trial, read_journal(folder / JOURNAL), result, folder)
         except JournalError as error:
             damaged = damaged or error
     states = {key: result.outcome if result else None for key, result in results.items()}

@@ -108,7 +108,7 @@ def test_a_model_that_was_saved_goes_on_where_it_was(drawn: Path, tmp_path: Path
     from experiments.workloads import bridgetower
     from tests.gaudi_support import make_trial, mode
 
-    def learner(**changes: Any) -> TrainStep:
+    def made(**changes: Any) -> TrainStep:
         trial = make_trial("bridgetower", drawn, **{**PAIRS, **HABANA, **changes})
         parameters = bridgetower.Parameters.model_validate(trial.parameters)
         device = load("hpu")
@@ -120,14 +120,14 @@ def test_a_model_that_was_saved_goes_on_where_it_was(drawn: Path, tmp_path: Path
         return TrainStep(workload, model, parameters, device, engine)
 
     with mode(lazy=True):
-        one = learner()
+        one = made()
         batches = one.workload.batches()
         for step in (1, 2):
-            one.learn(one.place(next(batches)))
+            one.forward_backward(one.place(next(batches)))
             one.update(step)
         one.plain.save_pretrained(tmp_path / "saved")
-        again = learner(weights=str(tmp_path / "saved"), tokenizer=str(drawn / "tokenizer"))
-        fresh = learner(seed=1)
+        again = made(weights=str(tmp_path / "saved"), tokenizer=str(drawn / "tokenizer"))
+        fresh = made(seed=1)
     assert next(again.plain.parameters()).device.type == "hpu"
     loss = one.evaluate()["loss"]
     assert again.evaluate()["loss"] == pytest.approx(loss, rel=1e-6)

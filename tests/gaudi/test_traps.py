@@ -87,13 +87,13 @@ _RANKS = """
         engine = OptimumHabana(parameters, device, 2)
         engine.adapt()
         workload = synthetic.build(Context(parameters, None, "hpu", rank, 2, 8))
-        learner = TrainStep(workload, workload.model(), parameters, device, engine)
+        train_step = TrainStep(workload, workload.model(), parameters, device, engine)
         if not guarded:
             engine.after_update = lambda optimizer: optimizer.zero_grad(set_to_none=True)
         for step, batch in zip(range(1, 5), workload.batches()):
-            learner.learn(learner.place(batch))
-            learner.update(step)
-        weights = torch.cat([one.detach().cpu().flatten() for one in learner.plain.parameters()])
+            train_step.forward_backward(train_step.place(batch))
+            train_step.update(step)
+        weights = torch.cat([one.detach().cpu().flatten() for one in train_step.plain.parameters()])
         found.append(hashlib.sha256(weights.numpy().tobytes()).hexdigest())
     print(json.dumps(found))
 """

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cluster.devices import Device
-    from cluster.devices.clock import StepTiming
     from cluster.worker.train.train_step import TrainStep
+    from experiments.step_record import StepTiming
 
 BUCKET_BYTES = 25 * 2**20  # DDP's own size of a bucket
 BUFFERS = 4  # taken in turn: their bytes together are more than a device's cache holds
@@ -22,7 +22,7 @@ ALONE_ROUNDS = 3
 Blocks = Callable[[int, Callable[["StepTiming"], None]], None]  # train so many steps, tell each
 
 
-def measure(learner: TrainStep, device: Device, steps: int, run: Blocks) -> dict[str, Any]:
+def measure(train_step: TrainStep, device: Device, steps: int, run: Blocks) -> dict[str, Any]:
     """Train `steps` (at least 2) with and as many without the all-reduce, then all-reduce as many bytes with nothing beside it.
 
     The two take turns (with, without, without, with) in blocks, whose first step is left out. Returns medians in seconds, means over
@@ -32,10 +32,10 @@ def measure(learner: TrainStep, device: Device, steps: int, run: Blocks) -> dict
     timings: dict[bool, list[StepTiming]] = {True: [], False: []}
     for synchronised in (True, False, False, True):
         block: list[StepTiming] = []
-        with learner.gradients_apart(not synchronised):
+        with train_step.gradients_apart(not synchronised):
             run(half + 1, block.append)
         timings[synchronised] += block[1:]
-    size = sum(parameter.numel() * parameter.element_size() for parameter in learner.trained)
+    size = sum(parameter.numel() * parameter.element_size() for parameter in train_step.trained)
     mine = [
         statistics.median(timing.forward_backward_s for timing in timings[True]),
         statistics.median(timing.forward_backward_s for timing in timings[False]),

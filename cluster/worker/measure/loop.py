@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from cluster.devices.clock import COMPUTE, COPY, DATA, UPDATE, Clock, StepTiming
+from cluster.devices.clock import COMPUTE, COPY, DATA, UPDATE, Clock
+from experiments.step_record import StepTiming
 
 if TYPE_CHECKING:
     import torch
@@ -13,13 +14,13 @@ if TYPE_CHECKING:
 Batch = dict[str, Any]
 
 
-class Learner(Protocol):
-    """A model that learns from one batch at a time."""
+class TrainStepLike(Protocol):
+    """What the loop asks of a train step; cluster.worker.train.train_step.TrainStep is one."""
 
     def place(self, batch: Batch) -> Batch:
         """The batch on the device."""
 
-    def learn(self, batch: Batch) -> torch.Tensor:
+    def forward_backward(self, batch: Batch) -> torch.Tensor:
         """Forward and backward, or forward alone; returns the loss, still on the device."""
 
     def update(self, step: int) -> None:
@@ -29,7 +30,7 @@ class Learner(Protocol):
         """Samples in a batch."""
 
 
-def run_steps(steps: range, batches: Iterator[Batch], learner: Learner, clock: Clock, record: Callable[[StepTiming], None]) -> int:
+def run_steps(steps: range, batches: Iterator[Batch], train_step: TrainStepLike, clock: Clock, record: Callable[[StepTiming], None]) -> int:
     """Train the given steps (1-based) and record each once its times and its loss are known. Returns this rank's samples.
 
     On return the device has done all of it and every step is recorded. Nothing in here waits for a device that runs beside the host,
@@ -39,13 +40,13 @@ def run_steps(steps: range, batches: Iterator[Batch], learner: Learner, clock: C
     for step in steps:
         batch = next(batches)
         clock.mark(DATA)
-        placed = learner.place(batch)
+        placed = train_step.place(batch)
         clock.mark(COPY)
-        loss = learner.learn(placed)
+        loss = train_step.forward_backward(placed)
         clock.mark(COMPUTE)
-        learner.update(step)
+        train_step.update(step)
         clock.mark(UPDATE)
-        samples = learner.samples(placed)
+        samples = train_step.samples(placed)
         total += samples
         for timing in clock.finish(step, samples, loss):
             record(timing)

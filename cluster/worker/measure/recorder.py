@@ -9,8 +9,9 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from cluster.journal.journal import JournalWriter
-from cluster.worker.measure.records import Timing, step_record
+from cluster.worker.measure.records import step_record
 from cluster.worker.outcome import Diverged, Termination
+from experiments.step_record import StepTiming
 
 
 class Sink(Protocol):
@@ -45,10 +46,10 @@ class Recorder:
     def note(self, text: str) -> None:
         self._sink.append("note", text=text)
 
-    def step(self, timing: Timing, *, measured: bool, more: Mapping[str, float | None] | None = None) -> None:
+    def step(self, timing: StepTiming, *, measured: bool, more: Mapping[str, float | None] | None = None) -> None:
         """Record a step, with `more` fields. Raises Diverged if its loss is not finite, after having recorded it."""
         record = step_record(timing, world_size=self._world_size, measured=measured)
-        self._sink.append("step", t=timing.ended_at, **record, **(more or {}))
+        self._sink.append("step", t=timing.ended_at, **{**record, **(more or {})})
         if not math.isfinite(timing.loss):
             raise Diverged(timing.step, timing.loss)
 

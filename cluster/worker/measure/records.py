@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any
 
-PARTS = ("data_wait_s", "h2d_s", "forward_backward_s", "optimizer_s")
+from experiments.step_record import PARTS, TOTAL, StepRecord, StepTiming
+
 RESOLUTION_S = 1e-5  # device events are read as 32-bit milliseconds: sums of parts may differ by this much
 
 
@@ -15,47 +16,19 @@ class ImpossibleData(ValueError):
     """A measurement that cannot have happened."""
 
 
-class Timing(Protocol):
-    """What a step clock tells about a step; see cluster.devices.clock.StepTiming."""
-
-    @property
-    def step(self) -> int: ...
-    @property
-    def samples(self) -> int: ...
-    @property
-    def loss(self) -> float: ...
-    @property
-    def ended_at(self) -> float: ...
-    @property
-    def data_wait_s(self) -> float: ...
-    @property
-    def h2d_s(self) -> float: ...
-    @property
-    def forward_backward_s(self) -> float: ...
-    @property
-    def optimizer_s(self) -> float: ...
-    @property
-    def total_s(self) -> float: ...
-
-
-def step_record(timing: Timing, *, world_size: int, measured: bool) -> dict[str, Any]:
-    """The journal's `step` record: seconds, `samples` over all ranks. Raises ImpossibleData."""
-    parts = {name: float(getattr(timing, name)) for name in PARTS}
-    for name, seconds in {**parts, "total_s": timing.total_s}.items():
+def step_record(timing: StepTiming, *, world_size: int, measured: bool) -> dict[str, Any]:
+    """The journal's `step` record without its time: seconds, `samples` over all ranks. Raises ImpossibleData."""
+    times = {name: float(getattr(timing, name)) for name in (*PARTS, TOTAL)}
+    for name, seconds in times.items():
         if not math.isfinite(seconds) or seconds < 0:
             raise ImpossibleData(f"step {timing.step}: {name} is {seconds}")
-    if timing.total_s == 0 or timing.samples < 1:
-        raise ImpossibleData(f"step {timing.step}: {timing.samples} samples in {timing.total_s} s")
-    if abs(sum(parts.values()) - timing.total_s) > max(RESOLUTION_S * len(parts), 1e-3 * timing.total_s):
-        raise ImpossibleData(f"step {timing.step}: its parts take {sum(parts.values()):.6f} s, all of it {timing.total_s:.6f} s")
-    return {
-        "step": timing.step,
-        "measured": measured,
-        "loss": timing.loss,
-        "samples": timing.samples * world_size,
-        **parts,
-        "total_s": timing.total_s,
-    }
+    total = times.pop(TOTAL)
+    if total == 0 or timing.samples < 1:
+        raise ImpossibleData(f"step {timing.step}: {timing.samples} samples in {total} s")
+    if abs(sum(times.values()) - total) > max(RESOLUTION_S * len(times), 1e-3 * total):
+        raise ImpossibleData(f"step {timing.step}: its parts take {sum(times.values()):.6f} s, all of it {total:.6f} s")
+    record = StepRecord(**{**vars(timing), "samples": timing.samples * world_size}, measured=measured)
+    return {name: value for name, value in record.values().items() if name != "t"}  # the journal's line has it
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from cluster.worker.torch_internals import count_cycles
 from experiments.components.workload import Unsupported
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ _PROBE_CYCLES = 50_000_000  # a few hundredths of a second on a GPU
 
 
 class Slowed:
-    """A learner whose steps take longer (see cluster.worker.measure.loop.Learner).
+    """A train step whose steps take longer (see cluster.worker.measure.loop.TrainStepLike).
 
     CPU: computes nothing for `share` of the step's own time, by the host's clock, so the size is exact. CUDA: a kernel that only counts
     cycles runs in the compute stream for `share` of the median warm-up step; its clock is measured once. Elsewhere: Unsupported.
@@ -52,8 +53,8 @@ class Slowed:
             self._last = time.perf_counter()
         return self.inner.place(batch)
 
-    def learn(self, batch: Batch) -> torch.Tensor:
-        return self.inner.learn(batch)
+    def forward_backward(self, batch: Batch) -> torch.Tensor:
+        return self.inner.forward_backward(batch)
 
     def update(self, step: int) -> None:
         self.inner.update(step)
@@ -74,14 +75,14 @@ class Slowed:
             pass
 
     def _on_device(self, took: float) -> None:
-        torch.cuda._sleep(self._cycles)  # type: ignore[no-untyped-call]
+        count_cycles(self._cycles)
 
 
 def _cycles_per_s() -> float:
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-    torch.cuda._sleep(_PROBE_CYCLES)  # type: ignore[no-untyped-call]  # wakes the clock up
+    count_cycles(_PROBE_CYCLES)  # wakes the clock up
     begin.record()
-    torch.cuda._sleep(_PROBE_CYCLES)  # type: ignore[no-untyped-call]
+    count_cycles(_PROBE_CYCLES)
     end.record()
     end.synchronize()
     return float(_PROBE_CYCLES / (begin.elapsed_time(end) / 1000))

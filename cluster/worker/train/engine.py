@@ -1,6 +1,6 @@
 """How a model is trained: `native` is plain torch, on any device; `optimum_habana` is in engine_habana.py.
 
-The learner asks an engine for all that differs between them. An engine changes how a step is computed, never what: same loss, same data.
+The train step asks an engine for all that differs between them. An engine changes how a step is computed, never what: same loss, same data.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from cluster.worker import torch_internals
 from cluster.worker.train import optimizers, parallel
 from experiments.components.workload import Unsupported
 from experiments.parameters import TrainingParameters
@@ -43,10 +44,7 @@ class Engine:
             raise Unsupported(f"activation_checkpointing: {type(model).__name__} refuses gradient checkpointing")
         if not layers:
             raise Unsupported("activation_checkpointing: this workload names no layers")
-        from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
-
-        chosen = {id(layer) for layer in layers}
-        apply_activation_checkpointing(model, check_fn=lambda module: id(module) in chosen)
+        torch_internals.checkpoint(model, layers)
 
     def graphs(self, model: torch.nn.Module, *, training: bool, find_unused: bool) -> None:
         """Replace the model's forward by HPU graphs, recorded on first use of each shape."""
@@ -78,7 +76,7 @@ class Engine:
 
     def after_backward(self, model: torch.nn.Module) -> None:
         """The gradients of this rank are there, or being computed."""
-        self._flush()
+        self.device.flush()
 
     def clip(self, model: Any, trained: list[torch.nn.Parameter]) -> None:
         """Limit the gradients' norm over all parameters. `model` is what `distribute` gave."""
@@ -87,10 +85,5 @@ class Engine:
 
     def after_update(self, optimizer: torch.optim.Optimizer) -> None:
         """The optimiser has done its step: ready the gradients for the next one."""
-        self._flush()
+        self.device.flush()
         optimizer.zero_grad(set_to_none=not self.parameters.hpu_graphs)  # a graph writes where it was recorded
-
-    def _flush(self) -> None:
-        flush = getattr(self.device, "flush", None)
-        if flush is not None:
-            flush()

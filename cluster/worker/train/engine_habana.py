@@ -117,6 +117,6 @@ class OptimumHabana(Engine):
             super().clip(model, trained)
 
     def after_update(self, optimizer: torch.optim.Optimizer) -> None:
-        self._flush()
+        self.device.flush()
         # fast DDP packs gradients by a recorded graph: gradients made anew would not be in it, and the ranks would drift apart unseen
         optimizer.zero_grad(set_to_none=not (self._fast or self.parameters.hpu_graphs))

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from cluster.worker.torch_internals import checkpoint_wrappers
 from experiments.components.workload import Unsupported
 from experiments.parameters import TrainingParameters
 
@@ -143,9 +144,7 @@ def _compute(parameters: TrainingParameters) -> torch.dtype | None:
 
 def _outermost(model: nn.Module, units: list[nn.Module]) -> list[nn.Module]:
     """The units with the checkpoint wrapper around them where there is one: it must gather once for a recomputation, not inside it."""
-    from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import CheckpointWrapper
-
-    wrappers = {id(module._checkpoint_wrapped_module): module for module in model.modules() if isinstance(module, CheckpointWrapper)}
+    wrappers = checkpoint_wrappers(model)
     return [wrappers.get(id(unit), unit) for unit in units]
 
 

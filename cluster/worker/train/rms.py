@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 import torch
 
 from cluster.devices.clock import RUN_AHEAD
-from experiments.summary import RMS
+from experiments.step_record import RMS
 
 
 class RmsWatch:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class TrainStep:
-    """See cluster.worker.measure.loop.Learner. Where nothing is trained a step is the forward pass: no gradient, no optimiser, no DDP."""
+    """See measure.loop.TrainStepLike. Where nothing is trained a step is the forward pass: no gradient, no optimiser, no DDP."""
 
     def __init__(
         self, workload: Workload, model: torch.nn.Module, parameters: TrainingParameters, device: Device, engine: Engine | None = None
@@ -53,7 +53,7 @@ class TrainStep:
     def place(self, batch: Batch) -> Batch:
         return self.device.place(batch, self.workload.prepare, prefetch=self.parameters.prefetch_to_device)
 
-    def learn(self, batch: Batch) -> torch.Tensor:
+    def forward_backward(self, batch: Batch) -> torch.Tensor:
         if not self.trains:
             with torch.inference_mode(), self._autocast():
                 return self.workload.loss(self.model, batch)

@@ -29,7 +29,7 @@ class Learner:
         self.simulation.launch(COPY)
         return {"placed": True}
 
-    def learn(self, batch: dict[str, Any]) -> torch.Tensor:
+    def forward_backward(self, batch: dict[str, Any]) -> torch.Tensor:
         self.step += 1
         self.simulation.launch(COMPUTE)
         return torch.tensor(float(self.step))

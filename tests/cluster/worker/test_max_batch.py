@@ -16,7 +16,8 @@ from cluster.worker import main, max_batch
 from cluster.worker.max_batch import PROBE_HEADROOM, RESOLUTION, Found, Probed, decode, predict, search
 from cluster.worker.measure.recorder import Recorder
 from cluster.worker.outcome import Termination, TrialEnded, classify
-from cluster.worker.trial_session import Ranks, TrialSession
+from cluster.worker.rank_group import Ranks
+from cluster.worker.trial_session import TrialSession
 from experiments.trial import Outcome, Trial
 from tests.contracts import make_trial
 
@@ -112,7 +113,7 @@ def test_the_line_is_drawn_through_sizes_that_are_apart() -> None:
 class Pretended(Cpu):
     """A device of which a sample takes a hundredth, and the model a tenth."""
 
-    has_own_memory = True
+    releases_memory = True
     opened = 0
 
     def __init__(self) -> None:
@@ -202,7 +203,7 @@ def test_a_model_that_does_not_fit_at_all_is_a_result_with_its_reason(tmp_path: 
 def found_on(folder: Path, monkeypatch: pytest.MonkeyPatch, device: type[Pretended], **parameters: Any) -> tuple[Found, list[str]]:
     Pretended.opened, Here.commands = 0, []
     device.opened = 0
-    monkeypatch.setattr("cluster.worker.trial_session.load_device", lambda kind, rank: device())
+    monkeypatch.setattr("cluster.worker.set_up.load_device", lambda kind, rank: device())
     monkeypatch.setattr(max_batch, "subprocess", SimpleNamespace(Popen=Here, TimeoutExpired=TimeoutError))
     monkeypatch.setattr(Cpu, "compile_backend", "eager")
     one = make_trial(folder, "aaaa00000000000e", batch_size="max", width=16, steps=4, **parameters)

@@ -12,7 +12,9 @@ from pydantic import ValidationError
 from cluster.journal.journal import Journal, JournalWriter, read_journal
 from cluster.pools.pool import load_pools
 from cluster.worker.measure.recorder import Recorder
-from cluster.worker.trial_session import Ranks, TrialSession
+from cluster.worker.rank_group import Ranks
+from cluster.worker.set_up import SessionContext
+from cluster.worker.trial_session import TrialSession
 from experiments.components.workload import Context
 from experiments.datasets import scenes
 from experiments.metrics import Direction, metric_of
@@ -41,7 +43,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> DataSource:
     return DataSource(uri=str(folder), fingerprint="f", tokenizer=str(folder / "tokenizer"))
 
 
-def run(folder: Path, data: DataSource, **parameters: Any) -> tuple[TrialSession, Journal]:
+def run(folder: Path, data: DataSource, **parameters: Any) -> tuple[SessionContext, Journal]:
     values = bridgetower_inference.Parameters(**{**SHORT, **parameters}).model_dump(mode="json")
     trial = Trial(
         key="0" * 16,
@@ -60,19 +62,18 @@ def run(folder: Path, data: DataSource, **parameters: Any) -> tuple[TrialSession
     )
     folder.mkdir(exist_ok=True)
     with Recorder(JournalWriter(folder / "journal.jsonl", 1)) as recorder:
-        session = TrialSession(trial, Ranks(), recorder, folder)
-        session.run()
-    return session, read_journal(folder / "journal.jsonl")
+        context = TrialSession(trial, Ranks(), recorder, folder).run()
+    return context, read_journal(folder / "journal.jsonl")
 
 
 def test_a_trial_infers_and_does_not_train(tmp_path: Path, data: DataSource) -> None:
-    session, journal = run(tmp_path, data, evaluate=True, evaluation_samples=32)
-    learner = session.learner
-    assert learner.optimizer is None and not learner.plain.training
-    assert all(parameter.grad is None for parameter in learner.plain.parameters())
+    context, journal = run(tmp_path, data, evaluate=True, evaluation_samples=32)
+    train_step = context.train_step
+    assert train_step.optimizer is None and not train_step.plain.training
+    assert all(parameter.grad is None for parameter in train_step.plain.parameters())
     untouched = bridgetower.build(Context(bridgetower.Parameters(model="tiny"), data, "cpu", 0, 1, 8)).model()
     for name, value in untouched.state_dict().items():
-        assert torch.equal(learner.plain.state_dict()[name], value), name
+        assert torch.equal(train_step.plain.state_dict()[name], value), name
     assert [evaluation["when"] for evaluation in journal.evaluations] == ["before"], "nothing was learnt in between"
 
     losses = [step["loss"] for step in journal.steps]
@@ -120,8 +121,8 @@ def test_bf16_weights_give_nearly_what_fp32_gives(tmp_path: Path, data: DataSour
         "cast": {"precision": "bf16"},
         "autocast": {"precision": "bf16", "cast_weights": False},
     }.items():
-        session, journal = run(tmp_path / name, data, **few, **changes)
-        kinds = {parameter.dtype for parameter in session.learner.plain.parameters()}
+        context, journal = run(tmp_path / name, data, **few, **changes)
+        kinds = {parameter.dtype for parameter in context.train_step.plain.parameters()}
         assert kinds == {torch.bfloat16 if name == "cast" else torch.float32}
         losses[name] = [step["loss"] for step in journal.steps]
     for name in ("cast", "autocast"):

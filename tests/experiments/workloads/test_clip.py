@@ -13,7 +13,8 @@ from pydantic import ValidationError
 from cluster.journal.journal import Journal, JournalWriter, read_journal
 from cluster.pools.pool import load_pools
 from cluster.worker.measure.recorder import Recorder
-from cluster.worker.trial_session import Ranks, TrialSession
+from cluster.worker.rank_group import Ranks
+from cluster.worker.trial_session import TrialSession
 from experiments.components.workload import Context
 from experiments.datasets import scenes
 from experiments.spec.load import load_suite

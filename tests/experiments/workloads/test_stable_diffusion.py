@@ -127,14 +127,14 @@ def test_captions_are_the_prompts_where_the_weights_have_a_tokenizer(tmp_path: P
 
 def test_a_step_of_the_measured_loop_in_bf16() -> None:
     one = build(precision="bf16")
-    learner = TrainStep(one, made(one), one.parameters, Cpu())
-    assert learner.optimizer is None and {value.dtype for value in learner.plain.parameters()} == {torch.bfloat16}
-    loss = learner.learn(learner.place(next(one.batches())))
+    train_step = TrainStep(one, made(one), one.parameters, Cpu())
+    assert train_step.optimizer is None and {value.dtype for value in train_step.plain.parameters()} == {torch.bfloat16}
+    loss = train_step.forward_backward(train_step.place(next(one.batches())))
     assert float(loss) == pytest.approx(GOLDEN[0], abs=0.01)
-    assert learner.evaluate()["chance_loss"] == 1
-    names = dict(learner.plain.named_modules())
-    assert graph_units(one, learner.plain) == [names["unet"], names["vae.decoder"]], "what HPU graphs record"
-    assert len(one.layers(learner.plain)) == 4 + 1 + 4
+    assert train_step.evaluate()["chance_loss"] == 1
+    names = dict(train_step.plain.named_modules())
+    assert graph_units(one, train_step.plain) == [names["unet"], names["vae.decoder"]], "what HPU graphs record"
+    assert len(one.layers(train_step.plain)) == 4 + 1 + 4
 
 
 @pytest.mark.parametrize(

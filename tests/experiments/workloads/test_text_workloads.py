@@ -15,7 +15,8 @@ import torch
 from cluster.journal.journal import JournalWriter, read_journal
 from cluster.pools.pool import load_pools
 from cluster.worker.measure.recorder import Recorder
-from cluster.worker.trial_session import Ranks, TrialSession
+from cluster.worker.rank_group import Ranks
+from cluster.worker.trial_session import TrialSession
 from experiments.components.workload import Context, DataError, Unsupported
 from experiments.datasets import texts
 from experiments.spec.load import load_suite
@@ -195,13 +196,12 @@ def test_a_trial_infers_and_has_its_latency(name: str, module: Any, values: dict
         data=data,
     )
     with Recorder(JournalWriter(tmp_path / "journal.jsonl", 1)) as recorder:
-        session = TrialSession(trial, Ranks(), recorder, tmp_path)
-        session.run()
+        context = TrialSession(trial, Ranks(), recorder, tmp_path).run()
     journal = read_journal(tmp_path / "journal.jsonl")
-    assert session.learner.optimizer is None and {one.dtype for one in session.learner.plain.parameters()} == {torch.bfloat16}
+    assert context.train_step.optimizer is None and {one.dtype for one in context.train_step.plain.parameters()} == {torch.bfloat16}
     summary = summarise(journal.steps, journal.window)
     assert summary["latency_per_sample_s"] == pytest.approx(float(summary["latency_p50_s"] or 0) / 4)
-    assert journal.window and journal.window["flops_per_sample"] == pytest.approx(session.workload.flops_per_sample())
+    assert journal.window and journal.window["flops_per_sample"] == pytest.approx(context.workload.flops_per_sample())
     with pytest.raises(ValueError, match="learning_rate has no effect"):
         module.Parameters(**values, learning_rate=1.0)
 

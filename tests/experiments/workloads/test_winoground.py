@@ -17,7 +17,8 @@ from pydantic import ValidationError
 from cluster.journal.journal import JournalWriter, read_journal
 from cluster.pools.pool import load_pools
 from cluster.worker.measure.recorder import Recorder
-from cluster.worker.trial_session import Ranks, TrialSession
+from cluster.worker.rank_group import Ranks
+from cluster.worker.trial_session import TrialSession
 from experiments.components.workload import Context, DataError
 from experiments.datasets import scenes, winoground
 from experiments.spec.load import load_suite
@@ -167,15 +168,14 @@ def test_a_trial_reports_the_three_scores_beside_chance(home: Path, tmp_path: Pa
     before = torch.get_num_threads()
     try:
         with Recorder(JournalWriter(tmp_path / "journal.jsonl", 1)) as recorder:
-            session = TrialSession(trial, Ranks(), recorder, tmp_path)
-            session.run()
+            context = TrialSession(trial, Ranks(), recorder, tmp_path).run()
     finally:
         torch.set_num_threads(before)
     journal = read_journal(tmp_path / "journal.jsonl")
     found = summarise(journal.steps, journal.window, journal.evaluations)
-    one: Any = session.workload
+    one: Any = context.workload
     with torch.inference_mode():
-        scores = one.scores(session.learner.plain, one._pairs()[list(range(EXAMPLES))])
+        scores = one.scores(context.train_step.plain, one._pairs()[list(range(EXAMPLES))])
     for name, value in winoground.summary(scores.tolist()).items():
         assert found[f"eval_{name}_before"] == value
     assert found["eval_chance_winoground_group_before"] == pytest.approx(1 / 6)

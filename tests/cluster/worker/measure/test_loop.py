@@ -12,14 +12,16 @@ import pytest
 import torch
 
 from cluster.devices import load as load_device
-from cluster.devices.clock import StepTiming
 from cluster.devices.cpu import Cpu
 from cluster.journal.journal import Journal, JournalWriter, read_journal
+from cluster.worker.after import measure_communication
 from cluster.worker.measure.recorder import Recorder
 from cluster.worker.outcome import Diverged
+from cluster.worker.rank_group import Ranks
 from cluster.worker.train.train_step import TrainStep
-from cluster.worker.trial_session import Ranks, TrialSession
+from cluster.worker.trial_session import TrialSession
 from experiments.components.workload import Context, Unsupported
+from experiments.step_record import StepTiming
 from experiments.summary import summarise
 from experiments.trial import Trial
 from experiments.workloads import flava, synthetic
@@ -141,8 +143,8 @@ def test_profiled_steps_leave_a_trace_and_no_record(tmp_path: Path) -> None:
 def test_the_linear_rate_falls_to_zero_over_all_steps() -> None:
     parameters = synthetic.Parameters(steps=8, warmup_steps=2, learning_rate=1.0)
     workload = synthetic.build(Context(parameters, None, "cpu", 0, 1, 8))
-    learner = TrainStep(workload, workload.model(), parameters, Cpu())
-    rates = [learner.learning_rate(step) for step in range(1, 12)]
+    train_step = TrainStep(workload, workload.model(), parameters, Cpu())
+    rates = [train_step.learning_rate(step) for step in range(1, 12)]
     assert rates[0] == 1.0 and rates[9] == pytest.approx(0.1) and rates[10] == 0.0
     assert rates == sorted(rates, reverse=True) and len(set(rates)) == 11
 
@@ -167,13 +169,13 @@ def test_the_all_reduce_is_not_measured_apart_where_steps_differ_in_kind() -> No
 
     notes: list[str] = []
     replicas = DistributedDataParallel.__new__(DistributedDataParallel)
-    session = SimpleNamespace(
+    context = SimpleNamespace(
         parameters=synthetic.Parameters(devices=2, communication_steps=8),
-        learner=SimpleNamespace(model=replicas),
+        train_step=SimpleNamespace(model=replicas),
         workload=SimpleNamespace(steps_alike=False),
         recorder=SimpleNamespace(note=notes.append),
     )
     window: dict[str, Any] = {}
-    TrialSession._communicate(session, window)  # type: ignore[arg-type]
+    measure_communication(context, None, window)  # type: ignore[arg-type]
     assert not window and "steps differ in kind" in notes[0]
     assert flava.Flava.steps_alike is False

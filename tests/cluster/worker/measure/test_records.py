@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from cluster.devices.clock import StepTiming
 from cluster.worker.measure.records import ImpossibleData, RankWindow, step_record, window_record
+from experiments.step_record import StepTiming
 
 TIMING = StepTiming(
     step=7, samples=16, loss=2.5, ended_at=1e9, data_wait_s=0.01, h2d_s=0.002, forward_backward_s=0.08, optimizer_s=0.008, total_s=0.1

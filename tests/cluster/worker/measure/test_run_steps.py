@@ -30,7 +30,7 @@ class Scripted:
         self.calls.append("place")
         return {"size": batch["size"] + 1}
 
-    def learn(self, batch: dict[str, Any]) -> torch.Tensor:
+    def forward_backward(self, batch: dict[str, Any]) -> torch.Tensor:
         self.calls.append(f"learn {batch['size']}")
         return torch.tensor(0.5)
 

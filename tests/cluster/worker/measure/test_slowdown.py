@@ -38,7 +38,7 @@ class Worker:
         self.host.now += self.parts[0]
         return {"placed": batch}
 
-    def learn(self, batch: Any) -> torch.Tensor:
+    def forward_backward(self, batch: Any) -> torch.Tensor:
         self.host.now += self.parts[1]
         return torch.tensor(float(batch["placed"]))
 
@@ -85,7 +85,7 @@ def durations(slowed: Slowed, host: Host, steps: range, loading_s: float = 0.25)
         began = host.now
         host.now += loading_s
         placed = slowed.place(step)
-        assert slowed.samples(placed) == 7 and float(slowed.learn(placed)) == step
+        assert slowed.samples(placed) == 7 and float(slowed.forward_backward(placed)) == step
         slowed.update(step)
         found.append(host.now - began)
     return found

@@ -14,12 +14,13 @@ import torch
 from cluster.devices.clock import RUN_AHEAD
 from cluster.journal.journal import JournalWriter, read_journal
 from cluster.worker.measure.recorder import Recorder
+from cluster.worker.rank_group import Ranks
 from cluster.worker.train import optimizers
 from cluster.worker.train.rms import RmsWatch, chosen
-from cluster.worker.trial_session import Ranks, TrialSession
+from cluster.worker.trial_session import TrialSession
 from experiments.components.workload import Unsupported
 from experiments.parameters import SAME_MATHEMATICS, TrainingParameters
-from experiments.summary import RMS
+from experiments.step_record import RMS
 from experiments.trial import Trial
 from tasks.analysis.results import load_trial, write_steps
 from tasks.tracking.log_trial import step_metrics

@@ -99,27 +99,27 @@ for name, values in asked.items():
     workload = module.build(Context(parameters, data, "cpu", rank, world, parameters.batch_size))
     torch.manual_seed(0)
     device = Cpu()
-    learner = TrainStep(workload, workload.model(), parameters, device, choose_engine(parameters, device, world))
+    train_step = TrainStep(workload, workload.model(), parameters, device, choose_engine(parameters, device, world))
     cached = []
-    watch = learner.plain.register_forward_pre_hook(lambda *_: cached.append(torch.is_autocast_cache_enabled()))
+    watch = train_step.plain.register_forward_pre_hook(lambda *_: cached.append(torch.is_autocast_cache_enabled()))
     batches, losses, rms = workload.batches(), [], []
     for step in range(1, steps + 1):
-        loss = learner.learn(learner.place(next(batches)))
+        loss = train_step.forward_backward(train_step.place(next(batches)))
         if zeros:
             seen = set()
-            for unit in (*workload.shard_units(learner.plain), learner.plain):
+            for unit in (*workload.shard_units(train_step.plain), train_step.plain):
                 own = [p for p in unit.parameters() if id(p) not in seen and p.requires_grad]
                 seen |= {id(p) for p in own}
                 for p in own if any(q.grad is not None for q in own) else []:
                     p.grad = torch.zeros_like(p) if p.grad is None else p.grad
-        learner.update(step)
-        rms += learner.diagnostics(step).values()
+        train_step.update(step)
+        rms += train_step.diagnostics(step).values()
         if world > 1:
             dist.all_reduce(loss, dist.ReduceOp.SUM)
         losses.append(float(loss) / world)
-    held = sum(p.to_local().numel() if hasattr(p, "to_local") else p.numel() for p in learner.model.parameters())
+    held = sum(p.to_local().numel() if hasattr(p, "to_local") else p.numel() for p in train_step.model.parameters())
     watch.remove()
-    found[name] = {"losses": losses, "after": learner.evaluate()["loss"], "held": held, "rms": rms, "cached": sorted(set(cached))}
+    found[name] = {"losses": losses, "after": train_step.evaluate()["loss"], "held": held, "rms": rms, "cached": sorted(set(cached))}
 if rank == 0:
     open(out, "w").write(json.dumps(found))
 if world > 1:

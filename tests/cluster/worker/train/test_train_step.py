@@ -147,14 +147,14 @@ def test_a_loss_is_given_without_its_graph_and_not_scaled(scaled: bool) -> None:
     log: LOG = []
     made = learner(log, precision="bf16")
     batch = batch_of(made)
-    loss = made.learn(batch)
+    loss = made.forward_backward(batch)
     once = [parameter.grad.clone() for parameter in made.trained if parameter.grad is not None]
     assert log == ["autocast bf16", "after_backward"] and len(once) == 6
     assert not loss.requires_grad and made.plain.training
     made.scaler = Scaler(log) if scaled else None
     for parameter in made.trained:
         parameter.grad = None
-    assert float(made.learn(batch)) == float(loss)
+    assert float(made.forward_backward(batch)) == float(loss)
     for parameter, gradient in zip(made.trained, once, strict=True):
         assert torch.allclose(parameter.grad, gradient * (4 if scaled else 1))  # type: ignore[arg-type]
 
@@ -162,7 +162,7 @@ def test_a_loss_is_given_without_its_graph_and_not_scaled(scaled: bool) -> None:
 def test_without_training_a_step_is_the_forward_pass() -> None:
     log: LOG = []
     made = learner(log, trains=False, precision="bf16", rms_tensors="*")
-    loss = made.learn(batch_of(made))
+    loss = made.forward_backward(batch_of(made))
     made.update(1)
     assert log == ["autocast bf16"] and loss.is_inference()
     assert not made.plain.training and (made.optimizer, made.scaler, made.rms) == (None, None, None)
@@ -174,7 +174,7 @@ def test_without_training_a_step_is_the_forward_pass() -> None:
 def test_without_autocast_operations_keep_the_parameters_type() -> None:
     log: LOG = []
     made = learner(log, precision="bf16", autocast=False)
-    made.learn(batch_of(made))
+    made.forward_backward(batch_of(made))
     assert log[0] == "autocast fp32"
 
 

@@ -1,0 +1,84 @@
+"""What a trial does beside its measured window: evaluation before and after, a trace, the cost of the all-reduce, the window's record."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from cluster.devices.peaks import peak_flops
+from cluster.trial_layout import TRACE
+from cluster.worker.measured_window import Record, Steps, unrecorded
+from cluster.worker.set_up import SessionContext
+
+
+def evaluate(context: SessionContext, when: str) -> float:
+    """Record the held-out metrics, if the trial asks for them. Returns the seconds that this took.
+
+    On rank 0, while the others wait: replicas are equal. On all of them where the model is sharded: each has a part of it.
+    """
+    if not context.parameters.evaluate:
+        return 0.0
+    started = time.time()
+    context.recorder.phase("evaluate")
+    if context.ranks.rank == 0 or context.train_step.sharded:
+        context.recorder.evaluation(when, context.train_step.evaluate())  # what another rank records goes nowhere
+    context.ranks.meet()
+    return time.time() - started
+
+
+def profile(context: SessionContext, steps: Steps, window: dict[str, Any]) -> None:
+    """Trace some more steps, after the window, into a file, and put what they spent their time on into the window's record."""
+    parameters = context.parameters
+    if not parameters.profile_steps:
+        return
+    from cluster.worker.measure.profile import read_breakdown, trace
+
+    context.recorder.phase("profile")
+    last = parameters.warmup_steps + parameters.steps
+    traced = range(last + 1, last + parameters.profile_steps + 1)
+    steps.clock.begin()
+    path = context.out / TRACE
+    with trace(path if context.ranks.rank == 0 else None):
+        steps.run(traced, unrecorded)
+        context.device.synchronize()
+    if context.ranks.rank == 0:
+        window["profile"] = read_breakdown(path, len(traced))
+        context.recorder.note(f"{len(traced)} more steps were traced into {TRACE}")
+
+
+def measure_communication(context: SessionContext, steps: Steps, window: dict[str, Any]) -> None:
+    """How long the gradients' all-reduce takes, and how much longer it makes a step, into the window's record."""
+    from torch.nn.parallel import DistributedDataParallel
+
+    parameters = context.parameters
+    if not parameters.communication_steps or not isinstance(context.train_step.model, DistributedDataParallel):
+        return  # nothing that could be left out of a step
+    if not getattr(context.workload, "steps_alike", True):  # and DDP fails where a step uses other parameters than one under no_sync()
+        context.recorder.note("the all-reduce was not measured apart: steps differ in kind, so a few with and without it do not compare")
+        return
+    from cluster.worker.measure import communication
+
+    context.recorder.phase("communication")
+    step = parameters.warmup_steps + parameters.steps + parameters.profile_steps
+
+    def run(count: int, record: Record) -> None:
+        context.ranks.meet()
+        context.device.synchronize()
+        steps.clock.begin()
+        steps.run(range(step + 1, step + count + 1), record)
+
+    window["communication"] = communication.measure(context.train_step, context.device, parameters.communication_steps, run)
+
+
+def publish_window(context: SessionContext, window: dict[str, Any]) -> None:
+    """Complete the window with what takes time to find out, and write it."""
+    if context.ranks.rank != 0:
+        return
+    name = context.device.describe()["device_name"]
+    peak, source = (None, None) if context.device.emulated else peak_flops(name, context.parameters.precision)
+    try:
+        flops = context.workload.flops_per_sample()
+    except Exception as error:  # not knowing them costs the MFU; it must not cost a trial that was measured
+        flops = None
+        context.recorder.note(f"FLOPs not counted: {type(error).__name__}: {str(error)[:200]}")
+    context.recorder.window({**window, "flops_per_sample": flops, "peak_flops": peak, "peak_source": source})

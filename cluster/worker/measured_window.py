@@ -1,0 +1,110 @@
+"""The steps of a trial in their order: the first, the warm-up, the measured window. And more of them, for what comes after."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from cluster.worker.measure.loop import TrainStepLike, run_steps
+from cluster.worker.measure.records import RankWindow, window_record
+from cluster.worker.measure.slowdown import Slowed
+from cluster.worker.set_up import SessionContext
+from cluster.worker.torch_internals import compile_seconds
+from experiments.components.workload import Workload, trains
+from experiments.step_record import StepTiming
+
+Record = Callable[[StepTiming], None]
+
+
+class Steps:
+    """Runs steps of a trial on one stream of batches and one clock."""
+
+    def __init__(self, context: SessionContext) -> None:
+        """Raises Unsupported for an injected slow-down on a device that cannot be slowed by a known time."""
+        self._device = context.device
+        self.restart(context.workload)
+        self.slowed: Slowed | None = None
+        share = context.parameters.injected_slowdown
+        if share:
+            self.slowed = Slowed(context.train_step, share)
+            context.recorder.note(f"every measured step is made {share:.3g} times itself longer, on purpose (injected)")
+        self._train_step: TrainStepLike = self.slowed or context.train_step
+
+    def restart(self, workload: Workload) -> None:
+        """From the first batch of `workload` on, with a new clock."""
+        self._batches, self.clock = iter(workload.batches()), self._device.clock()
+
+    def stop(self) -> None:
+        """Let go of the batches: the processes that load them end. Only `restart` may follow."""
+        self._batches = iter(())
+
+    def run(self, steps: range, record: Record) -> int:
+        """See run_steps."""
+        return run_steps(steps, self._batches, self._train_step, self.clock, record)
+
+
+def unrecorded(timing: StepTiming) -> None:
+    """The record of steps that belong to no figure."""
+
+
+def measure(context: SessionContext, steps: Steps, started_at: float) -> dict[str, Any]:
+    """First step, warm-up, measured window. Returns the journal's `window` record, what takes time to find out still missing.
+
+    `started_at` (Unix time, s): when the trial began, moved on by what is no part of the time to its first step.
+    Raises Diverged, ImpossibleData, and whatever workload and libraries raise.
+    """
+    parameters, recorder = context.parameters, context.recorder
+
+    def warm_up(timing: StepTiming) -> None:
+        recorder.step(timing, measured=False, more=context.train_step.diagnostics(timing.step))
+
+    recorder.phase("first_step")
+    steps.clock.begin()
+    steps.run(range(1, 2), warm_up)
+    to_first_step = time.time() - started_at
+    recorder.phase("warmup")
+    steps.run(range(2, parameters.warmup_steps + 1), warm_up)
+    compile_s = None if parameters.compile == "none" else compile_seconds()
+    recorder.phase("measure")
+    mine = _window(context, steps)
+    return {
+        **window_record(context.ranks.gather(mine)),
+        "time_to_first_step_s": to_first_step,
+        "compile_seconds": compile_s,
+        "first_measured_step": parameters.warmup_steps + 1,
+        "batch_size": parameters.batch_size,
+        "trains": trains(context.workload),
+        "epoch_samples": getattr(context.workload, "epoch_samples", None),
+        "spikes_after": parameters.spikes_after,
+        **({"injected_slowdown": parameters.injected_slowdown} if parameters.injected_slowdown else {}),
+    }
+
+
+def _window(context: SessionContext, steps: Steps) -> RankWindow:
+    """This rank's measured steps, from a start that all ranks share to the end of all its device was given."""
+    parameters, device = context.parameters, context.device
+
+    def record(timing: StepTiming) -> None:
+        context.recorder.step(timing, measured=True, more=context.train_step.diagnostics(timing.step))
+
+    if steps.slowed:
+        steps.slowed.start()
+    context.ranks.meet()
+    device.reset_peak_memory()
+    device.synchronize()
+    energy = device.energy_j()
+    started = time.perf_counter()
+    steps.clock.begin()
+    samples = steps.run(range(parameters.warmup_steps + 1, parameters.warmup_steps + parameters.steps + 1), record)
+    device.synchronize()
+    wall = time.perf_counter() - started
+    energy_end = device.energy_j()
+    return RankWindow(
+        rank=context.ranks.rank,
+        samples=samples,
+        wall_s=wall,
+        peak_memory_bytes=device.peak_memory_bytes(),
+        alloc_retries=device.alloc_retries(),
+        energy_j=None if energy is None or energy_end is None else energy_end - energy,
+    )

@@ -1,0 +1,94 @@
+"""One step of a trial: its fields, once. The journal, steps.parquet, MLflow's step metrics and the summary take names and kinds from here.
+
+A new field is one line in StepRecord, as in `grad_norm: Annotated[float | None, Spec(metric="grad_norm")] = None`; what measures it
+hands its value to `Recorder.step` as `more`. In a record it is left out where it is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from types import NoneType
+from typing import Annotated, Any, get_args, get_type_hints
+
+RMS = "rms."  # of a step's fields that are RMS_t of a tensor, before its name: their number differs from trial to trial
+TOTAL = "total_s"
+_KINDS = {int: "int64", float: "float64", bool: "bool"}  # Arrow's names of types
+_FIRST = ("t", "step", "measured", "loss", "samples")  # of a record; the rest follows as declared
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a field's type does not tell. `part`: one of the parts that add up to total_s. `metric`: its name in MLflow; None: not there."""
+
+    unit: str = ""
+    part: bool = False
+    metric: str | None = None
+    name: str | None = None  # in the journal, where it is not the attribute's
+
+
+@dataclass(frozen=True)
+class StepTiming:
+    """One finished step of one rank, as a clock tells it."""
+
+    step: Annotated[int, Spec()]
+    samples: Annotated[int, Spec()]
+    loss: Annotated[float, Spec(metric="loss")]
+    ended_at: Annotated[float, Spec("s since 1970", name="t")]
+    data_wait_s: Annotated[float, Spec("s", part=True, metric="data_wait_s")]
+    h2d_s: Annotated[float, Spec("s", part=True)]  # the part of the copy that the computation had to wait for
+    forward_backward_s: Annotated[float, Spec("s", part=True)]
+    optimizer_s: Annotated[float, Spec("s", part=True)]
+    total_s: Annotated[float, Spec("s", metric="step_time_s")]
+
+
+@dataclass(frozen=True)
+class StepRecord(StepTiming):
+    """One finished step of a trial; `samples` are those of all ranks."""
+
+    measured: Annotated[bool, Spec()]  # False in warm-up
+
+    def values(self) -> dict[str, Any]:
+        """What is known, by the fields' names and in their order."""
+        known = ((field.name, getattr(self, field.attribute)) for field in FIELDS)
+        return {name: value for name, value in known if value is not None}
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of StepRecord as files have it. `kind`: Arrow's name of its type."""
+
+    name: str
+    attribute: str
+    kind: str
+    unit: str
+    part: bool
+    metric: str | None
+
+
+def fields_of(record: type[StepRecord]) -> tuple[Field, ...]:
+    """A record's fields in the order in which files have them. Raises KeyError for a type that Arrow has no name for here."""
+    hints = get_type_hints(record, include_extras=True)
+    found = []
+    for one in fields(record):
+        annotated, spec = get_args(hints[one.name])
+        kind = next(kind for kind in (get_args(annotated) or (annotated,)) if kind is not NoneType)
+        found.append(Field(spec.name or one.name, one.name, _KINDS[kind], spec.unit, spec.part, spec.metric))
+    return tuple(sorted(found, key=lambda field: _FIRST.index(field.name) if field.name in _FIRST else len(_FIRST)))
+
+
+FIELDS = fields_of(StepRecord)
+PARTS = tuple(field.name for field in FIELDS if field.part)  # a step's parts, in order; seconds
+
+
+def metrics_of(step: Mapping[str, Any]) -> dict[str, float | None]:
+    """What MLflow draws of a journal's `step` record, by the metric's name; None where the record does not tell.
+
+    samples_per_s is samples / total_s. RMS_t keeps its field's name.
+    """
+    total = step.get(TOTAL)
+    return {
+        **{field.metric: step.get(field.name) for field in FIELDS if field.metric},
+        "samples_per_s": step["samples"] / total if total else None,
+        **{name: step[name] for name in step if name.startswith(RMS)},
+    }

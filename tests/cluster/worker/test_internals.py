@@ -1,0 +1,116 @@
+"""What the worker uses of Ray and torch without a promise of theirs: it is where it was, in the versions that are installed here."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray.exceptions
+import ray.train
+import ray.train.v2._internal.exceptions as ray_train_exceptions
+import torch
+import torch.distributed
+from ray.train.v2._internal import constants
+from ray.train.v2._internal.callbacks import placement_group_callback
+from ray.train.v2._internal.execution.local_mode import torch as local_mode
+from ray.train.v2.api import data_parallel_trainer
+from torch import nn
+
+from cluster.worker import main, outcome, ray_train, torch_internals
+from tests.contracts import make_trial
+
+
+def test_the_cleaner_of_placement_groups_can_be_made_prompt() -> None:
+    own = placement_group_callback.PlacementGroupCleanerCallback
+    interval = inspect.signature(own.__init__).parameters["check_interval_s"]
+    assert interval.default == 1.0, "polled faster by Ray itself, the patch is not needed"
+    assert data_parallel_trainer.PlacementGroupCleanerCallback is own
+    assert "PlacementGroupCleanerCallback()" in inspect.getsource(data_parallel_trainer), "made without arguments, by that name"
+    with ray_train.prompt_cleaner():
+        prompt = data_parallel_trainer.PlacementGroupCleanerCallback()
+        assert isinstance(prompt, own) and vars(prompt)["_check_interval_s"] == ray_train.CLEANER_POLL_S == 0.05
+    assert data_parallel_trainer.PlacementGroupCleanerCallback is own
+
+
+def test_the_patch_of_the_cleaner_is_taken_back_after_an_error() -> None:
+    own = data_parallel_trainer.PlacementGroupCleanerCallback
+    with pytest.raises(KeyError), ray_train.prompt_cleaner():
+        raise KeyError
+    assert data_parallel_trainer.PlacementGroupCleanerCallback is own
+
+
+def test_local_mode_asks_torch_for_its_process_group_by_the_name_that_is_patched() -> None:
+    calls = inspect.getsource(local_mode.LocalTorchController)
+    assert calls.count("torch.distributed.init_process_group(") == 1
+    assert local_mode.torch.distributed is torch.distributed
+    assert "backend" in inspect.signature(torch.distributed.init_process_group).parameters
+
+
+def test_on_a_gaudi_local_mode_is_given_hccl_and_torch_its_own_function_back() -> None:
+    from cluster.devices import hpu
+
+    own = torch.distributed.init_process_group
+    assert hpu._init_process_group is own
+    with pytest.raises(KeyError), ray_train.local_hccl():
+        assert torch.distributed.init_process_group is hpu.init_process_group
+        raise KeyError
+    assert torch.distributed.init_process_group is own
+
+
+def test_rays_variables_have_the_names_that_the_worker_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("RAY_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    main._set_defaults(make_trial(tmp_path, "aaaa00000000000e"))
+    known = {value for name, value in vars(constants).items() if name.endswith("_ENV_VAR")}
+    ours = {name for name in os.environ if name.startswith("RAY_TRAIN_")} | {ray_train.START_TIMEOUT}
+    assert len(ours) == 4 and ours <= known, ours - known
+
+
+def test_rays_exceptions_have_the_names_that_outcomes_are_told_by() -> None:
+    where = (ray.exceptions, ray.train, ray_train_exceptions)
+    named = {*outcome._RAY_LOST, "OutOfMemoryError", "OutOfDiskError", "PreemptionError"}
+    assert {name for name in named if not any(hasattr(module, name) for module in where)} == set()
+
+
+def test_dynamo_counts_the_seconds_of_compilation(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._dynamo import utils
+
+    assert isinstance(utils.compilation_time_metrics, dict)
+    monkeypatch.setattr(utils, "compilation_time_metrics", {"_compile.compile_inner": [1.5, 0.25]})
+    assert torch_internals.compile_seconds() == 1.75
+    monkeypatch.setattr(utils, "compilation_time_metrics", {"compile_inner": [2.0]})
+    assert torch_internals.compile_seconds() == 2.0
+    monkeypatch.setattr(utils, "compilation_time_metrics", {})
+    assert torch_internals.compile_seconds() is None
+
+
+def test_a_compilation_is_counted_under_a_name_that_is_read() -> None:
+    from torch._dynamo import utils
+
+    before = dict(utils.compilation_time_metrics)
+    utils.compilation_time_metrics.clear()
+    try:
+        torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+        assert (torch_internals.compile_seconds() or 0) > 0
+    finally:
+        utils.compilation_time_metrics.clear()
+        utils.compilation_time_metrics.update(before)
+
+
+def test_checkpoint_wrappers_are_found_by_what_they_wrap() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    first, second = model
+    torch_internals.checkpoint(model, [second])
+    assert model[0] is first and torch_internals.checkpoint_wrappers(model) == {id(second): model[1]}
+
+
+def test_cuda_can_count_cycles(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert list(inspect.signature(torch.cuda._sleep).parameters) == ["cycles"]
+    seen: list[Any] = []
+    monkeypatch.setattr(torch.cuda, "_sleep", seen.append)
+    torch_internals.count_cycles(7)
+    assert seen == [7]
