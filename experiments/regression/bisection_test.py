@@ -1,4 +1,4 @@
-"""Deciding between two commits with as few trials as it takes. Pure."""
+"""The sequential test of a bisection: which side of a threshold a commit lies on, with as few pairs of trials as it takes. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scipy import special
 from experiments.regression.effect import RESOLUTION
 from experiments.stats.estimate import Estimate
 
-ALPHA = 0.05  # chance of a wrong turn in one decision
+ALPHA = 0.05  # chance of a wrong turn at one commit
 
 
 class Side(StrEnum):
@@ -22,17 +22,20 @@ class Side(StrEnum):
     OPEN = "open"
 
 
-def looks(most: int) -> list[int]:
-    """Numbers of pairs after which a decision is tried: 3, 5, 8, 12, ... and `most`."""
-    found, step = [3], 2
-    while found[-1] + step < most:
-        found.append(found[-1] + step)
+def interim_pairs(most: int) -> list[int]:
+    """Numbers of pairs after which an interim analysis is made: 3, 5, 8, 12, ... and `most`, which is the last."""
+    counts, step = [3], 2
+    while counts[-1] + step < most:
+        counts.append(counts[-1] + step)
         step += 1
-    return [look for look in found if look < most] + [most]
+    return [count for count in counts if count < most] + [most]
 
 
 def difference(pairs: Sequence[float], level: float) -> Estimate:
-    """Mean of paired log ratios as a ratio, with a t interval at `level`; three pairs at least. Raises ValueError for fewer than two."""
+    """Mean of paired log ratios as a ratio, with Student's t interval at `level`, such as 0.95. Raises ValueError for fewer than two pairs.
+
+    The standard error is at least the resolution of a night, so that identical pairs do not give an interval of width 0.
+    """
     values = np.asarray(pairs, dtype=float)
     if values.size < 2:
         raise ValueError("a difference needs two pairs")
@@ -42,14 +45,15 @@ def difference(pairs: Sequence[float], level: float) -> Estimate:
     return Estimate(float(np.exp(middle)), float(np.exp(middle - half)), float(np.exp(middle + half)), se, df, values.size)
 
 
-def side_of(pairs: Sequence[float], threshold: float, tries: int) -> Side:
-    """Whether the mean of paired log ratios lies below or above `threshold` (a logarithm), or more pairs are needed.
+def side_of(pairs: Sequence[float], threshold: float, analyses: int) -> Side:
+    """Whether the mean of paired log ratios lies below or above `threshold` (a log ratio), or more pairs are needed.
 
-    The chance of a wrong answer is shared out over all the tries (Bonferroni), so stopping early costs nothing.
+    All interim analyses share the chance of a wrong answer (Bonferroni), so a decision may be taken at any of them. Fewer than two pairs
+    decide nothing.
     """
     if len(pairs) < 2:
         return Side.OPEN
-    found = difference(pairs, 1 - ALPHA / tries)
-    if np.log(found.high) < threshold:
+    interval = difference(pairs, 1 - ALPHA / analyses)
+    if np.log(interval.high) < threshold:
         return Side.BELOW
-    return Side.ABOVE if np.log(found.low) > threshold else Side.OPEN
+    return Side.ABOVE if np.log(interval.low) > threshold else Side.OPEN

@@ -1,7 +1,7 @@
-"""A night's verdicts: many cells at once, looked at again as repeats come in. Pure, on arrays.
+"""Decides the verdicts of many cells at once, at every interim analysis of a night. Pure, on arrays.
 
-Two gates stand before `slower` and `faster`: each cell's own chance of a false alarm (`alpha` a night, spent over the looks), and the
-false discovery rate over all cells of the night (`fdr`). And the change must be as large as what matters for the cell.
+`slower` and `faster` must pass three tests: the cell's own chance of a false alarm (`alpha` a night, spent over the interim analyses), the
+false discovery rate over all cells of the night (`fdr`), and a change at least as large as the smallest that matters for the cell.
 """
 
 from __future__ import annotations
@@ -18,34 +18,35 @@ from experiments.stats.estimate import Estimate
 from experiments.stats.verdict import Verdict
 
 ALPHA = 0.01  # chance of a false alarm of one cell in one night
-FDR = 0.05
+FDR = 0.05  # false discovery rate over the cells of a night
 _CODES = {Verdict.SLOWER: -1, Verdict.SAME: 0, Verdict.FASTER: 1, Verdict.UNDECIDED: 2}
 SLOWER, SAME, FASTER, UNDECIDED = _CODES.values()
 _WORDS = {code: word for word, code in _CODES.items()}
 
 
-def interim_levels(looks: Sequence[int], alpha: float = ALPHA) -> list[float]:
-    """The level at which each look may decide, for looks after so many repeats; together no more than `alpha`.
+def interim_levels(repeats: Sequence[int], alpha: float = ALPHA) -> list[float]:
+    """The significance level of each interim analysis, made after so many repeats; their sum is `alpha`.
 
-    What O'Brien and Fleming's boundary has spent by then (Lan & DeMets 1983), less what it had spent before. The levels add up, so the
-    bound holds whatever the dependence between looks; and nearly all of `alpha` is left for the last one.
-    Raises ValueError for looks that do not rise.
+    A level is what O'Brien and Fleming's boundary has spent by then (Lan & DeMets 1983), less what it had spent before. The levels add up,
+    so the bound holds whatever the dependence between the analyses; nearly all of `alpha` is left for the last one.
+    Raises ValueError for repeats that do not rise, or none.
     """
-    if not looks or any(b <= a for a, b in pairwise(looks)) or looks[0] < 1:
-        raise ValueError(f"looks must be rising numbers of repeats, got {list(looks)}")
+    if not repeats or any(b <= a for a, b in pairwise(repeats)) or repeats[0] < 1:
+        raise ValueError(f"interim analyses need rising numbers of repeats, got {list(repeats)}")
     z = special.ndtri(1 - alpha / 2)
-    spent = [float(2 * special.ndtr(-z / np.sqrt(look / looks[-1]))) for look in looks]
+    spent = [float(2 * special.ndtr(-z / np.sqrt(count / repeats[-1]))) for count in repeats]
     return [now - before for now, before in zip(spent, [0.0, *spent[:-1]], strict=True)]
 
 
 def decide(
     effect: NightEffect, minimum: ArrayLike, level: ArrayLike, *, alpha: float = ALPHA, fdr: float = FDR
 ) -> tuple[NDArray[np.int8], NDArray[np.float64]]:
-    """Codes (SLOWER, SAME, FASTER, UNDECIDED) and q-values of a night's cells, the last axis of every array.
+    """Codes (SLOWER, SAME, FASTER, UNDECIDED) and q-values of the cells of a night, both of the effects' shape (..., cells).
 
-    `minimum`: the smallest change that matters, 0.03 for 3 %. `level`: what `look_levels` gives for the look at which a cell stands.
-    slower / faster: p < level, q < fdr (Benjamini & Hochberg 1995), and at least `minimum`. same: the 95 % interval lies within
-    `minimum`. A cell whose effect is not known (NaN) is undecided.
+    `minimum`: the smallest change that matters, 0.03 for 3 %. `level`: that of `interim_levels` for the analysis that a cell has reached.
+    Both are one number, or one for each cell.
+    slower / faster: p < level, q < fdr (Benjamini & Hochberg 1995), and the change is at least `minimum`. same: the 95 % interval lies
+    within `minimum`. A cell whose effect is unknown (NaN) is undecided, with a q-value of 1.
     """
     size = np.asarray(effect.effect, dtype=float)
     known = np.isfinite(size) & np.isfinite(effect.se)
@@ -54,27 +55,30 @@ def decide(
     q = np.asarray(stats.false_discovery_control(spent, axis=-1)) if size.shape[-1] else spent
     edge = np.log1p(np.asarray(minimum, dtype=float))
     with np.errstate(invalid="ignore"):
-        found = known & (spent < alpha) & (q < fdr) & (np.abs(size) >= edge)
-        level_with_1 = np.abs(size) + special.stdtrit(effect.df, 0.975) * effect.se < edge
-    codes = np.select([found & (size < 0), found, known & level_with_1], [SLOWER, FASTER, SAME], UNDECIDED)
+        changed = known & (spent < alpha) & (q < fdr) & (np.abs(size) >= edge)
+        within_edge = np.abs(size) + special.stdtrit(effect.df, 0.975) * effect.se < edge
+    codes = np.select([changed & (size < 0), changed, known & within_edge], [SLOWER, FASTER, SAME], UNDECIDED)
     return codes.astype(np.int8), q
 
 
 def word(code: int) -> Verdict:
-    """The verdict behind a code of `judge`."""
+    """The verdict of a code that `decide` gives. Raises KeyError for any other number."""
     return _WORDS[int(code)]
 
 
 def as_estimate(effect: NightEffect, index: int, repeats: int) -> Estimate:
-    """One cell's effect as a ratio, > 1 is better, with its 95 % interval."""
+    """The effect at `index` as a ratio (above 1 is better) with Student's 95 % interval; `effect` has one axis, the cells."""
     size, se, df = float(effect.effect[index]), float(effect.se[index]), float(effect.df[index])
     half = float(special.stdtrit(df, 0.975)) * se
     return Estimate(float(np.exp(size)), float(np.exp(size - half)), float(np.exp(size + half)), se, df, repeats)
 
 
 def rate_interval(hits: int, trials: int, level: float = 0.95) -> tuple[float, float]:
-    """Exact interval of a rate (Clopper & Pearson 1934); 0 to 1 where nothing was tried. Raises ValueError for more hits than trials."""
+    """Exact interval of the rate hits / trials (Clopper & Pearson 1934); 0 to 1 without a trial.
+
+    Raises ValueError for more hits than trials.
+    """
     if trials == 0:
         return 0.0, 1.0
-    found = stats.binomtest(hits, trials).proportion_ci(level, method="exact")
-    return float(found.low), float(found.high)
+    interval = stats.binomtest(hits, trials).proportion_ci(level, method="exact")
+    return float(interval.low), float(interval.high)

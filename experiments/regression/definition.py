@@ -1,4 +1,4 @@
-"""What a nightly run measures and how it judges: experiments/nightly/*.yaml, and nightly/*.yaml in the folders of $SWEEPBENCH_EXTRA."""
+"""What a night measures and how it decides: experiments/nightly/*.yaml, and nightly/*.yaml in the folders of $SWEEPBENCH_EXTRA."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
-from experiments.config.errors import ConfigError, choose
+from experiments.config.errors import ConfigError, Problem, choose
 from experiments.config.paths import extra_folders
 from experiments.config.strict import Strict
 from experiments.config.validate import validate
-from experiments.config.yaml_document import load
+from experiments.config.yaml_document import Document, load
 from experiments.metrics import Metric, metric_of
 from experiments.regression.decision import ALPHA, FDR
 from experiments.regression.effect import RESOLUTION
@@ -49,7 +49,7 @@ DEFAULT_METRICS = ["throughput", "peak_memory_bytes", "time_to_first_step_s", "f
 
 
 class NightCells(Strict):
-    """Some cells of a suite."""
+    """Cells of a suite that a night measures."""
 
     suite: str = Field(description="a suite's name, or the path of its file")
     profile: str = Field(default="full", description="a profile of the suite")
@@ -62,27 +62,27 @@ class NightCells(Strict):
 
 
 class NightFile(Strict):
-    """A nightly definition."""
+    """A nightly definition: one YAML file. Field names are its keys."""
 
     nightly: Name = Field(description="the file's name without .yaml")
     description: str = Field(default="", max_length=2000)
     cells: list[NightCells] = Field(min_length=1)
     canary: NightCells | None = Field(default=None, description="one cell for each pool: tells whether the node or the code is slower")
-    probe: str | None = Field(default=None, description="suite of the cell that is measured twice and slowed down; null: the canary's")
+    probe: str | None = Field(default=None, description="suite of the cell that both controls copy; null: the canary's")
     injected_slowdown: float = Field(default=0.08, gt=0, le=1, description="size of the slow-down that must be found every night")
     repeats: int = Field(default=3, ge=2, le=50, description="of each cell, interleaved")
-    looks: list[int] = Field(default_factory=lambda: [5, 8], description="repeats after which undecided cells are looked at again")
+    looks: list[int] = Field(default_factory=lambda: [5, 8], description="repeats of the later interim analyses, for undecided cells")
     budget: str = Field(default="2h", description="time for the whole night, such as 2h or 90m")
     baseline_nights: int = Field(default=20, ge=3, le=200, description="most nights a baseline is made of")
-    least_nights: int = Field(default=5, ge=3, le=50, description="nights before anything is judged")
+    least_nights: int = Field(default=5, ge=3, le=50, description="nights that a baseline needs; before, everything is undecided")
     accept_after: int = Field(default=5, ge=2, le=50, description="nights in a row after which a change is accepted by itself")
     alpha: float = Field(default=ALPHA, gt=0, lt=0.2, description="chance of a false alarm of one cell in one night")
     false_discovery_rate: float = Field(default=FDR, gt=0, lt=0.5, description="over all cells of a night")
     notify: list[BlockName] = Field(default_factory=list, description="Prefect notification blocks, such as slack-webhook/team")
 
     @property
-    def all_looks(self) -> list[int]:
-        """Repeats after which a cell is judged: the first look, then the later ones."""
+    def interim_repeats(self) -> list[int]:
+        """Repeats after which an interim analysis decides: the first, then the later ones."""
         return [self.repeats, *self.looks]
 
     @property
@@ -91,7 +91,7 @@ class NightFile(Strict):
 
 
 def load_night(name_or_path: str) -> NightFile:
-    """A nightly definition by name or path, checked by itself. Raises ConfigError that names the file, the key and what would be right."""
+    """A nightly definition by name or path, checked without its suites. Raises ConfigError that names the file, the key and the remedy."""
     text = str(name_or_path)
     files = nights()
     if text.endswith((".yaml", ".yml")) or os.sep in text:
@@ -102,13 +102,21 @@ def load_night(name_or_path: str) -> NightFile:
         raise ConfigError.one("nightly", None, text, "unknown nightly definition", choose(text, sorted(files)))
     document = load(path)
     file = validate(NightFile, document)
+    problems = _problems(file, document, path)
+    if problems:
+        raise ConfigError(problems)
+    return file
+
+
+def _problems(file: NightFile, document: Document, path: Path) -> list[Problem]:
+    """What the schema alone cannot tell."""
     problems = []
     if file.nightly != path.stem:
         problems.append(document.problem(("nightly",), f"is {file.nightly!r}, the file is {path.name}", f"write `nightly: {path.stem}`"))
     for index, entry in enumerate(file.cells):
         unknown = [metric for metric in [*entry.metrics, *entry.minimum_effect] if metric not in METRICS]
         problems += [document.problem(("cells", index, "metrics"), f"{name!r} is not judged", choose(name, METRICS)) for name in unknown]
-    if any(later <= earlier for earlier, later in zip(file.all_looks, file.looks, strict=False)):
+    if any(later <= earlier for earlier, later in zip(file.interim_repeats, file.looks, strict=False)):
         problems.append(document.problem(("looks",), f"is {file.looks}", f"write rising numbers of repeats above {file.repeats}"))
     try:
         seconds(file.budget)
@@ -117,45 +125,45 @@ def load_night(name_or_path: str) -> NightFile:
     suites = [entry.suite for entry in file.cells]
     if file.probe is not None and file.probe not in suites:
         problems.append(document.problem(("probe",), f"{file.probe!r} has no cells here", choose(file.probe, suites)))
-    if problems:
-        raise ConfigError(problems)
-    return file
+    return problems
 
 
 def nights() -> dict[str, Path]:
     """Name -> file of every nightly definition. Raises ConfigError if two have one name."""
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for folder in [_HERE, *(extra / "nightly" for extra in extra_folders())]:
         for path in sorted(folder.glob("*.yaml")):
-            if path.stem in found:
-                raise ConfigError.one(path, None, "", f"the nightly {path.stem} is already in {found[path.stem]}", "rename one of them")
-            found[path.stem] = path
-    return found
+            if path.stem in files:
+                raise ConfigError.one(path, None, "", f"the nightly {path.stem} is already in {files[path.stem]}", "rename one of them")
+            files[path.stem] = path
+    return files
 
 
 def seconds(text: str) -> float:
-    """`2h`, `90m`, `1h30m`, `45s` in seconds. Raises ValueError."""
-    found = _DURATION.match(text.strip())
-    if not found or not any(found.groups()):
+    """`2h`, `90m`, `1h30m`, `45s` in seconds. Raises ValueError for any other text, and for no time at all."""
+    parts = _DURATION.match(text.strip())
+    if not parts or not any(parts.groups()):
         raise ValueError(f"{text!r} is not a duration")
-    total = sum(float(part or 0) * size for part, size in zip(found.groups(), (3600, 60, 1), strict=True))
+    total = sum(float(part or 0) * size for part, size in zip(parts.groups(), (3600, 60, 1), strict=True))
     if not total > 0:
         raise ValueError(f"{text!r} is no time at all")
     return total
 
 
 def cell_id(suite: str, workload: str, pool: str, parameters: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
-    """A cell's identity over the nights: what was chosen for it, not what a later version of the code takes where nothing was chosen.
+    """A cell's identity over the nights: a digest of the parameters that differ from the schema's defaults.
 
-    So history goes on when the schema gains a parameter; a default whose value changed is named where it matters.
+    So a cell keeps its history when the schema gains a parameter; a default whose value changed is named as a cause where it matters.
     """
     chosen = {name: value for name, value in parameters.items() if name not in defaults or defaults[name] != value}
     return digest({"suite": suite, "workload": workload, "pool": pool, "parameters": chosen})
 
 
 def drop_to_fit(costs: Mapping[str, float], values: Mapping[str, float], budget_s: float, fixed_s: float = 0.0) -> list[str]:
-    """Which cells to leave out so that the rest, and `fixed_s` besides, take no longer than the budget: lowest value first, of equals the
-    most expensive. Cells without an expected duration are absent from `costs` and stay."""
+    """Which cells to leave out so that the rest takes no longer than the budget: lowest value first, of equals the most expensive.
+
+    `costs`: cell -> expected seconds; a cell without an expected duration is absent, and stays. `fixed_s`: what is measured in any case.
+    """
     total = fixed_s + sum(costs.values())
     dropped = []
     for cell in sorted(costs, key=lambda cell: (values[cell], -costs[cell])):

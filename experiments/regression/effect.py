@@ -1,7 +1,7 @@
-"""Tonight against a baseline of nights: how much a cell changed, relative to its node, and how sure that is. Pure, on arrays.
+"""Tonight against a baseline of nights: how much a cell changed, relative to its node, and how certain that is. Pure, on arrays.
 
-All values are logarithms of a positive quantity of which more is better. The last axis is a night's repeats (NaN where there is none),
-the one before it the baseline's nights, oldest first; whatever axes precede are judged side by side, each on its own.
+All values are logarithms of a positive quantity of which more is better. The last axis is a night's repeats (k; NaN for a missing one), the
+one before it the baseline's nights (n), oldest first; each entry of the axes before these (...) is a case of its own.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from scipy import special
 
 Array = NDArray[np.float64]
 
-RESOLUTION = 5e-4  # no night is known better than this: 0.05 %, what a clock, a rounding or a code layout may do
-PRIOR_NIGHTS = 2.0  # how many nights the assumption weighs that cell and canary feel their node alike
-_WINSOR = 2.5  # robust standard deviations beyond which a night's value is drawn in before a spread is taken
+RESOLUTION = 5e-4  # smallest standard error of a night, as a logarithm (0.05 %): what clocks, rounding and code layout may do
+PRIOR_NIGHTS = 2.0  # weight, in nights, of the assumption that a node affects cell and canary alike
+_WINSOR = 2.5  # robust standard deviations at which a night's value is clipped before a spread is taken
 _MAD = 1.4826  # makes a median absolute deviation a standard deviation, for normal noise
 
 
@@ -25,8 +25,8 @@ _MAD = 1.4826  # makes a median absolute deviation a standard deviation, for nor
 class NightEffect:
     """Tonight over the baseline, as a logarithm (0.05 is about 5 % better), with its standard error and degrees of freedom.
 
-    `share` is how much of the canary's change was taken off: 0 none, 1 all. `raw` is the effect with nothing taken off. `between` is the
-    standard deviation from night to night, `within` that of a single repeat. Arrays of the leading axes' shape.
+    `share`: how much of the canary's change was subtracted, 0 none to 1 all. `raw`: the effect with nothing subtracted. `between`: standard
+    deviation from night to night, `within`: of a single repeat, both of the logarithm. All arrays have the shape (...).
     """
 
     effect: Array
@@ -39,13 +39,13 @@ class NightEffect:
 
     @property
     def p_value(self) -> Array:
-        """Two-sided p that nothing changed."""
+        """Two-sided p-value of no change, by Student's t; NaN where the effect is unknown."""
         return np.asarray(2 * special.stdtr(self.df, -np.abs(self.effect) / self.se))
 
     def detectable(self, repeats: float, *, alpha: float, power: float = 0.95, minimum: float = 0.0) -> Array:
-        """The smallest effect (of the logarithm) that such a night finds with probability `power`, given so many repeats.
+        """The smallest effect, as a logarithm, that a night of so many repeats finds with probability `power`; shape (...).
 
-        It must be significant at `alpha` (two-sided), and its estimate must reach `minimum`.
+        Found means significant at `alpha` (two-sided), and estimated as at least `minimum` (a logarithm).
         """
         se = np.hypot(self.between, self.within * np.sqrt(_trim_cost(np.asarray(repeats)) / repeats))
         reach = special.stdtrit(self.df, power)
@@ -53,7 +53,10 @@ class NightEffect:
 
 
 def night_value(repeats: ArrayLike) -> Array:
-    """One value for a night: the mean of its repeats without the lowest and the highest quarter (from three on, at least one each)."""
+    """One value for each night, (..., k) -> (...): the mean of its repeats without the lowest and the highest quarter.
+
+    From three repeats on, at least one is left out at each end. NaN for a night without a repeat.
+    """
     values = np.sort(np.asarray(repeats, dtype=float), axis=-1)  # NaN last
     count = np.sum(np.isfinite(values), axis=-1, keepdims=True)
     cut = _cut(count)
@@ -66,14 +69,14 @@ def night_value(repeats: ArrayLike) -> Array:
 def night_effect(
     baseline: ArrayLike, tonight: ArrayLike, canary_baseline: ArrayLike | None = None, canary_tonight: ArrayLike | None = None
 ) -> NightEffect:
-    """How tonight's repeats (..., k) stand to the baseline's nights (..., n, k).
+    """The effect of tonight's repeats (..., k) against the baseline's nights (..., n, k).
 
-    With a canary of the same nodes (same shapes; repeat i of both ran in the same round): what both share is taken off both sides, as
-    much of it as the baseline says (regression on a control variate, so no canary costs precision; Deng, Xu, Kohavi & Walker 2013), and
-    all of it where the canary itself moved far beyond its noise tonight (positive-part shrinkage after James & Stein 1961).
+    With a canary of the same nodes (same shapes; repeat i of both ran in the same round), what both share is subtracted from both sides: as
+    much of it as the baseline shows (regression on a control variate, so a canary does not cost precision; Deng, Xu, Kohavi & Walker
+    2013), and all of it where the canary itself moved far beyond its noise tonight (positive-part shrinkage after James & Stein 1961).
 
-    The error is that of a prediction: what the baseline shows from night to night, the error of its own location, and what tonight's
-    repeats leave. Needs two nights and one repeat; else everything is NaN. Raises ValueError for shapes that do not belong together.
+    The standard error is that of a prediction: the variation from night to night, the error of the baseline's own location, and what
+    tonight's repeats leave. It needs two nights and one repeat; with less, the effect is NaN. Raises ValueError for shapes that do not fit.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a night or a canary that is not there is NaN, and stays so
@@ -106,7 +109,7 @@ def _night_effect(
 
 
 def _predict(y: Array, t: Array) -> NightEffect:
-    """Tonight against the nights, with nothing taken off."""
+    """Tonight (..., k) against the nights (..., n, k), with nothing subtracted."""
     values = night_value(y)
     there = np.isfinite(values)
     nights = there.sum(-1)
@@ -134,7 +137,7 @@ def _location(values: Array) -> Array:
 
 
 def _spread(values: Array, middle: Array) -> Array:
-    """Standard deviation from night to night; single bad nights count as bad, not as they are (winsorised)."""
+    """Standard deviation (...) of values (..., n) from night to night, winsorised: one bad night counts, but not in full."""
     rest = values - middle[..., None]
     count = np.sum(np.isfinite(rest), axis=-1)
     with np.errstate(all="ignore"):
@@ -145,7 +148,7 @@ def _spread(values: Array, middle: Array) -> Array:
 
 
 def _within(y: Array, t: Array) -> Array:
-    """Standard deviation of one repeat: the median over nights, and more if tonight is rougher than that."""
+    """Standard deviation (...) of one repeat: the median over the nights, and more if tonight varies more than that."""
     counts = np.sum(np.isfinite(y), axis=-1)
     usual = np.nanmedian(np.where(counts > 1, _variance(y) / _median_of_chi2(counts - 1), np.nan), axis=-1)
     mine = np.sum(np.isfinite(t), axis=-1)
@@ -161,7 +164,7 @@ def _variance(values: Array) -> Array:
 
 
 def _robust_variance(values: Array) -> Array:
-    """Of tonight's repeats around their middle, the farthest drawn in: one slow trial says little about the others."""
+    """Variance of tonight's repeats around their middle, winsorised: one slow trial says little about the others."""
     return np.asarray(_spread(values, night_value(values)) ** 2)
 
 
@@ -172,9 +175,9 @@ def _median_of_chi2(df: Array) -> Array:
 
 
 def _slope(x: Array, y: Array) -> Array:
-    """How much of the canary's deviation a night of the cell shares, 0 to 1: ridge regression towards 1."""
+    """How much of the canary's deviation (..., n) the cell's shares, 0 to 1: ridge regression towards 1 (Hoerl & Kennard 1970)."""
     with np.errstate(all="ignore"):
-        dx, dy = (_drawn_in(values - np.nanmedian(values, axis=-1)[..., None]) for values in (x, y))
+        dx, dy = (_clipped(values - np.nanmedian(values, axis=-1)[..., None]) for values in (x, y))
         both = np.isfinite(dx) & np.isfinite(dy)
         dx, dy = np.where(both, dx, 0), np.where(both, dy, 0)
         count = np.maximum(both.sum(-1), 1)
@@ -182,13 +185,13 @@ def _slope(x: Array, y: Array) -> Array:
         return np.asarray(np.clip(((dx * dy).sum(-1) + prior) / ((dx**2).sum(-1) + prior), 0, 1))
 
 
-def _drawn_in(rest: Array) -> Array:
+def _clipped(rest: Array) -> Array:
     edge = 3 * np.maximum(_MAD * np.nanmedian(np.abs(rest), axis=-1), RESOLUTION)[..., None]
     return np.asarray(np.clip(rest, -edge, edge))
 
 
 def _aligned(values: Array, like: Array) -> Array:
-    """The canary's repeats beside the cell's: a round without one takes that night's value."""
+    """The canary's repeats in the shape of the cell's: a round without one takes that night's value."""
     if values.shape[:-1] != like.shape[:-1]:
         raise ValueError(f"a canary of shape {values.shape} does not fit cells of shape {like.shape}")
     whole = night_value(values)[..., None]

@@ -1,8 +1,8 @@
-"""Which nights are a cell's baseline. Pure.
+"""Which nights are a cell's baseline. Pure. Dates are ISO 8601 texts, such as 2026-11-21.
 
-A segment is a stretch of nights at one level. It ends where a change was accepted, by a person (`sweep accept`) or because it held for so
-many nights. Until then the nights since the alarm are kept out of the baseline, so that a regression does not become the norm unnoticed;
-an alarm that was not confirmed by the nights after it was none, and its nights count again.
+A segment is a stretch of nights at one level. It ends where a change was accepted, by a person (`sweep accept`) or because it lasted for a
+number of nights. Until then the baseline leaves out the nights since the alarm, so that a regression does not become the norm unnoticed. An
+alarm that the nights after it do not confirm is over, and its nights count again.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def start_of(changes: Sequence[Change], date: str) -> str | None:
 
 
 def open_alarm(verdicts: Mapping[str, Verdict], changes: Sequence[Change], date: str) -> list[str]:
-    """The nights before `date` of an alarm that is neither accepted nor over: all since its first, also undecided ones between.
+    """The nights before `date` of an alarm that is neither accepted nor over: all since its first, undecided ones included.
 
-    `verdicts`: by date. `same`, or an alarm in the other direction, ends an alarm. What was said up to the night on which a change was
-    accepted was said against the old level, and is settled by that.
+    `verdicts`: by date. `same`, or an alarm in the other direction, ends an alarm. Verdicts up to the night on which a change was accepted
+    compared with the old level; accepting the change settles them.
     """
     start = start_of(changes, date)
     run: list[str] = []
@@ -47,25 +47,25 @@ def open_alarm(verdicts: Mapping[str, Verdict], changes: Sequence[Change], date:
     for night in sorted(verdicts):
         if night >= date or (start is not None and night < start):
             continue
-        word = verdicts[night]
-        if word is Verdict.SAME or any(change.since <= night <= change.accepted_on for change in changes):
+        verdict = verdicts[night]
+        if verdict is Verdict.SAME or any(change.since <= night <= change.accepted_on for change in changes):
             run, direction = [], None
-        elif word in _ALARM and word is not direction:
-            run, direction = [night], word
+        elif verdict in _ALARM and verdict is not direction:
+            run, direction = [night], verdict
         elif run:
             run.append(night)
     return run
 
 
 def baseline_nights(nights: Sequence[str], verdicts: Mapping[str, Verdict], changes: Sequence[Change], date: str, most: int) -> list[str]:
-    """Dates, of those in `nights`, that `date` is compared with: of its segment, before it, without an open alarm; the last `most`."""
+    """The dates of `nights` that `date` is compared with: before it, in its segment, without an open alarm; the last `most` of them."""
     start = start_of(changes, date)
     apart = set(open_alarm(verdicts, changes, date))
     return [night for night in sorted(nights) if night < date and (start is None or night >= start) and night not in apart][-most:]
 
 
 def accepts_itself(verdicts: Mapping[str, Verdict], changes: Sequence[Change], date: str, nights: int) -> str | None:
-    """The first night of an alarm that tonight (`date`, its verdict included) has held for `nights` nights; None if it has not."""
+    """The first night of an alarm that has lasted for `nights` nights with tonight (`date`), whose verdict is among them; else None."""
     tonight = verdicts.get(date)
     if tonight not in _ALARM:
         return None

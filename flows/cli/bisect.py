@@ -17,33 +17,33 @@ from experiments.config.paths import runs_root
 from experiments.regression.definition import METRICS, load_night
 from tasks.nightly import bisect
 from tasks.nightly.accept import find_cell
-from tasks.nightly.bisect import BisectError, Found
+from tasks.nightly.bisect import BisectError, Bisection
 from tasks.nightly.plan import empty_night, plan_night, templates
 from tasks.nightly.store import today
 
 
-def run_bisect(name: str, cell: str, good: str, bad: str, metric: str | None, most: int, err: Console) -> Found:
+def run_bisect(name: str, cell: str, good: str, bad: str, metric: str | None, most: int, err: Console) -> Bisection:
     """Raises BisectError, ConfigError, StoreError. What was measured stays in runs/bisect/."""
     definition = load_night(name)
     plan, night = plan_night(definition, empty_night(definition.nightly, today(), float("inf")))
-    found = find_cell([each for each in night.cells if each.role == "history"], cell)
-    judged = metric or found.metrics[0]
-    if judged not in METRICS:
-        raise ConfigError.one("--metric", None, judged, "is not judged", choose(judged, METRICS))
-    trial = templates(plan)[found.cell, "history"]
+    chosen = find_cell([each for each in night.cells if each.role == "history"], cell)
+    compared = metric or chosen.metrics[0]
+    if compared not in METRICS:
+        raise ConfigError.one("--metric", None, compared, "is not judged", choose(compared, METRICS))
+    trial = templates(plan)[chosen.cell, "history"]
     pool = find_pool(load_pools(), trial.pool)
     if not pool.embedded:
         raise BisectError(f"pool {pool.name} is a cluster, which has one version of the code; bisect on an embedded pool")
     first, commits = bisect.commits_between(good, bad)
     folder = runs_root() / "bisect" / f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
-    err.print(f"{found.name}, {judged}: {len(commits)} commits after {first[:12]}; trials in {folder}", highlight=False, soft_wrap=True)
+    err.print(f"{chosen.name}, {compared}: {len(commits)} commits after {first[:12]}; trials in {folder}", highlight=False, soft_wrap=True)
     numbers = count(1)
     with NodeLocks(pool, 1, 1, Event()), bisect.worktrees(folder / "trees") as tree:
 
         def measure(commit: str) -> float:
-            return bisect.run_once(tree(commit), trial, folder / f"{next(numbers):03d}-{commit[:12]}", judged)
+            return bisect.run_once(tree(commit), trial, folder / f"{next(numbers):03d}-{commit[:12]}", compared)
 
-        minimum = found.minimum_effect.get(judged, METRICS[judged].minimum_effect)
+        minimum = chosen.minimum_effect.get(compared, METRICS[compared].minimum_effect)
         result = bisect.search(
             commits, first, measure, most, minimum, lambda text: err.print(text, highlight=False, markup=False, soft_wrap=True)
         )

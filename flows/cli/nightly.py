@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -45,8 +45,8 @@ def nightly(
         from flows.cli import show_night
         from tasks.nightly.plan import empty_night, plan_night
 
-        wanted, planned = plan_night(definition, empty_night(definition.nightly, night, budget_s), pool or [])
-        print_json(show_night.plan_json(definition, wanted, planned)) if as_json else show_night.plan(out, definition, wanted, planned)
+        sweep, planned = plan_night(definition, empty_night(definition.nightly, night, budget_s), pool or [])
+        print_json(show_night.plan_json(definition, sweep, planned)) if as_json else show_night.plan(out, definition, sweep, planned)
         return
     from flows.cli.run_night import run_night
 
@@ -108,6 +108,6 @@ def bisect(
     """Find the commit that made a cell worse: at each step fresh processes of two commits by turns, until their difference is clear."""
     from flows.cli.bisect import run_bisect
 
-    found: Any = run_bisect(name, cell, good, bad, metric, most, err)
-    print_json(found.as_json()) if as_json else out.print(found.sentence, highlight=False, markup=False, soft_wrap=True)
-    raise typer.Exit(0 if found.commit else 1)
+    bisection = run_bisect(name, cell, good, bad, metric, most, err)
+    print_json(bisection.as_json()) if as_json else out.print(bisection.sentence, highlight=False, markup=False, soft_wrap=True)
+    raise typer.Exit(0 if bisection.commit else 1)

@@ -14,7 +14,7 @@ from experiments.regression.definition import NightFile
 from flows.cli.live_table import clock
 from tasks.nightly.plan import round_seconds
 from tasks.nightly.report import remarks, verdict_table
-from tasks.nightly.store import Night, NightStore, night_names
+from tasks.nightly.store import AA_CONTROL, SLOWED_CONTROL, Night, NightStore, night_names
 from tasks.sweep.store import Plan, StoreError, SweepStore
 
 _STYLES = {"slower": "red", "more": "red", "higher": "red", "faster": "green", "less": "green", "lower": "green", "undecided": "yellow"}
@@ -46,23 +46,25 @@ def plan(out: Console, definition: NightFile, plan: Plan, night: Night) -> None:
     table = _table("cell", "what for", "value", "repeats", "one trial", "judged by")
     for cell in night.cells:
         took = clock(cell.expected_s) if cell.expected_s is not None else "unknown"
-        what = {"history": "verdict", "canary": "the node", "twin": "A/A", "injected": "must be found"}[cell.role]
+        what = {"history": "verdict", "canary": "the node", AA_CONTROL: "A/A", SLOWED_CONTROL: "must be found"}[cell.role]
         table.add_row(Text(cell.name), what, f"{cell.value:g}", str(definition.repeats), took, ", ".join(cell.metrics[:2]) + " ...")
     out.print(table)
     for entry in night.dropped:
         out.print(f"dropped: {entry.name}: {entry.why}", highlight=False, soft_wrap=True)
     expected = definition.repeats * round_seconds(night.cells)
     unknown = sum(cell.expected_s is None for cell in night.cells)
-    said = f", and {unknown} cells without history" if unknown else ""
-    out.print(f"{len(plan.trials)} trials; expected: {clock(expected)}{said}; budget {clock(night.budget_s)}", highlight=False)
-    out.print(f"undecided cells are measured again, up to {definition.all_looks[-1]} repeats, as far as the budget goes", highlight=False)
+    besides = f", and {unknown} cells without history" if unknown else ""
+    out.print(f"{len(plan.trials)} trials; expected: {clock(expected)}{besides}; budget {clock(night.budget_s)}", highlight=False)
+    out.print(
+        f"undecided cells are measured again, up to {definition.interim_repeats[-1]} repeats, as far as the budget goes", highlight=False
+    )
 
 
 def show_night(out: Console, store: NightStore, night: Night) -> None:
     """A night's verdicts, and where its report is."""
-    found = verdict_table(night)
-    table = _table(*found.header)
-    for row in found.rows:
+    verdicts = verdict_table(night)
+    table = _table(*verdicts.header)
+    for row in verdicts.rows:
         table.add_row(*(Text(value, style=_STYLES.get(value, "") if index == 2 else "") for index, value in enumerate(row)))
     out.print(table)
     for node in night.nodes:
@@ -86,7 +88,7 @@ def night_rows(name: str | None = None) -> list[dict[str, Any]]:
             except StoreError as error:
                 rows.append({"nightly": known, "date": date, "state": "unreadable", "problem": str(error)})
                 continue
-            verdicts = Counter(item.word for item in night.judgements if item.role == "history")
+            verdicts = Counter(item.word for item in night.cell_verdicts)
             rows.append(
                 {
                     "nightly": known,
@@ -120,17 +122,17 @@ def nights(out: Console, rows: Sequence[dict[str, Any]]) -> None:
         if "problem" in row:
             table.add_row(row["date"], row["nightly"], row["state"], row["problem"], "", "", "")
             continue
-        said = Text()
+        verdicts = Text()
         for index, (word, count) in enumerate(row["verdicts"].items()):
-            said.append(f"{', ' if index else ''}{count} ").append(word, style=_STYLES.get(word, ""))
-        probes = row["probes"]
+            verdicts.append(f"{', ' if index else ''}{count} ").append(word, style=_STYLES.get(word, ""))
+        controls = row["probes"]
         table.add_row(
             row["date"],
             row["nightly"],
             row["state"],
-            said,
-            probes.get("twin", ""),
-            probes.get("injected", ""),
+            verdicts,
+            controls.get(AA_CONTROL, ""),
+            controls.get(SLOWED_CONTROL, ""),
             str(len(row["missed"]) or ""),
         )
     out.print(table)

@@ -1,51 +1,45 @@
-"""Accepting a change: the record of it, and the cells that a person means."""
+"""Accepting a change as the new baseline: its record, and the cell that a person names."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from experiments.regression.history_segments import Change
-from experiments.stats.verdict import Verdict
-from tasks.nightly.store import Judgement, Night, NightCell, NightStore, person
+from tasks.nightly.store import CHANGED, CellVerdict, Night, NightCell, NightStore, person
 from tasks.sweep.store import StoreError, SweepStore
 from tasks.tracking.client import connect
 from tasks.tracking.runs import SweepRuns
 
-MOVED = (Verdict.SLOWER, Verdict.FASTER)
 
-
-def accepted(nights: Sequence[Night], item: Judgement, since: str, on: str, by: str, note: str) -> Change:
+def accepted(nights: Sequence[Night], item: CellVerdict, since: str, on: str, by: str, note: str) -> Change:
     """The record of an accepted change, with what changed in the environment on its first night."""
-    first = [old for night in nights if night.date == since for old in night.judgements if old.role == "history"]
+    first = [old for night in nights if night.date == since for old in night.cell_verdicts]
     causes = [cause for old in first if (old.cell, old.metric) == (item.cell, item.metric) for cause in old.causes]
     return Change(cell=item.cell, metric=item.metric, since=since, verdict=item.verdict, accepted_on=on, by=by, note=note, cause=causes)
 
 
 def accept_change(name: str, cell: str, metric: str | None, date: str | None, note: str) -> list[str]:
-    """Accept what the night said of a cell. Returns what was recorded, a line each.
+    """Accept the changes of a cell on a night; of all its metrics if `metric` is None. Returns a line for each record.
 
-    Raises StoreError where there is no such night or cell, or nothing of it changed.
+    `cell`: see `find_cell`. `date`: None is the last night with verdicts. Raises StoreError where there is no such night or cell, or
+    nothing of it changed.
     """
     store = NightStore(name)
     dates = [night.date for night in store.all() if night.judgements]
     if not dates:
         raise StoreError(f"no night of {name} was judged yet; `sweep nights` shows them")
     night = store.load(date or dates[-1])
-    found = find_cell([each for each in night.cells if each.role == "history"], cell)
-    moved = [
-        item
-        for item in night.judgements
-        if item.role == "history" and item.cell == found.cell and item.verdict in MOVED and metric in (None, item.metric)
-    ]
+    chosen = find_cell([each for each in night.cells if each.role == "history"], cell)
+    moved = [item for item in night.cell_verdicts if item.cell == chosen.cell and item.verdict in CHANGED and metric in (None, item.metric)]
     if not moved:
-        said = "; ".join(f"{i.metric} {i.word}" for i in night.judgements if i.cell == found.cell and i.role == "history") or "not measured"
-        raise StoreError(f"nothing of {found.name} changed on {night.date}: {said}")
+        verdicts = "; ".join(f"{item.metric} {item.word}" for item in night.cell_verdicts if item.cell == chosen.cell) or "not measured"
+        raise StoreError(f"nothing of {chosen.name} changed on {night.date}: {verdicts}")
     nights, lines = store.all(), []
     for item in moved:
         since = item.alarm_since or night.date
         change = accepted(nights, item, since, night.date, person(), note)
         new = store.accept(change)
-        lines.append(f"{found.name}: {item.metric} {item.word} since {since} {'is the new baseline' if new else 'was accepted before'}")
+        lines.append(f"{chosen.name}: {item.metric} {item.word} since {since} {'is the new baseline' if new else 'was accepted before'}")
         if new and (problem := _tag(night, change)):
             lines.append(problem)
     return lines
@@ -63,7 +57,7 @@ def find_cell(cells: Sequence[NightCell], text: str) -> NightCell:
 
 
 def _tag(night: Night, change: Change) -> str | None:
-    """Show the record in MLflow; what went wrong, as a sentence, if it did. The file is what counts."""
+    """Show the record in MLflow. Returns a sentence where that failed; the record in changes.jsonl is complete without it."""
     try:
         client = connect()
         runs = SweepRuns(client, SweepStore(night.sweep_id).load_plan())
@@ -75,5 +69,5 @@ def _tag(night: Night, change: Change) -> str | None:
 
 def change_tag(change: Change) -> tuple[str, str]:
     """Name and value of the tag that shows a change."""
-    said = f"{change.verdict} since {change.since}, by {change.by}: {change.note}"
-    return f"night.accepted.{change.cell}.{change.metric}", said[:5000]
+    text = f"{change.verdict} since {change.since}, by {change.by}: {change.note}"
+    return f"night.accepted.{change.cell}.{change.metric}", text[:5000]

@@ -1,4 +1,4 @@
-"""Between two commits: git worktrees, one trial in a fresh process of a commit's own code, and what the pairs say."""
+"""Bisection between two commits: git worktrees, one trial in a fresh process of a commit's own code, and the search over pairs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from experiments import workloads
 from experiments.atomic_file import atomic_write
 from experiments.config.errors import UserError
 from experiments.config.paths import REPOSITORY
-from experiments.regression.bisection_test import Side, difference, looks, side_of
+from experiments.regression.bisection_test import Side, difference, interim_pairs, side_of
 from experiments.regression.definition import METRICS
 from experiments.stats.estimate import Estimate
 from experiments.trial import Outcome, Trial, TrialResult
@@ -31,7 +31,7 @@ class BisectError(UserError):
 
 @dataclass(frozen=True)
 class Step:
-    """One decision: a commit against GOOD."""
+    """One decision: a commit against GOOD. `ratio` is the commit's metric over GOOD's, above 1 is better."""
 
     commit: str
     subject: str
@@ -44,8 +44,8 @@ class Step:
 
 
 @dataclass
-class Found:
-    """What a bisection came to. `commit` is the first bad one, None where it could not be told."""
+class Bisection:
+    """The result of a bisection. `commit` is the first bad one, None where it could not be told."""
 
     sentence: str
     commit: str | None = None
@@ -71,19 +71,19 @@ Measure = Callable[[str], float]  # commit -> the metric of one trial, its logar
 Say = Callable[[str], None]
 
 
-def search(commits: Sequence[str], good: str, measure: Measure, most: int, minimum: float, say: Say = lambda text: None) -> Found:
+def search(commits: Sequence[str], good: str, measure: Measure, most: int, minimum: float, say: Say = lambda text: None) -> Bisection:
     """The first bad of `commits` (oldest first; the last one is BAD), by halving, trials of GOOD and of a commit by turns.
 
     First GOOD against BAD: their difference must be clear and at least `minimum`; a commit is then bad if it lies beyond half of it.
     """
     bad = commits[-1]
-    tries, trials = looks(most), 0
+    analyses, trials = interim_pairs(most), 0
 
     def compare(commit: str, threshold: Callable[[list[float]], Side]) -> tuple[list[float], Side]:
         nonlocal trials
         pairs: list[float] = []
-        for look in tries:
-            while len(pairs) < look:
+        for count in analyses:
+            while len(pairs) < count:
                 turn = (good, commit) if len(pairs) % 2 == 0 else (commit, good)  # neither is always the first
                 values = {name: measure(name) for name in turn}
                 pairs.append(values[commit] - values[good])
@@ -93,18 +93,18 @@ def search(commits: Sequence[str], good: str, measure: Measure, most: int, minim
                 return pairs, side
         return pairs, Side.OPEN
 
-    pairs, side = compare(bad, lambda found: side_of(found, 0.0, len(tries)))
+    pairs, side = compare(bad, lambda pairs: side_of(pairs, 0.0, len(analyses)))
     whole = difference(pairs, 0.95)
-    said = f"{(whole.value - 1) * 100:+.1f} % ({(whole.low - 1) * 100:+.1f} to {(whole.high - 1) * 100:+.1f}) after {len(pairs)} pairs"
-    say(f"BAD {bad[:12]} against GOOD {good[:12]}: {said}")
+    change = f"{(whole.value - 1) * 100:+.1f} % ({(whole.low - 1) * 100:+.1f} to {(whole.high - 1) * 100:+.1f}) after {len(pairs)} pairs"
+    say(f"BAD {bad[:12]} against GOOD {good[:12]}: {change}")
     if side is not Side.BELOW or abs(whole.value - 1) < minimum:
-        return Found(f"BAD is not clearly worse than GOOD: {said}. There is nothing to bisect.", effect=whole, trials=trials)
+        return Bisection(f"BAD is not clearly worse than GOOD: {change}. There is nothing to bisect.", effect=whole, trials=trials)
     half = sum(pairs) / len(pairs) / 2
     steps: list[Step] = []
     low, high = -1, len(commits) - 1  # commits[low] is good (GOOD itself at -1), commits[high] is bad
     while high - low > 1:
         middle = (low + high) // 2
-        pairs, side = compare(commits[middle], lambda found: side_of(found, half, len(tries)))
+        pairs, side = compare(commits[middle], lambda pairs: side_of(pairs, half, len(analyses)))
         step = Step(commits[middle], "", difference(pairs, 0.95), side)
         steps.append(step)
         say(f"{step.commit[:12]}: {(step.ratio.value - 1) * 100:+.1f} % against GOOD after {len(pairs)} pairs: {step.verdict}")
@@ -112,9 +112,9 @@ def search(commits: Sequence[str], good: str, measure: Measure, most: int, minim
             between = (commits[low] if low >= 0 else good, commits[high])
             left = f"{between[0][:12]}..{between[1][:12]}"
             text = f"{step.commit[:12]} stays undecided after {len(pairs)} pairs; the commit is one of {high - low} in {left}."
-            return Found(f"{text} More pairs (`--most`) or a quieter machine decide it.", None, "", between, whole, steps, trials)
+            return Bisection(f"{text} More pairs (`--most`) or a quieter machine decide it.", None, "", between, whole, steps, trials)
         low, high = (middle, high) if side is Side.ABOVE else (low, middle)
-    return Found(f"{commits[high]} is the first bad commit: {said}.", commits[high], "", None, whole, steps, trials)
+    return Bisection(f"{commits[high]} is the first bad commit: {change}.", commits[high], "", None, whole, steps, trials)
 
 
 # --- git and processes

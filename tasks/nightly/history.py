@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from experiments.config.scalar_text import yaml_text
 from experiments.trial import Outcome, Trial, TrialResult
+from tasks.nightly.store import SLOWED_CONTROL
 from tasks.sweep.store import Plan, StoreError, SweepStore
 from tasks.tracking.client import connect
 
@@ -17,12 +18,13 @@ if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
 
 _PAGE = 1000
-_VOLATILE = frozenset({"host", "threads", "clock", "device_count"})
+_VOLATILE = frozenset({"host", "threads", "clock", "device_count"})  # they change of themselves
+_NOT_FACTS = ("suite", "probe")  # they tell cells and controls apart, and say nothing of what a trial ran on
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One trial that ended ok: its summary, and what it ran on (`facts`)."""
+    """One trial that ended ok: its summary metrics (`values`, each in its unit), and what it ran on (`facts`)."""
 
     cell: str
     role: str
@@ -44,36 +46,36 @@ class History:
             self.cells.setdefault((trial.cell, trial.role), {}).setdefault(trial.date, []).append(trial)
 
     def of(self, cell: str, role: str = "history") -> dict[str, list[Measured]]:
-        """Date -> its trials, in order of their rounds."""
-        found = self.cells.get((cell, role), {})
-        return {date: sorted(trials, key=lambda trial: trial.round) for date, trials in sorted(found.items())}
+        """Date -> its trials: dates oldest first, trials in order of their rounds. Empty for an unknown cell."""
+        dates = self.cells.get((cell, role), {})
+        return {date: sorted(trials, key=lambda trial: trial.round) for date, trials in sorted(dates.items())}
 
 
 class HistoryError(StoreError):
-    """MLflow could not be asked for the past nights; nothing is lost, the same command judges the night once it answers."""
+    """MLflow did not answer for the past nights. Nothing is lost: the same command gives the verdicts once it does."""
 
 
 def past_nights(name: str, experiment: str, before: str) -> History:
-    """Every trial of the definition's nights before a date. Cells that were slowed down on purpose are left out: they are no history.
+    """Every trial of the definition's nights before a date, the newest of each round. Trials slowed on purpose are left out.
 
-    Raises HistoryError where MLflow does not answer.
+    `experiment`: its name in MLflow; an unknown one has no history. Raises HistoryError where MLflow does not answer.
     """
     history = History()
     try:
         client = connect()
-        found = client.get_experiment_by_name(experiment)
-        if found is None:
+        known = client.get_experiment_by_name(experiment)
+        if known is None:
             return history
         query = f"tags.`night.name` = '{name}' and tags.`sweep.role` = 'trial' and tags.`trial.outcome` = 'ok' and tags.emulated = 'false'"
-        runs = list(_search(client, str(found.experiment_id), query))
+        runs = list(_search(client, str(known.experiment_id), query))
     except Exception as error:
-        said = str(error).strip().split("\n", 1)[0][:200]
-        raise HistoryError(f"the past nights could not be read from MLflow ({type(error).__name__}: {said})") from error
+        reason = str(error).strip().split("\n", 1)[0][:200]
+        raise HistoryError(f"the past nights could not be read from MLflow ({type(error).__name__}: {reason})") from error
     seen: set[tuple[str, str, str, int]] = set()
     for run in runs:
         trial = _measured(run)
         key = (trial.cell, trial.role, trial.date, trial.round)
-        if trial.date < before and trial.role != "injected" and key not in seen:
+        if trial.date < before and trial.role != SLOWED_CONTROL and key not in seen:
             seen.add(key)
             history.add([trial])
     return history
@@ -90,22 +92,22 @@ def tonight(store: SweepStore, plan: Plan) -> History:
 
 
 def what_changed(before: Iterable[Measured], now: Iterable[Measured]) -> list[str]:
-    """Facts that tonight's trials have and those before did not: `torch 2.12.0 -> 2.13.0`. Numbers within 1 % are no change."""
+    """Facts of tonight's trials that earlier ones did not have: `torch 2.12.0 → 2.13.0`. Numbers within 1 % count as equal."""
     old, new = _facts(before), _facts(now)
-    found = []
+    changes = []
     for name in sorted({*old, *new}):
         left, right = old.get(name, {"none"}), new.get(name, {"none"})
         if right - left and not _close(left, right):
-            found.append(f"{name.replace('_', ' ')} {_short(left)} → {_short(right)}")
-    return found
+            changes.append(f"{name.replace('_', ' ')} {_short(left)} → {_short(right)}")
+    return changes
 
 
 def _facts(trials: Iterable[Measured]) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
+    values: dict[str, set[str]] = {}
     for trial in trials:
         for name, value in trial.facts.items():
-            found.setdefault(name, set()).add(value)
-    return found
+            values.setdefault(name, set()).add(value)
+    return values
 
 
 def _close(left: set[str], right: set[str]) -> bool:
@@ -138,7 +140,7 @@ def _measured(run: Run) -> Measured:
     tags, parameters = run.data.tags, run.data.params
     facts = {name.removeprefix("env."): value for name, value in tags.items() if name.startswith("env.")}
     facts |= {part: tags[f"trial.key.{part}"] for part in ("code", "libraries") if f"trial.key.{part}" in tags}
-    facts |= {name: value for name, value in parameters.items() if name not in ("repeat", "suite", "probe")}
+    facts |= {name: value for name, value in parameters.items() if name not in ("repeat", *_NOT_FACTS)}
     return Measured(
         cell=tags["night.cell"],
         role=tags["night.role"],
@@ -153,7 +155,7 @@ def _measured(run: Run) -> Measured:
 def _of_result(trial: Trial, result: TrialResult) -> Measured:
     facts = {name: yaml_text(value) for name, value in result.environment.items() if value is not None}
     facts |= {part: trial.key_parts[part] for part in ("code", "libraries") if part in trial.key_parts}
-    facts |= {name: yaml_text(value) for name, value in {**trial.parameters, **trial.axes}.items() if name not in ("suite", "probe")}
+    facts |= {name: yaml_text(value) for name, value in {**trial.parameters, **trial.axes}.items() if name not in _NOT_FACTS}
     values = {name: float(value) for name, value in result.summary.items() if value is not None and math.isfinite(float(value))}
     return Measured(
         cell=trial.labels["night.cell"],

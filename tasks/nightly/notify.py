@@ -1,4 +1,4 @@
-"""A night's one message, through Prefect's notification blocks: webhook, Slack, Teams, e-mail, ... whatever a block is there for."""
+"""A night's one message, through Prefect's notification blocks: webhook, Slack, Teams, e-mail and any other that Prefect has."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from prefect.blocks.webhook import Webhook
 
 
 class NotifyError(Exception):
-    """A block is not there, is of the wrong kind, or its service did not take the message: says which."""
+    """A block is missing, is of the wrong kind, or its service did not take the message; the text says which."""
 
 
 def send(name: str, subject: str, body: str) -> None:
-    """Send through one block, named as `slack-webhook/team`. Raises NotifyError."""
+    """Send through one block, such as `slack-webhook/team`. Raises NotifyError."""
     try:
         block = _now(Block.load(name))
     except ValueError as error:
@@ -39,7 +39,7 @@ def send(name: str, subject: str, body: str) -> None:
 
 
 def send_all(names: Sequence[str], done: Sequence[str], subject: str, body: str) -> tuple[list[str], list[str]]:
-    """Send through each block that has not had it yet. Returns those that have it now, and what went wrong with the others."""
+    """Send through each block of `names` that is not in `done`. Returns the blocks that have it now, and a sentence for each failure."""
     sent, problems = list(done), []
     for name in names:
         if name in sent:

@@ -1,7 +1,7 @@
-"""What a night measures: cells of several suites in one interleaved sweep, with the canary, the A/A twin and the slowed cell.
+"""What a night measures: cells of several suites in one interleaved sweep, with a canary, an A/A control and a slowed control.
 
-A B C A B C over all of them, so that whatever the machine does meets all alike, and the i-th repeat of a cell and of its canary are
-neighbours in time.
+The order is A B C A B C over all of them, so that a change of the machine affects all alike, and the i-th repeats of a cell and of its
+canary are neighbours in time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from experiments.spec import matrix
 from experiments.spec.load import load_suite
 from experiments.spec.schema import Report, Suite
 from experiments.trial import Scalar, Trial
-from tasks.nightly.store import Dropped, Night, NightCell, Role
+from tasks.nightly.store import AA_CONTROL, SLOWED_CONTROL, Dropped, Night, NightCell, Role
 from tasks.sweep.plan import TrialMaker, expected_seconds, once_more
 from tasks.sweep.store import Plan, Request
 
@@ -29,10 +29,10 @@ LABELS = ("night.name", "night.date", "night.cell", "night.role")
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A cell as the definition asks for it."""
+class NightEntry:
+    """A cell of a suite with its part in the night. `identity` is the same on every night; `slowdown` is that of the slowed control."""
 
-    entry: NightCells
+    part: NightCells  # of the definition, that the cell comes from
     suite: Suite
     cell: matrix.Cell
     role: Role
@@ -41,22 +41,24 @@ class Wanted:
 
     @property
     def axes(self) -> dict[str, Scalar]:
-        probe = {"twin": "A/A twin", "injected": f"slowed by {self.slowdown:.3g}"}.get(self.role)
-        fixed = {name: self.cell.parameters[name] for name in self.entry.set if name in self.cell.parameters}
-        return {"suite": self.suite.suite, **self.cell.axes, **fixed, **({"probe": probe} if probe else {})}
+        """The cell's axes in the night's table. `probe` tells the controls apart; its values are in MLflow and in the cells' keys."""
+        control = {AA_CONTROL: "A/A twin", SLOWED_CONTROL: f"slowed by {self.slowdown:.3g}"}.get(self.role)
+        fixed = {name: self.cell.parameters[name] for name in self.part.set if name in self.cell.parameters}
+        return {"suite": self.suite.suite, **self.cell.axes, **fixed, **({"probe": control} if control else {})}
 
 
 def plan_night(definition: NightFile, night: Night, pool_names: Sequence[str] = ()) -> tuple[Plan, Night]:
-    """The night's sweep, its first look, and the night with its cells: what fits the budget. Starts nothing.
+    """The night's sweep up to the first interim analysis, and the night with the cells that fit its budget. Starts nothing.
 
-    Raises ConfigError for what the suites or pools do not know, DatasetError for data that are not there.
+    `pool_names`: pools to use instead of the definition's. Raises ConfigError for what suites or pools do not have, and where not one
+    cell fits the budget; DatasetError for data that are missing.
     """
-    wanted = _wanted(definition, pool_names)
+    entries = _entries(definition, pool_names)
     maker = TrialMaker(night.sweep_id, load_pools())
-    first = [_trial(maker, item, night, index) for index, item in enumerate(wanted)]
+    first = [_trial(maker, entry, night, index) for index, entry in enumerate(entries)]
     plan = Plan(
         sweep_id=night.sweep_id,
-        suite=_as_suite(definition, wanted),
+        suite=_as_suite(definition, entries),
         request=Request(suite=f"nightly-{night.name}", pools=list(pool_names)),
         profile="nightly",
         command=shlex.join(["sweep", "nightly", night.name, "--date", night.date]),
@@ -66,10 +68,10 @@ def plan_night(definition: NightFile, night: Night, pool_names: Sequence[str] = 
         labels={"night.name": night.name, "night.date": night.date},
     )
     expected = expected_seconds(plan)
-    cells = [_cell(item, trial, expected.get(trial.cell)) for item, trial in zip(wanted, first, strict=True)]
+    cells = [_night_cell(entry, trial, expected.get(trial.cell)) for entry, trial in zip(entries, first, strict=True)]
     dropped = _drop(cells, definition, night.budget_s)
-    gone = {entry.cell for entry in dropped}
-    kept = [(cell, trial) for cell, trial in zip(cells, first, strict=True) if cell.role != "history" or cell.cell not in gone]
+    left_out = {entry.cell for entry in dropped}
+    kept = [(cell, trial) for cell, trial in zip(cells, first, strict=True) if cell.role != "history" or cell.cell not in left_out]
     if all(cell.role != "history" for cell, _ in kept):
         least = definition.repeats * round_seconds([cell for cell, _ in kept])
         problem = f"{night.budget_s:.0f} s leave no time for a cell; what the night measures itself with takes {least:.0f} s"
@@ -80,7 +82,7 @@ def plan_night(definition: NightFile, night: Night, pool_names: Sequence[str] = 
 
 
 def with_repeats(plan: Plan, templates: Sequence[Trial], repeats: int) -> Plan:
-    """The plan with trials added until each of the templates' cells has so many repeats; interleaved, after what is there."""
+    """The plan with trials added until the cell of each template has so many repeats; interleaved, after the trials that it has."""
     have: dict[str, int] = {}
     for trial in plan.trials:
         have[trial.cell] = max(have.get(trial.cell, 0), trial.repeat)
@@ -93,15 +95,15 @@ def with_repeats(plan: Plan, templates: Sequence[Trial], repeats: int) -> Plan:
 
 
 def templates(plan: Plan) -> dict[tuple[str, str], Trial]:
-    """One trial of each cell, by (identity, role)."""
-    found: dict[tuple[str, str], Trial] = {}
+    """The first trial of each cell, by (identity, role)."""
+    first: dict[tuple[str, str], Trial] = {}
     for trial in plan.trials:
-        found.setdefault((trial.labels["night.cell"], trial.labels["night.role"]), trial)
-    return found
+        first.setdefault((trial.labels["night.cell"], trial.labels["night.role"]), trial)
+    return first
 
 
 def round_seconds(cells: Sequence[NightCell]) -> float:
-    """Expected seconds of one repeat of each; pools work side by side. What has no history counts nothing."""
+    """Expected seconds of one repeat of each cell; pools work in parallel. A cell without an expected duration counts as 0 s."""
     lanes: dict[str, float] = {}
     for cell in cells:
         lanes[cell.pool] = lanes.get(cell.pool, 0.0) + (cell.expected_s or 0.0)
@@ -109,82 +111,88 @@ def round_seconds(cells: Sequence[NightCell]) -> float:
 
 
 def empty_night(name: str, date: str, budget_s: float) -> Night:
-    """For `--plan`: a night that nobody has claimed."""
+    """A night that is not on disk, for `--plan` and `sweep bisect`."""
     return Night(name=name, date=date, sweep_id=f"nightly-{name}-00000000-000000-0000", opened_at=time.time(), budget_s=budget_s)
 
 
-def _wanted(definition: NightFile, pool_names: Sequence[str]) -> list[Wanted]:
+def _entries(definition: NightFile, pool_names: Sequence[str]) -> list[NightEntry]:
+    """Canaries, cells and the two controls, in the order of a round."""
     known = load_pools()
-    cells = [item for entry in definition.cells for item in _expand(entry, "history", known, pool_names)]
-    used = {item.cell.pool for item in cells}
-    canaries = []
-    if definition.canary:
-        canaries = list(_expand(definition.canary, "canary", known, sorted(used)))
-        for pool in sorted(used):
-            count = sum(item.cell.pool == pool for item in canaries)
-            if count != 1:
-                problem = f"gives {count} cells on pool {pool}"
-                raise ConfigError.one(
-                    f"nightly {definition.nightly}", None, "canary", problem, "narrow it with `only` to one for each pool"
-                )
-    twice = next((item for item in cells if item.suite.suite == definition.probe), None) if definition.probe else None
-    probe = twice or (canaries or cells)[0]
-    seen: dict[str, str] = {}
-    for item in cells:
-        if item.identity in seen:
-            raise ConfigError.one(
-                f"nightly {definition.nightly}", None, "cells", f"{item.suite.suite} names a cell twice", "keep one of them"
-            )
-        seen[item.identity] = item.suite.suite
-    slowed = dataclasses.replace(
-        probe,
-        role="injected",
-        slowdown=definition.injected_slowdown,
-        cell=dataclasses.replace(probe.cell, parameters={**probe.cell.parameters, "injected_slowdown": definition.injected_slowdown}),
-    )
-    return [*canaries, *cells, dataclasses.replace(probe, role="twin"), slowed]
+    cells = [entry for part in definition.cells for entry in _expand(part, "history", known, pool_names)]
+    canaries = _canaries(definition, known, sorted({entry.cell.pool for entry in cells}))
+    _check_distinct(definition, cells)
+    named = [entry for entry in cells if entry.suite.suite == definition.probe] if definition.probe else []
+    controlled = [*named, *canaries, *cells][0]
+    size = definition.injected_slowdown
+    slow_cell = dataclasses.replace(controlled.cell, parameters={**controlled.cell.parameters, "injected_slowdown": size})
+    slowed = dataclasses.replace(controlled, role=SLOWED_CONTROL, slowdown=size, cell=slow_cell)
+    return [*canaries, *cells, dataclasses.replace(controlled, role=AA_CONTROL), slowed]
 
 
-def _expand(entry: NightCells, role: Role, known: Mapping[str, Pool], pool_names: Sequence[str]) -> list[Wanted]:
+def _canaries(definition: NightFile, known: Mapping[str, Pool], pool_names: Sequence[str]) -> list[NightEntry]:
+    """One for each pool. Raises ConfigError where the definition gives a pool more, or none."""
+    if not definition.canary:
+        return []
+    canaries = _expand(definition.canary, "canary", known, pool_names)
+    for pool in pool_names:
+        count = sum(entry.cell.pool == pool for entry in canaries)
+        if count != 1:
+            problem = f"gives {count} cells on pool {pool}"
+            raise ConfigError.one(f"nightly {definition.nightly}", None, "canary", problem, "narrow it with `only` to one for each pool")
+    return canaries
+
+
+def _check_distinct(definition: NightFile, cells: Sequence[NightEntry]) -> None:
+    """Raises ConfigError where two cells have one identity: their histories could not be told apart."""
+    seen: set[str] = set()
+    for entry in cells:
+        if entry.identity in seen:
+            problem = f"{entry.suite.suite} names a cell twice"
+            raise ConfigError.one(f"nightly {definition.nightly}", None, "cells", problem, "keep one of them")
+        seen.add(entry.identity)
+
+
+def _expand(part: NightCells, role: Role, known: Mapping[str, Pool], pool_names: Sequence[str]) -> list[NightEntry]:
+    """The cells of one part of the definition. Raises ConfigError for an emulated pool, and where no cell is left."""
     suite = load_suite(
-        entry.suite, profile=entry.profile, pools=known, pool_names=list(pool_names) or entry.pools or None, sets=entry.set, only=entry.only
+        part.suite, profile=part.profile, pools=known, pool_names=list(pool_names) or part.pools or None, sets=part.set, only=part.only
     )
     defaults = workloads.load(suite.workload).Parameters.model_construct().model_dump(mode="json")
-    found = []
+    entries = []
     for cell in matrix.expand(suite):
         if known[cell.pool].emulated:
             hint = "name a pool whose device is real: an emulated time says nothing about code"
-            raise ConfigError.one(f"nightly, suite {entry.suite}", None, "pools", f"pool {cell.pool} is emulated", hint)
+            raise ConfigError.one(f"nightly, suite {part.suite}", None, "pools", f"pool {cell.pool} is emulated", hint)
         identity = cell_id(suite.suite, suite.workload, cell.pool, cell.parameters, defaults)
-        found.append(Wanted(entry, suite, cell, role, identity))
-    if not found:
-        raise ConfigError.one(f"nightly, suite {entry.suite}", None, "only", "leaves no cell", "see `sweep plan` for the suite's cells")
-    return found
+        entries.append(NightEntry(part, suite, cell, role, identity))
+    if not entries:
+        raise ConfigError.one(f"nightly, suite {part.suite}", None, "only", "leaves no cell", "see `sweep plan` for the suite's cells")
+    return entries
 
 
-def _trial(maker: TrialMaker, item: Wanted, night: Night, index: int) -> Trial:
-    labels = dict(zip(LABELS, (night.name, night.date, item.identity, item.role), strict=True))
-    apart = {"probe": item.role} if item.role == "twin" else None
-    return maker.make(item.suite, item.cell, 1, index, axes=item.axes, apart=apart, labels=labels)
+def _trial(maker: TrialMaker, entry: NightEntry, night: Night, index: int) -> Trial:
+    labels = dict(zip(LABELS, (night.name, night.date, entry.identity, entry.role), strict=True))
+    apart = {"probe": entry.role} if entry.role == AA_CONTROL else None  # in the trial's key: else it would be the cell itself
+    return maker.make(entry.suite, entry.cell, 1, index, axes=entry.axes, apart=apart, labels=labels)
 
 
-def _cell(item: Wanted, trial: Trial, expected_s: float | None) -> NightCell:
-    minimum = {metric: item.entry.minimum_effect.get(metric, METRICS[metric].minimum_effect) for metric in item.entry.metrics}
+def _night_cell(entry: NightEntry, trial: Trial, expected_s: float | None) -> NightCell:
+    minimum = {metric: entry.part.minimum_effect.get(metric, METRICS[metric].minimum_effect) for metric in entry.part.metrics}
     return NightCell(
-        cell=item.identity,
+        cell=entry.identity,
         name=trial.name.rsplit(" · #", 1)[0],
-        suite=item.suite.suite,
-        pool=item.cell.pool,
-        role=item.role,
-        value=item.entry.value,
-        metrics=list(item.entry.metrics),
+        suite=entry.suite.suite,
+        pool=entry.cell.pool,
+        role=entry.role,
+        value=entry.part.value,
+        metrics=list(entry.part.metrics),
         minimum_effect=minimum,
         expected_s=expected_s,
     )
 
 
 def _drop(cells: Sequence[NightCell], definition: NightFile, budget_s: float) -> list[Dropped]:
-    """By pools' lanes: a pool that takes too long loses its lowest-value cells."""
+    """The cells to leave out. Pools work in parallel: one that takes longer than the budget loses its cells of lowest value."""
     dropped = []
     for pool in dict.fromkeys(cell.pool for cell in cells):
         mine = [cell for cell in cells if cell.pool == pool]
@@ -198,7 +206,7 @@ def _drop(cells: Sequence[NightCell], definition: NightFile, budget_s: float) ->
     return dropped
 
 
-def _as_suite(definition: NightFile, wanted: Sequence[Wanted]) -> Suite:
+def _as_suite(definition: NightFile, entries: Sequence[NightEntry]) -> Suite:
     """The night's own suite: cells of several suites in one table. It has no axes, since its cells are planned already."""
     return Suite(
         suite=f"nightly-{definition.nightly}",
@@ -206,7 +214,7 @@ def _as_suite(definition: NightFile, wanted: Sequence[Wanted]) -> Suite:
         workload="",
         profile="nightly",
         file=f"experiments/nightly/{definition.nightly}.yaml",
-        pools={item.cell.pool: item.suite.pools[item.cell.pool] for item in wanted},
+        pools={entry.cell.pool: entry.suite.pools[entry.cell.pool] for entry in entries},
         fixed={},
         axes={},
         linked=[],
@@ -217,9 +225,9 @@ def _as_suite(definition: NightFile, wanted: Sequence[Wanted]) -> Suite:
         only={},
         parity_reference=False,
         repeats=definition.repeats,
-        limit=len(wanted),
+        limit=len(entries),
         baseline={},
         report=Report(rows=["suite", "pool"], columns=None, title=f"Night: {definition.nightly}"),
-        retries=max(item.suite.retries for item in wanted),
-        hang_timeout_s=max(item.suite.hang_timeout_s for item in wanted),
+        retries=max(entry.suite.retries for entry in entries),
+        hang_timeout_s=max(entry.suite.hang_timeout_s for entry in entries),
     )

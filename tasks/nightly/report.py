@@ -1,4 +1,4 @@
-"""What a night says: the table of verdicts, how well the night judges, each cell's history; as Markdown, as a page and as a message."""
+"""A night's report: its verdicts, how reliable they are, and each cell's history; as Markdown, as an HTML page and as a message."""
 
 from __future__ import annotations
 
@@ -16,70 +16,71 @@ from experiments.regression.history_segments import Change
 from experiments.stats.verdict import Verdict
 from tasks.nightly.figures import course, draw_course
 from tasks.nightly.history import History
-from tasks.nightly.store import Judgement, Night, NightStore, verdicts_of
+from tasks.nightly.store import AA_CONTROL, CHANGED, SLOWED_CONTROL, CellVerdict, Night, NightStore, Role, verdicts_of
 from tasks.report.comparison_table import TextTable
 from tasks.report.figures.draw import inline_svg
 from tasks.report.html import render_page
 from tasks.report.markdown import md, table_markdown
 from tasks.report.text_format import listed, percent, plural, quantity
 
-_FIRST = {Verdict.SLOWER: 0, Verdict.FASTER: 1, Verdict.UNDECIDED: 2, Verdict.SAME: 3}
+_ORDER = {Verdict.SLOWER: 0, Verdict.FASTER: 1, Verdict.UNDECIDED: 2, Verdict.SAME: 3}
 
 
 @dataclass(frozen=True)
-class Rates:
-    """How the verdicts have done so far, over all nights: of A/A pairs and of slow-downs that were made on purpose."""
+class ControlCounts:
+    """How the verdicts on the controls came out, over many nights: of A/A controls, and of slow-downs injected on purpose."""
 
     same: int
     false_alarms: int
     aa: int
-    found: int
+    slow_downs_found: int
     injected: int
 
     @property
     def sentences(self) -> list[str]:
+        """The rates with exact 95 % intervals."""
         if not self.aa:
             return ["Neither the A/A pair nor the injected slow-down could be judged yet: their history is too short."]
         low, high = rate_interval(self.false_alarms, self.aa)
-        said = f"False alarms: {self.false_alarms} of {plural(self.aa, 'A/A pair')} so far ({percent(low)} to {percent(high)}, 95 %)"
-        lines = [f"{said}; {self.same} were called the same, the rest undecided."]
+        alarms = f"False alarms: {self.false_alarms} of {plural(self.aa, 'A/A pair')} so far ({percent(low)} to {percent(high)}, 95 %)"
+        lines = [f"{alarms}; {self.same} were called the same, the rest undecided."]
         if self.injected:
-            low, high = rate_interval(self.found, self.injected)
-            lines.append(f"Injected slow-downs found: {self.found} of {self.injected} ({percent(low)} to {percent(high)}, 95 %).")
+            low, high = rate_interval(self.slow_downs_found, self.injected)
+            rate = f"{self.slow_downs_found} of {self.injected} ({percent(low)} to {percent(high)}, 95 %)"
+            lines.append(f"Injected slow-downs found: {rate}.")
         return lines
 
 
-def rates(nights: Sequence[Night]) -> Rates:
-    """Over the nights on which a probe could be judged."""
-    twins = [item for night in nights for item in night.judgements if _is_first(night, item, "twin") and item.ratio is not None]
-    slowed = [item for night in nights for item in night.judgements if _is_first(night, item, "injected") and item.ratio is not None]
-    alarms = sum(item.verdict in (Verdict.SLOWER, Verdict.FASTER) for item in twins)
-    same = sum(item.verdict is Verdict.SAME for item in twins)
-    return Rates(same, alarms, len(twins), sum(item.verdict is Verdict.SLOWER for item in slowed), len(slowed))
+def control_counts(nights: Sequence[Night]) -> ControlCounts:
+    """Over the nights on which a control had a baseline."""
+    unchanged = [item.verdict for night in nights for item in _control_verdicts(night, AA_CONTROL)]
+    slowed = [item.verdict for night in nights for item in _control_verdicts(night, SLOWED_CONTROL)]
+    alarms = sum(verdict in CHANGED for verdict in unchanged)
+    return ControlCounts(unchanged.count(Verdict.SAME), alarms, len(unchanged), slowed.count(Verdict.SLOWER), len(slowed))
 
 
-def _is_first(night: Night, item: Judgement, role: str) -> bool:
-    """Whether it is the metric that decides of the cell with that role."""
-    return item.role == role and any(cell.role == role and cell.metrics[0] == item.metric for cell in night.cells)
+def _control_verdicts(night: Night, role: Role) -> list[CellVerdict]:
+    """The verdict on a control's first metric; none without a baseline."""
+    first = {cell.metrics[0] for cell in night.cells if cell.role == role}
+    return [item for item in night.judgements if item.role == role and item.metric in first and item.ratio is not None]
 
 
 def headline(night: Night) -> str:
     """One line: how many cells are slower, faster, undecided, the same."""
     worse = night.worse()
-    words = Counter(item.word for item in night.judgements if item.role == "history")
+    words = Counter(item.word for item in night.cell_verdicts)
     parts = [f"{count} {word}" for word, count in words.items() if word not in ("same", "undecided")]
     parts += [f"{words[word]} {word}" for word in ("undecided", "same") if words[word]]
-    said = ", ".join(parts) or "nothing was judged"
+    counts = ", ".join(parts) or "nothing was judged"
     missed = f"; {plural(len(night.missed), 'cell')} missed" if night.missed else ""
-    return f"{'REGRESSION: ' if worse else ''}{night.name} {night.date}: {said}{missed}"
+    return f"{'REGRESSION: ' if worse else ''}{night.name} {night.date}: {counts}{missed}"
 
 
 def verdict_table(night: Night) -> TextTable:
-    """Changes first, then what is undecided; a cell that is the same in everything is one line."""
+    """Changes first, then what is undecided; a cell whose metrics are all the same is one line."""
     rows = []
-    items = [item for item in night.judgements if item.role == "history"]
     first = {cell.cell: cell.metrics[0] for cell in night.cells}
-    for item in sorted(items, key=lambda item: _FIRST[item.verdict]):
+    for item in sorted(night.cell_verdicts, key=lambda item: _ORDER[item.verdict]):
         if item.verdict is Verdict.SAME and item.metric != first.get(item.cell):
             continue  # counted below the table
         value = quantity(item.value, METRICS[item.metric]) if item.value else "–"
@@ -90,7 +91,7 @@ def verdict_table(night: Night) -> TextTable:
     return TextTable(["cell", "metric", "verdict", "change, 95 % interval", "tonight", "where", "finds from", "what else"], rows)
 
 
-def change_of(item: Judgement) -> str:
+def change_of(item: CellVerdict) -> str:
     """+5.3 % (+3.9 to +6.8), in the metric's own direction; a dash where nothing is known."""
     if item.ratio is None or item.low is None or item.high is None:
         return "–"
@@ -99,11 +100,12 @@ def change_of(item: Judgement) -> str:
     return f"{middle:+.1f} % ({min(low, high):+.1f} to {max(low, high):+.1f})"
 
 
-def _detects(item: Judgement) -> str:
+def _detects(item: CellVerdict) -> str:
     return percent(item.detectable) if item.detectable is not None else "–"
 
 
 def node_table(night: Night) -> TextTable:
+    """A line for each node on which a canary ran."""
     rows = []
     for node in night.nodes:
         change = "–"
@@ -115,7 +117,7 @@ def node_table(night: Night) -> TextTable:
 
 
 def remarks(night: Night, nights: Sequence[Night], changes: Sequence[Change]) -> list[str]:
-    """Everything beside the table that a reader must know."""
+    """What a reader must know besides the table, a sentence each. `nights`: all nights so far, for the rates of the controls."""
     lines = list(night.remarks)
     by_why: dict[str, list[str]] = {}
     for entry in night.missed:
@@ -133,12 +135,13 @@ def remarks(night: Night, nights: Sequence[Night], changes: Sequence[Change]) ->
         for item in night.worse()
         if item.alarm_since and item.alarm_since < night.date
     ]
-    for role, want in (("twin", Verdict.SAME), ("injected", Verdict.SLOWER)):
-        for item in night.judgements:
-            if _is_first(night, item, role) and item.ratio is not None and item.verdict is not want:
-                what = "the A/A twin" if role == "twin" else "the injected slow-down"
-                lines.append(f"Read with care: {what} was called {item.word}, not {want} ({change_of(item)}).")
-    return [*lines, *rates(nights).sentences]
+    for role, control, expected in ((AA_CONTROL, "A/A control", Verdict.SAME), (SLOWED_CONTROL, "injected slow-down", Verdict.SLOWER)):
+        lines += [
+            f"Read with care: the {control} was called {item.word}, not {expected} ({change_of(item)})."
+            for item in _control_verdicts(night, role)
+            if item.verdict is not expected
+        ]
+    return [*lines, *control_counts(nights).sentences]
 
 
 def by_whom(change: Change) -> str:
@@ -148,13 +151,13 @@ def by_whom(change: Change) -> str:
 
 
 def _name_of(night: Night, cell: str) -> str:
-    return next((found.name for found in night.cells if found.cell == cell), cell)
+    return next((known.name for known in night.cells if known.cell == cell), cell)
 
 
 def markdown(night: Night, nights: Sequence[Night], changes: Sequence[Change], figures: Sequence[tuple[str, Path]] = ()) -> str:
     """The night as Markdown: Prefect's artifact, MLflow's page."""
     table = verdict_table(night)
-    same = sum(item.role == "history" and item.verdict is Verdict.SAME for item in night.judgements)
+    same = sum(item.verdict is Verdict.SAME for item in night.cell_verdicts)
     blocks = [f"# {md(headline(night))}", table_markdown(table), f"{plural(same, 'metric')} of all cells the same."]
     if night.nodes:
         blocks += ["## Nodes", table_markdown(node_table(night))]
@@ -166,15 +169,15 @@ def markdown(night: Night, nights: Sequence[Night], changes: Sequence[Change], f
 
 
 def message(night: Night, nights: Sequence[Night], changes: Sequence[Change], links: Sequence[tuple[str, str]]) -> str:
-    """The night's one message: what changed, what is undecided, how far to trust it, links. Plain text that reads well everywhere."""
+    """The night's one message, plain text: what changed, what is undecided, how reliable that is, and `links` as (name, address)."""
     lines = [headline(night), ""]
-    for item in sorted((item for item in night.judgements if item.role == "history"), key=lambda item: _FIRST[item.verdict]):
+    for item in sorted(night.cell_verdicts, key=lambda item: _ORDER[item.verdict]):
         if item.verdict is not Verdict.SAME and item.ratio is not None:
             where = f", {item.where}" if item.where else ""
             since = f", since {item.alarm_since}" if item.alarm_since and item.alarm_since != night.date else ""
             lines.append(f"{item.word.upper()}: {item.name}, {item.metric} {change_of(item)}{where}{since}")
             lines += [f"  suspected: {cause}" for cause in item.causes]
-    lines += [f"node {node.host} ({node.pool}): {node.verdict}" for node in night.nodes if node.verdict in (Verdict.SLOWER, Verdict.FASTER)]
+    lines += [f"node {node.host} ({node.pool}): {node.verdict}" for node in night.nodes if node.verdict in CHANGED]
     lines += ["", *remarks(night, nights, changes), ""]
     lines += [f"{name}: {address}" for name, address in links]
     return "\n".join(lines).strip() + "\n"
@@ -209,24 +212,23 @@ def write_night(
 def _figures(
     night: Night, nights: Sequence[Night], past: History, now: History, changes: Sequence[Change], folder: Path
 ) -> list[tuple[str, Path]]:
-    """Each cell's first metric, and every other one that changed."""
-    made = []
+    """(title, path) of a figure of each cell's first metric, and of every other one that changed."""
+    figures = []
     canaries = {cell.pool: cell.cell for cell in night.cells if cell.role == "canary"}
-    changed = {
-        (item.cell, item.metric) for item in night.judgements if item.role == "history" and item.verdict in (Verdict.SLOWER, Verdict.FASTER)
-    }
+    verdicts = {(item.cell, item.metric): item for item in night.cell_verdicts}
     for cell in night.cells:
         if cell.role not in ("history", "canary"):
             continue
-        metrics = [metric for metric in cell.metrics if metric == cell.metrics[0] or (cell.cell, metric) in changed]
-        for metric in metrics:
+        for metric in cell.metrics:
+            verdict = verdicts.get((cell.cell, metric))
+            if metric != cell.metrics[0] and not (verdict and verdict.verdict in CHANGED):
+                continue
             trials = {**past.of(cell.cell, cell.role), **now.of(cell.cell, cell.role)}
             canary = canaries.get(cell.pool) if cell.role == "history" and METRICS[metric].depends_on_node else None
             beside = {**past.of(canary, "canary"), **now.of(canary, "canary")} if canary else {}
-            mine = next((item for item in night.judgements if (item.cell, item.metric, item.role) == (cell.cell, metric, "history")), None)
-            share = mine.share if mine and mine.share is not None else 0.0
-            own = [change for change in changes if (change.cell, change.metric) == (cell.cell, metric)]
-            found = course(cell.name, metric, trials, beside, share, verdicts_of(list(nights), cell.cell, metric), own)
-            if found.dates:
-                made.append(draw_course(found, folder, f"{cell.cell}-{metric}"))
-    return made
+            share = verdict.share if verdict and verdict.share is not None else 0.0
+            accepted = [change for change in changes if (change.cell, change.metric) == (cell.cell, metric)]
+            nightly = course(cell.name, metric, trials, beside, share, verdicts_of(nights, cell.cell, metric), accepted)
+            if nightly.dates:
+                figures.append(draw_course(nightly, folder, f"{cell.cell}-{metric}"))
+    return figures

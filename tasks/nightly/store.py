@@ -1,7 +1,10 @@
 """Where nights live on disk: runs/nightly/<name>/<date>/night.json, and changes.jsonl beside the dates.
 
-A night is claimed by its date: whoever makes its folder first gives it its sweep, and everybody after that works on the same sweep or
-finds it done. MLflow and Prefect only show what is here.
+A night is claimed by its date: the first process to claim it gives it a sweep, and every later one works on that sweep or finds it done.
+These files are the record; MLflow and Prefect only show it.
+
+Stored words that the code calls otherwise: the role `twin` is the A/A control, `judgements` are the verdicts, and `probes` are the verdicts
+on the two controls. They stay, so that old nights can be read and cells keep their history in MLflow (tag `night.role`).
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import json
 import re
 import secrets
 import time
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Literal
@@ -26,11 +30,16 @@ from experiments.stats.verdict import Verdict
 from tasks.sweep.store import StoreError
 
 Role = Literal["history", "canary", "twin", "injected"]
+Where = Literal["code", "node", "code and node", "code or node"]
+AA_CONTROL: Role = "twin"  # the same cell once more: nothing may differ
+SLOWED_CONTROL: Role = "injected"  # the same cell, slowed on purpose: this must be found
+CHANGED = (Verdict.SLOWER, Verdict.FASTER)
+CONTROLS: tuple[Role, ...] = (AA_CONTROL, SLOWED_CONTROL)
 _NAME = re.compile(r"^[a-z0-9][a-z0-9_-]{0,63}$")
 
 
 class NightCell(Strict):
-    """One cell of a night. `cell` is its identity over the nights; the twin and the slowed cell have that of the cell they probe."""
+    """One cell of a night. `cell` is its identity over the nights; both controls have the identity of the cell that they copy."""
 
     cell: str
     name: str = Field(description="for people: `bridgetower: cpu · tiny · fp32 · MP-0`")
@@ -51,8 +60,11 @@ class Dropped(Strict):
     why: str
 
 
-class Judgement(Strict):
-    """One metric of one cell tonight. `ratio` is tonight over the baseline, above 1 is better; null where there is nothing to compare."""
+class CellVerdict(Strict):
+    """The verdict on one metric of one cell tonight.
+
+    `ratio` is tonight over the baseline, `low` to `high` its 95 % interval; above 1 is better. All are null where nothing can be compared.
+    """
 
     cell: str
     name: str
@@ -60,25 +72,25 @@ class Judgement(Strict):
     metric: str
     verdict: Verdict
     word: str = Field(description="the verdict in the metric's own words: slower, more, higher, ...")
-    why: str | None = Field(None, description="why undecided, or what is to be known besides")
-    where: Literal["code", "node", "code and node", "code or node"] | None = None
+    why: str | None = Field(None, description="why undecided, or what a reader must know besides")
+    where: Where | None = None
     value: float | None = Field(None, description="tonight, in the metric's unit")
     ratio: float | None = None
     low: float | None = None
     high: float | None = None
     p_value: float | None = None
     q_value: float | None = None
-    share: float | None = Field(None, description="how much of the canary's change was taken off: 0 none, 1 all")
-    detectable: float | None = Field(None, description="smallest worsening that would have been found with 95 % chance: 0.04 is 4 %")
+    share: float | None = Field(None, description="how much of the canary's change was subtracted: 0 none, 1 all")
+    detectable: float | None = Field(None, description="smallest worsening that a night finds with 95 % probability; 0.04 is 4 %")
     minimum: float
     repeats: int
-    baseline: list[str] = Field(default_factory=list, description="dates")
+    baseline: list[str] = Field(default_factory=list, description="dates, oldest first")
     alarm_since: str | None = None
     causes: list[str] = Field(default_factory=list, description="what of the environment changed against the baseline")
 
 
 class NodeState(Strict):
-    """What the canary says of a node."""
+    """The verdict on a node, by its canary. `ratio` is tonight over the canary's baseline, above 1 is faster."""
 
     pool: str
     host: str
@@ -91,7 +103,7 @@ class NodeState(Strict):
 
 
 class Night(Strict):
-    """night.json: what a night was to measure, and what it found."""
+    """night.json: a night's cells, and the verdicts on them."""
 
     schema_version: int = 1
     name: str
@@ -103,9 +115,9 @@ class Night(Strict):
     cells: list[NightCell] = Field(default_factory=list)
     dropped: list[Dropped] = Field(default_factory=list)
     missed: list[Dropped] = Field(default_factory=list, description="planned, but without a result when the night was closed")
-    judgements: list[Judgement] = Field(default_factory=list)
+    judgements: list[CellVerdict] = Field(default_factory=list)
     nodes: list[NodeState] = Field(default_factory=list)
-    probes: dict[str, Verdict] = Field(default_factory=dict, description="what was said of the A/A twin and of the injected slow-down")
+    probes: dict[str, Verdict] = Field(default_factory=dict, description="role -> verdict on the A/A control and the injected slow-down")
     notified: list[str] = Field(default_factory=list, description="notification blocks that have taken the message")
     remarks: list[str] = Field(default_factory=list)
 
@@ -113,18 +125,23 @@ class Night(Strict):
     def closed(self) -> bool:
         return self.closed_at is not None
 
-    def worse(self) -> list[Judgement]:
-        """What got worse, of the cells themselves."""
-        return [found for found in self.judgements if found.role == "history" and found.verdict is Verdict.SLOWER]
+    @property
+    def cell_verdicts(self) -> list[CellVerdict]:
+        """The verdicts on the cells themselves, without the controls."""
+        return [item for item in self.judgements if item.role == "history"]
+
+    def worse(self) -> list[CellVerdict]:
+        """The cells' metrics that got worse."""
+        return [item for item in self.cell_verdicts if item.verdict is Verdict.SLOWER]
 
 
 def today() -> str:
-    """The date in UTC: nights are counted where there is no daylight saving."""
+    """Today's date in UTC, which has no daylight saving."""
     return datetime.now(UTC).date().isoformat()
 
 
 def check_date(text: str) -> str:
-    """A date as 2026-11-21. Raises StoreError."""
+    """The text itself, a date such as 2026-11-21. Raises StoreError for any other text."""
     try:
         if date.fromisoformat(text).isoformat() == text:
             return text
@@ -134,7 +151,7 @@ def check_date(text: str) -> str:
 
 
 class NightStore:
-    """The nights of one definition."""
+    """The nights of one definition. Raises StoreError for a name that no definition can have."""
 
     def __init__(self, name: str, root: Path | None = None) -> None:
         if not _NAME.match(name):
@@ -163,11 +180,11 @@ class NightStore:
         return [self.load(night) for night in self.dates()]
 
     def save(self, night: Night) -> None:
-        """Whole or not at all."""
+        """Write night.json, whole or not at all."""
         atomic_write(self.folder(night.date) / "night.json", night.model_dump_json(indent=1))
 
     def claim(self, night: str, budget_s: float) -> tuple[Night, bool]:
-        """The night, and whether this call opened it. However many claim one date at once, all get the same sweep."""
+        """The night, and whether this call opened it. All who claim one date at once get the same sweep. Raises StoreError."""
         folder = self.folder(night)
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / ".claim"):
@@ -189,13 +206,13 @@ class NightStore:
         """Every accepted change, oldest first. Raises StoreError that names the line which cannot be read."""
         if not self._changes.exists():
             return []
-        found = []
+        changes = []
         for number, line in enumerate(self._changes.read_text().splitlines(), 1):
             try:
-                found.append(Change.model_validate_json(line))
+                changes.append(Change.model_validate_json(line))
             except ValidationError as error:
                 raise StoreError(f"{self._changes}, line {number} is no change: {error}") from error
-        return found
+        return changes
 
     def accept(self, change: Change) -> bool:
         """Record a change; False if it was recorded already."""
@@ -209,7 +226,7 @@ class NightStore:
 
 
 def person() -> str:
-    """Who types this, for the record."""
+    """The user's name, for the record; `unknown` where the system has none."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):
@@ -221,14 +238,9 @@ def night_names(root: Path | None = None) -> list[str]:
     return sorted({path.parent.parent.name for path in ((root or runs_root()) / "nightly").glob("*/*/night.json")})
 
 
-def verdicts_of(nights: list[Night], cell: str, metric: str) -> dict[str, Verdict]:
-    """Date -> verdict of one metric of one cell."""
-    return {
-        night.date: found.verdict
-        for night in nights
-        for found in night.judgements
-        if found.role == "history" and (found.cell, found.metric) == (cell, metric)
-    }
+def verdicts_of(nights: Sequence[Night], cell: str, metric: str) -> dict[str, Verdict]:
+    """Date -> verdict on one metric of one cell."""
+    return {night.date: item.verdict for night in nights for item in night.cell_verdicts if (item.cell, item.metric) == (cell, metric)}
 
 
 def night_json(night: Night) -> dict[str, object]:

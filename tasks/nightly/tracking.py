@@ -17,21 +17,20 @@ from tasks.tracking.runs import SweepRuns
 
 
 def publish_night(night: Night, plan: Plan, files: Iterable[Path], changes: Iterable[Change]) -> list[tuple[str, str]]:
-    """Write the verdicts onto the sweep's run; doing it again changes nothing. Returns links as (name, address)."""
+    """Write the verdicts to the sweep's run; repeating it changes nothing. Returns links as (name, address). Raises what MLflow raises."""
     client = connect()
     runs = SweepRuns(client, plan)
     words: dict[str, list[str]] = {}
-    for item in night.judgements:
-        if item.role == "history":
-            words.setdefault(item.cell, []).append(f"{item.metric}={item.verdict}")
-    tags = {"night.verdict": headline(night), **{f"night.verdict.{cell}": "; ".join(said)[:5000] for cell, said in words.items()}}
+    for item in night.cell_verdicts:
+        words.setdefault(item.cell, []).append(f"{item.metric}={item.verdict}")
+    tags = {"night.verdict": headline(night), **{f"night.verdict.{cell}": "; ".join(texts)[:5000] for cell, texts in words.items()}}
     for change in changes:
         if change.accepted_on == night.date:
             name, value = change_tag(change)
             tags[name] = value
     for name, value in tags.items():
         client.set_tag(runs.parent, name, value)
-    counts = Counter(f"cells_{item.verdict}" for item in night.judgements if item.role == "history")
+    counts = Counter(f"cells_{item.verdict}" for item in night.cell_verdicts)
     for name, count in counts.items():
         client.log_metric(runs.parent, name, float(count), timestamp=round(night.opened_at * 1000))
     for path in files:

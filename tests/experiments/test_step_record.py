@@ -15,7 +15,7 @@ from cluster.journal.journal import JournalWriter, read_journal
 from experiments import step_record, summary
 from experiments.step_record import FIELDS, PARTS, Spec, StepRecord, StepTiming, fields_of, metrics_of
 from tasks.analysis.results import write_steps
-from tasks.tracking.runs import step_metrics
+from tasks.tracking.log_trial import step_metrics
 
 TIMING = StepTiming(
     step=3, samples=8, loss=2.0, ended_at=1000.5, data_wait_s=0.1, h2d_s=0.05, forward_backward_s=0.3, optimizer_s=0.05, total_s=0.5

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from experiments.regression.bisection_test import Side, difference, looks, side_of
+from experiments.regression.bisection_test import Side, difference, interim_pairs, side_of
 from tasks.nightly.bisect import search
 
 COMMITS = [f"{number:02d}" + "c" * 38 for number in range(1, 17)]
@@ -21,9 +21,9 @@ def trials(first_bad: str | None, effect: float, noise: float, seed: int = 0) ->
     return lambda commit: (math.log1p(-effect) if first_bad and commit >= first_bad else 0.0) + noise * float(random.normal())
 
 
-def test_looks_end_where_they_must() -> None:
-    assert looks(12) == [3, 5, 8, 12]
-    assert looks(3) == [3] and looks(4) == [3, 4] and looks(20)[-1] == 20
+def test_interim_analyses_end_where_they_must() -> None:
+    assert interim_pairs(12) == [3, 5, 8, 12]
+    assert interim_pairs(3) == [3] and interim_pairs(4) == [3, 4] and interim_pairs(20)[-1] == 20
 
 
 def test_a_clear_difference_is_decided_early_and_noise_is_not() -> None:
@@ -40,7 +40,7 @@ def test_wrong_turns_are_rarer_than_promised() -> None:
     wrong = 0
     for _ in range(400):
         pairs = list(-0.04 + 0.02 * random.normal(size=12))  # exactly on the threshold: either answer is wrong
-        wrong += any(side_of(pairs[:look], -0.04, 4) is not Side.OPEN for look in looks(12))
+        wrong += any(side_of(pairs[:count], -0.04, 4) is not Side.OPEN for count in interim_pairs(12))
     assert wrong / 400 < 0.06
 
 
@@ -81,10 +81,10 @@ def test_trials_of_both_are_taken_by_turns() -> None:
     assert order == [GOOD, COMMITS[0], COMMITS[0], GOOD, GOOD, COMMITS[0]]
 
 
-def test_looks_by_hand() -> None:
-    assert looks(30) == [3, 5, 8, 12, 17, 23, 30]
-    assert looks(31) == [3, 5, 8, 12, 17, 23, 30, 31]
-    assert [looks(most) for most in (1, 2, 5, 6)] == [[1], [2], [3, 5], [3, 5, 6]]
+def test_interim_analyses_by_hand() -> None:
+    assert interim_pairs(30) == [3, 5, 8, 12, 17, 23, 30]
+    assert interim_pairs(31) == [3, 5, 8, 12, 17, 23, 30, 31]
+    assert [interim_pairs(most) for most in (1, 2, 5, 6)] == [[1], [2], [3, 5], [3, 5, 6]]
 
 
 def test_a_difference_has_students_interval() -> None:

@@ -1,4 +1,4 @@
-"""Many cells in one night, looked at again: chances of error, gates, words."""
+"""Many cells in one night, with interim analyses: chances of error, gates, words."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def effects(sizes: list[float], se: float | list[float] = 0.01, df: float = 19) 
     return NightEffect(size, errors, same, size, np.zeros(size.shape), errors, errors)
 
 
-def test_looks_spend_the_whole_alpha_and_nearly_all_of_it_at_the_end() -> None:
+def test_interim_levels_spend_the_whole_alpha_and_nearly_all_of_it_at_the_end() -> None:
     levels = interim_levels([3, 5, 8], 0.01)
     assert sum(levels) == pytest.approx(0.01)
     assert levels == sorted(levels) and levels[0] < 1e-4 and levels[-1] > 0.008
@@ -28,13 +28,13 @@ def test_looks_spend_the_whole_alpha_and_nearly_all_of_it_at_the_end() -> None:
             interim_levels(wrong)
 
 
-def test_looking_again_raises_no_more_alarms_than_one_look() -> None:
+def test_interim_analyses_raise_no_more_alarms_than_one_analysis() -> None:
     random = np.random.default_rng(0)
     trials = random.normal(size=(40_000, 8))
     levels = interim_levels([3, 5, 8], 0.05)
     alarms = np.zeros(len(trials), dtype=bool)
-    for look, level in zip((3, 5, 8), levels, strict=True):
-        z = trials[:, :look].sum(1) / np.sqrt(look)
+    for count, level in zip((3, 5, 8), levels, strict=True):
+        z = trials[:, :count].sum(1) / np.sqrt(count)
         size, se = z * 0.01, np.full(z.shape, 0.01)
         found = NightEffect(size, se, np.full(z.shape, 1e6), size, se, se, se)
         alarms |= found.p_value < level
@@ -49,7 +49,7 @@ def test_the_words() -> None:
     assert decide(effects([-0.02], 0.0005), 0.01, 0.01)[0].tolist() == [SLOWER]
 
 
-def test_an_early_look_needs_more() -> None:
+def test_an_early_analysis_needs_more() -> None:
     early, late = interim_levels([3, 8], 0.01)
     assert decide(effects([-0.035]), 0.03, early)[0].tolist() == [UNDECIDED]
     assert decide(effects([-0.035]), 0.03, late)[0].tolist() == [SLOWER]
@@ -79,9 +79,9 @@ def chance_of(p: float, df: float = 19, se: float = 0.03) -> float:
     return float(-stats.t.isf(p / 2, df)) * se
 
 
-def test_look_levels_by_hand() -> None:
+def test_interim_levels_by_hand() -> None:
     # what O'Brien and Fleming have spent by a share s of the repeats: 2 * (1 - Phi(z / sqrt(s))), z = 2.5758 for 0.01
-    spent = [2 * stats.norm.sf(2.5758293035 / np.sqrt(look / 8)) for look in (3, 5)] + [0.01]
+    spent = [2 * stats.norm.sf(2.5758293035 / np.sqrt(count / 8)) for count in (3, 5)] + [0.01]
     assert spent[:2] == pytest.approx([2.5981e-5, 0.0011218], rel=1e-3)
     assert interim_levels([3, 5, 8]) == pytest.approx([spent[0], spent[1] - spent[0], spent[2] - spent[1]])
     assert interim_levels([1, 4], 0.05) == pytest.approx([8.8575e-5, 0.05 - 8.8575e-5], rel=1e-4)
@@ -96,7 +96,7 @@ def test_one_cell_alone_is_held_to_its_own_chance_of_a_false_alarm(p: float, exp
     assert q.tolist() == pytest.approx([p])
 
 
-def test_an_early_look_has_its_own_level() -> None:
+def test_an_early_analysis_has_its_own_level() -> None:
     for p, expected in ((0.0019, SLOWER), (0.0021, UNDECIDED)):
         codes, q = decide(effects([chance_of(p)], 0.03), 0.03, 0.002)
         assert codes.tolist() == [expected]

@@ -26,7 +26,7 @@ def written(folder: Path, text: str) -> str:
 def test_the_definition_that_is_deployed_is_whole() -> None:
     assert "regression" in nights()
     night = load_night("regression")
-    assert night.all_looks == [3, 5, 8] and night.budget_s == 7200 and night.canary is not None
+    assert night.interim_repeats == [3, 5, 8] and night.budget_s == 7200 and night.canary is not None
 
 
 @pytest.mark.parametrize(
@@ -76,4 +76,4 @@ def test_the_lowest_value_goes_first_and_only_as_much_as_needed() -> None:
 
 
 def test_every_metric_has_words_and_a_smallest_effect() -> None:
-    assert all(0 < judged.minimum_effect < 1 and judged.worse != judged.better for judged in METRICS.values())
+    assert all(0 < metric.minimum_effect < 1 and metric.worse != metric.better for metric in METRICS.values())

@@ -16,7 +16,7 @@ from tasks.analysis.results import load_sweep
 from tasks.report.comparison_table import comparison_table
 from tasks.report.model import make_report
 from tasks.report.write import write_report
-from tests.tasks.fake_sweep import SUITE, Fake, make_sweep
+from tests.tasks.fake_sweep import SUITE, Fake, as_suite, make_sweep
 
 SCORE = "eval_winoground_group_before"
 
@@ -37,7 +37,7 @@ def windowed(workers: int, **window: Any) -> Fake:
 
 def cells_of(folder: Path) -> list[Cell]:
     sweep = load_sweep(folder)
-    return make_cells(sweep.rows, sweep.plan["suite"])
+    return make_cells(sweep.rows, sweep.plan.suite)
 
 
 def test_a_score_of_0_is_0_and_is_compared_by_a_difference(tmp_path: Path) -> None:
@@ -86,8 +86,8 @@ def test_the_arithmetic_mean_of_a_score_and_the_geometric_one_of_a_rate(tmp_path
     rows = load_sweep(folder).rows
     rows[0].summary[SCORE], rows[1].summary[SCORE] = 0.1, 0.4
     rows[0].summary["compile_seconds"], rows[1].summary["compile_seconds"] = 10.0, 40.0
-    score = make_cells(rows, {**SUITE, "report": {"metric": SCORE}})[0].estimate
-    rate = make_cells(rows, {**SUITE, "report": {"metric": "compile_seconds"}})[0].estimate
+    score = make_cells(rows, as_suite({**SUITE, "report": {"metric": SCORE}}))[0].estimate
+    rate = make_cells(rows, as_suite({**SUITE, "report": {"metric": "compile_seconds"}}))[0].estimate
     assert score is not None and score.value == pytest.approx(0.25)
     assert rate is not None and rate.value == pytest.approx(20.0)
 

@@ -8,7 +8,7 @@ import pytest
 
 from experiments.stats.verdict import Verdict
 from tasks.nightly.history import History
-from tasks.nightly.store import Judgement, NodeState
+from tasks.nightly.store import CellVerdict, NodeState
 from tasks.nightly.verdicts import NightVerdicts
 from tests.tasks.nightly.night_support import DATES, DEFINITION, TONIGHT, cell, night, past, trials
 
@@ -16,7 +16,7 @@ SWING = {date: math.exp(0.02 * (-1) ** place) for place, date in enumerate(DATES
 QUIET = 1e-4  # noise, so that a wrong canary shows
 
 
-def quiet(*nights: History) -> dict[tuple[str, str], Judgement]:
+def quiet(*nights: History) -> dict[tuple[str, str], CellVerdict]:
     """Cell `one` and its canary, on nights that swing by 2 %, tonight as given; and the judgement of `one`."""
     before, tonight = History(), History()
     before.add(trials("one", DATES, noise=QUIET, node=SWING))
@@ -129,7 +129,7 @@ def test_each_host_of_tonight_is_a_node() -> None:
 
 
 def test_a_cell_that_moved_less_than_matters_for_it_only_says_so_of_the_node() -> None:
-    def found(rate: float, minimum: float) -> Judgement:
+    def found(rate: float, minimum: float) -> CellVerdict:
         before, tonight = History(), History()
         for name, role in (("one", "history"), ("canary", "canary")):
             before.add(trials(name, DATES, role=role, noise=QUIET))

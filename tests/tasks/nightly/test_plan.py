@@ -35,13 +35,13 @@ def test_cells_of_all_suites_are_interleaved_with_what_measures_the_night() -> N
     assert {trial.labels["night.date"] for trial in plan.trials} == {"2026-11-21"}
 
 
-def test_twin_and_slowed_cell_are_cells_of_their_own_with_the_identity_of_what_they_probe() -> None:
+def test_both_controls_are_cells_of_their_own_with_the_identity_of_the_cell_that_they_copy() -> None:
     plan, _ = planned()
-    canary, _, _, twin, slowed = plan.trials[:5]
-    assert len({canary.cell, twin.cell, slowed.cell}) == 3
-    assert {trial.labels["night.cell"] for trial in (canary, twin, slowed)} == {canary.labels["night.cell"]}
-    assert (canary.parameters, slowed.parameters["injected_slowdown"]) == (twin.parameters, 0.5)
-    assert (twin.axes["probe"], slowed.axes["probe"]) == ("A/A twin", "slowed by 0.5")
+    canary, _, _, control, slowed = plan.trials[:5]
+    assert len({canary.cell, control.cell, slowed.cell}) == 3
+    assert {trial.labels["night.cell"] for trial in (canary, control, slowed)} == {canary.labels["night.cell"]}
+    assert (canary.parameters, slowed.parameters["injected_slowdown"]) == (control.parameters, 0.5)
+    assert (control.axes["probe"], slowed.axes["probe"]) == ("A/A twin", "slowed by 0.5")
     other, _ = planned(probe="two")
     assert templates(other)[other.trials[1].labels["night.cell"], "twin"].workload == "faulty"
 

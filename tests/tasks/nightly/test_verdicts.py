@@ -9,19 +9,19 @@ from experiments.regression.definition import NightFile
 from experiments.regression.history_segments import Change
 from experiments.stats.verdict import Verdict
 from tasks.nightly.history import History
-from tasks.nightly.store import Judgement, Night
+from tasks.nightly.store import CellVerdict, Night
 from tasks.nightly.verdicts import NightVerdicts
 from tests.tasks.nightly.night_support import DATES, DEFINITION, TONIGHT, cell, night, now, past, trials
 
 
-def judged(tonight: History, before: History | None = None, nights: list[Night] | None = None, changes: list[Change] | None = None):  # type: ignore[no-untyped-def]
-    judge = NightVerdicts(DEFINITION, night(), before or past(), nights or [], changes or [])
-    found, nodes = judge.judgements(tonight)
-    return {(item.name, item.role): item for item in found}, nodes, judge.undecided(found)
+def verdicts_of(tonight: History, before: History | None = None, nights: list[Night] | None = None, changes: list[Change] | None = None):  # type: ignore[no-untyped-def]
+    verdicts = NightVerdicts(DEFINITION, night(), before or past(), nights or [], changes or [])
+    found, nodes = verdicts.judgements(tonight)
+    return {(item.name, item.role): item for item in found}, nodes, verdicts.undecided(found)
 
 
 def test_nothing_changed_and_the_night_measured_itself() -> None:
-    found, nodes, undecided = judged(now({"one": 100.0, "two": 100.0}))
+    found, nodes, undecided = verdicts_of(now({"one": 100.0, "two": 100.0}))
     assert [found[name, "history"].verdict for name in ("one", "two")] == [Verdict.SAME] * 2
     assert (found["canary", "twin"].verdict, found["canary", "injected"].verdict) == (Verdict.SAME, Verdict.SLOWER)
     assert [node.verdict for node in nodes] == [Verdict.SAME]
@@ -32,7 +32,7 @@ def test_nothing_changed_and_the_night_measured_itself() -> None:
 
 def test_slower_code_is_named_with_what_changed_beside_it() -> None:
     facts = {"torch": "2.14.0", "git_commit": "b" * 40}
-    found, _, _ = judged(now({"one": 92.0, "two": 100.0}, facts=facts))
+    found, _, _ = verdicts_of(now({"one": 92.0, "two": 100.0}, facts=facts))
     one = found["one", "history"]
     assert (one.verdict, one.word, one.where) == (Verdict.SLOWER, "slower", "code")
     assert one.ratio == pytest.approx(0.92, abs=0.01)
@@ -41,13 +41,13 @@ def test_slower_code_is_named_with_what_changed_beside_it() -> None:
 
 
 def test_a_slower_node_is_named_as_the_node() -> None:
-    found, nodes, _ = judged(now({"one": 92.0, "two": 92.0}, canary=92.0))
+    found, nodes, _ = verdicts_of(now({"one": 92.0, "two": 92.0}, canary=92.0))
     assert nodes[0].verdict is Verdict.SLOWER
     for name in ("one", "two"):
         item = found[name, "history"]
         assert (item.verdict, item.where) == (Verdict.SAME, "node")
         assert "node node-1 is" in (item.why or "")
-    found, _, _ = judged(now({"one": 92.0 * 0.9, "two": 92.0}, canary=92.0))
+    found, _, _ = verdicts_of(now({"one": 92.0 * 0.9, "two": 92.0}, canary=92.0))
     assert (found["one", "history"].verdict, found["one", "history"].where) == (Verdict.SLOWER, "code and node")
 
 
@@ -58,16 +58,16 @@ def test_a_canary_whose_own_software_changed_cannot_tell() -> None:
         type(trial)(trial.cell, trial.role, trial.date, trial.round, trial.host, trial.values, {**trial.facts, "torch": "2.14.0"})
         for trial in old
     ]
-    found, nodes, _ = judged(tonight)
+    found, nodes, _ = verdicts_of(tonight)
     assert "cannot be told apart" in (nodes[0].note or "")
     assert found["one", "history"].where == "code or node"
     tonight.cells["id-one", "history"] = now({"one": 92.0 * 0.9}).cells["id-one", "history"]
-    one = judged(tonight)[0]["one", "history"]
+    one = verdicts_of(tonight)[0]["one", "history"]
     assert (one.verdict, one.where) == (Verdict.SLOWER, "code or node"), "nor what is beside the node"
 
 
 def test_too_little_history_decides_nothing_and_asks_for_no_repeats() -> None:
-    found, nodes, undecided = judged(now({"one": 50.0}), past(DATES[:4]))
+    found, nodes, undecided = verdicts_of(now({"one": 50.0}), past(DATES[:4]))
     assert (found["one", "history"].verdict, found["one", "history"].why) == (Verdict.UNDECIDED, "4 of the 5 nights that a baseline needs")
     assert undecided == [] and nodes[0].verdict is Verdict.UNDECIDED
 
@@ -78,24 +78,24 @@ def test_noise_leaves_a_cell_undecided_and_open_for_more_repeats() -> None:
     before.add(trials("one", DATES, noise=0.04))
     tonight = now({"two": 100.0})
     tonight.add(trials("one", [TONIGHT], rate=95.0, noise=0.04, seed=3))
-    found, _, undecided = judged(tonight, before)
+    found, _, undecided = verdicts_of(tonight, before)
     assert found["one", "history"].verdict is Verdict.UNDECIDED
     assert undecided == [("id-one", "history")]
 
 
 def test_a_cell_that_was_not_measured_says_so() -> None:
-    found, _, _ = judged(now({"two": 100.0}))
+    found, _, _ = verdicts_of(now({"two": 100.0}))
     assert (found["one", "history"].verdict, found["one", "history"].why) == (Verdict.UNDECIDED, "not measured tonight")
 
 
 def test_other_metrics_have_their_own_direction_and_words() -> None:
-    judge = NightVerdicts(DEFINITION, night(cells=[cell("one", metrics=("throughput", "peak_memory_bytes"))]), past(), [], [])
+    verdicts = NightVerdicts(DEFINITION, night(cells=[cell("one", metrics=("throughput", "peak_memory_bytes"))]), past(), [], [])
     tonight = History()
     tonight.add(trials("one", [TONIGHT]))
     for date in tonight.cells.values():
         for trial in date[TONIGHT]:
             trial.values["peak_memory_bytes"] = 1.2 * 2**30  # type: ignore[index]
-    found, _ = judge.judgements(tonight)
+    found, _ = verdicts.judgements(tonight)
     memory = next(item for item in found if item.metric == "peak_memory_bytes")
     assert (memory.verdict, memory.word, memory.where) == (Verdict.SLOWER, "more", "code")
     assert memory.ratio == pytest.approx(1 / 1.2, abs=1e-6)
@@ -107,15 +107,17 @@ def test_what_creeps_by_less_than_a_night_can_see_is_said() -> None:
     for number, date in enumerate(DATES):
         before.add(trials("one", [date], rate=100.0 * 0.997**number, seed=number))
     tonight = now({"one": 100.0 * 0.997 ** len(DATES), "two": 100.0})
-    judge = NightVerdicts(DEFINITION, night(), before, [], [])
-    assert next(item for item in judge.judgements(tonight)[0] if item.name == "one").verdict is not Verdict.SLOWER
-    [said] = judge.creep(tonight)
+    verdicts = NightVerdicts(DEFINITION, night(), before, [], [])
+    assert next(item for item in verdicts.judgements(tonight)[0] if item.name == "one").verdict is not Verdict.SLOWER
+    [said] = verdicts.creep(tonight)
     assert said.startswith("one: throughput crept: its last 5 nights are") and "since 2026-10-01" in said
     assert NightVerdicts(DEFINITION, night(), past(), [], []).creep(now({"one": 100.0, "two": 100.0})) == []
 
 
 def said(date: str, verdict: Verdict, name: str = "one") -> Night:
-    item = Judgement(cell=f"id-{name}", name=name, role="history", metric="throughput", verdict=verdict, word="w", minimum=0.03, repeats=3)
+    item = CellVerdict(
+        cell=f"id-{name}", name=name, role="history", metric="throughput", verdict=verdict, word="w", minimum=0.03, repeats=3
+    )
     return night(date=date, judgements=[item])
 
 
@@ -126,11 +128,11 @@ def test_an_open_alarm_does_not_become_the_norm_and_an_accepted_one_does() -> No
     before.add(trials("one", DATES[10:], rate=92.0))
     before.add(trials("canary", DATES[10:], role="canary"))
     nights = [said(date, Verdict.SLOWER) for date in DATES[10:]]
-    found, _, _ = judged(now({"one": 92.0, "two": 100.0}), before, nights)
+    found, _, _ = verdicts_of(now({"one": 92.0, "two": 100.0}), before, nights)
     assert (found["one", "history"].verdict, found["one", "history"].alarm_since) == (Verdict.SLOWER, DATES[10])
     assert found["one", "history"].baseline == DATES[:10]
     change = Change(cell="id-one", metric="throughput", since=DATES[10], verdict=Verdict.SLOWER, accepted_on=DATES[-1], by="me")
-    found, _, _ = judged(now({"one": 92.0, "two": 100.0}), before, nights, [change])
+    found, _, _ = verdicts_of(now({"one": 92.0, "two": 100.0}), before, nights, [change])
     assert (found["one", "history"].verdict, found["one", "history"].baseline) == (Verdict.SAME, DATES[10:])
 
 
@@ -142,7 +144,7 @@ QUIET = 1e-4  # noise, so that little else shows
 
 @pytest.mark.parametrize(("nights", "verdict"), [(4, Verdict.UNDECIDED), (5, Verdict.SLOWER), (6, Verdict.SLOWER)])
 def test_the_fewest_nights_are_enough(nights: int, verdict: Verdict) -> None:
-    found, nodes, _ = judged(now({"one": 50.0, "two": 100.0}), past(DATES[:nights]))
+    found, nodes, _ = verdicts_of(now({"one": 50.0, "two": 100.0}), past(DATES[:nights]))
     assert found["one", "history"].verdict is verdict
     assert nodes[0].verdict is (Verdict.SAME if nights >= 5 else Verdict.UNDECIDED)
     assert nodes[0].note == (None if nights >= 5 else "4 of the 5 nights that a baseline needs")
@@ -224,13 +226,13 @@ def test_what_a_judgement_holds() -> None:
 
 
 def test_a_change_for_the_better_has_its_word_causes_and_alarm() -> None:
-    found, _, _ = judged(now({"one": 110.0, "two": 100.0}, facts={"torch": "2.14.0"}))
+    found, _, _ = verdicts_of(now({"one": 110.0, "two": 100.0}, facts={"torch": "2.14.0"}))
     one = found["one", "history"]
     assert (one.verdict, one.word, one.where, one.alarm_since) == (Verdict.FASTER, "faster", "code", TONIGHT)
     assert one.causes == ["torch 2.13.0 → 2.14.0"]
     slowed = now({})
     slowed.cells["id-canary", "injected"] = {TONIGHT: trials("canary", [TONIGHT], role="injected", rate=92.0, facts={"torch": "2.14.0"})}
-    injected = judged(slowed)[0]["canary", "injected"]
+    injected = verdicts_of(slowed)[0]["canary", "injected"]
     assert (injected.verdict, injected.causes) == (Verdict.SLOWER, []), "a probe has no causes"
     order = [("one", "history"), ("two", "history"), ("canary", "twin"), ("canary", "injected")]
     assert list(found) == order, "in the night's order"
@@ -254,7 +256,7 @@ def test_the_probes_stand_against_the_twins_own_nights() -> None:
     for role, rate in (("canary", 100.0), ("twin", 50.0), ("injected", 50.0 / 1.08)):
         tonight.add(trials("canary", [TONIGHT], role=role, rate=rate))
     alarms = [said(date, Verdict.SLOWER, "canary") for date in DATES[10:]]  # of a cell with the identity that the probes have
-    found, _, _ = judged(tonight, before, alarms)
+    found, _, _ = verdicts_of(tonight, before, alarms)
     assert found["canary", "twin"].ratio == pytest.approx(1.0, abs=0.02)
     assert found["canary", "injected"].ratio == pytest.approx(1 / 1.08, abs=0.02)
     assert found["canary", "twin"].baseline == DATES, "an alarm of a cell is none of its probes"
@@ -262,7 +264,7 @@ def test_the_probes_stand_against_the_twins_own_nights() -> None:
 
 def test_what_was_said_tonight_or_later_counts_for_nothing() -> None:
     later = [said(TONIGHT, Verdict.SLOWER), said("2026-10-25", Verdict.SLOWER)]
-    found, _, _ = judged(now({"one": 100.0, "two": 100.0}), None, later)
+    found, _, _ = verdicts_of(now({"one": 100.0, "two": 100.0}), None, later)
     assert found["one", "history"].alarm_since is None and found["one", "history"].baseline == DATES
 
 
@@ -346,13 +348,13 @@ def test_changes_of_another_cell_or_metric_count_for_nothing() -> None:
         return Change(cell=cell, metric=metric, since=DATES[10], verdict=Verdict.SLOWER, accepted_on=DATES[12], by="me")
 
     others = [change("id-two", "throughput"), change("id-one", "final_loss")]
-    found, _, _ = judged(now({"one": 100.0, "two": 100.0}), changes=others)
+    found, _, _ = verdicts_of(now({"one": 100.0, "two": 100.0}), changes=others)
     assert found["one", "history"].baseline == DATES and found["two", "history"].baseline == DATES[10:]
 
 
 def test_an_alarm_stays_open_over_a_night_that_measured_nothing_but_is_not_said_of_it() -> None:
     nights = [said(date, Verdict.SLOWER) for date in DATES[17:]]
-    found, _, _ = judged(now({"two": 100.0}), nights=nights)
+    found, _, _ = verdicts_of(now({"two": 100.0}), nights=nights)
     one = found["one", "history"]
     assert (one.baseline, one.alarm_since, one.why) == (DATES[:17], None, "not measured tonight")
 

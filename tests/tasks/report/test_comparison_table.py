@@ -147,9 +147,9 @@ def test_without_a_column_axis_the_metric_is_the_column() -> None:
 @pytest.mark.parametrize(
     ("metric", "title", "ratio"),
     [
-        ("throughput", "Throughput, samples/s", "the speed-up over"),
-        ("step_time_median_s", "Step time median s, s", "how many times lower it is than"),
-        ("eval_accuracy_after", "Eval accuracy after", "the speed-up over"),
+        ("throughput", "Throughput, samples/s", "x is the speed-up over"),
+        ("step_time_median_s", "Step time median", "x is how many times lower it is than"),
+        ("eval_accuracy_after", "Eval accuracy after", "the signed number is the difference from"),
     ],
 )
 def test_title_and_what_a_ratio_means(metric: str, title: str, ratio: str) -> None:

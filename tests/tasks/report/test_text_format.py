@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from experiments.metrics import metric_of
 from experiments.stats.estimate import Estimate
 from experiments.stats.verdict import Verdict
 from tasks.report.text_format import amount, interval, listed, number, percent, plural, ratio_with_verdict, seconds, size, spread, times
@@ -89,10 +90,10 @@ def test_amount(value: float, unit: str, text: str) -> None:
 
 
 def test_spread_is_half_the_interval_over_the_value() -> None:
-    assert spread(estimate(98.0, 102.0, 100.0)) == "±2.0 %"
-    assert spread(estimate(0.9996, 1.0004)) == "±<0.1 %"
-    assert spread(estimate(0.9994, 1.0006)) == "±0.1 %"
-    assert spread(estimate(0.0, math.inf)) == ""
+    assert spread(estimate(98.0, 102.0, 100.0), metric_of("throughput")) == "±2.0 %"
+    assert spread(estimate(0.9996, 1.0004), metric_of("throughput")) == "±<0.1 %"
+    assert spread(estimate(0.9994, 1.0006), metric_of("throughput")) == "±0.1 %"
+    assert spread(estimate(0.0, math.inf), metric_of("throughput")) == ""
 
 
 def test_times() -> None:

@@ -136,10 +136,10 @@ def test_what_was_published_is_not_published_again_until_it_changes(client: Clie
 def test_a_trials_files_are_sent(client: Client) -> None:
     trial = make_trial(1)
     folder = saved(make_plan([trial])).trial_dir(trial.key)
-    for name in ("steps.parquet", "log.txt", "trace_1.json.gz", "trace_0.json.gz", "other"):
+    for name in ("steps.parquet", "log.txt", "trace.json.gz", "other"):
         (folder / name).write_text("")
     _, run_id = finished(client, make_result(trial), trial)
-    assert client.artifacts[run_id] == ["steps.parquet", "log.txt", "profile/trace_0.json.gz", "profile/trace_1.json.gz"]
+    assert client.artifacts[run_id] == ["steps.parquet", "log.txt", "profile/trace.json.gz"]
 
 
 def test_metrics_go_in_calls_that_mlflow_takes(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,8 +162,8 @@ def test_a_steps_metrics_are_those_that_can_be_drawn() -> None:
     step = {"kind": "step", "t": 1.5, "step": 3, "loss": float("nan"), "samples": 16, "total_s": 0.5, "data_wait_s": 0.1, "rms.patch": 2.0}
     found = [(one.key, one.value, one.timestamp, one.step) for one in step_metrics([{"kind": "note", "t": 1.0}, step])]
     assert found == [
-        ("step_time_s", 0.5, 1500, 3),
         ("data_wait_s", 0.1, 1500, 3),
+        ("step_time_s", 0.5, 1500, 3),
         ("samples_per_s", 32.0, 1500, 3),
         ("rms.patch", 2.0, 1500, 3),
     ]

@@ -1,0 +1,71 @@
+"""Closing a night: its final verdicts, what was missed, and the changes that have lasted long enough to be accepted."""
+
+from __future__ import annotations
+
+import time
+
+from experiments.regression.history_segments import accepts_itself
+from tasks.nightly.accept import accepted
+from tasks.nightly.night_run import NightRun
+from tasks.nightly.store import CONTROLS, CellVerdict, Dropped, NightStore, verdicts_of
+from tasks.sweep.store import SweepStore
+
+
+def close_night(run: NightRun) -> None:
+    """Save the night's final verdicts; from then on it is closed. Accept what has lasted for `accept_after` nights."""
+    verdicts, now = run.verdicts(), run.tonight()
+    items, nodes = verdicts.judgements(now)
+    first = {(cell.cell, cell.role): cell.metrics[0] for cell in run.night.cells}
+    missed = [
+        Dropped(cell=cell.cell, name=cell.name, why=_why_missed(run, cell.cell))
+        for cell in run.night.cells
+        if cell.role == "history" and not now.of(cell.cell, "history").get(run.night.date)
+    ]
+    run.save(
+        judgements=items,
+        nodes=nodes,
+        probes={item.role: item.verdict for item in items if item.role in CONTROLS and item.metric == first[item.cell, item.role]},
+        missed=missed,
+        remarks=[*run.night.remarks, *verdicts.creep(now)],
+        closed_at=time.time(),
+    )
+    for item in run.night.cell_verdicts:
+        _accept_if_it_lasted(run, item)
+
+
+def _why_missed(run: NightRun, cell: str) -> str:
+    """How the cell's trials ended."""
+    outcomes = []
+    for trial in run.plan.trials:
+        if trial.labels["night.cell"] == cell and trial.labels["night.role"] == "history":
+            result = run.sweep.result(trial.key)
+            outcomes.append(str(result.outcome) if result else "not run")
+    return ", ".join(dict.fromkeys(outcomes)) or "not planned"
+
+
+def _accept_if_it_lasted(run: NightRun, item: CellVerdict) -> None:
+    nights, date, needed = run.nights.all(), run.night.date, run.definition.accept_after
+    changes = [change for change in run.nights.changes() if (change.cell, change.metric) == (item.cell, item.metric)]
+    since = accepts_itself(verdicts_of(nights, item.cell, item.metric), changes, date, needed)
+    if since is not None:
+        run.nights.accept(accepted(nights, item, since, date, "nights", f"held for {needed} nights"))
+
+
+def close_unfinished(nights: NightStore, date: str) -> list[str]:
+    """Close every night before `date` that nobody finished and nobody is running. Returns a sentence about each.
+
+    Its verdicts stay as they are; every cell without one is missed.
+    """
+    sentences = []
+    for other in nights.all():
+        if other.closed or other.date >= date or SweepStore(other.sweep_id).is_held():
+            continue
+        decided = {item.cell for item in other.cell_verdicts}
+        missed = [
+            Dropped(cell=cell.cell, name=cell.name, why="the night was interrupted")
+            for cell in other.cells
+            if cell.role == "history" and cell.cell not in decided
+        ]
+        nights.save(other.model_copy(update={"closed_at": time.time(), "missed": missed}))
+        sentences.append(f"Night {other.date} was interrupted and never judged.")
+    return sentences

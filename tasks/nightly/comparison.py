@@ -1,0 +1,86 @@
+"""One metric of one cell beside its own history and its node's canary: what is compared, and the effects of many comparisons at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.regression.definition import METRICS
+from experiments.regression.effect import NightEffect, night_effect
+from tasks.nightly.history import Measured
+from tasks.nightly.store import NightCell
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Tonight's trials of a cell, its past nights, and the same of its pool's canary.
+
+    `baseline`: dates of the nights to compare with, oldest first. `past`, `canary_past`: date -> trials, of every night. `alarm`: dates of
+    an open alarm before tonight.
+    """
+
+    cell: NightCell
+    metric: str
+    baseline: list[str]
+    past: Mapping[str, list[Measured]]
+    now: list[Measured]
+    canary_past: Mapping[str, list[Measured]]
+    canary_now: list[Measured]
+    alarm: list[str]
+
+    @property
+    def minimum(self) -> float:
+        """The smallest relative change that matters: 0.03 is 3 %."""
+        return self.cell.minimum_effect.get(self.metric, METRICS[self.metric].minimum_effect)
+
+
+def effects_of(comparisons: Sequence[Comparison], least_nights: int) -> NightEffect:
+    """The effect of each comparison, arrays of shape (comparisons,); NaN where the baseline has fewer nights than `least_nights`."""
+    nights = max(1, *(len(each.baseline) for each in comparisons))
+    width = max(1, max((len(trials) for each in comparisons for trials in (each.now, *each.past.values())), default=1))
+    y, x = np.full((2, len(comparisons), nights, width), np.nan)  # cells and canaries; shorter nights are padded with NaN
+    t, u = np.full((2, len(comparisons), width), np.nan)
+    for index, each in enumerate(comparisons):
+        _fill(t[index], each.now, each.metric)
+        _fill_canary(u[index], each.now, each.canary_now, each.metric)
+        for place, date in enumerate(each.baseline):
+            _fill(y[index, place], each.past[date], each.metric)
+            _fill_canary(x[index, place], each.past[date], each.canary_past.get(date, []), each.metric)
+    effects = night_effect(y, t, x, u)
+    enough = np.array([len(each.baseline) >= least_nights for each in comparisons])
+    effect, se, raw = (np.where(enough, values, np.nan) for values in (effects.effect, effects.se, effects.raw))
+    return replace(effects, effect=effect, se=se, raw=raw)
+
+
+def _fill(row: Array, trials: Sequence[Measured], metric: str) -> None:
+    for place, trial in enumerate(trials[: row.size]):
+        row[place] = log_value(trial, metric)
+
+
+def _fill_canary(row: Array, trials: Sequence[Measured], canary: Sequence[Measured], metric: str) -> None:
+    """Beside each trial the canary of its round on its host; without one, the mean of that host's canaries; else nothing."""
+    for place, trial in enumerate(trials[: row.size]):
+        same_host = [other for other in canary if other.host == trial.host]
+        same_round = [log_value(other, metric) for other in same_host if other.round == trial.round]
+        known = [value for value in same_round or [log_value(other, metric) for other in same_host] if math.isfinite(value)]
+        if known:
+            row[place] = sum(known) / len(known)
+
+
+def log_value(trial: Measured, metric: str) -> float:
+    """The logarithm of the metric, its sign turned so that more is better; NaN for a value that is missing or not above 0."""
+    value = trial.values.get(metric, math.nan)
+    if not value > 0:
+        return math.nan
+    return math.log(value) if METRICS[metric].higher_is_better else -math.log(value)
+
+
+def values_of(trials: Sequence[Measured], metric: str) -> list[float]:
+    """The metric of those trials that have it, in its own unit."""
+    return [trial.values[metric] for trial in trials if metric in trial.values]

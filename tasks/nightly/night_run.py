@@ -1,0 +1,68 @@
+"""One run of a night: what its steps share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from experiments.regression.definition import NightFile
+from tasks.nightly.history import History, tonight
+from tasks.nightly.plan import plan_night
+from tasks.nightly.store import Night, NightStore
+from tasks.nightly.verdicts import NightVerdicts
+from tasks.sweep.plan import renew
+from tasks.sweep.store import Plan, SweepStore
+
+
+class NightRun:
+    """A night's definition, record and sweep. A plain class: Prefect searches data classes in a task's arguments, trial by trial."""
+
+    def __init__(self, definition: NightFile, nights: NightStore, night: Night, sweep: SweepStore, plan: Plan) -> None:
+        self.definition, self.nights, self.night, self.sweep, self.plan = definition, nights, night, sweep, plan
+        self._began = time.monotonic()
+        self._past: History | None = None
+
+    @property
+    def past(self) -> History:
+        """The nights before this one. Raises RuntimeError before they were read."""
+        if self._past is None:
+            raise RuntimeError("the past nights were not read yet")
+        return self._past
+
+    @past.setter
+    def past(self, history: History) -> None:
+        self._past = history
+
+    @property
+    def left_s(self) -> float:
+        """Seconds of the budget that are left; negative once it is used up."""
+        return self.night.budget_s - (time.monotonic() - self._began)
+
+    def tonight(self) -> History:
+        """What the sweep has measured so far."""
+        return tonight(self.sweep, self.plan)
+
+    def verdicts(self) -> NightVerdicts:
+        """Raises RuntimeError before the past nights were read."""
+        return NightVerdicts(self.definition, self.night, self.past, self.nights.all(), self.nights.changes())
+
+    def save(self, **changes: Any) -> None:
+        """Change fields of night.json."""
+        self.night = self.night.model_copy(update=changes)
+        self.nights.save(self.night)
+
+    def remark(self, *sentences: str) -> None:
+        """Add sentences to what the report says beside the verdicts."""
+        self.save(remarks=[*self.night.remarks, *sentences])
+
+
+def start_or_resume(definition: NightFile, nights: NightStore, night: Night, sweep: SweepStore, pools: Sequence[str]) -> NightRun:
+    """The run of a claimed night: with its plan under today's code and data, or a new one. Starts no trial; raises as `plan_night`."""
+    if sweep.exists():
+        plan = renew(sweep.load_plan())
+    else:
+        plan, night = plan_night(definition, night, pools)
+        nights.save(night)  # first: without its cells, a plan could not get verdicts
+    sweep.save_plan(plan)
+    return NightRun(definition, nights, night, sweep, plan)
