@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from experiments import workloads
 from experiments.config.errors import ConfigError
+from experiments.config.scalar_text import table_text, yaml_text
 from experiments.metrics import Direction, Kind, metric_of
 from experiments.summary import LATENCIES, PARTS
 from experiments.trial import Trial
@@ -18,7 +19,7 @@ from tasks.analysis.compare_cells import make_cells
 from tasks.analysis.confounders import confounders
 from tasks.analysis.named_settings import settings_rows
 from tasks.analysis.results import Sweep, TrialRow
-from tasks.report.comparison_table import ComparisonTable, TextTable, build_table, text_of
+from tasks.report.comparison_table import ComparisonTable, TextTable, build_table
 from tasks.report.sections.findings import Missing, Saturation, Winner, comparable, find_missing, find_winner, saturation, winners_apart
 from tasks.report.sections.literature_table import published_table
 from tasks.report.sections.loss_spikes import spike_table
@@ -324,7 +325,7 @@ def _environment(rows: Sequence[TrialRow]) -> list[tuple[str, str]]:
     ran = [row.environment for row in rows if row.environment]
     names = dict.fromkeys(name for environment in ran for name in environment)
     return [
-        (name, "unknown" if value is None else text_of(value))
+        (name, table_text(value, missing="unknown"))
         for name in names
         if len({repr(environment.get(name)) for environment in ran}) == 1 and not isinstance(value := ran[0].get(name), dict | list)
     ]
@@ -377,5 +378,5 @@ def reproduce(trial: Trial, command: str) -> str:
         else:
             kept.append(word)
     for axis, value in trial.axes.items():
-        kept += ["--only", f"{axis}={'null' if value is None else text_of(value)}"]
+        kept += ["--only", f"{axis}={yaml_text(value)}"]
     return shlex.join(kept)

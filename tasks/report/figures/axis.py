@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from experiments.config.scalar_text import table_text
 from experiments.literature.reader import OURS, LiteratureValue, literature_for
 from experiments.metrics import Kind, Metric, metric_of
 from experiments.spec.schema import ReportFigure
 from experiments.trial import label
 from tasks.analysis.cell import Cell, is_number
-from tasks.report.comparison_table import text_of
 from tasks.report.text_format import OUTCOMES, number, quantity, times
 
 MARKS = {64: "s"}  # by the number of devices of a published value; a diamond for the others
@@ -33,12 +33,12 @@ def axis_figure(cells: Sequence[Cell], wanted: ReportFigure) -> Figure | None:
     values = {id(cell): _over_baseline(cell, metric) if relative else cell.mean(metric.name) for cell in shown}
     if not any(is_number(value) for value in values.values()):
         return None
-    names = list(dict.fromkeys(text_of(cell.axes.get(x)) for cell in shown))
+    names = list(dict.fromkeys(table_text(cell.axes.get(x)) for cell in shown))
     varies = [axis for axis in wanted.series if len({repr(cell.axes.get(axis)) for cell in shown}) > 1]
     series: dict[str, dict[str, Cell]] = {}
     for cell in shown:
         who = " · ".join(label(axis, cell.axes.get(axis)) for axis in varies) or "ours"
-        series.setdefault(who, {})[text_of(cell.axes.get(x))] = cell
+        series.setdefault(who, {})[table_text(cell.axes.get(x))] = cell
     figure = Figure(figsize=(8.6, 4.2), layout="constrained")
     axes = figure.add_subplot()
     width = 0.84 / len(series)
