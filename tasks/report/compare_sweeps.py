@@ -21,7 +21,8 @@ from tasks.analysis.confounders import confounders
 from tasks.analysis.results import load_sweep
 from tasks.report.comparison_table import TextTable
 from tasks.report.html import render_page
-from tasks.report.markdown import md, table_markdown
+from tasks.report.markdown import render_text
+from tasks.report.section import Section, table_section
 from tasks.report.text_format import OUTCOMES, change, change_interval, difference, listed, percent, plural, quantity, spread
 
 
@@ -78,7 +79,7 @@ class Comparison:
             ratio = f"{change(pair.ratio, metric)} {change_interval(pair.ratio, metric)}" if pair.ratio else "–"
             rows.append([pair.a.name, _value(pair.a), _value(pair.b), ratio, pair.word, ", ".join(pair.differs) or "–"])
         compared = "B less A" if self.differences else "B over A"
-        return TextTable(["cell", "A", "B", f"{compared}, 95 % interval", "verdict", "also differs"], rows)
+        return TextTable(["cell", "A", "B", f"{compared}, 95 % interval", "verdict", "also differs"], rows, verdicts=4)
 
     @property
     def differences(self) -> bool:
@@ -94,6 +95,21 @@ class Comparison:
                 in_a, in_b = ("; ".join(value for value, members in groups if side in members) for side in (pair.a, pair.b))
                 rows.setdefault((name, in_a, in_b), []).append(pair.a.name)
         return TextTable(["differs", "A", "B", "cells"], [[*key, listed(names, 4)] for key, names in rows.items()])
+
+    @property
+    def sections(self) -> list[Section]:
+        """What Markdown and HTML show below the head, in order."""
+        found = (
+            table_section("cells", "Cells", self.table, ""),
+            table_section(
+                "confounders",
+                "Confounders",
+                self.confounders,
+                "What differs between the two sides and is not an axis.",
+                "What differs between the two sides and is not an axis: it may be part of any difference between them.",
+            ),
+        )
+        return [section for section in found if section is not None]
 
     @property
     def remarks(self) -> list[str]:
@@ -156,15 +172,7 @@ def _value(cell: Cell) -> str:
 
 def render_markdown(comparison: Comparison) -> str:
     """The comparison as Markdown, every value escaped."""
-    blocks = ["# Two sweeps compared", f"A: {md(comparison.a)}\\\nB: {md(comparison.b)}", f"**{md(comparison.headline)}**"]
-    if comparison.remarks:
-        blocks.append("\n".join(f"- {md(remark)}" for remark in comparison.remarks))
-    blocks.append(_explained(comparison))
-    if comparison.pairs:
-        blocks += ["## Cells", table_markdown(comparison.table)]
-    if comparison.confounders.rows:
-        blocks += ["## Confounders", "What differs between the two sides and is not an axis.", table_markdown(comparison.confounders)]
-    return "\n\n".join(blocks) + "\n"
+    return render_text("comparison.md.jinja", comparison=comparison, explained=_explained(comparison))
 
 
 def _explained(comparison: Comparison) -> str:

@@ -14,10 +14,10 @@ from experiments.spec.schema import ReportFigure
 from experiments.trial import label
 from tasks.analysis.cell import Cell, is_number
 from tasks.report.comparison_table import text_of
+from tasks.report.figures.style import COLOURS, INK
 from tasks.report.text_format import OUTCOMES, number, quantity, times
 
 MARKS = {64: "s"}  # by the number of devices of a published value; a diamond for the others
-COLOURS = ("#3b82c4", "#d55e00", "#2a9d78", "#cc79a7", "#c99700", "#56b4e9", "#7d5fb2", "#8a6d3b", "#9aa3af", "#14181f")
 
 
 def axis_figure(cells: Sequence[Cell], wanted: ReportFigure) -> Figure | None:
@@ -48,7 +48,7 @@ def axis_figure(cells: Sequence[Cell], wanted: ReportFigure) -> Figure | None:
         axes.bar(at, [height or 0.0 for height in heights], width * 0.92, color=COLOURS[number_of % len(COLOURS)], label=who)
         for place, name, height in zip(at, names, heights, strict=True):
             text = _text(height, metric, relative=relative) if height is not None else _absent(members.get(name))
-            colour = "#14181f" if height is not None else "#d1584a"
+            colour = INK if height is not None else "#d1584a"
             axes.text(place, height or 0.0, f" {text}", rotation=90, ha="center", va="bottom", fontsize=7.5, color=colour)
             if name in members:
                 _mark(axes, place, width, published_values(members[name], metric, relative=relative))
@@ -91,8 +91,8 @@ def _mark(axes: Any, place: float, width: float, published: Sequence[tuple[float
     for value, entry in published:
         where = f"published, {entry.accelerator}{f' x{entry.devices}' if entry.devices else ''}"
         side = place + 0.32 * width  # beside the bar's own number
-        axes.plot([place + 0.1 * width, place + width / 2], [value, value], color="#14181f", linewidth=1, zorder=4)
-        axes.plot(side, value, MARKS.get(entry.devices or 0, "D"), color="#14181f", markerfacecolor="white", zorder=5, ls="", label=where)
+        axes.plot([place + 0.1 * width, place + width / 2], [value, value], color=INK, linewidth=1, zorder=4)
+        axes.plot(side, value, MARKS.get(entry.devices or 0, "D"), color=INK, markerfacecolor="white", zorder=5, ls="", label=where)
 
 
 def _over_baseline(cell: Cell, metric: Metric) -> float | None:
