@@ -51,7 +51,7 @@ def products(rows: int, outputs: int, inputs: int, *, tiles: bool) -> list[dict[
     x8, x8_t, x_scale = fused.cast_fp8(x)
     w8, _, w_scale = fused.cast_fp8(weight)
     xi, row_scale = fused.quantise_rows(x)
-    wi, _, wi_scale = fused.cast_weight(weight, fp8=False)
+    wi, _, wi_scale = fused.cast_tensor(weight, fp8=False)
     xr, fp8_rows = fused.cast_rows(x)
     work: dict[str, Callable[[], object]] = {
         "bf16": lambda: x @ weight.t(),

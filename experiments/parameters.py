@@ -65,7 +65,7 @@ class TrainingParameters(Strict):
     fsdp_reduce: Literal["fp32", "bf16", "fp16"] = Field("fp32", description="type in which FSDP reduces gradients")
     fsdp_compute: Literal["fp32", "bf16", "fp16"] = Field("fp32", description="type in which FSDP gathers parameters; the shards stay fp32")
     limit_all_gathers: bool = Field(True, description="fsdp1: the host waits rather than gather far ahead; fsdp2 needs no limit")
-    build_on: Literal["device", "host"] = Field("device", description="where weights are drawn; host: for a model too large for one device")
+    build_on: Literal["device", "host"] = Field("device", description="where weights are made; host: for a model too large for one device")
     autocast: bool = Field(True, description="false: operations in the parameters' own type (fsdp_compute); fp16 keeps its loss scaler")
     allow_tf32: bool = Field(False, description="cuda: TF32 for the fp32 matrix products that autocast leaves")
     ddp_bucket_view: bool = Field(True, description="DDP gradient_as_bucket_view")

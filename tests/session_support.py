@@ -1,4 +1,4 @@
-"""A trial's session in virtual time: its device and its learner take no real time, and say what they were asked for."""
+"""A trial's session in virtual time: its device and its train step take no real time, and say what they were asked for."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import torch
 
 from cluster.devices.clock import EventClock
 from cluster.devices.cpu import Cpu
-from cluster.worker import trial_session
+from cluster.worker import after, measured_window, set_up
 from cluster.worker.measure.recorder import Recorder
-from cluster.worker.trial_session import Ranks, TrialSession
+from cluster.worker.rank_group import Ranks
+from cluster.worker.trial_session import TrialSession
 from tests.clock_support import Simulation
 from tests.contracts import make_trial
 
@@ -105,10 +106,11 @@ class Device(Cpu):
         return {"device_name": self.name}
 
 
-class Learner:
+class FakeTrainStep:
     """Takes virtual time, and writes down which steps it did."""
 
     sharded = False
+    workload: Any = None  # what a session makes it of
 
     def __init__(self, world: World) -> None:
         self.world, self.model = world, None
@@ -138,13 +140,6 @@ class Learner:
         return {"loss": 1.0, "chance_loss": 2.0}
 
 
-class Simulated(TrialSession):
-    """A session with that learner."""
-
-    def _learner(self) -> Any:
-        return self.made
-
-
 class Setting:
     """One session, made and run."""
 
@@ -152,18 +147,22 @@ class Setting:
         self.world = World()
         self.folder = folder
         self.device = Device(self.world)
-        self.learner = Learner(self.world)
-        monkeypatch.setattr(trial_session, "load_device", lambda kind, rank: self.device)
-        monkeypatch.setattr(trial_session, "environment", lambda device, world_size, threads: {"host": "h", "threads": threads})
+        self.train_step = FakeTrainStep(self.world)
+        monkeypatch.setattr(set_up, "load_device", lambda kind, rank: self.device)
+        monkeypatch.setattr(set_up, "environment", lambda device, world_size, threads: {"host": "h", "threads": threads})
+        monkeypatch.setattr(set_up, "TrainStep", self._make)
         clock = SimpleNamespace(time=lambda: UNIX + self.world.host, perf_counter=lambda: self.world.host)
-        monkeypatch.setattr(trial_session, "time", clock)
+        monkeypatch.setattr(measured_window, "time", clock)
+        monkeypatch.setattr(after, "time", clock)
 
-    def session(self, ranks: Ranks = Ranks(), probe: str | None = None, **parameters: Any) -> Simulated:  # noqa: B008 - it is frozen
+    def _make(self, workload: Any, *_others: Any) -> FakeTrainStep:
+        self.train_step.workload = workload
+        return self.train_step
+
+    def session(self, ranks: Ranks = Ranks(), probe: str | None = None, **parameters: Any) -> TrialSession:  # noqa: B008 - it is frozen
         values = {"steps": STEPS, "warmup_steps": 3, "evaluate": True, "threads": 1, "pin_memory": False, **parameters}
         trial = make_trial(self.folder, "0123456789abcdef", **values)
-        made = Simulated(trial, ranks, Recorder(self.world, ranks.world_size), self.folder, probe=probe, started_at=UNIX - 100)
-        made.made = self.learner  # type: ignore[attr-defined]
-        return made
+        return TrialSession(trial, ranks, Recorder(self.world, ranks.world_size), self.folder, probe=probe, started_at=UNIX - 100)
 
     def run(self, ranks: Ranks = Ranks(), probe: str | None = None, **parameters: Any) -> dict[str, Any]:  # noqa: B008
         """The window's record, {} if none was written."""

@@ -5,12 +5,15 @@ Each process of a trial inherits the environment variable SWEEPBENCH_TRIAL=<key>
 
 from __future__ import annotations
 
+import time
+
 import psutil
 
 from cluster.process_marks import MARK
 
 # A detached actor that a cluster's first trial starts for all that follow, with its own environment; Ray restarts it when it is killed
 _OF_THE_CLUSTER = "ray::_AutoscalingCoordinatorActor"
+EXEC_POLL_S, EXEC_POLLS = 0.005, 200  # how often and how many times a process is looked at that is changing its program
 
 
 def of_trial(key: str) -> list[psutil.Process]:
@@ -18,11 +21,23 @@ def of_trial(key: str) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         try:
-            if process.environ().get(MARK) == key and not of_the_cluster(process):
+            if _variables(process).get(MARK) == key and not of_the_cluster(process):
                 found.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess, OSError):
             continue  # gone, or somebody else's
     return found
+
+
+def _variables(process: psutil.Process) -> dict[str, str]:
+    """A process's environment. One in the middle of exec shows none, and would be missed: it is waited for, for a second at most."""
+    for _ in range(EXEC_POLLS):
+        found = process.environ()
+        if found or not process.memory_info().vms:  # a kernel thread has no address space, nor has a zombie
+            return found
+        if process.cmdline():  # both come with the new program: it is there by now, or was started without variables
+            return process.environ()
+        time.sleep(EXEC_POLL_S)
+    return {}
 
 
 def of_the_cluster(process: psutil.Process) -> bool:

@@ -1,4 +1,4 @@
-"""What workloads share that infer and do not train: their settings, and weights cast to 16 bits once."""
+"""What inference workloads share: their parameters, and casting the weights to 16 bits once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from experiments.parameters import TrainingParameters
 if TYPE_CHECKING:
     from torch import nn
 
-# Parameters that say how to train. Refused, so that no axis compares a setting with itself.
+# Parameters of training only. A suite that sets one is refused: as an axis it would compare a setting with itself.
 OF_TRAINING = frozenset(
     {"optimizer", "learning_rate", "weight_decay", "beta2", "learning_rate_schedule", "activation_checkpointing", "ddp_bucket_view"}
     | {"ddp_static_graph", "dropout", "freeze_text_pooler"}
@@ -19,7 +19,7 @@ OF_TRAINING = frozenset(
 
 
 class InferenceParameters(TrainingParameters):
-    """What differs where nothing is trained. Stands before the parameters of the workload whose model infers."""
+    """Parameters of inference. The first base class of a workload's Parameters, before those of the training workload."""
 
     batch_size: int | Literal["max"] = Field(1, description="samples per device and step, or max: the largest that fits")
     cast_weights: bool = Field(True, description="bf16, fp16: weights cast once, when the model is built; false: in every operation")
@@ -35,7 +35,7 @@ class InferenceParameters(TrainingParameters):
 
 
 def ready(model: nn.Module, parameters: Any) -> nn.Module:
-    """The model in evaluation mode, its weights in the trial's precision if they are to be cast."""
+    """The model in evaluation mode; its weights in the trial's precision if `cast_weights` asks for that."""
     import torch
 
     kinds = {"bf16": torch.bfloat16, "fp16": torch.float16}

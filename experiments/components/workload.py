@@ -1,6 +1,7 @@
-"""What a workload is to the measured loop. One file per workload; files whose name starts with _ are parts of one.
+"""The interface between the measured loop and a workload.
 
-A workload file has `Parameters` (a TrainingParameters; importable without torch) and `build(context) -> Workload`.
+A workload is a file or folder in experiments/workloads. It has `Parameters`, a TrainingParameters that is importable without torch, and
+`build(context) -> Workload`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class DataError(Exception):
 
 @dataclass(frozen=True)
 class Context:
-    """All that a workload is told about where it runs."""
+    """What a workload knows about the trial and the rank it runs on."""
 
     parameters: Any  # the workload's own Parameters
     data: DataSource | None
@@ -36,11 +37,11 @@ class Context:
     world_size: int
     batch_size: int  # samples per device and step, a number even where the parameter says "max"
     note: Callable[[str], None] = field(default=lambda text: None)  # writes a line into the trial's journal
-    fact: Callable[[str, str], None] = field(default=lambda name, value: None)  # adds to the trial's environment what turned out only now
+    fact: Callable[[str, str], None] = field(default=lambda name, value: None)  # adds to the trial's environment what is known only now
 
 
 class Workload(Protocol):
-    """A model family under training, or in use. Everything here runs on one rank."""
+    """A model with its data and loss, in training or inference. Everything here runs on one rank."""
 
     find_unused_parameters: bool  # whether DDP must look for parameters without gradient
 
@@ -57,36 +58,39 @@ class Workload(Protocol):
         """The batch, already on the device, as the model takes it (device-side decoding). Runs on the copying stream."""
 
     def loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        """The scalar training loss; called under the precision's autocast. Without training: the forward pass, and a scalar of its output.
+        """The training loss, a scalar; called under the precision's autocast. In inference: the forward pass, and a scalar of its output.
 
-        A value that is not finite ends the trial.
+        A value that is not finite ends the trial as `diverged`.
         """
 
     def samples(self, batch: Batch) -> int:
-        """Samples in a batch."""
+        """Number of samples in a batch."""
 
     def evaluate(self, model: torch.nn.Module, place: Callable[[Batch], Batch]) -> dict[str, float]:
-        """Metrics on held-out data: at least `loss` and `chance_loss`. `place` moves a host batch to the device and prepares it."""
+        """Metrics on held-out data: at least `loss`, and `chance_loss`, the loss of a model that guesses.
+
+        `place` moves a host batch to the device and prepares it.
+        """
 
     def flops_per_sample(self) -> float | None:
-        """Floating-point operations (multiply and add are two) of one step per sample; None if unknown."""
+        """Floating-point operations of one step per sample; a multiplication and an addition are two. None if unknown."""
 
 
 def trains(workload: Workload) -> bool:
-    """Whether a step is forward, backward and optimiser. With `trains = False` it is the forward pass alone, in evaluation mode."""
+    """Whether a step is forward pass, backward pass and optimiser. With `trains = False` it is the forward pass in evaluation mode."""
     return bool(getattr(workload, "trains", True))
 
 
 def shard_units(workload: Workload, model: torch.nn.Module, layers: list[torch.nn.Module]) -> list[torch.nn.Module]:
-    """What FSDP gathers at once, inner modules before those that hold them.
+    """The modules whose parameters FSDP gathers together, inner modules before those that contain them.
 
-    The layers, unless the workload has a method `shard_units(model)` that names more, such as towers.
+    These are `layers`, unless the workload has a method `shard_units(model)` that names more, such as towers.
     """
     named = getattr(workload, "shard_units", None)
     return list(named(model)) if named is not None else layers
 
 
 def graph_units(workload: Workload, model: torch.nn.Module) -> list[torch.nn.Module]:
-    """What HPU graphs record: the model, unless the workload has a method `graph_units(model)` that names parts of it."""
+    """The modules that HPU graphs record: the model, unless the workload has a method `graph_units(model)` that names parts of it."""
     named = getattr(workload, "graph_units", None)
     return list(named(model)) if named is not None else [model]

@@ -1,4 +1,4 @@
-"""What is wrong in a file or on the command line, said with file, line, key and hint."""
+"""Errors in what a user wrote, in a file or on the command line: each names file, line and key, and gives a hint."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KeyPath = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong in a file: where, what, and what would be right."""
+    """One error in a file: where it is, what is wrong, and a hint at what would be right."""
 
     file: str
     line: int | None
@@ -27,7 +27,7 @@ class Problem:
 
 
 class ConfigError(Exception):
-    """What a user wrote is not right. Lists every problem found; `file`, `line`, `key`, `problem`, `hint` are those of the first."""
+    """Invalid user input. `problems` has every problem found; `file`, `line`, `key`, `problem` and `hint` are those of the first."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(map(str, problems)))
@@ -50,7 +50,7 @@ def dotted(key: KeyPath) -> str:
 
 
 def choose(wrong: object, known: Iterable[object]) -> str:
-    """`did you mean "bf16"?` where something known is near, and what is known."""
+    """A hint: `did you mean 'bf16'?` where a known name is similar to the wrong one, and the list of known names if it is short."""
     names = [str(name) for name in known]
     near = difflib.get_close_matches(str(wrong), names, n=1, cutoff=0.6)
     if near and len(names) > 12:

@@ -1,4 +1,4 @@
-"""What the data sets we draw have in common: files that are whole or not there, and a tokenizer trained on what was drawn."""
+"""The tokenizer of a synthetic data set, trained on its texts and written last."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from experiments.atomic_file import atomic_file
 
 
 def write_tokenizer(directory: Path, texts: Iterable[str], *, vocabulary: int, special: Sequence[str], template: str) -> None:
-    """Write tokenizer/tokenizer.json: last of a set's files and its folder in one piece, so that where it is, everything is.
+    """Train a tokenizer on `texts` and write it to tokenizer/tokenizer.json in `directory`.
 
-    Byte-level BPE, so that no text is ever unknown. `special` get the ids 0, 1, ...; `template` is tokenizers' for one text.
+    Call it after the set's other files are written. The folder appears in one step, so where it exists, the set is complete.
+    Byte-level BPE of at most `vocabulary` tokens, so no text is unknown. `special` tokens get the ids 0, 1, ...; `template` says where
+    they stand around a text, in the syntax of tokenizers' TemplateProcessing.
     """
     folder = directory / f".tokenizer.{os.getpid()}.tmp"
     folder.mkdir(exist_ok=True)

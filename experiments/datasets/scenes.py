@@ -1,8 +1,8 @@
-"""The data set we draw: captioned scenes as real JPEGs in Parquet, and a tokenizer trained on their captions.
+"""The synthetic image data set (`dataset: drawn`): captioned scenes as JPEGs in Parquet, and a tokenizer trained on their captions.
 
 Every row is a function of (seed, split, row number) alone. The columns are those of the New Yorker caption contest: `image` as
 struct{bytes, path} and `image_description`. A caption names the background, two groups of shapes (count, size, colour, shape) and how
-the groups lie to each other, so that captions almost never repeat within a batch and an image can be told from its caption.
+the groups lie to each other. So captions almost never repeat within a batch, and a model can learn which image belongs to a caption.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from experiments.datasets.parquet_writer import write_tokenizer
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-GENERATOR = 1  # raise it when the same arguments no longer draw the same rows: it is part of the fingerprint
+GENERATOR = 1  # raise it when the same arguments no longer give the same rows: it is part of the fingerprint
 COLUMNS = ("image", "image_description")
 VOCABULARY = 512
 SPECIAL_TOKENS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")  # ids 0 to 4, as BridgeTower's text tower expects them
@@ -75,6 +75,7 @@ class Scene:
 
     @property
     def caption(self) -> str:
+        """The scene in one sentence, such as `a red background with one large blue ring left of two small green circles`."""
         article = "an" if self.background == "orange" else "a"
         return f"{article} {self.background} background with {self.first} {self.relation} {self.second}"
 
@@ -86,19 +87,19 @@ def fingerprint(*, rows: int, validation_rows: int, seed: int, min_size: int = 9
 
 
 def build(directory: Path, *, rows: int, validation_rows: int, seed: int, min_size: int = 96, max_size: int = 512) -> None:
-    """Write train.parquet, validation.parquet and tokenizer/tokenizer.json, each whole or not at all.
+    """Write train.parquet, validation.parquet and tokenizer/tokenizer.json to `directory`. Each file appears complete or not at all.
 
-    Image sides are drawn evenly from `min_size` to `max_size` pixels. Raises ValueError for sizes or row counts below 1.
+    Width and height of an image are uniform from `min_size` to `max_size` pixels. Raises ValueError for sizes or row counts below 1.
     """
     if min(rows, validation_rows, min_size) < 1 or max_size < min_size:
-        raise ValueError(f"cannot draw {rows} + {validation_rows} rows of {min_size} to {max_size} pixels")
+        raise ValueError(f"cannot generate {rows} + {validation_rows} rows of {min_size} to {max_size} pixels")
     directory.mkdir(parents=True, exist_ok=True)
     scenes = {
         split: [scene(seed, split, row, min_size, max_size) for row in range(count)]
         for split, count in (("train", rows), ("validation", validation_rows))
     }
-    for split, drawn in scenes.items():
-        atomic_file(directory / f"{split}.parquet", partial(_write_parquet, scenes=drawn, seed=seed, split=split))
+    for split, rows_of_split in scenes.items():
+        atomic_file(directory / f"{split}.parquet", partial(_write_parquet, scenes=rows_of_split, seed=seed, split=split))
     captions = [one.caption for one in scenes["train"]]
     # RoBERTa's special tokens around each caption
     write_tokenizer(directory, captions, vocabulary=VOCABULARY, special=SPECIAL_TOKENS, template="<s> $A </s>")

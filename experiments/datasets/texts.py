@@ -1,7 +1,7 @@
-"""The text we draw: documents of an invented language with their summaries in Parquet, and a tokenizer trained on them.
+"""Synthetic text (`dataset: drawn-text`): documents of an invented language with summaries, in Parquet, and a tokenizer trained on them.
 
-Every row is a function of (seed, split, row number) alone. The columns are `text` and `summary`. Words follow Zipf's law, as those of
-natural text do. A document returns to a few topics of its own; its summary is the sentences that hold most of them, in their order.
+Every row is a function of (seed, split, row number) alone. The columns are `text` and `summary`. Word frequencies follow Zipf's law, as in
+natural text. Each document has a few topic words; its summary is the sentences with most of them, in their order.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from experiments.atomic_file import atomic_file
 from experiments.datasets.parquet_writer import write_tokenizer
 
-GENERATOR = 1  # raise it when the same arguments no longer draw the same rows: it is part of the fingerprint
+GENERATOR = 1  # raise it when the same arguments no longer give the same rows: it is part of the fingerprint
 COLUMNS = ("text", "summary")
 VOCABULARY = 4096
 SPECIAL_TOKENS = ("<pad>", "</s>", "<unk>", "<s>", "<mask>")  # the first three have the ids that T5 gives them
@@ -35,9 +35,12 @@ def fingerprint(*, rows: int, validation_rows: int, seed: int) -> str:
 
 
 def build(directory: Path, *, rows: int, validation_rows: int, seed: int) -> None:
-    """Write train.parquet, validation.parquet and tokenizer/tokenizer.json, each whole or not at all. Raises ValueError for no rows."""
+    """Write train.parquet, validation.parquet and tokenizer/tokenizer.json to `directory`. Each file appears complete or not at all.
+
+    Raises ValueError for row counts below 1.
+    """
     if min(rows, validation_rows) < 1:
-        raise ValueError(f"cannot draw {rows} + {validation_rows} rows of text")
+        raise ValueError(f"cannot generate {rows} + {validation_rows} rows of text")
     directory.mkdir(parents=True, exist_ok=True)
     for split, count in (("train", rows), ("validation", validation_rows)):
         atomic_file(directory / f"{split}.parquet", partial(_write_parquet, split=split, count=count, seed=seed))
@@ -46,7 +49,7 @@ def build(directory: Path, *, rows: int, validation_rows: int, seed: int) -> Non
 
 
 def document(seed: int, split: str, row: int) -> tuple[str, str]:
-    """The text and the summary of one row."""
+    """(text, summary) of one row. The text has about WORDS_OF_A_DOCUMENT words, the summary SENTENCES_OF_A_SUMMARY of its sentences."""
     draw = random.Random(f"{GENERATOR}/{seed}/{split}/{row}")
     words, weights = _language()
     topics = draw.sample(words[len(words) // 16 :], TOPICS)  # no everyday words
@@ -84,8 +87,8 @@ def _write_parquet(path: Path, split: str, count: int, seed: int) -> None:
     schema = pa.schema([(name, pa.string()) for name in COLUMNS])
     with pq.ParquetWriter(path, schema) as writer:
         for rows in _batches(count):
-            drawn = [document(seed, split, row) for row in rows]
-            writer.write_table(pa.table([pa.array(column) for column in zip(*drawn, strict=True)], schema=schema))
+            documents = [document(seed, split, row) for row in rows]
+            writer.write_table(pa.table([pa.array(column) for column in zip(*documents, strict=True)], schema=schema))
 
 
 def _batches(count: int) -> Iterator[range]:

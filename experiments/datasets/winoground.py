@@ -1,4 +1,4 @@
-"""Winoground: can a model tell which of two captions, made of the same words, belongs to which of two images?
+"""Winoground: can a model match two captions, made of the same words, to two images?
 
 Thrush et al., "Winoground: Probing Vision and Language Models for Visio-Linguistic Compositionality", CVPR 2022, arXiv:2204.03162.
 An example has the captions c0, c1 and the images i0, i1; c0 belongs to i0 and c1 to i1. With s(c, i), a model's score of a pair:
@@ -48,7 +48,7 @@ def judge(scores: Scores) -> dict[str, bool]:
 
 
 def summary(examples: Sequence[Scores]) -> dict[str, float]:
-    """Share of examples (0..1) that are right, as winoground_text, _image and _group. Raises ValueError for none."""
+    """Share of correct examples (0 to 1) as winoground_text, _image and _group. Raises ValueError for no examples."""
     if not examples:
         raise ValueError("no examples")
     judged = [judge(scores) for scores in examples]

@@ -1,4 +1,4 @@
-"""Numbers that others published, to stand beside ours: never mixed with them, always with what differs."""
+"""Published results of others (published.csv). Reports show them beside ours with what differs, and never compute with both."""
 
 from __future__ import annotations
 
@@ -31,11 +31,14 @@ class LiteratureValue:
     cell: tuple[str, str] | None = None  # parameter and value of our cells that it belongs to; None: any
 
     def is_of(self, parameters: Mapping[str, Any]) -> bool:
-        """Whether a cell of ours with these parameters is the one that was measured there, save for what `differences` tells."""
+        """Whether a cell of ours with these parameters corresponds to this line, apart from the `differences`."""
         return self.cell is None or str(parameters.get(self.cell[0])) == self.cell[1]
 
     def differences(self, parameters: Mapping[str, Any], device: str) -> list[str]:
-        """What differs from a cell of ours with these parameters on this device, in words; unknown on either side counts as unknown."""
+        """What differs between this line and a cell of ours with these parameters on this device, in words for a report.
+
+        A value that the source does not state is listed as such.
+        """
         found = [] if same_device(self.accelerator, device) else [f"device {self.accelerator}, ours {device}"]
         for name, word, theirs in (
             ("model", "model", self.model),
@@ -71,7 +74,7 @@ def read_published(path: Path = PATH) -> tuple[LiteratureValue, ...]:
     return tuple(found)
 
 
-# published metric -> (our summary metric, what one of theirs is in our unit); speedup is that over the suite's baseline
+# published metric -> (our summary metric, factor from their unit to ours); `speedup` is over the suite's baseline and has no factor
 OURS = {
     "throughput": ("throughput", 1.0),
     "max_batch_per_device": ("batch_size", 1.0),
@@ -81,7 +84,7 @@ OURS = {
 
 
 def literature_for(workload: str, *, metric: str | None = "throughput") -> list[LiteratureValue]:
-    """What others published of one workload; with metric None, all of it."""
+    """Published values of one workload and metric; of every metric with None."""
     return [entry for entry in read_published() if entry.workload == workload and metric in (None, entry.metric)]
 
 

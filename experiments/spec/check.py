@@ -9,105 +9,117 @@ from experiments.config.validate import say
 from experiments.config.yaml_document import Document
 from experiments.parameters import TrainingParameters
 from experiments.spec import matrix
-from experiments.spec.schema import MAX_PRODUCT, PoolFacts, Suite, SuiteFile
-from experiments.spec.sections import Checker
+from experiments.spec.profile import ProfileContext
+from experiments.spec.report_section import check_report
+from experiments.spec.schema import MAX_PRODUCT, Axes, PoolFacts, Suite, SuiteFile
+from experiments.spec.sections import check_axes, check_baseline, check_conditions, check_exclude, check_fixed, check_include, check_linked
 from experiments.spec.vocabulary import Vocabulary, too_large, with_pools
 
 
 def check(
-    document: Document, file: SuiteFile, profile: str, schema: type[TrainingParameters], pools: Mapping[str, PoolFacts]
+    document: Document, file: SuiteFile, name: str, schema: type[TrainingParameters], pools: Mapping[str, PoolFacts]
 ) -> tuple[Suite | None, list[Problem]]:
-    """One profile as a Suite, or what is wrong with it."""
-    checker = Checker(document, file, profile, Vocabulary(file.workload, schema, pools))
-    axes = checker.axes(checker.section("axes"), "axes")
-    for name, values in axes.items():
-        checker.distinct(checker.at("axes", name), values)
-    linked = checker.linked(axes)
+    """The profile `name` of a suite file as a Suite, or None and what is wrong with it."""
+    profile = ProfileContext(document, file, name, Vocabulary(file.workload, schema, pools))
+    axes = check_axes(profile)
+    linked = check_linked(profile, axes)
     names = [*axes, *(name for group in linked for name in group)]
-    if "pool" not in names:
-        checker.complain(checker.at("axes"), "has no pool", "add `pool: [cpu]`: where the trials run")
-    if checker.problems:  # everything below refers to the axes
-        return None, checker.problems
-    if (size := matrix.product_size(axes, linked)) > MAX_PRODUCT:
-        checker.complain(
-            checker.at("axes"), f"span {size} cells", f"at most {MAX_PRODUCT} before excludes: leave out values, or make several suites"
-        )
-        return None, checker.problems
-    conditions, include = checker.conditions(names), checker.include(linked)
-    axes_of_includes = list(dict.fromkeys(name for entry in include for name in entry if name not in names))
-    suite = Suite.model_construct(
-        suite=file.suite,
-        description=checker.section("description") or file.description,
-        workload=file.workload,
-        profile=profile,
-        file=str(document.path),
-        pools={},
-        fixed=checker.fixed(names),
-        axes=axes,
-        linked=linked,
-        conditions=conditions,
-        exclude=[checker.match(checker.at("exclude", number), entry) for number, entry in enumerate(checker.section("exclude"))],
-        include=include,
-        sets={},
-        only={},
-        parity_reference=checker.section("parity_reference"),
-        repeats=checker.section("repeats"),
-        limit=checker.section("limit"),
-        baseline=checker.baseline([*names, *axes_of_includes]),
-        report=checker.report([*names, *axes_of_includes]),
-        retries=checker.section("retries"),
-        hang_timeout_s=checker.section("hang_timeout_s"),
-    )
-    if suite.parity_reference and "precision" not in suite.axis_names:
-        checker.complain(checker.at("parity_reference"), "needs the axis precision", "write `precision: [bf16]` under axes")
-    if not checker.problems:
+    _check_size(profile, names, axes, linked)
+    if profile.problems:  # everything below refers to the axes
+        return None, profile.problems
+    suite = _suite(profile, names, axes, linked)
+    if not profile.problems:
         suite = with_pools(suite, pools)
         try:
             expansion = matrix.expansion(suite, schema)
         except matrix.CellError as error:
-            checker.complain(*_place(checker, suite, error))
+            profile.complain(*_refused_cell(profile, suite, error))
         else:
-            _check_cells(checker, suite, expansion)
-    return (None if checker.problems else suite), checker.problems
+            _check_rules(profile, expansion)
+            _check_cells(profile, suite, expansion.cells)
+    return (None if profile.problems else suite), profile.problems
 
 
-def _check_cells(checker: Checker, suite: Suite, expansion: matrix.Expansion) -> None:
-    nothing = (
+def _check_size(profile: ProfileContext, names: list[str], axes: Axes, linked: list[Axes]) -> None:
+    """Complain about a matrix without a pool, and about one so large that its cells should not even be counted."""
+    if "pool" not in names:
+        profile.complain(profile.key("axes"), "has no pool", "add `pool: [cpu]`: where the trials run")
+    if not profile.problems and (size := matrix.product_size(axes, linked)) > MAX_PRODUCT:
+        hint = f"at most {MAX_PRODUCT} before excludes: leave out values, or make several suites"
+        profile.complain(profile.key("axes"), f"span {size} cells", hint)
+
+
+def _suite(profile: ProfileContext, names: list[str], axes: Axes, linked: list[Axes]) -> Suite:
+    """The profile's sections as a Suite. `names` are its axes, linked ones included."""
+    conditions = check_conditions(profile, names)
+    include = check_include(profile, linked)
+    every_axis = list(dict.fromkeys([*names, *(name for entry in include for name in entry)]))  # an include may make an axis
+    suite = Suite.model_construct(
+        suite=profile.file.suite,
+        description=profile.section("description") or profile.file.description,
+        workload=profile.file.workload,
+        profile=profile.name,
+        file=str(profile.document.path),
+        pools={},
+        fixed=check_fixed(profile, names),
+        axes=axes,
+        linked=linked,
+        conditions=conditions,
+        exclude=check_exclude(profile),
+        include=include,
+        sets={},
+        only={},
+        parity_reference=profile.section("parity_reference"),
+        repeats=profile.section("repeats"),
+        limit=profile.section("limit"),
+        baseline=check_baseline(profile, every_axis),
+        report=check_report(profile, every_axis),
+        retries=profile.section("retries"),
+        hang_timeout_s=profile.section("hang_timeout_s"),
+    )
+    if suite.parity_reference and "precision" not in suite.axis_names:
+        profile.complain(profile.key("parity_reference"), "needs the axis precision", "write `precision: [bf16]` under axes")
+    return suite
+
+
+def _check_rules(profile: ProfileContext, expansion: matrix.Expansion) -> None:
+    """Complain about each condition, exclude and include that changes no cell."""
+    rules = (
         ("conditions", expansion.conditions, ("when",), "matches no cell", "write values that the axes have, or remove the condition"),
         ("exclude", expansion.excludes, (), "matches no cell", "write values that the axes have, or remove the entry"),
         ("include", expansion.includes, (), "adds no cell that is not there already", "remove it"),
     )
-    for section, counts, rest, problem, hint in nothing:
+    for section, counts, rest, problem, hint in rules:
         for number, count in enumerate(counts):
-            if not count and checker.own(section):  # what a profile inherits was made for another matrix
-                checker.complain(checker.at(section, number, *rest), problem, hint)
-    cells, trials = expansion.cells, len(expansion.cells) * suite.repeats
+            if not count and profile.gives(section):  # what a profile inherits was made for another matrix
+                profile.complain(profile.key(section, number, *rest), problem, hint)
+
+
+def _check_cells(profile: ProfileContext, suite: Suite, cells: list[matrix.Cell]) -> None:
+    """Complain about no cells, no baseline among them, too many trials, and cells of more devices than their pool has."""
+    trials = len(cells) * suite.repeats
     if not cells:
-        checker.complain(checker.at("exclude"), "leaves no cell", "exclude less")
+        profile.complain(profile.key("exclude"), "leaves no cell", "exclude less")
     elif not any(all(matrix.same(cell.axes[name], value) for name, value in suite.baseline.items()) for cell in cells):
-        hint = "name axis values of a cell that is there" + (
-            "" if checker.own("baseline") else "; this profile needs a baseline of its own"
-        )
-        checker.complain(checker.at("baseline"), f"matches no cell of the profile {suite.profile}", hint)
+        own = "" if profile.gives("baseline") else "; this profile needs a baseline of its own"
+        hint = f"name axis values of a cell that is there{own}"
+        profile.complain(profile.key("baseline"), f"matches no cell of the profile {suite.profile}", hint)
     if trials > suite.limit:
         problem = f"{len(cells)} cells x {suite.repeats} repeats are {trials} trials, over the limit of {suite.limit}"
-        checker.complain(checker.at("limit"), problem, f"raise `limit`, or leave out values (profile {suite.profile})")
-    for pool, devices in sorted(too_large(cells, checker.words.pools)):
-        place = checker.at("axes", "devices") if "devices" in suite.axes else checker.at("fixed", "devices")
-        problem = f"{devices} devices are more than the pool {pool} has"
-        checker.complain(place, problem, f"at most {checker.words.pools[pool].capacity}; leave the combination out with `exclude`")
+        profile.complain(profile.key("limit"), problem, f"raise `limit`, or leave out values (profile {suite.profile})")
+    pools = profile.words.pools
+    for pool, devices in sorted(too_large(cells, pools)):
+        key = profile.key("axes", "devices") if "devices" in suite.axes else profile.key("fixed", "devices")
+        hint = f"at most {pools[pool].capacity}; leave the combination out with `exclude`"
+        profile.complain(key, f"{devices} devices are more than the pool {pool} has", hint)
 
 
-def _place(checker: Checker, suite: Suite, error: matrix.CellError) -> tuple[KeyPath, str, str]:
-    """Where a cell that the workload refuses comes from in the file, and what is wrong."""
+def _refused_cell(profile: ProfileContext, suite: Suite, error: matrix.CellError) -> tuple[KeyPath, str, str]:
+    """Where a cell that the workload refuses comes from in the file, what is wrong with it, and a hint."""
     first = error.error.errors(include_url=False)[0]
     problem, hint = say([first])
     if first["loc"]:
         name = str(first["loc"][0])
-        section = "axes" if name in suite.axes else "fixed"
-        return checker.at(section, name), problem, hint
-    return (
-        checker.at("axes"),
-        f"the cell {matrix.show(error.axes)} is refused: {problem}",
-        "exclude the combination, or change one of its values",
-    )
+        return profile.key("axes" if name in suite.axes else "fixed", name), problem, hint
+    problem = f"the cell {matrix.show(error.axes)} is refused: {problem}"
+    return profile.key("axes"), problem, "exclude the combination, or change one of its values"

@@ -74,7 +74,7 @@ def load_suite(
     only: Mapping[str, Sequence[Any]] | None = None,
     repeats: int | None = None,
 ) -> Suite:
-    """The suite, whole and checked: every profile of it, and the chosen one with the overrides.
+    """The chosen profile of a suite with the overrides. Every profile of the file is checked.
 
     `profile`: None or `full` is the suite without a profile. `pool_names` replaces the values of the pool axis; `sets` (--set) gives a
     parameter one value for all cells; `only` keeps cells with these axis values. Text in the two is read as a YAML scalar.
@@ -104,7 +104,7 @@ def load_suite(
 
 
 def _read(path: Path) -> tuple[Document, SuiteFile]:
-    """The file, valid on its own."""
+    """The file, checked against the schema but not yet against its workload."""
     document = load(path)
     document = Document(_shown(path), document.data, document.lines)
     file = validate(SuiteFile, document)
@@ -118,7 +118,7 @@ def _read(path: Path) -> tuple[Document, SuiteFile]:
 
 
 def _shown(path: Path) -> Path:
-    """The path as short as it can be said here."""
+    """The path relative to the current folder, where it is inside."""
     try:
         return path.resolve().relative_to(Path.cwd())
     except ValueError:

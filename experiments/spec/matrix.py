@@ -1,4 +1,4 @@
-"""From a suite to its cells and trials. Pure: the same suite always gives the same cells in the same order.
+"""The cells and trials of a suite. The same suite always gives the same cells in the same order.
 
 1. Product of all axes and linked groups, the first axis slowest.
 2. Conditions set parameters (later ones win), then --set.
@@ -29,7 +29,7 @@ Test = Callable[[Values], bool]
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One combination: where it runs and the workload's complete parameters."""
+    """One combination of values: the pool it runs on and the workload's complete parameters."""
 
     pool: str
     device: str
@@ -56,17 +56,17 @@ class Expansion:
 
 
 def expand(suite: Suite) -> list[Cell]:
-    """The suite's cells. Raises CellError, and ConfigError if the workload is gone."""
+    """The suite's cells. Raises CellError for a cell that the workload refuses, ConfigError if there is no such workload."""
     return expansion(suite, workloads.load(suite.workload).Parameters).cells
 
 
 def order(cells: Sequence[Cell], repeats: int) -> list[tuple[Cell, int]]:
-    """(cell, repeat) in the order in which trials start: A B C A B C, so that a drift of the machine meets all cells alike."""
+    """(cell, repeat), repeats from 1, in the order in which trials start: A B C A B C; a drift of the machine affects all cells alike."""
     return [(cell, repeat) for repeat in range(1, repeats + 1) for cell in cells]
 
 
 def product_size(axes: Mapping[str, Sequence[Any]], linked: Sequence[Mapping[str, Sequence[Any]]]) -> int:
-    """Cells of the bare product, without enumerating it."""
+    """The number of cells in the product of axes and linked groups, before any rule."""
     size = 1
     for values in axes.values():
         size *= len(values)
@@ -76,7 +76,7 @@ def product_size(axes: Mapping[str, Sequence[Any]], linked: Sequence[Mapping[str
 
 
 def expansion(suite: Suite, schema: type[TrainingParameters]) -> Expansion:
-    """The cells, with what each rule did. Raises CellError."""
+    """The cells, and how many of them each rule matched or added. Raises CellError for a cell that `schema` refuses."""
     names = suite.axis_names
     parameter_axes = [name for name in names if name != "pool"]
     base = schema.model_construct().model_dump(mode="json") | suite.fixed

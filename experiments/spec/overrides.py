@@ -1,4 +1,4 @@
-"""What the command line changes in a checked suite: --pool, --set, --only, --repeats."""
+"""The command line's overrides of a checked suite: --pool, --set, --only, --repeats."""
 
 from __future__ import annotations
 

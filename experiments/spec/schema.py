@@ -1,4 +1,4 @@
-"""What a suite file may hold (SuiteFile), and what it means once one profile of it was chosen and checked (Suite)."""
+"""The schema of a suite file (SuiteFile), and of one profile of it after all checks (Suite)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class PublishedColumn(Strict):
 
 
 class Report(Strict):
-    """The comparison table, and the figures that the suite's document has."""
+    """The comparison table of a sweep's report, and its figures."""
 
     rows: list[str] = Field(min_length=1, description="axes whose values name the rows")
     columns: str | None = Field(description="axis whose values are the columns; null: one column, the metric")
@@ -86,7 +86,7 @@ class Sections(Strict):
     )
     repeats: int = Field(default=1, ge=1, le=1000, description="how often each cell runs, interleaved")
     limit: int = Field(default=2000, ge=1, le=MAX_TRIALS, description="most trials (cells x repeats) the suite may have")
-    baseline: dict[str, Scalar] = Field(default_factory=dict, description="axis -> value: what the others are compared with")
+    baseline: dict[str, Scalar] = Field(default_factory=dict, description="axis -> value: the cell that the others are compared with")
     report: Report | None = None
     retries: int = Field(default=2, ge=0, le=20, description="attempts after the first, for infrastructure failures only")
     hang_timeout_s: float = Field(default=600, gt=0, le=86_400, description="a trial that makes no progress for so long is ended")

@@ -1,4 +1,4 @@
-"""What the words of a suite mean: parameters of its workload, pools, and the values that each takes."""
+"""The names and values that a suite may use: the workload's parameters, the pools, and what each takes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BAD = object()  # stands for a value that was complained about
 
 
 class Vocabulary:
-    """What can stand in a suite: the workload's parameters and the pools. Gives a value the type that the workload gives it."""
+    """The names a suite may use. Checks values and converts them to the types of the workload's schema."""
 
     def __init__(self, workload: str, schema: type[TrainingParameters], pools: Mapping[str, PoolFacts]) -> None:
         self.workload, self.schema, self.pools = workload, schema, pools
@@ -59,6 +59,7 @@ class Vocabulary:
 
 
 def too_large(cells: Iterable[Cell], pools: Mapping[str, PoolFacts]) -> set[tuple[str, int]]:
+    """(pool, devices) of the cells that need more devices than their pool has."""
     wanted = {(cell.pool, int(cell.parameters["devices"])) for cell in cells}
     return {(pool, devices) for pool, devices in wanted if devices > (pools[pool].capacity or devices)}
 

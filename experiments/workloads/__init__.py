@@ -1,7 +1,7 @@
 """Workloads: one file or folder each, found by its name, here or in the workloads/ of a $SWEEPBENCH_EXTRA folder.
 
-A workload file exports `Parameters`, a subclass of TrainingParameters. It imports torch and transformers only inside functions, so that
-its parameters can be read where neither is installed. Files that start with an underscore are shared code, not workloads.
+A workload exports `Parameters`, a subclass of TrainingParameters, and `build(context)`. It imports torch and transformers only inside
+functions, so that its parameters can be read where neither is installed. Files that start with _ are shared code, not workloads.
 """
 
 from __future__ import annotations

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+    from experiments.components.data.parquet import BatchIndices
+
 # width, layers, heads, MLP, vocabulary, positions. base: bert-base with the document's vocabulary. tiny is ours, for CPUs
 SIZES: dict[str, tuple[int, int, int, int, int, int]] = {
     "base": (768, 12, 12, 3072, 32_000, 512),
@@ -82,10 +84,9 @@ class Bert:
         return list(model.bert.encoder.layer)
 
     def batches(self) -> Iterator[Batch]:
-        return self.splits.batches(Masked(self.splits, self.splits.train, self.parameters, self.vocabulary), self.splits.drafts())
+        return self.splits.batches(Masked(self.splits, self.splits.train, self.parameters, self.vocabulary), self.splits.train_indices())
 
     def prepare(self, batch: Batch) -> Batch:
-        batch.pop("corrupt", None)
         return batch
 
     def loss(self, model: nn.Module, batch: Batch) -> torch.Tensor:
@@ -96,7 +97,7 @@ class Bert:
 
     def evaluate(self, model: nn.Module, place: Callable[[Batch], Batch]) -> dict[str, float]:
         items = Masked(self.splits, self.splits.held_out, self.parameters, self.vocabulary)
-        losses = [float(model(**place(items[draft])).loss) for draft in self.splits.held_out_drafts()]
+        losses = [float(model(**place(batch)).loss) for batch in self.splits.held_out_batches(items)]
         return {"loss": sum(losses) / len(losses), "chance_loss": math.log(self.vocabulary)}
 
     def flops_per_sample(self) -> float | None:
@@ -104,7 +105,7 @@ class Bert:
 
 
 class Masked:
-    """Draft -> the arguments of BertForMaskedLM, on the host."""
+    """BatchIndices -> the arguments of BertForMaskedLM, on the host."""
 
     def __init__(self, splits: Splits, rows: Any, parameters: Parameters, vocabulary: int) -> None:
         self.passages = Passages(splits, rows, parameters.sequence_length)
@@ -112,12 +113,12 @@ class Masked:
         mask = token_id(self.passages.tokenizer, MASKS)
         self.mask = vocabulary - 1 if mask is None else mask
 
-    def __getitem__(self, draft: Any) -> Batch:
+    def __getitem__(self, indices: BatchIndices) -> Batch:
         import torch
 
-        batch = self.passages[draft]
+        batch = self.passages[indices]
         tokens = batch["input_ids"]
-        draw = torch.Generator().manual_seed(draft.seed & 0x7FFFFFFF)
+        draw = torch.Generator().manual_seed(indices.seed & 0x7FFFFFFF)
         real = torch.ones_like(tokens, dtype=torch.bool)
         masked, labels = mask_tokens(tokens, real, mask=self.mask, vocabulary=self.vocabulary, draw=draw)
         return {"input_ids": masked, "labels": labels, "corrupt": batch["corrupt"]}

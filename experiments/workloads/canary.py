@@ -28,6 +28,7 @@ class Parameters(TrainingParameters):
 
 
 def build(context: Context) -> Canary:
+    """The workload on this rank."""
     return Canary(context)
 
 

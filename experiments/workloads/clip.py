@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
-from experiments.components.data.pairs import PairParameters, Pairs, normalised
-from experiments.components.data.text import token_id
+from experiments.components.data.pairs import KeptPairParameters, Pairs, normalised
+from experiments.components.data.text import check_vocabulary, token_id
 from experiments.components.workload import Batch, Context, DataError
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
+
+    from experiments.components.data.images import PairDataset
 
 BRANCHES = (("self_attn", "out_proj"), ("mlp", "fc2"))  # the last layer of each residual branch
 LINEARS = (*(("self_attn", name) for name in ("q_proj", "k_proj", "v_proj", "out_proj")), ("mlp", "fc1"), ("mlp", "fc2"))
@@ -36,7 +38,7 @@ SIZES: dict[str, tuple[tuple[int, int, int, int, int], tuple[int, int, int], int
 }
 
 
-class Parameters(PairParameters):
+class Parameters(KeptPairParameters):
     """CLIP's own settings."""
 
     model: Literal["b32", "b16", "l14", "h14", "tiny", "pico"] = Field(
@@ -118,8 +120,8 @@ class Clip:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.parameters: Parameters = context.parameters
-        (*_, image), _, _, self.vocabulary, self.tokens = SIZES[self.parameters.model]
-        self.pairs = Pairs(context, image, self.tokens)
+        (*_, self.image_size), _, _, self.vocabulary, tokens = SIZES[self.parameters.model]
+        self.pairs = Pairs(context, tokens)
         self.end = self._end()
 
     def model(self) -> nn.Module:
@@ -127,9 +129,7 @@ class Clip:
 
         from experiments.components.layers import low_precision
 
-        tokens = self.pairs.tokenizer().get_vocab_size()
-        if tokens > self.vocabulary:
-            raise DataError(f"the tokenizer has {tokens} tokens, the model {self.vocabulary}: set tokenizer to match")
+        check_vocabulary(self.pairs.tokenizer(), self.vocabulary)
         model: Any = CLIPModel._from_config(config(self.parameters.model), attn_implementation=self.parameters.attention)
         chosen = [(getattr(layer, part), name) for layer in self.layers(model) for part, name in LINEARS]
         low_precision.replace(model, self.parameters.linear, chosen, self.context.device_kind, self.parameters.kernels)
@@ -152,12 +152,11 @@ class Clip:
 
     def batches(self) -> Iterator[Batch]:
         every, factor = self.parameters.signal_every, self.parameters.signal_factor
-        batches = self.pairs.batches(self.pairs.dataset(self.pairs.train, augment=self.parameters.augment), self.pairs.drafts())
+        batches = self.pairs.batches(self._items(self.pairs.train, augment=self.parameters.augment), self.pairs.train_indices())
         for number, batch in enumerate(batches):
             yield batch if every is None else {**batch, "signal": factor ** (number // every)}
 
     def prepare(self, batch: Batch) -> Batch:
-        batch.pop("corrupt", None)
         # the end gets the highest number, as in CLIP's own vocabulary: that is where transformers looks
         tokens = batch["input_ids"].masked_fill(batch["input_ids"] == self.end, self.vocabulary - 1)
         return {**batch, "input_ids": tokens, "pixel_values": normalised(batch.pop("pixels"))}
@@ -184,9 +183,9 @@ class Clip:
             return hook
 
         hooks = [blocks[at].register_forward_hook(listen(at)) for at in shown]
-        data = self.pairs.dataset(self.pairs.held_out, augment=False)
+        items = self._items(self.pairs.held_out, augment=False)
         try:
-            losses = [float(self.loss(model, place(data[draft]))) for draft in self.pairs.held_out_drafts()]
+            losses = [float(self.loss(model, place(batch))) for batch in self.pairs.held_out_batches(items)]
         finally:
             for hook in hooks:
                 hook.remove()
@@ -198,6 +197,10 @@ class Clip:
 
     def flops_per_sample(self) -> float | None:
         return flops(self.parameters.model)
+
+    def _items(self, rows: Any, *, augment: bool) -> PairDataset:
+        keep = self.parameters.keep_decoded
+        return self.pairs.dataset(rows, self.pairs.tokenizer(), self.image_size, augment=augment, keep=keep)
 
 
 def flops(size: str) -> float:

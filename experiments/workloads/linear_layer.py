@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-DRAWN = 2  # batches that take turns
+BATCHES = 2  # batches that take turns
 TIMED = 20  # repetitions of what is timed for the quantise share
 
 
@@ -80,11 +80,11 @@ class LinearLayer:
         return list(model.children())
 
     def batches(self) -> Iterator[Batch]:
-        """A few batches in turn, by their number: `prepare` keeps them on the device. What feeds the layers is not measured."""
+        """The numbers of a few batches in turn. `prepare` keeps the batches on the device, so loading them is not measured."""
         import torch
 
         for number in count():
-            yield {"number": number % DRAWN, "place": torch.empty(0)}
+            yield {"number": number % BATCHES, "place": torch.empty(0)}
 
     def prepare(self, batch: Batch) -> Batch:
         return batch if "x" in batch else self._kept(batch["place"].device)[batch["number"]]
@@ -94,7 +94,7 @@ class LinearLayer:
 
         if not self._batches:
             draw = torch.Generator().manual_seed(self.parameters.seed * 1000 + self.context.rank)
-            self._batches = [{name: value.to(place) for name, value in self._batch(draw).items()} for _ in range(DRAWN)]
+            self._batches = [{name: value.to(place) for name, value in self._batch(draw).items()} for _ in range(BATCHES)]
         return self._batches
 
     def _batch(self, draw: torch.Generator) -> Batch:
@@ -162,7 +162,7 @@ class LinearLayer:
             return lambda x: low_precision.quantise(x, 1), lambda weight: [low_precision.quantise(weight, dim) for dim in dims]
         if arm == "fp8_tensorwise":
             return fused.cast_fp8, fused.cast_fp8
-        return (fused.cast_rows if arm == "fp8_switchback" else fused.quantise_rows), lambda weight: fused.cast_weight(
+        return (fused.cast_rows if arm == "fp8_switchback" else fused.quantise_rows), lambda weight: fused.cast_tensor(
             weight, fp8=arm == "fp8_switchback"
         )
 

@@ -63,7 +63,7 @@ def config(parameters: Parameters) -> Any:
 
 
 def make(parameters: Parameters) -> nn.Module:
-    """T5ForConditionalGeneration of the named size. Raises Unsupported where transformers has not its attention."""
+    """T5ForConditionalGeneration of the named size. Raises Unsupported where transformers lacks the attention asked for."""
     import transformers
 
     kind = transformers.T5ForConditionalGeneration
@@ -100,10 +100,9 @@ class T5:
         return [*model.encoder.block, *model.decoder.block]
 
     def batches(self) -> Iterator[Batch]:
-        return self.splits.batches(self._items(self.splits.train), self.splits.drafts())
+        return self.splits.batches(self._items(self.splits.train), self.splits.train_indices())
 
     def prepare(self, batch: Batch) -> Batch:
-        batch.pop("corrupt", None)
         return batch
 
     def loss(self, model: nn.Module, batch: Batch) -> torch.Tensor:
@@ -114,7 +113,7 @@ class T5:
 
     def evaluate(self, model: nn.Module, place: Callable[[Batch], Batch]) -> dict[str, float]:
         items = self._items(self.splits.held_out)
-        losses = [float(model(**place(items[draft])).loss) for draft in self.splits.held_out_drafts()]
+        losses = [float(model(**place(batch)).loss) for batch in self.splits.held_out_batches(items)]
         return {"loss": sum(losses) / len(losses), "chance_loss": math.log(SIZES[self.parameters.model][-1])}
 
     def flops_per_sample(self) -> float | None:

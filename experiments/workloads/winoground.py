@@ -1,4 +1,4 @@
-"""BridgeTower against CLIP on Winoground: which model tells captions of the same words apart, and how fast does it score?
+"""BridgeTower against CLIP on Winoground: which model distinguishes captions of the same words, and how fast does it score?
 
 A sample is one example: two captions with two images, four scores. Scores: BridgeTower's image-text matching logit
 (BridgeTowerForImageAndTextRetrieval, logits[:, 1]), CLIP's logits_per_image. See experiments/datasets/winoground.py.
@@ -7,13 +7,13 @@ A sample is one example: two captions with two images, four scores. Scores: Brid
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
+from experiments.components.checkpoint import check_pinned, from_pretrained
 from experiments.components.workload import Batch, Context, DataError
 from experiments.datasets import winoground
 from experiments.parameters import TrainingParameters
@@ -21,8 +21,6 @@ from experiments.parameters import TrainingParameters
 if TYPE_CHECKING:
     import torch
     from torch import nn
-
-COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 class Parameters(TrainingParameters):
@@ -39,19 +37,13 @@ class Parameters(TrainingParameters):
     @model_validator(mode="after")
     def _pinned(self) -> Parameters:
         for family in ("bridgetower", "clip"):
-            weights, revision = getattr(self, f"{family}_weights"), getattr(self, f"{family}_revision")
-            hub = weights is not None and not weights.startswith(("/", ".", "~"))
-            if hub and not COMMIT.fullmatch(revision or ""):
-                problem = f"{family}_weights {weights!r} is a hub id: {family}_revision must be its commit, 40 hex digits"
-                raise ValueError(f"{problem} (a path starts with / or .)")
-            if not hub and revision is not None:
-                raise ValueError(f"{family}_revision is only for {family}_weights that are a hub id")
+            check_pinned(getattr(self, f"{family}_weights"), getattr(self, f"{family}_revision"), f"{family}_")
         if self.dataset is not None and "://" in self.dataset:
             raise ValueError("dataset: Winoground is read from a local folder")
         return self
 
     def lacking(self) -> dict[str, str]:
-        """The data set is gated and the checkpoints are the user's choice."""
+        """The data set, which is gated, and the checkpoint, which is the user's choice: parameter -> what to give."""
         weights = f"{self.family}_weights"
         needed = {
             "dataset": "the folder of a local copy of Winoground (its licence forbids us to bring one)",
@@ -95,17 +87,9 @@ class Winoground:
         import transformers
 
         kind = transformers.CLIPModel if self.family == "clip" else transformers.BridgeTowerForImageAndTextRetrieval
-        model: Any = kind.from_pretrained(
-            self.weights,
-            revision=self.revision or "main",
-            local_files_only=Path(self.weights).is_dir(),
-            use_safetensors=True,  # never unpickle a checkpoint
-            trust_remote_code=False,
-            attn_implementation="eager",
-        )
+        model = from_pretrained(kind, self.weights, self.revision, "eager")
         self.image_size = model.config.vision_config.image_size
-        model = model.float().eval()  # transformers 5 keeps a checkpoint's own type
-        return model  # type: ignore[no-any-return]
+        return model.eval()  # type: ignore[no-any-return]
 
     def layers(self, model: nn.Module) -> list[nn.Module]:
         from experiments.workloads.bridgetower.model import layers

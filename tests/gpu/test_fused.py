@@ -45,7 +45,7 @@ def test_rows_are_quantised_as_by_torch() -> None:
 def test_a_cast_gives_the_tensor_as_it_lies_and_transposed(fp8: bool, shape: tuple[int, int]) -> None:
     weight = torch.rand(shape, device="cuda", generator=torch.Generator("cuda").manual_seed(0)) - 0.5
     weight = weight.bfloat16().float()
-    small, small_t, scale = fused.cast_weight(weight, fp8=fp8)
+    small, small_t, scale = fused.cast_tensor(weight, fp8=fp8)
     assert torch.equal(small.float().t(), small_t.float())
     top = fused.FP8_TOP if fp8 else fused.INT8_TOP
     expected = (weight / scale).clamp(-top, top)

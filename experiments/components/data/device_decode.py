@@ -18,7 +18,7 @@ LAST_THAT_ORDERS_THE_CALLER = (0, 27)  # torchvision: up to here the caller's st
 def decode(jpegs: list[torch.Tensor], boxes: list[Crop], size: int, device: Any) -> torch.Tensor:
     """uint8 (batch, size, size, 3) on the device from encoded bytes (uint8 on the host), cropped and resized with antialiasing.
 
-    Raises Unsupported without torchvision's CUDA decoder, DataError for a JPEG it refuses.
+    Raises Unsupported without torchvision's CUDA decoder, and DataError for a JPEG that it refuses.
     """
     import torch
     from torch.nn import functional

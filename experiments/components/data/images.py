@@ -1,6 +1,6 @@
-"""From a Draft to a batch: JPEG decoding, random crop, resizing and tokenisation, inside the DataLoader's processes.
+"""Batches of image and caption from row numbers: decoding, random crop, resizing and tokenisation in the DataLoader's processes.
 
-Images leave as uint8 (batch, height, width, 3), a quarter of fp32's bytes on the way to the device; the device normalises them.
+Images are uint8 (batch, height, width, 3), a quarter of the bytes of fp32 on the way to the device. The device normalises them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ class Crop:
 
 
 def crop_box(width: int, height: int, draw: random.Random | None) -> Crop:
-    """With `draw`: a random box with 80 to 100 % of each side, never flipped (captions say left and right). Without: everything."""
+    """A random box with 80 to 100 % of each side, or the whole image without a generator.
+
+    Images are never flipped, because captions say left and right.
+    """
     if draw is None:
         return Crop(0, 0, width, height)
     box_width, box_height = max(1, round(width * draw.uniform(0.8, 1))), max(1, round(height * draw.uniform(0.8, 1)))
@@ -82,10 +85,10 @@ def decode(data: bytes | None, size: int, draw: random.Random | None) -> Any:
 
 
 class PairDataset:
-    """A torch map-style dataset whose index is a Draft and whose item is a whole batch.
+    """A torch map-style dataset whose index is a BatchIndices and whose item is a whole batch.
 
-    `where` is "cpu" (decode here) or "device" (hand over the JPEG's bytes and the crop boxes). `keep`: decode each image once and keep
-    it, KEPT_BYTES of them in each process; only without augmentation.
+    `where` is "cpu" (decode here) or "device" (pass on the JPEG's bytes and the crop boxes). `keep`: decode each image once and keep it,
+    up to KEPT_BYTES in each process; only without augmentation.
     """
 
     def __init__(
@@ -106,16 +109,19 @@ class PairDataset:
         self.tokenizer.enable_truncation(text_length)
         self.tokenizer.enable_padding(length=text_length, pad_id=1 if pad is None else pad, pad_token=name)
 
-    def __getitem__(self, draft: BatchIndices) -> Batch:
-        """input_ids and attention_mask (batch, text), pixels (batch, size, size, 3) or jpegs and boxes, corrupt [(row, name, why)]."""
+    def __getitem__(self, indices: BatchIndices) -> Batch:
+        """input_ids and attention_mask (batch, text), pixels (batch, size, size, 3) or jpegs and boxes, corrupt [(row, name, why)].
+
+        A spare row takes the place of a corrupt one. Raises DataError if there are too few.
+        """
         import torch
 
-        draw = random.Random(draft.seed) if self.augment else None
+        draw = random.Random(indices.seed) if self.augment else None
         images: list[Any] = []
         captions: list[str] = []
         corrupt: list[tuple[int, str, str]] = []
-        waiting = iter((*draft.rows, *draft.spare))
-        while len(images) < len(draft.rows):
+        waiting = iter((*indices.rows, *indices.spare))
+        while len(images) < len(indices.rows):
             row = next(waiting, None)
             if row is None:
                 raise DataError("a batch ran out of readable rows; corrupt: " + ", ".join(f"{name} ({why})" for _, name, why in corrupt))
@@ -152,7 +158,10 @@ class PairDataset:
         return batch
 
     def _encoded(self, data: bytes | None, draw: random.Random | None) -> tuple[bytes, Crop]:
-        """Bytes for the device's decoder, which dies on the whole batch if one image is broken: so check here what is cheap."""
+        """(JPEG, crop box) for the device's decoder. It fails on a whole batch if one image is broken, so cheap checks are made here.
+
+        Raises CorruptRow.
+        """
         image = open_image(data)
         if image.format != "JPEG" or image.mode not in ("RGB", "L"):
             raise CorruptRow(f"the device decodes RGB JPEGs only, not {image.format} {image.mode}")
@@ -163,7 +172,10 @@ class PairDataset:
 
 
 class CorruptRows:
-    """Counts distinct corrupt rows, notes each once, and stops at the cap."""
+    """Counts the distinct corrupt rows of a split and notes each once.
+
+    The cap is CORRUPT_SHARE of the rows, but at least CORRUPT_ALWAYS_ALLOWED.
+    """
 
     def __init__(self, rows: int, note: Any) -> None:
         self._cap = max(CORRUPT_ALWAYS_ALLOWED, int(rows * CORRUPT_SHARE))
@@ -174,7 +186,7 @@ class CorruptRows:
         return len(self._seen)
 
     def add(self, found: list[tuple[int, str, str]]) -> None:
-        """Raises DataError naming the rows once more than the cap were found."""
+        """Note the rows that are new. Raises DataError, naming all, once there are more than the cap."""
         for row, name, why in found:
             if row in self._seen:
                 continue
@@ -185,11 +197,11 @@ class CorruptRows:
 
 
 def loader(dataset: PairDataset, order: Iterator[BatchIndices], *, workers: int, prefetch_factor: int, pin_memory: bool) -> Any:
-    """A torch DataLoader over the drafts: batches in order, whatever the number of processes."""
+    """A torch DataLoader over batches in the order of `order`, whatever the number of processes."""
     from torch.utils.data import DataLoader
 
     return DataLoader(
-        dataset,  # type: ignore[arg-type]  # its index is a Draft
+        dataset,  # type: ignore[arg-type]  # its index is a BatchIndices
         batch_size=None,
         sampler=order,
         num_workers=workers,

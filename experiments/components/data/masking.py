@@ -1,4 +1,4 @@
-"""Masks of masked modelling, drawn on the host: BERT's for tokens, BEiT's blocks for image patches."""
+"""Masks of masked modelling, sampled on the host: BERT's for tokens, BEiT's blocks for image patches."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ SHARE = 0.15  # of the real tokens (Devlin et al. 2018, section 3.1)
 def mask_tokens(
     tokens: torch.Tensor, real: torch.Tensor, *, mask: int, vocabulary: int, draw: torch.Generator
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """(masked tokens, labels), each (batch, text): 15 % of each row's real tokens, at least one, are to be told.
+    """(masked tokens, labels), each (batch, text), of `tokens` (batch, text); `real` is false for padding.
 
-    Of those 80 % become `mask`, 10 % another token, 10 % stay. The number is exact in each row, so every rank's mean weighs the same.
+    15 % of each row's real tokens, at least one, are to be predicted; other labels are IGNORED. Of the chosen ones 80 % become `mask`,
+    10 % a random token below `vocabulary`, and 10 % stay (Devlin et al. 2018, section 3.1). Each row has exactly its share, so the means
+    of all ranks have the same weight.
     """
     import torch
 
@@ -34,7 +36,10 @@ def mask_tokens(
 
 
 def mask_blocks(side: int, count: int, draw: random.Random) -> list[list[bool]]:
-    """(side, side) with exactly `count` patches masked, in blocks (Bao et al. 2021, algorithm 1: aspect 0.3 to 1/0.3)."""
+    """A grid [row][column] of side x side patches, of which exactly `count` are masked (true), in rectangular blocks.
+
+    Bao et al. 2021 (BEiT), algorithm 1: blocks of at least 16 patches, height over width from 0.3 to 1 / 0.3.
+    """
     grid = [[False] * side for _ in range(side)]
     masked, smallest = 0, min(16, max(1, count // 5))
     for _ in range(10 * side):

@@ -1,6 +1,6 @@
 """Habana's media pipe: JPEGs decoded, cropped, resized and normalised on a Gaudi. It reads files, so Parquet bytes are exported first.
 
-Where the pipe cannot be made, the DataLoader decodes as on any device. What happened is a fact of the trial: see `open_pipe`.
+Where the pipe cannot be made, the DataLoader decodes as on any device. The trial's environment records which of the two happened.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ class Exported:
 
 
 def export(rows: Rows, fingerprint: str, split: str, root: Path) -> Exported:
-    """Write every image of the split to a file of its own under `root`, once for each fingerprint, also with several ranks at it.
+    """Write every image of the split to its own file under `root`, once for each fingerprint. Several ranks may call this at once.
 
-    The decoder dies on a whole batch if one image is broken, so what is no RGB JPEG, or is cut off, gets no file. Raises DataError.
+    The decoder fails on a whole batch if one image is broken. So an image that is not an RGB JPEG, or is truncated, gets no file.
+    Raises DataError if the files cannot be written.
     """
     from filelock import FileLock
 
@@ -75,7 +76,7 @@ def _checked(data: bytes | None) -> bytes:
 
 
 class Names:
-    """A torch map-style dataset whose index is a Draft and whose item is a batch of file names and tokens."""
+    """A torch map-style dataset whose index is a BatchIndices and whose item is a batch of file names and tokens."""
 
     def __init__(self, rows: Rows, exported: Exported, tokenizer: Tokenizer, text_length: int) -> None:
         self.rows, self.exported, self.tokenizer = rows, exported, tokenizer
@@ -83,7 +84,7 @@ class Names:
         tokenizer.enable_truncation(text_length)
         tokenizer.enable_padding(length=text_length, pad_id=1 if pad is None else pad, pad_token=word)
 
-    def __getitem__(self, draft: BatchIndices) -> Batch:
+    def __getitem__(self, indices: BatchIndices) -> Batch:
         """files (batch,) of str, input_ids and attention_mask (batch, text) of uint32, corrupt [(row, name, why)]."""
         import numpy as np
 
@@ -91,8 +92,8 @@ class Names:
         files: list[str] = []
         captions: list[str] = []
         corrupt: list[tuple[int, str, str]] = []
-        waiting = iter((*draft.rows, *draft.spare))
-        while len(files) < len(draft.rows):
+        waiting = iter((*indices.rows, *indices.spare))
+        while len(files) < len(indices.rows):
             row = next(waiting, None)
             if row is None:
                 raise DataError("a batch ran out of readable rows; corrupt: " + ", ".join(f"{name} ({why})" for _, name, why in corrupt))
@@ -113,7 +114,7 @@ class Names:
 
 @dataclass(frozen=True)
 class Shape:
-    """A batch, and how its images are made."""
+    """The shape of the pipe's batches, and how their images are augmented and normalised."""
 
     batch: int
     text_length: int
@@ -125,48 +126,16 @@ class Shape:
 
 
 def open_pipe(names: Any, files: list[Path], shape: Shape, corrupt: CorruptRows) -> Any:
-    """An iterator over batches that are born on the device: normalised images fp32 (batch, 3, size, size), input_ids, attention_mask.
+    """An iterator over batches made on the device: normalised images fp32 (batch, 3, size, size), input_ids, attention_mask.
 
     `names`: batches of Names, from a DataLoader; `files`: all files that they may name.
-    Raises whatever keeps the pipe from being made: that is for the caller to record.
+    If the pipe cannot be made, raises whatever the media library raised; the caller records it.
     """
     import numpy as np
     from habana_frameworks.mediapipe import fn
-    from habana_frameworks.mediapipe.media_types import dtype, ftype, imgtype, randomCropType, readerOutType
+    from habana_frameworks.mediapipe.media_types import dtype, ftype, imgtype, randomCropType
     from habana_frameworks.mediapipe.mediapipe import MediaPipe
-    from habana_frameworks.mediapipe.operators.reader_nodes.read_image_from_dir import get_max_file
-    from habana_frameworks.mediapipe.operators.reader_nodes.reader_nodes import media_ext_reader_op_impl, media_ext_reader_op_tensor_info
     from habana_frameworks.mediapipe.plugins.iterator_pytorch import HPUGenericPytorchIterator
-
-    class Reader(media_ext_reader_op_impl):  # type: ignore[misc]
-        """Hands file names and tokens to the pipe."""
-
-        def __init__(self, params: Any, fw_params: Any) -> None:
-            self.batch_size = fw_params.batch_size
-            self.largest = get_max_file([str(path) for path in params["priv_params"]["files"]])
-
-        def gen_output_info(self) -> list[Any]:
-            text = np.array([shape.text_length, self.batch_size], dtype=np.uint32)
-            names_of_files = media_ext_reader_op_tensor_info(dtype.NDT, np.array([self.batch_size], dtype=np.uint32), "")
-            return [names_of_files, *(media_ext_reader_op_tensor_info(dtype.UINT32, text, "") for _ in range(2))]
-
-        def get_largest_file(self) -> Any:
-            return self.largest
-
-        def get_media_output_type(self) -> Any:
-            return readerOutType.FILE_LIST
-
-        def __len__(self) -> int:
-            return max(1, len(files) // int(self.batch_size))
-
-        def __iter__(self) -> Any:
-            self.batches = iter(names)
-            return self
-
-        def __next__(self) -> Any:
-            batch = next(self.batches)
-            corrupt.add(batch["corrupt"])
-            return np.array(batch["files"]), batch["input_ids"], batch["attention_mask"]
 
     class Pipe(MediaPipe):  # type: ignore[misc]
         """Files -> decode, crop, resize -> normalise."""
@@ -175,7 +144,7 @@ def open_pipe(names: Any, files: list[Path], shape: Shape, corrupt: CorruptRows)
             super().__init__(device="legacy", batch_size=shape.batch, prefetch_depth=QUEUE_DEPTH, pipe_name="sweepbench")
             size, side = [shape.image_size, shape.image_size], shape.image_size
             crop = {"random_crop_type": randomCropType.RANDOMIZED_AREA_AND_ASPECT_RATIO_CROP, "seed": shape.seed, **CROP}
-            self.input = fn.MediaExtReaderOp(impl=Reader, num_outputs=3, priv_params={"files": files})
+            self.input = fn.MediaExtReaderOp(impl=_reader(names, shape, corrupt), num_outputs=3, priv_params={"files": files})
             self.decode = fn.ImageDecoder(
                 device="hpu", output_format=imgtype.RGB_P, resize=size, resampling_mode=ftype.BICUBIC, **(crop if shape.augment else {})
             )
@@ -191,8 +160,49 @@ def open_pipe(names: Any, files: list[Path], shape: Shape, corrupt: CorruptRows)
     return HPUGenericPytorchIterator(Pipe())
 
 
+def _reader(names: Any, shape: Shape, corrupt: CorruptRows) -> type:
+    """The class of the pipe's reader, which hands it file names and tokens. The pipe makes the instance itself."""
+    import numpy as np
+    from habana_frameworks.mediapipe.media_types import dtype, readerOutType
+    from habana_frameworks.mediapipe.operators.reader_nodes.read_image_from_dir import get_max_file
+    from habana_frameworks.mediapipe.operators.reader_nodes.reader_nodes import media_ext_reader_op_impl, media_ext_reader_op_tensor_info
+
+    class Reader(media_ext_reader_op_impl):  # type: ignore[misc]
+        """Hands file names and tokens to the pipe."""
+
+        def __init__(self, params: Any, fw_params: Any) -> None:
+            self.batch_size = fw_params.batch_size
+            self.files = [str(path) for path in params["priv_params"]["files"]]
+            self.largest = get_max_file(self.files)
+
+        def gen_output_info(self) -> list[Any]:
+            text = np.array([shape.text_length, self.batch_size], dtype=np.uint32)
+            names_of_files = media_ext_reader_op_tensor_info(dtype.NDT, np.array([self.batch_size], dtype=np.uint32), "")
+            return [names_of_files, *(media_ext_reader_op_tensor_info(dtype.UINT32, text, "") for _ in range(2))]
+
+        def get_largest_file(self) -> Any:
+            return self.largest
+
+        def get_media_output_type(self) -> Any:
+            return readerOutType.FILE_LIST
+
+        def __len__(self) -> int:
+            return max(1, len(self.files) // int(self.batch_size))
+
+        def __iter__(self) -> Any:
+            self.batches = iter(names)
+            return self
+
+        def __next__(self) -> Any:
+            batch = next(self.batches)
+            corrupt.add(batch["corrupt"])
+            return np.array(batch["files"]), batch["input_ids"], batch["attention_mask"]
+
+    return Reader
+
+
 def batches(pipe: Any) -> Iterator[Batch]:
-    """The pipe's batches by name."""
+    """The pipe's batches: pixel_values fp32 (batch, 3, size, size), input_ids and attention_mask int64 (batch, text)."""
     for pixels, ids, mask in pipe:
         yield {"pixel_values": pixels, "input_ids": ids.long(), "attention_mask": mask.long()}
 

@@ -74,7 +74,7 @@ class Rows:
         return self.groups[-1].first + self.groups[-1].rows
 
     def name(self, row: int) -> str:
-        """The row as a person finds it again: file and row number within it."""
+        """File name and row number within the file, for messages."""
         group = self.groups[self._find(row)]
         first = next(other.first for other in self.groups if other.path == group.path)
         return f"{group.path.name} row {row - first}"
@@ -138,7 +138,10 @@ class BatchIndices:
 
 
 def batch_indices(groups: list[RowGroup], *, batch: int, rank: int, world: int, seed: int) -> Iterator[BatchIndices]:
-    """This rank's batches, for ever. Each epoch visits every row once over all ranks, in an order given by the seed alone."""
+    """This rank's batches of `batch` rows, without end.
+
+    In each epoch the `world` ranks together visit every row once. The order of the rows depends on the seed alone.
+    """
     stream = _row_stream(groups, seed)
     spares = _row_stream(groups, seed + 1)
     number = 0

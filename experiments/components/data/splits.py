@@ -1,4 +1,4 @@
-"""The two splits of a data set in Parquet, drawn by us or yours: what every workload that reads rows shares."""
+"""The two splits of a data set in Parquet, synthetic or the user's own: what every workload that reads rows shares."""
 
 from __future__ import annotations
 
@@ -16,21 +16,25 @@ if TYPE_CHECKING:
     from experiments.components.data.parquet import BatchIndices
 
 FOLDER = "or a folder of Parquet: a path, s3://, gs://, hf://datasets/ID@COMMIT"
+SPARE_ROWS = 4  # of the held-out split, its last ones: they stand in for corrupt rows of an evaluation batch
 
 
 class SplitParameters(TrainingParameters):
-    """Where the rows come from. A workload gives `dataset`, by default the set that is drawn for it."""
+    """Where the rows come from. A workload adds `dataset`, whose default is the synthetic set that is generated for it."""
 
     train_split: str = Field("train", description="files SPLIT.parquet or SPLIT-*.parquet")
     validation_split: str = Field("validation", description="files SPLIT.parquet or SPLIT-*.parquet")
     tokenizer: str | None = Field(None, description="folder with tokenizer.json; null: the data set's own")
     evaluation_batch_size: int = Field(16, ge=2, le=4096, description="the same in all trials, so that their losses compare")
     evaluation_samples: int = Field(64, ge=2, le=100_000, description="held-out rows, at most")
-    drawn_rows: int = Field(512, ge=16, le=1_000_000, description="training rows of the drawn data set")
+    drawn_rows: int = Field(512, ge=16, le=1_000_000, description="training rows of the synthetic data set")
 
 
 class Splits:
-    """Both splits of the trial's data set, of which two columns are read. Raises DataError."""
+    """Both splits of the trial's data set, of which two columns are read.
+
+    Raises DataError without a data set, for a folder without the splits, and for a file that is damaged or lacks a column.
+    """
 
     def __init__(self, context: Context, columns: tuple[str, str]) -> None:
         from experiments.components.data import parquet, staging
@@ -48,19 +52,26 @@ class Splits:
         self.corrupt = CorruptRows(len(self.train), context.note)
         self.corrupt_held_out = CorruptRows(len(self.held_out), context.note)
 
-    def tokenizer(self) -> Any:
-        """Raises DataError where there is none."""
+    def tokenizer(self, weights: str | None = None, revision: str | None = None) -> Any:
+        """A new tokenizers.Tokenizer: that of the parameter `tokenizer`, else the data set's, else the one beside the weights.
+
+        `weights` is a folder, or a hub id at a `revision`. Raises DataError where there is no tokenizer.json.
+        """
         from tokenizers import Tokenizer
 
         data = self.context.data
-        places = [place for place in (self.parameters.tokenizer, data.tokenizer if data else None) if place]
+        places = [place for place in (self.parameters.tokenizer, data.tokenizer if data else None, weights) if place]
         for place in places:
             if (path := Path(place).expanduser() / "tokenizer.json").is_file():
                 return Tokenizer.from_file(str(path))
+        if weights and revision:
+            from huggingface_hub import hf_hub_download
+
+            return Tokenizer.from_file(hf_hub_download(weights, "tokenizer.json", revision=revision))
         raise DataError(f"no tokenizer.json in {', '.join(places) or 'the data set'}: set tokenizer")
 
-    def drafts(self) -> Iterator[BatchIndices]:
-        """The rows of each batch of this rank, for ever."""
+    def train_indices(self) -> Iterator[BatchIndices]:
+        """The rows of each training batch of this rank, without end."""
         from experiments.components.data import parquet
 
         context = self.context
@@ -69,7 +80,10 @@ class Splits:
         )
 
     def batches(self, dataset: Any, order: Iterator[Any]) -> Iterator[Batch]:
-        """Items of `dataset` in the order of their indices, by as many DataLoader processes as the trial asks for."""
+        """Items of `dataset` in the order of their indices, loaded by `dataloader_workers` processes.
+
+        Raises DataError once too many rows were corrupt.
+        """
         from experiments.components.data import images
 
         for batch in images.loader(
@@ -82,15 +96,25 @@ class Splits:
             self.corrupt.add(batch.pop("corrupt", []))
             yield batch
 
-    def held_out_drafts(self) -> Iterator[BatchIndices]:
-        """Whole batches of held-out rows. Raises DataError if there is not one."""
+    def held_out_indices(self) -> Iterator[BatchIndices]:
+        """The rows of each evaluation batch; whole batches only, since the chance loss depends on their size.
+
+        Raises DataError if there is not one.
+        """
         from experiments.components.data.parquet import BatchIndices
 
-        size = self.parameters.evaluation_batch_size
-        rows = iter(range(min(len(self.held_out), self.parameters.evaluation_samples)))
+        size, count = self.parameters.evaluation_batch_size, len(self.held_out)
+        rows = iter(range(min(count, self.parameters.evaluation_samples)))
         found = False
-        while len(part := tuple(islice(rows, size))) == size:  # whole batches only: chance depends on the size
+        while len(part := tuple(islice(rows, size))) == size:
             found = True
-            yield BatchIndices(part, tuple(range(len(self.held_out) - 4, len(self.held_out))), 0)
+            yield BatchIndices(part, tuple(range(max(0, count - SPARE_ROWS), count)), 0)
         if not found:
-            raise DataError(f"{len(self.held_out)} held-out rows are fewer than one evaluation batch of {size}")
+            raise DataError(f"{count} held-out rows are fewer than one evaluation batch of {size}")
+
+    def held_out_batches(self, dataset: Any) -> Iterator[Batch]:
+        """Items of `dataset` for evaluation, loaded in this process. Raises DataError once too many rows were corrupt."""
+        for indices in self.held_out_indices():
+            batch: Batch = dataset[indices]
+            self.corrupt_held_out.add(batch.pop("corrupt", []))
+            yield batch

@@ -19,7 +19,10 @@ def cache_folder() -> Path:
 
 
 def local_folder(uri: str, splits: tuple[str, ...]) -> Path:
-    """A local folder with the splits' Parquet files. Raises DataError for a folder that is not there or cannot be read."""
+    """A local folder with the splits' Parquet files: `uri` itself, or a copy of what is remote.
+
+    Raises DataError for a folder that does not exist or cannot be read.
+    """
     if not uri.startswith(REMOTE):
         folder = Path(uri.removeprefix("file://")).expanduser()
         if not folder.is_dir():
@@ -30,7 +33,10 @@ def local_folder(uri: str, splits: tuple[str, ...]) -> Path:
 
 
 def copy(files: Any, path: str, splits: tuple[str, ...], folder: Path) -> Path:
-    """Copy the splits' Parquet files under `path` of a pyarrow filesystem into `folder`, once, also with several ranks at it."""
+    """Copy the splits' Parquet files under `path` of a pyarrow filesystem into `folder`, and return it. Raises DataError.
+
+    A file that is there in full is not copied again. Several ranks may call this at once.
+    """
     from filelock import FileLock
     from pyarrow import fs
 

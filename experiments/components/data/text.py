@@ -1,4 +1,4 @@
-"""Text from Parquet, drawn by us or yours, as tokens of fixed shapes: passages for language models, documents with summaries."""
+"""Text from Parquet, synthetic or the user's own, as tokens of fixed shapes: passages for language models, documents with summaries."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PADS, MASKS = ("<pad>", "[PAD]"), ("<mask>", "[MASK]")
 class TextParameters(SplitParameters):
     """Where the text comes from."""
 
-    dataset: str = Field("drawn-text", description=f"drawn-text (an invented language), {FOLDER}")
+    dataset: str = Field("drawn-text", description=f"drawn-text (synthetic documents), {FOLDER}")
     text_column: str = Field("text", description="column of texts")
 
 
@@ -33,7 +33,7 @@ def token_id(tokenizer: Any, names: tuple[str, ...]) -> int | None:
 
 
 def check_vocabulary(tokenizer: Any, vocabulary: int) -> None:
-    """Raises DataError for a tokenizer that has more tokens than the model."""
+    """Raises DataError for a tokenizer that has more tokens than the model's vocabulary."""
     if (tokens := tokenizer.get_vocab_size()) > vocabulary:
         raise DataError(f"the tokenizer has {tokens} tokens, the model {vocabulary}: set tokenizer or model to match")
 
@@ -49,19 +49,19 @@ def text_of(rows: Any, row: int, column: int) -> str:
 
 
 class Passages:
-    """Draft -> tokens (batch, length), without padding: from a drawn place of each row's text on, then the rows after it."""
+    """BatchIndices -> tokens (batch, length) without padding: each row's text from a random word on, then the rows after it."""
 
     def __init__(self, splits: Splits, rows: Any, length: int) -> None:
         self.rows, self.length, self.tokenizer = rows, length, splits.tokenizer()
         self.tokenizer.no_padding()
         self.tokenizer.no_truncation()
 
-    def __getitem__(self, draft: BatchIndices) -> Batch:
-        """input_ids, corrupt [(row, name, why)]. The place is a function of the draft's seed."""
+    def __getitem__(self, indices: BatchIndices) -> Batch:
+        """input_ids, corrupt [(row, name, why)]. The place is a function of the seed of the BatchIndices."""
         import torch
 
-        draw, corrupt = random.Random(draft.seed), list[tuple[int, str, str]]()
-        return {"input_ids": torch.tensor([self._passage(row, draw, corrupt) for row in draft.rows]), "corrupt": corrupt}
+        draw, corrupt = random.Random(indices.seed), list[tuple[int, str, str]]()
+        return {"input_ids": torch.tensor([self._passage(row, draw, corrupt) for row in indices.rows]), "corrupt": corrupt}
 
     def _passage(self, row: int, draw: random.Random, corrupt: list[tuple[int, str, str]]) -> list[int]:
         tokens: list[int] = []
@@ -80,7 +80,7 @@ class Passages:
 
 
 class Summaries:
-    """Draft -> documents with their summaries, each padded or cut to its length."""
+    """BatchIndices -> documents with their summaries, each padded or cut to its length."""
 
     def __init__(self, splits: Splits, rows: Any, *, source: int, target: int, prefix: str) -> None:
         self.rows, self.prefix, self.characters = rows, prefix, CHARACTERS * source
@@ -91,13 +91,13 @@ class Summaries:
             tokenizer.enable_truncation(length)
             tokenizer.enable_padding(length=length, pad_id=self.pad)
 
-    def __getitem__(self, draft: BatchIndices) -> Batch:
+    def __getitem__(self, indices: BatchIndices) -> Batch:
         """input_ids, attention_mask (batch, source), labels (batch, target; padding is -100), corrupt [(row, name, why)]."""
         import torch
 
         documents, summaries, corrupt = list[str](), list[str](), list[tuple[int, str, str]]()
-        for row in (*draft.rows, *draft.spare):
-            if len(documents) == len(draft.rows):
+        for row in (*indices.rows, *indices.spare):
+            if len(documents) == len(indices.rows):
                 break
             try:
                 document, summary = text_of(self.rows, row, 0), text_of(self.rows, row, 1)
@@ -106,7 +106,7 @@ class Summaries:
                 continue
             documents.append(self.prefix + document[: self.characters])
             summaries.append(summary)
-        if len(documents) < len(draft.rows):
+        if len(documents) < len(indices.rows):
             raise DataError("a batch ran out of readable rows; corrupt: " + ", ".join(f"{name} ({why})" for _, name, why in corrupt))
         source, target = (
             tokenizer.encode_batch_fast(texts) for tokenizer, texts in zip(self.tokenizers, (documents, summaries), strict=True)

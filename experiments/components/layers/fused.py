@@ -1,10 +1,10 @@
 """The low-precision arms with their quantising fused: torch operators around the kernels of triton_kernels.py, and the autograd of them.
 
-What makes the plain arms slow is not the matrix product but the passes over memory around it. Here
-- a row's or a tensor's largest magnitude is plain torch, which torch.compile joins to whatever made the tensor (a norm, an activation);
-- one kernel reads a tensor once and writes it in 8 bits, as it lies and transposed, since fp8's units read both factors along the inner
-  dimension, so that the weight gradient needs both factors transposed;
-- scales and bias are applied in the product's epilogue, before anything is written.
+The plain arms are slow because of the passes over memory around the matrix product, not because of the product. Here
+- the largest magnitude of a row or a tensor is plain torch, which torch.compile fuses with what made the tensor (a norm, an activation);
+- one kernel reads a tensor once and writes it in 8 bits twice, as it is and transposed. fp8 units read both factors along the inner
+  dimension, so the weight gradient needs both factors transposed;
+- the product's epilogue applies scales and bias before it writes anything.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SMALLEST = 1e-12  # of a scale's numerator: a tensor of zeros stays one
 
 
 def why_not(arm: str, device_kind: str) -> str | None:
-    """Why the fused kernels cannot run here; None if they can."""
+    """Why the fused kernels cannot run `arm` on this kind of device, in words for the user; None if they can."""
     if device_kind != "cuda":
         return f"kernels fused: Triton's, for cuda, and this is {device_kind}"
     if torch.cuda.get_device_capability() < (9, 0):
@@ -71,7 +71,7 @@ def quantise_rows(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def cast_rows(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """(e4m3, scale (rows, 1)), in plain torch."""
+    """(e4m3 x, scale (rows, 1)) with x ~ e4m3 * scale, in plain torch."""
     scale = largest(x, by_row=True).clamp(min=SMALLEST) / FP8_TOP
     return (x.float() / scale).clamp(-FP8_TOP, FP8_TOP).to(FP8), scale
 
@@ -98,16 +98,16 @@ def _(x: torch.Tensor, scale: torch.Tensor, kind: torch.dtype, top: float) -> tu
 
 
 def cast_fp8(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """(e4m3 (rows, columns), e4m3 (columns, rows), scale (1,)) with one scale for the tensor."""
-    return cast_weight(x, fp8=True)
+    """cast_tensor in e4m3: (rows, columns), (columns, rows), scale (1,)."""
+    return cast_tensor(x, fp8=True)
 
 
-def cast_weight(weight: torch.Tensor, *, fp8: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """As cast_fp8, in int8 unless `fp8`. What has 32 bits is rounded to bf16 first."""
-    weight = weight.bfloat16() if weight.dtype is torch.float32 else weight
+def cast_tensor(x: torch.Tensor, *, fp8: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """(8-bit x, its transpose, scale (1,)) with one scale for the tensor: e4m3 if `fp8`, else int8. fp32 is rounded to bf16 first."""
+    x = x.bfloat16() if x.dtype is torch.float32 else x
     kind, top = (FP8, FP8_TOP) if fp8 else (torch.int8, INT8_TOP)
-    scale = largest(weight, by_row=False).clamp(min=SMALLEST) / top
-    small, small_t = _cast_both_ways(weight.contiguous(), scale.reshape(1), kind, top)
+    scale = largest(x, by_row=False).clamp(min=SMALLEST) / top
+    small, small_t = _cast_both_ways(x.contiguous(), scale.reshape(1), kind, top)
     return small, small_t, scale.reshape(1)
 
 
@@ -171,7 +171,7 @@ class SwitchBack(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, fp8: bool) -> torch.Tensor:
         rows, row_scale = cast_rows(x) if fp8 else quantise_rows(x)
-        small, small_t, scale = cast_weight(weight, fp8=fp8)
+        small, small_t, scale = cast_tensor(weight, fp8=fp8)
         ctx.save_for_backward(x, small_t, scale)
         ctx.fp8, ctx.has_bias, ctx.kind = fp8, bias is not None, weight.dtype
         return scaled_matmul(rows, small, row_scale, scale, None if bias is None else bias.to(x.dtype), x.dtype)

@@ -1,6 +1,7 @@
-"""Linear layers in low precision for training. SwitchBack and simulated fp8 are ours (Wortsman et al. 2023), the rest others' libraries.
+"""Linear layers in low precision for training: SwitchBack and simulated fp8 (Wortsman et al. 2023), torchao's fp8, bitsandbytes' int8.
 
-Shapes: x (rows, inputs), weight W (outputs, inputs), gradient G (rows, outputs). "Row-wise" has a scale for each row, "tensor-wise" one.
+Shapes: x (rows, inputs), weight W (outputs, inputs), gradient G (rows, outputs). Row-wise quantisation has one scale for each row,
+tensor-wise quantisation one for the tensor.
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ from experiments.components.workload import Unsupported
 
 
 def quantise(x: torch.Tensor, dim: int | None) -> tuple[torch.Tensor, torch.Tensor]:
-    """(int8, scale) with x ~ int8 * scale. dim: what shares a scale, kept as 1; None: all of it. Rounds to nearest even."""
+    """(int8, fp32 scale) with x ~ int8 * scale, rounded to nearest even.
+
+    Values along `dim` share a scale, whose shape has 1 there. None: the whole tensor shares one.
+    """
     top = x.abs().amax() if dim is None else x.abs().amax(dim=dim, keepdim=True)
     scale = top.float().clamp(min=SMALLEST) / INT8_TOP
     return (x.float() / scale).round().to(torch.int8), scale
 
 
 def int_matmul(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """int32 (n, m) of int8 (n, k) and (k, m). On CUDA n > 16, and k and m divisible by 8: else raises Unsupported."""
+    """The product int32 (n, m) of int8 (n, k) and (k, m). Raises Unsupported on CUDA unless n > 16 and k and m are divisible by 8."""
     if left.is_cuda and (left.shape[0] <= 16 or left.shape[1] % 8 or right.shape[1] % 8):
         raise Unsupported(
             f"int8 product of {tuple(left.shape)} and {tuple(right.shape)}: needs more than 16 rows, and widths divisible by 8"
@@ -61,7 +65,7 @@ class SwitchBack(torch.autograd.Function):
 
 
 def simulate_fp8(x: torch.Tensor) -> torch.Tensor:
-    """x rounded to what e4m3 can hold with one scale for the tensor, in x's own type: the numbers of fp8, not its speed."""
+    """x rounded to e4m3 with one scale for the tensor, in x's own type: the values of fp8 without its speed."""
     scale = x.abs().amax().float().clamp(min=SMALLEST) / FP8_TOP
     return ((x.float() / scale).to(FP8).float() * scale).to(x.dtype)
 
@@ -108,9 +112,9 @@ class LowPrecisionLinear(nn.Linear):
 
 
 def replace(model: nn.Module, arm: str, chosen: list[tuple[nn.Module, str]], device_kind: str, kernels: str = "stock") -> None:
-    """Put the arm's layers in the place of nn.Linear ones, given as (parent, name), with their parameters. Raises Unsupported, with why.
+    """Replace nn.Linear layers of `model`, given as (parent, name), by layers of the arm with the same parameters.
 
-    kernels: `stock`, of torch and libraries; or `fused`, of fused.py.
+    kernels: `stock`, from torch and libraries; or `fused`, from fused.py. Raises Unsupported where the device or a library cannot do it.
     """
     if arm == "plain":
         return
@@ -169,5 +173,5 @@ class _ZeroScaled(nn.Module):
 
 
 def zero_scaled(layer: Any) -> nn.Module:
-    """The layer with a zero-initialised layer scale behind it."""
+    """The layer, its output multiplied by a learnt vector that starts at 0 (layer scale)."""
     return _ZeroScaled(layer, int(layer.out_features))

@@ -6,9 +6,11 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from experiments.components.checkpoint import from_pretrained
+from experiments.components.data.pairs import normalised
+from experiments.components.flop_count import attention_masks_left_out
 from experiments.components.workload import Batch, Unsupported
 
 if TYPE_CHECKING:
@@ -16,10 +18,6 @@ if TYPE_CHECKING:
     from torch import nn
 
     from experiments.workloads.bridgetower.parameters import Parameters
-
-# CLIP's image statistics, which BridgeTower's image processor uses too
-PIXEL_MEAN = (0.48145466, 0.4578275, 0.40821073)
-PIXEL_STD = (0.26862954, 0.26130258, 0.27577711)
 
 # hidden, text and vision layers, heads, MLP, patch, image (pixels), cross layers, vocabulary, contrastive width, dropout.
 # large and base: BridgeTower/bridgetower-{large,base}-itm-mlm-itc. mini and tiny are ours, for CPUs.
@@ -107,15 +105,7 @@ def build(parameters: Parameters) -> nn.Module:
         if parameters.weights is None:
             model = BridgeTowerForContrastiveLearning._from_config(config(parameters), attn_implementation=parameters.attention)
         else:
-            model = BridgeTowerForContrastiveLearning.from_pretrained(
-                parameters.weights,
-                revision=parameters.revision or "main",
-                local_files_only=Path(parameters.weights).is_dir(),
-                use_safetensors=True,  # never unpickle a checkpoint
-                trust_remote_code=False,
-                attn_implementation=parameters.attention,
-            )
-            model = model.float()  # transformers 5 keeps a checkpoint's own type
+            model = from_pretrained(BridgeTowerForContrastiveLearning, parameters.weights, parameters.revision, parameters.attention)
     for layer in (*model.bridgetower.cross_modal_text_layers, *model.bridgetower.cross_modal_image_layers):
         # transformers marks these self-attentions causal. Eager attention ignores the mark; SDPA, where it is given no mask, does not,
         # and would hide the later image tokens from the earlier ones: another, cheaper model
@@ -145,27 +135,14 @@ def inputs(batch: Batch, attention: str) -> dict[str, torch.Tensor]:
     import torch
 
     mask = batch["attention_mask"]
-    if "pixel_values" in batch:  # the device has decoded and normalised
-        images = batch["pixel_values"]
-    else:
-        scale, shift = _normalisation(batch["pixels"].device)
-        images = (batch["pixels"] * scale + shift).permute(0, 3, 1, 2)
+    # where the device has decoded the images, it has normalised them too
+    images = batch["pixel_values"] if "pixel_values" in batch else normalised(batch["pixels"])
     if _takes_prepared_masks():
         # given a 2D mask, transformers asks the device whether it is all ones, and the host waits for the answer in every step
         mask = mask[:, None, None, :].bool()
         if attention == "eager":  # adds the mask to the scores
             mask = torch.zeros_like(mask, dtype=torch.float32).masked_fill_(~mask, torch.finfo(torch.float32).min)
     return {"input_ids": batch["input_ids"], "attention_mask": mask, "pixel_values": images}
-
-
-@cache
-def _normalisation(device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """(scale, shift) by channel, from 0..255 to CLIP's statistics. Kept: to copy them in every step would stop the device's queue."""
-    import torch
-
-    scale = torch.tensor([1 / 255 / std for std in PIXEL_STD], device=device)
-    shift = torch.tensor([-mean / std for mean, std in zip(PIXEL_MEAN, PIXEL_STD, strict=True)], device=device)
-    return scale, shift
 
 
 @cache
@@ -204,22 +181,6 @@ def evaluate(model: Any, batches: Iterator[Batch], batch_size: int, attention: s
     }
 
 
-@contextmanager
-def _without_masks() -> Iterator[None]:
-    """Masks cost no matrix product, and transformers looks at their values, which fake tensors do not have."""
-    from transformers.models.bridgetower import modeling_bridgetower as module
-
-    made_by = getattr(module, "create_bidirectional_mask", None)
-    if made_by is None:
-        yield
-        return
-    module.create_bidirectional_mask = lambda *_, **__: None
-    try:
-        yield
-    finally:
-        module.create_bidirectional_mask = made_by
-
-
 def flops_per_sample(parameters: Parameters, text_length: int) -> float:
     """Training FLOPs per sample: 3 x the forward pass, counted by torch's FlopCounterMode on fake tensors (no memory, any size).
 
@@ -229,10 +190,11 @@ def flops_per_sample(parameters: Parameters, text_length: int) -> float:
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.utils.flop_counter import FlopCounterMode
     from transformers import BridgeTowerForContrastiveLearning
+    from transformers.models.bridgetower import modeling_bridgetower
 
     settings = config(parameters)
     side, batch = settings.vision_config.image_size, 2
-    with FakeTensorMode(), torch.no_grad(), _without_masks():
+    with FakeTensorMode(), torch.no_grad(), attention_masks_left_out(modeling_bridgetower):
         model = BridgeTowerForContrastiveLearning._from_config(settings, attn_implementation="eager")
         model.train()  # nn.MultiheadAttention's fused inference path is invisible to the counter
         counter = FlopCounterMode(display=False)

@@ -26,7 +26,7 @@ class Parameters(InferenceParameters):
     denoising_steps: int = Field(50, ge=1, le=1000)
     guidance: float = Field(7.5, gt=1, le=50, description="classifier-free: each denoising step computes with and without the prompt")
     scheduler: Literal["ddim", "pndm"] = Field("ddim", description="ddim calls the UNet once for each denoising step; pndm once more")
-    text_encoder: bool = Field(True, description="encode the prompts in each step; false: drawn embeddings, and no text encoder")
+    text_encoder: bool = Field(True, description="encode the prompts in each step; false: random embeddings, and no text encoder")
     weights: str | None = Field(None, description="null: random from the seed; or a folder of the model's size made by save_pretrained")
     autocast: bool = Field(False, description="bf16, fp16 by operation, for weights that are not cast")
 

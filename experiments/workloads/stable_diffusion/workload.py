@@ -71,9 +71,10 @@ class StableDiffusion:
             yield batch
 
     def _writer(self) -> Callable[[range, torch.Generator], torch.Tensor]:
-        """(rows, generator) -> tokens (batch, 77); of no rows, those of the empty prompt (1, 77).
+        """(rows, generator) -> tokens (batch, 77); for no rows, those of the empty prompt (1, 77).
 
-        The weights' own tokenizer on captions that we draw; without one, drawn tokens between those that begin and end a prompt.
+        They are captions of synthetic scenes, where the weights have a tokenizer. Else they are random tokens between those that begin and
+        end a prompt.
         """
         import torch
 
@@ -90,16 +91,16 @@ class StableDiffusion:
 
             return caption
         if self.parameters.weights is not None and self.context.rank == 0:
-            self.context.note(f"{folder} is not there: the prompts are drawn tokens, which say nothing; latencies are those of any prompt")
+            self.context.note(f"{folder} is not there: the prompts are random tokens without meaning; latencies do not depend on them")
 
-        def drawn(rows: range, draw: torch.Generator) -> torch.Tensor:
+        def random_tokens(rows: range, draw: torch.Generator) -> torch.Tensor:
             begin, end = self.vocabulary - 2, self.vocabulary - 1
             tokens = torch.randint(0, begin, (max(1, len(rows)), TEXT_LENGTH), generator=draw)
             tokens[:, 0] = begin
             tokens[:, 20 if len(rows) else 1 :] = end  # which pads, too
             return tokens
 
-        return drawn
+        return random_tokens
 
     def prepare(self, batch: Batch) -> Batch:
         return batch
@@ -112,7 +113,7 @@ class StableDiffusion:
         return len(batch["latents"])
 
     def evaluate(self, model: Any, place: Callable[[Batch], Batch]) -> dict[str, float]:
-        """`loss`: the mean squared error of the noise that the UNet tells in drawn latents half made of noise; 1 for telling none."""
+        """`loss`: the mean squared error of the noise that the UNet predicts in latents that are half noise; 1 for predicting none."""
         batch = place(next(self.batches()))
         return {"loss": float(model.noise_error(batch)), "chance_loss": 1.0}
 

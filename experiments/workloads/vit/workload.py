@@ -1,7 +1,6 @@
 """Vision transformer training, as in "Significantly faster Vision Transformer training": a ladder of settings on ViT-H/16.
 
-Images and classes are drawn: a class is a pattern of a few coloured waves under noise. They leave the host as uint8 and are normalised on
-the device.
+Images are synthetic: a class is a pattern of coloured waves, with noise added. They leave the host as uint8; the device normalises them.
 """
 
 from __future__ import annotations
@@ -95,7 +94,7 @@ class Vit:
 
 
 class Images:
-    """Rows -> images uint8 (batch, size, size, 3) and classes. A row is a function of the seed and its number alone."""
+    """A range of rows -> images uint8 (batch, size, size, 3) and classes (batch,). A row is a function of the seed and its number alone."""
 
     def __init__(self, size: int, classes: int, seed: int) -> None:
         import torch

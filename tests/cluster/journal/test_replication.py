@@ -15,7 +15,8 @@ import pytest
 from cluster.journal import replication
 from cluster.journal.journal import JournalError, JournalWriter, encode, read_journal
 from cluster.journal.object_store import Storage, StorageError, join
-from cluster.journal.replication import JournalCopy, JournalMirror, SegmentReader, segment
+from cluster.journal.replication import JournalCopy, JournalMirror, SegmentReader
+from cluster.trial_layout import journal_segment
 from tests.s3_support import s3_server
 
 
@@ -192,8 +193,8 @@ def test_a_segment_whose_reply_was_lost_is_sent_again_unchanged(tmp_path: Path, 
     monkeypatch.setattr(memory, "after_put", lose_the_first_reply)
     mirror = JournalMirror(path, memory, attempt=3, part=2, interval_s=3600)
     mirror.close()
-    assert memory.sent == [(segment(3, 2, 0), first), (segment(3, 2, 0), first), (segment(3, 2, 1), second)]
-    assert segment(3, 2, 1) == "journal-a3/2-00000001.jsonl"
+    assert memory.sent == [(journal_segment(3, 2, 0), first), (journal_segment(3, 2, 0), first), (journal_segment(3, 2, 1), second)]
+    assert journal_segment(3, 2, 1) == "journal-a3/2-00000001.jsonl"
     assert (mirror.failures, mirror.error) == (1, None)
 
 
@@ -202,11 +203,11 @@ def test_a_mirror_sends_by_itself_and_goes_on_after_a_failure(tmp_path: Path) ->
     flaky.refused = 2
     with JournalWriter(tmp_path / "journal.jsonl", 1):
         mirror = JournalMirror(tmp_path / "journal.jsonl", flaky, 1, interval_s=0.001)
-        until(lambda: flaky.get(segment(1, 0, 0)) is not None)
+        until(lambda: flaky.get(journal_segment(1, 0, 0)) is not None)
         until(lambda: mirror.error is None)
         assert mirror.failures == 2
     mirror.close()
-    assert set(flaky.names()) == {segment(1, 0, 0)}, "nothing new is no segment"
+    assert set(flaky.names()) == {journal_segment(1, 0, 0)}, "nothing new is no segment"
 
 
 def test_the_last_segment_of_a_part_may_come_between_the_two_looks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,11 +216,11 @@ def test_the_last_segment_of_a_part_may_come_between_the_two_looks(monkeypatch: 
     first, crc = lines({"kind": "step", "step": 1})
     late, _ = lines({"kind": "step", "step": 2}, crc=crc)
     other, _ = lines({"kind": "step", "step": 3})
-    memory.objects = {segment(1, 0, 0): first}
+    memory.objects = {journal_segment(1, 0, 0): first}
 
     def write(name: str) -> None:
-        if name == segment(1, 1, 0):
-            memory.objects |= {segment(1, 0, 1): late, segment(1, 1, 0): other}
+        if name == journal_segment(1, 1, 0):
+            memory.objects |= {journal_segment(1, 0, 1): late, journal_segment(1, 1, 0): other}
 
     monkeypatch.setattr(memory, "before_get", write)
     reader = SegmentReader(memory, 1)
@@ -231,22 +232,22 @@ def test_a_reader_takes_each_segment_once_and_names_one_that_is_not_as_written()
     memory = Memory()
     first, crc = lines({"kind": "step", "step": 1}, {"kind": "step", "step": 2})
     second, _ = lines({"kind": "step", "step": 3}, crc=crc)
-    memory.objects = {segment(2, 0, 0): first, segment(2, 0, 2): b""}
+    memory.objects = {journal_segment(2, 0, 0): first, journal_segment(2, 0, 2): b""}
     reader = SegmentReader(memory, 2)
     assert [record["step"] for record in reader.poll()] == [1, 2]
     assert reader.poll() == []
-    memory.objects[segment(2, 0, 1)] = second[:-3] + b"\n"
+    memory.objects[journal_segment(2, 0, 1)] = second[:-3] + b"\n"
     for _ in range(2):  # it stays where it was
         with pytest.raises(JournalError, match=r"^memory:/store/journal-a2/0-00000001\.jsonl, line 1: is not a journal line"):
             reader.poll()
-    memory.objects[segment(2, 0, 1)] = second
+    memory.objects[journal_segment(2, 0, 1)] = second
     with pytest.raises(JournalError, match=r"journal-a2/0-00000002\.jsonl, line 1: is empty"):
         reader.poll()
 
 
 def test_a_copy_is_on_the_disk_before_fetch_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     memory, copied, synced = Memory(), tmp_path / "flow" / "journal.jsonl", []
-    memory.objects[segment(1, 0, 0)] = lines({"kind": "attempt", "attempt": 1, "t": 1.0})[0]
+    memory.objects[journal_segment(1, 0, 0)] = lines({"kind": "attempt", "attempt": 1, "t": 1.0})[0]
 
     def fsync(descriptor: int) -> None:
         assert os.path.samestat(os.fstat(descriptor), copied.stat())
@@ -272,7 +273,7 @@ def test_a_copy_that_is_ahead_of_what_can_be_read_gets_no_line_twice(tmp_path: P
     copied.write_bytes(b"".join(parts[:3]))
     copy = JournalCopy(copied, memory, 1)
     for number, text in enumerate(parts):
-        memory.objects[segment(1, 0, number)] = text
+        memory.objects[journal_segment(1, 0, number)] = text
         copy.fetch()
     assert copied.read_bytes() == b"".join(parts)
 
@@ -280,7 +281,7 @@ def test_a_copy_that_is_ahead_of_what_can_be_read_gets_no_line_twice(tmp_path: P
 def test_a_copy_of_an_earlier_attempt_is_appended_to(tmp_path: Path) -> None:
     memory, copied = Memory(), tmp_path / "journal.jsonl"
     copied.write_bytes(lines({"kind": "attempt", "attempt": 1, "t": 1.0}, {"kind": "step", "step": 1})[0])
-    memory.objects[segment(2, 0, 0)] = lines({"kind": "attempt", "attempt": 2, "t": 2.0}, {"kind": "step", "step": 1})[0]
+    memory.objects[journal_segment(2, 0, 0)] = lines({"kind": "attempt", "attempt": 2, "t": 2.0}, {"kind": "step", "step": 1})[0]
     JournalCopy(copied, memory, 2).fetch()
     assert len(copied.read_bytes().splitlines()) == 4
     assert read_journal(copied).attempt == 2
@@ -320,7 +321,7 @@ def send(storage: Storage, folder: Path, attempt: int, part: int, steps: list[in
 def test_a_segment_that_was_changed_is_named(tmp_path: Path) -> None:
     storage = Storage(str(tmp_path / "store"))
     send(storage, tmp_path, attempt=1, part=0, steps=[1, 2])
-    name = segment(1, 0, 0)
+    name = journal_segment(1, 0, 0)
     text = storage.get(name)
     assert text is not None
     storage.put(name, text.replace(b'"step":2', b'"step":3'))

@@ -22,13 +22,22 @@ class Fake:
     def __init__(self, table: Table, key: str | None, command: str = "python", child: Fake | None = None, error: Exception | None = None):
         self.table, self.key, self.command, self.child, self.error = table, key, command, child, error
         self.kill_error: Exception | None = None
+        self.exec_until = 0.0  # s of the table's clock: shows neither variables nor arguments before
+        self.bytes = 4096
 
     def environ(self) -> dict[str, str]:
         if self.error:
             raise self.error
+        if self.table.now < self.exec_until:
+            return {}
         return {"PATH": "/bin"} if self.key is None else {MARK: self.key}
 
+    def memory_info(self) -> SimpleNamespace:
+        return SimpleNamespace(vms=self.bytes)
+
     def cmdline(self) -> list[str]:
+        if self.table.now < self.exec_until:
+            return []
         return [self.command, "ray::_AutoscalingCoordinatorActor"] if self.command else []  # the first word alone counts
 
     def kill(self) -> None:
@@ -41,14 +50,19 @@ class Fake:
 
 
 class Table:
-    """The processes of a machine."""
+    """The processes of a machine, in virtual time."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.running: list[Fake] = []
         self.killed: list[Fake] = []
         self.waits: list[tuple[int, float]] = []
+        self.now = 0.0
+        monkeypatch.setattr(processes, "time", SimpleNamespace(sleep=self.sleep))
         monkeypatch.setattr(psutil, "process_iter", lambda: list(self.running))
         monkeypatch.setattr(psutil, "wait_procs", lambda found, timeout: self.waits.append((len(found), timeout)))
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
 
 
 @pytest.fixture
@@ -75,6 +89,47 @@ def test_all_are_killed_and_what_they_forked_meanwhile(table: Table) -> None:
     assert table.killed == [parent, sibling, child, grandchild] and table.running == [other]
     assert table.waits == [(2, 3.0), (1, 3.0), (1, 3.0)]
     assert end_all(KEY) == 0
+
+
+def test_one_that_changes_its_program_is_not_missed(table: Table) -> None:
+    """The only one left, and one that a killed one leaves: each is the reason for which a scan finds nothing."""
+    child, other = Fake(table, KEY), Fake(table, "feed000000000002")
+    only = Fake(table, KEY, child=child)
+    only.exec_until, child.exec_until, other.exec_until = 0.012, 0.5, 0.3
+    table.running = [only, other]
+    assert end_all(KEY) == 2
+    assert table.killed == [only, child] and table.running == [other]
+    assert table.now == pytest.approx(0.5, abs=processes.EXEC_POLL_S), "no longer than it takes"
+
+
+def test_a_program_that_arrives_between_two_looks_is_seen(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = Fake(table, KEY)
+    own.exec_until = 1.0
+    arrived = Fake.cmdline
+
+    def cmdline(self: Fake) -> list[str]:
+        table.now = 1.0
+        return arrived(self)
+
+    monkeypatch.setattr(Fake, "cmdline", cmdline)
+    table.running = [own]
+    assert of_trial(KEY) == [own]
+
+
+def test_what_has_no_variables_is_not_waited_for(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernel threads, which have no memory of their own, and programs that were started with an empty environment."""
+    monkeypatch.setattr(Fake, "environ", lambda self: {})
+    thread = Fake(table, None, command="")
+    thread.bytes = 0
+    table.running = [thread, Fake(table, None, command="/bin/daemon")]
+    assert of_trial(KEY) == [] and table.now == 0.0
+
+
+def test_one_that_hangs_in_exec_is_waited_for_a_second(table: Table) -> None:
+    stuck, own = Fake(table, KEY), Fake(table, KEY)
+    stuck.exec_until = 1e9
+    table.running = [stuck, own]
+    assert of_trial(KEY) == [own] and table.now == pytest.approx(1.0)
 
 
 def test_one_that_cannot_be_ended_does_not_keep_the_launcher_for_ever(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,10 @@ import pytest
 
 from cluster.journal.journal import encode, read_journal
 from cluster.journal.object_store import Storage
-from cluster.journal.replication import segment
 from cluster.launchers import Launch, shared_files
 from cluster.launchers.shared_files import SharedFiles
 from cluster.pools.pool import Pool
+from cluster.trial_layout import journal_segment
 from cluster.worker import trial_files
 from experiments.trial import DataSource, Trial
 from tests.contracts import make_trial
@@ -101,7 +101,7 @@ class Node:
         for record in [*records, {"kind": "step", "step": step}]:
             line, self._crc = encode(record, self._crc)
             text += line
-        self.storage.put(segment(2, 0, self._number), text)
+        self.storage.put(journal_segment(2, 0, self._number), text)
         self._number += 1
 
     def steps(self) -> list[int]:
@@ -140,7 +140,7 @@ def test_with_a_result_all_of_the_journal_and_the_trace_are_there(tmp_path: Path
     real = Storage.get
 
     def get(storage: Storage, name: str) -> bytes | None:
-        if name == segment(2, 1, 0) and real(storage, "result-a2.json") is None:  # all segments were read
+        if name == journal_segment(2, 1, 0) and real(storage, "result-a2.json") is None:  # all segments were read
             node.write(2)
             node.storage.put("trace.json.gz", b"trace")
             node.storage.put("result-a2.json", b'{"of": "\xc3\xa4"}')

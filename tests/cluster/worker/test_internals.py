@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import os
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -86,6 +88,21 @@ def test_dynamo_counts_the_seconds_of_compilation(monkeypatch: pytest.MonkeyPatc
     assert torch_internals.compile_seconds() == 2.0
     monkeypatch.setattr(utils, "compilation_time_metrics", {})
     assert torch_internals.compile_seconds() is None
+
+
+@pytest.mark.parametrize(
+    ("spent", "seconds"),
+    [
+        ({"_compile.compile_inner": [1.0, 2.5], "compile_inner": [9.0]}, 3.5),
+        ({"compile_inner": [9.0]}, 9.0),
+        ({}, None),
+        (None, None),
+    ],
+)
+def test_seconds_of_compilation_as_dynamo_counts_them(monkeypatch: pytest.MonkeyPatch, spent: Any, seconds: float | None) -> None:
+    utils = SimpleNamespace() if spent is None else SimpleNamespace(compilation_time_metrics=spent)
+    monkeypatch.setitem(sys.modules, "torch._dynamo.utils", utils)  # type: ignore[arg-type]
+    assert torch_internals.compile_seconds() == seconds
 
 
 def test_a_compilation_is_counted_under_a_name_that_is_read() -> None:

@@ -7,12 +7,13 @@ from typing import Any, ClassVar
 
 import pytest
 
-from cluster.devices.clock import StepTiming
 from cluster.journal.journal import read_journal
 from cluster.worker import trial_session
 from cluster.worker.measure.recorder import Recorder
-from cluster.worker.trial_session import Ranks, run_rank
+from cluster.worker.rank_group import Ranks
+from cluster.worker.trial_session import run_rank
 from experiments.components.workload import Unsupported
+from experiments.step_record import StepTiming
 from experiments.trial import Outcome, Trial
 from tests.contracts import make_trial
 
@@ -23,9 +24,8 @@ class Short:
     error: BaseException | None = None
     made: ClassVar[list[Any]] = []
 
-    def __init__(self, trial: Trial, ranks: Ranks, recorder: Recorder, out: Path, probe: str | None) -> None:
-        self.trial, self.ranks, self.recorder, self.out, self.probe = trial, ranks, recorder, out, probe
-        self.started_at = 50.0
+    def __init__(self, trial: Trial, ranks: Ranks, recorder: Recorder, out: Path, probe: str | None, started_at: float) -> None:
+        self.trial, self.ranks, self.recorder, self.out, self.probe, self.started_at = trial, ranks, recorder, out, probe, started_at
         Short.made.append(self)
 
     def run(self) -> None:
@@ -39,6 +39,7 @@ class Short:
 def short(monkeypatch: pytest.MonkeyPatch) -> type[Short]:
     Short.error, Short.made = None, []
     monkeypatch.setattr(trial_session, "TrialSession", Short)
+    monkeypatch.setattr(trial_session, "process_started_at", lambda: 50.0)
     monkeypatch.setattr(trial_session.leftovers, "end", lambda: ["ended process 7"])
     return Short
 

@@ -1,4 +1,4 @@
-"""The parts of a session: what it keeps, what it lets go of, and what its times count."""
+"""The parts of a session: what it keeps, what it lets go of, and what takes no time."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from typing import Any
 import pytest
 import torch
 
-from cluster.journal.journal import JournalWriter, read_journal
 from cluster.worker import after
 from cluster.worker.measure.recorder import NullSink, Recorder
 from cluster.worker.measured_window import Steps, unrecorded
 from cluster.worker.rank_group import Ranks
 from cluster.worker.set_up import SessionContext, set_up
-from cluster.worker.trial_session import TrialSession, process_started_at
+from cluster.worker.trial_session import process_started_at
 from tests.contracts import make_trial
 
 KEY = "aaaa00000000000e"
@@ -41,11 +40,6 @@ def test_a_context_does_not_change(tmp_path: Path) -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         context.told = {}  # type: ignore[misc]
     assert context.workload is context.train_step.workload
-
-
-def test_a_batch_size_that_was_not_found_yet_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="batch_size max must be replaced"):
-        set_up(make_trial(tmp_path, KEY, batch_size="max"), Ranks(), Recorder(NullSink()), tmp_path)
 
 
 def test_a_resized_workload_has_its_batch_size_and_what_building_the_model_told(tmp_path: Path) -> None:
@@ -70,14 +64,6 @@ def test_nothing_keeps_the_batches_and_the_workload_of_the_size_before(tmp_path:
     assert workload() is None
     steps.clock.begin()
     assert steps.run(range(1, 3), unrecorded) == 2 * 6
-
-
-def test_evaluation_before_the_first_step_is_no_part_of_the_time_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(after, "evaluate", lambda context, when: 1e6)
-    with Recorder(JournalWriter(tmp_path / "journal.jsonl", 1)) as recorder:
-        TrialSession(make_trial(tmp_path, KEY), Ranks(), recorder, tmp_path, started_at=time.time()).run()
-    window = read_journal(tmp_path / "journal.jsonl").window
-    assert window is not None and -1e6 <= window["time_to_first_step_s"] < 0
 
 
 def test_evaluation_takes_no_time_where_the_trial_asks_for_none(tmp_path: Path) -> None:

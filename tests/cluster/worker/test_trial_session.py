@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from cluster.worker import trial_session
+from cluster.worker import measured_window, set_up
 from cluster.worker.measure import communication, profile
-from cluster.worker.trial_session import Ranks, TrialSession, compile_seconds
+from cluster.worker.rank_group import Ranks
 from experiments.components.workload import Unsupported
 from experiments.workloads import synthetic
 from tests.clock_support import HOST_LAUNCH
-from tests.session_support import BESIDE, COPY, POWER_W, STEP, STEPS, Learner, Setting
+from tests.session_support import BESIDE, COPY, POWER_W, STEP, STEPS, FakeTrainStep, Setting
 
 
 @pytest.fixture
-def setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Setting:
-    return Setting(tmp_path, monkeypatch)
+def setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Setting]:
+    with torch.random.fork_rng(devices=[]):  # a session seeds the process
+        yield Setting(tmp_path, monkeypatch)
 
 
 @pytest.fixture
@@ -60,7 +59,7 @@ def test_the_time_to_the_first_step_leaves_the_evaluation_aside(setting: Setting
 def test_steps_are_numbered_through_and_measured_after_the_warm_up(setting: Setting) -> None:
     window = setting.run()
     steps = setting.world.of("step")
-    assert [step["step"] for step in steps] == list(range(1, 10)) == setting.learner.steps
+    assert [step["step"] for step in steps] == list(range(1, 10)) == setting.train_step.steps
     assert [step["measured"] for step in steps] == [False] * 3 + [True] * STEPS
     assert [step["rms.x"] for step in steps] == [float(step) for step in range(1, 10)]
     phases = [record["name"] for record in setting.world.of("phase")]
@@ -86,7 +85,7 @@ def test_a_probe_for_the_largest_batch_evaluates_nothing_and_publishes_what_it_k
     setting.device.free_share_at_peak = lambda: 0.75  # type: ignore[method-assign]
     window = setting.run(probe="{}", compile="layer", profile_steps=2)
     assert list(window["probes"]) == ["8"] and window["probes"]["8"] == [True, 0.25]
-    assert not setting.world.of("evaluation") and setting.learner.steps == list(range(1, 10))
+    assert not setting.world.of("evaluation") and setting.train_step.steps == list(range(1, 10))
 
 
 def test_where_nothing_is_trained_it_is_evaluated_once(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,38 +98,23 @@ def test_where_nothing_is_trained_it_is_evaluated_once(setting: Setting, monkeyp
 def test_compilation_is_told_where_there_was_any(
     setting: Setting, monkeypatch: pytest.MonkeyPatch, compile: str, seconds: float | None
 ) -> None:
-    monkeypatch.setattr(trial_session, "compile_seconds", lambda: 12.5)
+    monkeypatch.setattr(measured_window, "compile_seconds", lambda: 12.5)
     assert setting.run(compile=compile)["compile_seconds"] == seconds
 
 
-@pytest.mark.parametrize(
-    ("spent", "seconds"),
-    [
-        ({"_compile.compile_inner": [1.0, 2.5], "compile_inner": [9.0]}, 3.5),
-        ({"compile_inner": [9.0]}, 9.0),
-        ({}, None),
-        (None, None),
-    ],
-)
-def test_seconds_of_compilation_as_dynamo_counts_them(monkeypatch: pytest.MonkeyPatch, spent: Any, seconds: float | None) -> None:
-    utils = SimpleNamespace() if spent is None else SimpleNamespace(compilation_time_metrics=spent)
-    monkeypatch.setitem(sys.modules, "torch._dynamo.utils", utils)  # type: ignore[arg-type]
-    assert compile_seconds() == seconds
-
-
 def test_an_injected_slow_down_begins_with_the_window_and_is_said(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Slow(Learner):
-        def __init__(self, inner: Learner, share: float) -> None:
+    class Slow(FakeTrainStep):
+        def __init__(self, inner: FakeTrainStep, share: float) -> None:
             super().__init__(inner.world)
-            assert inner is setting.learner and share == 0.25
+            assert inner is setting.train_step and share == 0.25
 
         def start(self) -> None:
             self.world.log.append("slow from here")
 
-    monkeypatch.setattr(trial_session, "Slowed", Slow)
+    monkeypatch.setattr(measured_window, "Slowed", Slow)
     window = setting.run(injected_slowdown=0.25)
     assert window["injected_slowdown"] == 0.25
-    assert setting.learner.steps == [], "every step goes through it"
+    assert setting.train_step.steps == [], "every step goes through it"
     assert setting.world.after("phase measure")[:2] == ["slow from here", "reset"]
     assert [note["text"] for note in setting.world.of("note")] == [
         "every measured step is made 0.25 times itself longer, on purpose (injected)"
@@ -163,7 +147,7 @@ def test_sharding_over_two_devices_needs_no_word(setting: Setting) -> None:
 @pytest.mark.usefixtures("two_ranks")
 @pytest.mark.parametrize("sharded", [False, True])
 def test_another_rank_evaluates_its_shards_and_publishes_no_window(setting: Setting, sharded: bool) -> None:
-    setting.learner.sharded = sharded
+    setting.train_step.sharded = sharded
     assert setting.run(Ranks(1, 2, 1, 2), devices=2) == {}
     assert len(setting.world.of("evaluation")) == (2 if sharded else 0)
     assert setting.world.log.count("barrier") == 3
@@ -210,9 +194,8 @@ def test_a_size_that_was_not_found_cannot_run(setting: Setting) -> None:
 
 
 def test_what_a_workload_finds_out_is_added_to_the_environment(setting: Setting) -> None:
-    one = setting.session()
-    one.run()
-    one._fact("decoder", "nvjpeg")
+    context = setting.session().run()
+    context.workload.context.fact("decoder", "nvjpeg")
     assert [record.get("decoder") for record in setting.world.of("environment")] == [None, "nvjpeg"]
     assert setting.world.of("environment")[-1] == {"kind": "environment", "host": "h", "threads": 1, "decoder": "nvjpeg"}
 
@@ -233,7 +216,7 @@ def test_profiled_steps_come_after_the_window_and_are_not_recorded(
     monkeypatch.setattr(profile, "trace", trace)
     monkeypatch.setattr(profile, "read_breakdown", lambda path, steps: {"of": path.name, "steps": steps})
     window = setting.run(Ranks(rank, 2, rank, 2), devices=2, profile_steps=2, evaluate=False)
-    assert setting.learner.steps == list(range(1, 12)) and len(setting.world.of("step")) == 9
+    assert setting.train_step.steps == list(range(1, 12)) and len(setting.world.of("step")) == 9
     assert setting.world.after("phase profile")[:4] == ["begin", "trace", "synchronize", "traced"]
     assert traced == [setting.folder / "trace.json.gz" if rank == 0 else None]
     notes = [note["text"] for note in setting.world.of("note")]
@@ -245,11 +228,11 @@ def test_profiled_steps_come_after_the_window_and_are_not_recorded(
 
 
 def test_the_all_reduce_is_measured_on_steps_of_its_own(setting: Setting, monkeypatch: pytest.MonkeyPatch, two_ranks: None) -> None:
-    setting.learner.model = DistributedDataParallel.__new__(DistributedDataParallel)
+    setting.train_step.model = DistributedDataParallel.__new__(DistributedDataParallel)
     kept: list[Any] = []
 
-    def measure(learner: Any, device: Any, steps: int, run: Any) -> dict[str, Any]:
-        assert (learner, device, steps) == (setting.learner, setting.device, 4)
+    def measure(train_step: Any, device: Any, steps: int, run: Any) -> dict[str, Any]:
+        assert (train_step, device, steps) == (setting.train_step, setting.device, 4)
         setting.world.log.append("measured apart")
         run(2, kept.append)
         return {"found": 1}
@@ -261,9 +244,9 @@ def test_the_all_reduce_is_measured_on_steps_of_its_own(setting: Setting, monkey
     assert window["communication"] == {"found": 1}
     assert setting.world.after("measured apart")[:3] == ["barrier", "synchronize", "begin"]
     assert [timing.step for timing in kept] == [12, 13] and len(setting.world.of("step")) == 9
-    setting.learner.steps = []
+    setting.train_step.steps = []
     setting.run(Ranks(0, 2, 0, 2), devices=2, communication_steps=0)
-    assert setting.learner.steps == list(range(1, 10))
+    assert setting.train_step.steps == list(range(1, 10))
 
 
 @pytest.mark.parametrize(("build_on", "where"), [("device", "meta"), ("host", "cpu")])
@@ -281,16 +264,10 @@ def test_weights_are_the_same_on_every_rank_and_what_is_drawn_later_is_not(
             self.image_size = 224
             return "the model"
 
-    monkeypatch.setattr(trial_session, "TrainStep", lambda *given: given)
-    one = setting.session(Ranks(3, 4, 1, 2), build_on=build_on, seed=5)
-    one.parameters = synthetic.Parameters.model_validate(one.trial.parameters)
-    one.device, one.engine, one.workload = setting.device, "the engine", Workload()  # type: ignore[assignment]
+    monkeypatch.setattr(set_up, "TrainStep", lambda *given: given)
+    parameters, workload = synthetic.Parameters(build_on=build_on, seed=5), Workload()
     setting.device.torch_device = torch.device("meta")
-    before = torch.get_rng_state()
-    try:
-        learner = TrialSession._learner(one)
-        assert seen == [(5, where)] and torch.initial_seed() == 8
-    finally:
-        torch.set_rng_state(before)
-    assert learner == (one.workload, "the model", one.parameters, setting.device, "the engine")
-    assert one._told == {"image_size": 224}
+    made, told = set_up._train_step(workload, parameters, setting.device, "the engine", 3)  # type: ignore[arg-type]
+    assert seen == [(5, where)] and torch.initial_seed() == 8
+    assert made == (workload, "the model", parameters, setting.device, "the engine")
+    assert told == {"image_size": 224}

@@ -103,7 +103,7 @@ def test_a_failure_leaves_no_half_file_and_no_tokenizer(tmp_path: Path, monkeypa
 
 
 def test_impossible_arguments_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="cannot draw"):
+    with pytest.raises(ValueError, match="cannot generate"):
         scenes.build(tmp_path / "x", rows=0, validation_rows=1, seed=0)
     assert not (tmp_path / "x").exists()
 

@@ -213,11 +213,11 @@ def test_the_schema_needs_no_torch() -> None:
 
 def test_the_order_is_the_seeds_and_ranks_share_it(drawn: Path) -> None:
     groups = read_index([drawn / "train.parquet"], scenes.COLUMNS)
-    alone = [draft.rows for draft in islice(batch_indices(groups, batch=16, rank=0, world=1, seed=7), 16)]
+    alone = [indices.rows for indices in islice(batch_indices(groups, batch=16, rank=0, world=1, seed=7), 16)]
     assert sorted(row for rows in alone for row in rows) == list(range(256)), "an epoch visits every row once"
-    ranks = [[draft.rows for draft in islice(batch_indices(groups, batch=8, rank=rank, world=2, seed=7), 16)] for rank in (0, 1)]
+    ranks = [[indices.rows for indices in islice(batch_indices(groups, batch=8, rank=rank, world=2, seed=7), 16)] for rank in (0, 1)]
     assert [first + second for first, second in zip(*ranks, strict=True)] == alone
-    other = [draft.rows for draft in islice(batch_indices(groups, batch=16, rank=0, world=1, seed=8), 16)]
+    other = [indices.rows for indices in islice(batch_indices(groups, batch=16, rank=0, world=1, seed=8), 16)]
     assert other != alone
 
 
@@ -256,7 +256,7 @@ def test_corrupt_rows_are_named_skipped_and_counted(drawn: Path, tmp_path: Path)
     for batch in islice(one.batches(), 40):  # two and a half epochs: each row is met more than once
         assert len(batch["pixels"]) == 16, "the batch stays whole"
     text = "\n".join(notes)
-    assert len(notes) == 3 and len(one.corrupt) == 3, text
+    assert len(notes) == 3 and len(one.pairs.corrupt) == 3, text
     for row in (17, 200, 30):
         assert f"train.parquet row {row}:" in text
 

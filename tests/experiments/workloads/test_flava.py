@@ -18,6 +18,10 @@ from experiments.spec.load import load_suite
 from experiments.spec.matrix import expand
 from experiments.trial import DataSource
 from experiments.workloads import flava
+from experiments.workloads.flava import model as flava_model
+from experiments.workloads.flava.batches import KINDS, kinds
+from experiments.workloads.flava.parameters import SIZES
+from experiments.workloads.flava.workload import Flava
 
 PUBLISHED = {
     "350m": 357_645_303,
@@ -54,7 +58,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def workload(folder: Path, notes: list[str] | None = None) -> flava.Flava:
+def workload(folder: Path, notes: list[str] | None = None) -> Flava:
     data = DataSource(uri=str(folder), fingerprint="f", tokenizer=str(folder / "tokenizer"))
     note = notes.append if notes is not None else (lambda text: None)
     return flava.build(Context(flava.Parameters(**SHORT), data, "cpu", 0, 1, 2, note))
@@ -64,7 +68,7 @@ def count_of(size: str) -> int:
     from transformers import FlavaForPreTraining
 
     with torch.device("meta"):
-        return sum(parameter.numel() for parameter in FlavaForPreTraining(flava.config(size)).parameters())
+        return sum(parameter.numel() for parameter in FlavaForPreTraining(flava_model.config(size)).parameters())
 
 
 @pytest.mark.parametrize(("size", "count"), PUBLISHED.items())
@@ -74,19 +78,19 @@ def test_parameter_counts_are_the_published_models(size: str, count: int) -> Non
 
 @pytest.mark.parametrize(("size", "tera"), TERAFLOPS.items())
 def test_flops_agree_with_what_was_measured(size: str, tera: tuple[float, float, float]) -> None:
-    found = flava.flops(size, 77, 512)
+    found = flava_model.flops(size, 77, 512)
     assert [found[kind] / 1e12 for kind in ("pair", "image", "text")] == pytest.approx(tera, rel=0.01)
 
 
 @pytest.mark.parametrize(("size", "tera"), {"350m": 0.122, "10b": 5.48}.items())
 def test_checkpointing_adds_what_was_measured(size: str, tera: float) -> None:
-    assert flava.recomputed_flops(size, 77, 512)["pair"] / 1e12 == pytest.approx(tera, rel=0.01)
+    assert flava_model.recomputed_flops(size, 77, 512)["pair"] / 1e12 == pytest.approx(tera, rel=0.01)
 
 
 def test_flops_of_two_depths_tell_those_of_the_whole_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(flava.SIZES, "deep", (64, 256, 2, 5, 3, 64, 8, 64, 4096))
-    whole = flava._forward_flops("deep", (5, 3), 16, 24)
-    assert {name: sum(parts) for name, parts in flava._passes("deep", 16, 24).items()} == whole
+    monkeypatch.setitem(SIZES, "deep", (64, 256, 2, 5, 3, 64, 8, 64, 4096))
+    whole = flava_model._forward_flops("deep", (5, 3), 16, 24)
+    assert {name: sum(parts) for name, parts in flava_model._passes("deep", 16, 24).items()} == whole
 
 
 def test_sizes_of_ours_are_what_their_comment_says() -> None:
@@ -101,13 +105,13 @@ def test_the_first_losses_are_the_golden_ones_and_the_codebook_is_random(drawn: 
     one = workload(drawn, notes)
     torch.manual_seed(0)
     model = one.model()
-    losses, kinds = [], []
+    losses, seen = [], []
     batches = one.batches()
     for _ in range(3):
         batch = one.prepare(next(batches))
-        kinds.append(batch["kind"])
+        seen.append(batch["kind"])
         losses.append(one.loss(model, batch).item())
-    assert kinds == GOLDEN_KINDS
+    assert seen == GOLDEN_KINDS
     assert losses == pytest.approx(GOLDEN, rel=1e-4)
     found = one.evaluate(model, one.prepare)
     assert found["loss"] == pytest.approx(found["chance_loss"], rel=0.1)
@@ -166,10 +170,10 @@ def test_short_windows_hold_each_kind_as_often(profile: str) -> None:
 
 def test_kinds_are_those_of_the_seed_and_all_are_seen_before_anything_is_measured() -> None:
     for balanced in (False, True):
-        drawn = list(islice(flava.kinds(3, balanced=balanced), 3000))
-        assert drawn == list(islice(flava.kinds(3, balanced=balanced), 3000)) != list(islice(flava.kinds(4, balanced=balanced), 3000))
-        assert set(drawn[:3]) == set(flava.KINDS)
-        shares = [drawn.count(kind) / len(drawn) for kind in flava.KINDS]
+        drawn = list(islice(kinds(3, balanced=balanced), 3000))
+        assert drawn == list(islice(kinds(3, balanced=balanced), 3000)) != list(islice(kinds(4, balanced=balanced), 3000))
+        assert set(drawn[:3]) == set(KINDS)
+        shares = [drawn.count(kind) / len(drawn) for kind in KINDS]
         assert shares == pytest.approx([1 / 3] * 3, abs=0 if balanced else 0.03)
-        blocks = [set(drawn[at : at + 3]) == set(flava.KINDS) for at in range(0, 3000, 3)]
+        blocks = [set(drawn[at : at + 3]) == set(KINDS) for at in range(0, 3000, 3)]
         assert all(blocks) == balanced

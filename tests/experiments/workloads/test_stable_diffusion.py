@@ -104,7 +104,7 @@ def test_weights_of_a_folder_are_loaded(tmp_path: Path) -> None:
     model = one.model()
     assert all(torch.equal(value, source.state_dict()[name]) for name, value in model.state_dict().items())
     next(one.batches())
-    assert "drawn tokens" in notes[0]
+    assert "random tokens" in notes[0]
     with pytest.raises(DataError, match=r"takes prompts 64 wide, not 768: it is no v1-4"):
         build(weights=str(tmp_path), model="v1-4").model()
     (tmp_path / "vae" / "config.json").unlink()

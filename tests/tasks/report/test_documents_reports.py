@@ -12,7 +12,7 @@ from cluster.pools.pool import load_pools
 from experiments.spec.load import load_suite
 from experiments.spec.matrix import expand
 from experiments.trial import Outcome
-from experiments.workloads import flava
+from experiments.workloads.flava.parameters import SIZES
 from tasks.analysis.results import load_sweep
 from tasks.report.model import Report, make_report
 from tasks.report.write import write_report
@@ -84,7 +84,7 @@ def test_the_figures_of_the_ladder_show_what_was_published(ladder: tuple[Report,
 
 
 def does_not_fit(parameters: dict[str, Any]) -> bool:
-    _, _, _, layers, *_ = flava.SIZES[str(parameters["model"])]
+    _, _, _, layers, *_ = SIZES[str(parameters["model"])]
     return layers >= 64 and parameters["parallel"] == "ddp"
 
 

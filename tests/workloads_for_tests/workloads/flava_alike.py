@@ -12,6 +12,7 @@ from typing import Any
 
 from experiments.components.workload import Batch, Context
 from experiments.workloads import flava
+from experiments.workloads.flava.workload import Flava
 
 LOSSES = {"image": ("mim",), "text": ("mlm",), "pair": ("itm", "global_contrastive", "mmm_image")}
 
@@ -24,8 +25,8 @@ def build(context: Context) -> Alike:
     return Alike(context)
 
 
-class Alike(flava.Flava):
-    """See flava.Flava."""
+class Alike(Flava):
+    """See Flava."""
 
     def __init__(self, context: Context) -> None:
         self.own = range(context.rank * context.batch_size, (context.rank + 1) * context.batch_size)

@@ -24,7 +24,8 @@ from experiments.components.workload import Context, Unsupported
 from experiments.step_record import StepTiming
 from experiments.summary import summarise
 from experiments.trial import Trial
-from experiments.workloads import flava, synthetic
+from experiments.workloads import synthetic
+from experiments.workloads.flava.workload import Flava
 
 FAULTY = Path(__file__).parents[3] / "workloads_for_tests"
 BASE: dict[str, Any] = {"batch_size": 8, "steps": 6, "warmup_steps": 2, "threads": 1}
@@ -178,4 +179,4 @@ def test_the_all_reduce_is_not_measured_apart_where_steps_differ_in_kind() -> No
     window: dict[str, Any] = {}
     measure_communication(context, None, window)  # type: ignore[arg-type]
     assert not window and "steps differ in kind" in notes[0]
-    assert flava.Flava.steps_alike is False
+    assert Flava.steps_alike is False

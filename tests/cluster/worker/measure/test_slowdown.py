@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from cluster.worker import torch_internals
 from cluster.worker.measure import slowdown
 from cluster.worker.measure.slowdown import Slowed
 from experiments.components.workload import Unsupported
@@ -27,7 +28,7 @@ class Host:
 
 
 class Worker:
-    """A learner whose copy, computation and update take the given times. Its loss is the batch's number."""
+    """A train step whose copy, computation and update take the given times. Its loss is the batch's number."""
 
     def __init__(self, host: Host, kind: str = "cpu") -> None:
         self.device = SimpleNamespace(torch_device=SimpleNamespace(type=kind))
@@ -51,13 +52,15 @@ class Worker:
 
 
 class Gpu:
-    """What torch.cuda has of it here: a clock that needs one kernel to reach its full rate."""
+    """What torch.cuda has of it, in place of torch: a clock that needs one kernel to reach its full rate."""
 
     RATE = 1e9
 
-    def __init__(self) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.slept = 0.0, []
         self.cuda = SimpleNamespace(_sleep=self.sleep, Event=self.event)
+        for module in (slowdown, torch_internals):
+            monkeypatch.setattr(module, "torch", self)
 
     def sleep(self, cycles: int) -> None:
         self.now += cycles / (self.RATE if self.slept else self.RATE / 2)
@@ -110,8 +113,7 @@ def test_what_passes_between_warm_up_and_the_window_is_no_part_of_a_step(host: H
 
 
 def test_a_gpu_counts_cycles_for_the_share_of_the_median_warm_up_step(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu, worker = Gpu(), Worker(host, "cuda")
-    monkeypatch.setattr(slowdown, "torch", gpu)
+    gpu, worker = Gpu(monkeypatch), Worker(host, "cuda")
     slowed = Slowed(worker, 0.08)  # type: ignore[arg-type]
     for step, seconds in enumerate([60.0, 60.0, 3.0, 1.0, 20.0, 2.0, 1.0], 1):  # compilation in the first two; median of the others: 2 s
         worker.parts = (0.0, seconds, 0.0)
@@ -125,7 +127,8 @@ def test_a_gpu_counts_cycles_for_the_share_of_the_median_warm_up_step(host: Host
 
 
 def test_the_host_of_a_cpu_asks_no_gpu(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slowdown, "torch", None)
+    for module in (slowdown, torch_internals):
+        monkeypatch.setattr(module, "torch", None)
     slowed = Slowed(Worker(host), 0.5)  # type: ignore[arg-type]
     slowed.start()  # without any warm-up
     durations(slowed, host, range(1, 2))
@@ -134,7 +137,7 @@ def test_the_host_of_a_cpu_asks_no_gpu(host: Host, monkeypatch: pytest.MonkeyPat
 def test_where_the_size_would_not_be_known_the_trial_is_unsupported(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Unsupported, match="device of kind hpu"):
         Slowed(Worker(host, "hpu"), 0.08)  # type: ignore[arg-type]
-    monkeypatch.setattr(slowdown, "torch", Gpu())
+    Gpu(monkeypatch)
     short = Slowed(Worker(host, "cuda"), 0.08)  # type: ignore[arg-type]
     durations(short, host, range(1, 5))
     with pytest.raises(Unsupported, match="at least 5 warm-up steps"):

@@ -1,0 +1,127 @@
+"""The FLAVA model: its configuration, the codes of its image codebook, and its FLOPs. Torch and transformers; used on workers only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from experiments.components.flop_count import attention_masks_left_out
+from experiments.workloads.flava.parameters import MASKED_PATCHES, NEGATIVES, SIZES
+
+if TYPE_CHECKING:
+    import torch
+
+
+def config(size: str) -> Any:
+    """The FlavaConfig of a size."""
+    from transformers import FlavaConfig
+
+    hidden, mlp, heads, layers, multimodal, image, codebook, codes, vocabulary = SIZES[size]
+    tower = {"hidden_size": hidden, "intermediate_size": mlp, "num_attention_heads": heads, "num_hidden_layers": layers}
+    return FlavaConfig(
+        image_config={**tower, "image_size": image, "vocab_size": codes},
+        text_config={**tower, "vocab_size": vocabulary},
+        multimodal_config={**tower, "num_hidden_layers": multimodal},
+        image_codebook_config={"hidden_size": codebook, "vocab_size": codes},
+        hidden_size=hidden,
+        projection_dim=min(768, hidden),
+        initializer_range=0.02,
+    )
+
+
+@contextmanager
+def codes_seen(model: Any) -> Iterator[list[torch.Tensor]]:
+    """Within this, a list that collects the codes of each call of the image codebook: int64 (batch, patches)."""
+    seen: list[torch.Tensor] = []
+    ask = model.image_codebook.get_codebook_indices
+
+    def listen(pixels: torch.Tensor) -> torch.Tensor:
+        codes: torch.Tensor = ask(pixels)
+        seen.append(codes.detach().clone())  # the loss marks patches in it
+        return codes
+
+    model.image_codebook.get_codebook_indices = listen
+    try:
+        yield seen
+    finally:
+        del model.image_codebook.get_codebook_indices
+
+
+def flops(size: str, text_length: int, long_text_length: int) -> dict[str, float]:
+    """Training FLOPs of a sample by kind of batch: 3 x the forward pass of what is trained, 1 x that of the rest.
+
+    The rest is the codebook and, for an image alone, its unmasked pass. Recomputation by activation checkpointing is not counted.
+    torch's FlopCounterMode counts matrix products on fake tensors. Those of the heads are computed by hand, since they see the masked
+    positions only.
+    """
+    passes = {name: once + layers for name, (once, layers) in _passes(size, text_length, long_text_length).items()}
+    settings = config(size)
+    patches = (settings.image_config.image_size // settings.image_config.patch_size) ** 2
+    told = round(MASKED_PATCHES * patches)
+
+    def head(vocabulary: int, positions: float) -> float:
+        return float(2 * settings.hidden_size * (settings.hidden_size + vocabulary) * positions)
+
+    codes, words = settings.image_config.vocab_size, settings.text_config.vocab_size
+    pair_heads = head(codes, (1 - NEGATIVES) * told) + head(words, (1 - NEGATIVES) * 0.15 * text_length)
+    return {
+        "image": 3 * passes["image"] + passes["image"] + passes["codebook"] + 3 * head(codes, told),
+        "pair": 3 * (passes["plain"] + passes["masked"] + pair_heads) + passes["codebook"],
+        "text": 3 * (passes["text"] + head(words, 0.15 * long_text_length)),
+    }
+
+
+def recomputed_flops(size: str, text_length: int, long_text_length: int) -> dict[str, float]:
+    """FLOPs that activation checkpointing adds to a sample, by kind of batch: the forward pass of the layers that are trained."""
+    layers = {name: found for name, (_, found) in _passes(size, text_length, long_text_length).items()}
+    return {"image": layers["image"], "pair": layers["plain"] + layers["masked"], "text": layers["text"]}
+
+
+@cache
+def _passes(size: str, text_length: int, long_text_length: int) -> dict[str, tuple[float, float]]:
+    """FLOPs of each forward pass per sample: (outside the layers, in all layers).
+
+    All layers cost the same, so models of one and two layers give the cost of any depth. To build the largest model takes seconds, even
+    on fake tensors.
+    """
+    _, _, _, layers, multimodal, *_ = SIZES[size]
+    one, wider, deeper = (_forward_flops(size, shape, text_length, long_text_length) for shape in ((1, 1), (2, 1), (1, 2)))
+    found = {}
+    for name, value in one.items():
+        tower, fusion = wider[name] - value, deeper[name] - value
+        found[name] = (value - tower - fusion, layers * tower + multimodal * fusion)
+    return found
+
+
+def _forward_flops(size: str, shape: tuple[int, int], text_length: int, long_text_length: int) -> dict[str, float]:
+    """FLOPs of each forward pass per sample, with as many layers as `shape` says: of each tower, and of the multimodal encoder."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.utils.flop_counter import FlopCounterMode
+    from transformers import FlavaForPreTraining
+    from transformers.models.flava import modeling_flava
+
+    settings = config(size)
+    settings.image_config.num_hidden_layers, settings.multimodal_config.num_hidden_layers = shape
+    settings.text_config.num_hidden_layers = shape[0]
+    side = settings.image_config.image_size
+    patches = (side // settings.image_config.patch_size) ** 2
+
+    def count(call: Callable[[], object]) -> float:
+        with FlopCounterMode(display=False) as counter:
+            call()
+        return float(counter.get_total_flops()) / 2
+
+    with FakeTensorMode(), torch.no_grad(), attention_masks_left_out(modeling_flava):
+        model = FlavaForPreTraining._from_config(settings, attn_implementation="eager").train()
+        pixels, mask = torch.zeros(2, 3, side, side), torch.zeros(2, patches, dtype=torch.bool)
+        short, long = torch.full((2, text_length), 5), torch.full((2, long_text_length), 5)
+        return {
+            "codebook": count(lambda: model.image_codebook.get_codebook_indices(torch.zeros(2, 3, side // 2, side // 2))),
+            "image": count(lambda: model.flava(pixel_values=pixels, bool_masked_pos=mask)),
+            "text": count(lambda: model.flava(input_ids=long)),
+            "plain": count(lambda: model.flava(input_ids=short, pixel_values=pixels, skip_multimodal_encoder=True)),
+            "masked": count(lambda: model.flava(input_ids=short, pixel_values=pixels, bool_masked_pos=mask)),
+        }
