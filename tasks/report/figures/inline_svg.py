@@ -16,4 +16,4 @@ def inline_svg(path: Path, title: str, prefix: str) -> str:
     text = re.sub(r'(xlink:href="#|href="#|url\(#)(?!' + prefix + "-)", rf"\g<1>{prefix}-", text)
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
     name = title.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
-    return re.sub(r"<svg ", f'<svg role="img" aria-label="{name}" ', text, count=1)
+    return text.replace("<svg ", f'<svg role="img" aria-label="{name}" ', 1)

@@ -36,7 +36,8 @@ def fake(rule: str, *, spiky: bool, **more: object) -> Fake:
 def test_the_report_counts_spikes_and_draws_them(tmp_path: Path) -> None:
     sweep_dir = make_sweep(tmp_path, [fake("adamw", spiky=True, repeats=2), fake("stable_adamw", spiky=False)])
     report = make_report(load_sweep(sweep_dir))
-    by_cell = {row[0]: dict(zip(report.spikes.header, row, strict=True)) for row in report.spikes.rows}
+    spikes = report.section("loss_spikes").table
+    by_cell = {row[0]: dict(zip(spikes.header, row, strict=True)) for row in spikes.rows}
     spiky, quiet = by_cell["adamw"], by_cell["stable_adamw"]
     assert (spiky["loss spikes"], spiky["RMS spikes of patch"], spiky["explained"], spiky["largest RMS"]) == ("2", "4", "2 of 2", "4.00")
     assert (spiky["outcome"], spiky["steps judged"], spiky["by chance"]) == ("ok, 2 repeats", "600", "5.3 %")
