@@ -131,6 +131,21 @@ def workers(count: int, pool: str = "cpu", **more: Any) -> dict[str, Any]:
     return {"pool": pool, "dataloader_workers": count, **more}
 
 
+def watched_row(rule: str = "adamw", *, tensors: tuple[str, ...] = ("patch", "text"), steps: int = 400, **more: Any) -> TrialRow:
+    """A trial whose spikes are looked for, with losses of 2 and spikes: 3.5 at 204 to 206, 2.75 at 350.
+
+    RMS spikes of the first tensor are at 200 and 300; other tensors have none.
+    """
+    losses = np.full(steps, 2.0) + 0.001 * (-1.0) ** np.arange(steps)
+    for step, height in ((204, 3.5), (205, 3.0), (206, 3.0), (350, 2.75), (351, 2.5)):
+        if step <= steps:
+            losses[step - 1] = height
+    numbers = np.arange(1, steps + 1)
+    rms = {name: np.where(np.isin(numbers, (200, 201, 300)) & (name == "patch"), 4.0, 1.0) for name in tensors}
+    axes = {"pool": "gpu", "update_rule": rule}
+    return row(axes, losses=list(losses), rms=rms, parameters={"spikes_after": 100}, **more)
+
+
 def made(rows: Iterable[TrialRow], suite: Any = None, *, emulated: bool = False) -> list[Cell]:
     """The cells of some rows, compared."""
     return make_cells(rows, as_suite(settings() if suite is None else suite), emulated=emulated)
