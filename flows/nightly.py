@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from prefect import flow, get_run_logger
@@ -12,10 +11,10 @@ from prefect.states import Completed, Failed
 
 from experiments.regression.definition import load_night, seconds
 from flows.runtime import artifacts, prefect_runs
-from flows.runtime.progress import CURRENT, Board
-from flows.runtime.schedule import run_trials
+from flows.runtime.progress import CURRENT, SweepProgress
+from flows.runtime.schedule import draw_datasets, run_trials
 from flows.runtime.session import Session
-from flows.sweep import until_stopped
+from flows.runtime.stopping import until_stopped
 from tasks.nightly import steps
 from tasks.nightly.close import close_unfinished
 from tasks.nightly.history import HistoryError
@@ -23,7 +22,6 @@ from tasks.nightly.night_run import NightRun, start_or_resume
 from tasks.nightly.repeats import more_repeats
 from tasks.nightly.report import headline, markdown
 from tasks.nightly.store import NightStore, today
-from tasks.sweep.dataset import build
 from tasks.sweep.store import SweepBusy, SweepStore, exit_status
 
 REGRESSED = "Regressed"  # Prefect's name of the failed state, for automations
@@ -60,9 +58,9 @@ def nightly(name: str = "regression", date: str | None = None, budget: str | Non
             run = start_or_resume(definition, nights, night, sweep, pools or [])
             prefect_runs.reconcile(sweep, log)
             sweep.add_flow_run(str(flow_run.id))
-            board = CURRENT.get() or Board()
-            board.fill(run.plan.trials)
-            session = Session(sweep, run.plan, board, log)
+            progress = CURRENT.get() or SweepProgress()
+            progress.fill(run.plan.trials)
+            session = Session(sweep, run.plan, progress, log)
             run.remark(*unfinished)
             return _finish(run, session, until_stopped(session, lambda: _measure(run, session)))
     except SweepBusy as error:
@@ -72,8 +70,7 @@ def nightly(name: str = "regression", date: str | None = None, budget: str | Non
 
 def _measure(run: NightRun, session: Session) -> None:
     """Every cell for the first interim analysis, then more repeats of what is undecided, as long as the budget lasts."""
-    for trial in {trial.data.uri: trial for trial in run.plan.trials if trial.data}.values():
-        session.task("dataset", partial(build, trial.parameters))
+    draw_datasets(session)
     run_trials(session)
     try:
         steps.read_past(run)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import threading
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from prefect import flow, get_run_logger
@@ -14,10 +10,10 @@ from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
 from flows.runtime import prefect_runs
-from flows.runtime.progress import CURRENT, Board
-from flows.runtime.schedule import run_trials
+from flows.runtime.progress import CURRENT, SweepProgress
+from flows.runtime.schedule import draw_datasets, run_trials
 from flows.runtime.session import Session
-from tasks.sweep.dataset import build
+from flows.runtime.stopping import until_stopped
 from tasks.sweep.plan import check_ready, make_plan, renew
 from tasks.sweep.store import Plan, Request, SweepStore, exit_status, new_sweep_id
 
@@ -56,9 +52,9 @@ def sweep(
         prefect_runs.reconcile(store, get_run_logger())
         store.add_flow_run(str(flow_run.id))
         prefect_runs.rename(str(flow_run.id), store.sweep_id, get_run_logger())
-        board = CURRENT.get() or Board()
-        board.fill(plan.trials)
-        session = Session(store, plan, board, get_run_logger(), pool_wait_s)
+        progress = CURRENT.get() or SweepProgress()
+        progress.fill(plan.trials)
+        session = Session(store, plan, progress, get_run_logger(), pool_wait_s)
         return finish(session, until_stopped(session, lambda: _work(session)))
 
 
@@ -74,27 +70,8 @@ def load_or_plan(store: SweepStore, request: Request) -> Plan:
 
 
 def _work(session: Session) -> None:
-    session.board.note = "drawing the data set"
-    for trial in {trial.data.uri: trial for trial in session.plan.trials if trial.data}.values():
-        session.task("dataset", partial(build, trial.parameters))
-    session.board.note = ""
+    draw_datasets(session)
     run_trials(session)
-
-
-def until_stopped(session: Session, work: Callable[[], None]) -> BaseException | None:
-    """Do the work. Being told to stop (Ctrl-C, SIGTERM, cancel, `sweep stop`) stops the trials first, and is given back."""
-    watch_ended = threading.Event()
-    watcher = threading.Thread(target=session.watch_stop_file, args=(watch_ended,), name="stop", daemon=True)
-    watcher.start()
-    try:
-        work()
-        return None
-    except BaseException as error:  # SIGTERM and Ctrl-C are no Exceptions
-        session.stop_now(_reason(error))
-        return error
-    finally:
-        watch_ended.set()
-        watcher.join()
 
 
 def finish(session: Session, error: BaseException | None) -> State[Any]:
@@ -109,21 +86,11 @@ def finish(session: Session, error: BaseException | None) -> State[Any]:
     message = f"{session.store.sweep_id}: {_NAMES[status]} ({', '.join(f'{n} {name}' for name, n in sorted(counts.items()))})"
     if problem:
         message += f"; {problem}"
-    session.board.note = message
+    session.progress.note = message
     session.store.save_status(status, message)
     if error is not None:
         raise error
     return Completed(message=message) if status == 0 else Failed(message=message)
-
-
-def _reason(error: BaseException) -> str:
-    if isinstance(error, KeyboardInterrupt):
-        return "interrupted (Ctrl-C)"
-    if type(error).__name__ == "TerminationSignal":
-        if prefect_runs.being_cancelled(str(flow_run.id)):
-            return "cancelled in Prefect"
-        return f"process {os.getpid()} was told to end (SIGTERM)"
-    return f"the sweep failed: {type(error).__name__}: {error}"
 
 
 def _stem(suite: str) -> str:

@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -69,6 +70,30 @@ def test_import_linter_contracts() -> None:
     assert "0 broken" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("file", "line", "broken"),
+    [
+        ("cluster/pools/pool.py", "from cluster.pools.probe import PoolState", "No import circle"),
+        ("cluster/pools/pool.py", "if TYPE_CHECKING:\n    from cluster.pools.probe import PoolState", "No import circle"),
+        ("experiments/stats/estimate.py", "from experiments.spec.schema import Suite", "Inside experiments"),
+        ("tasks/sweep/store.py", "from tasks.report.model import Report", "Inside tasks"),
+        ("cluster/launchers/local.py", "def f():\n    from cluster.worker.main import main", "Nothing above imports the worker side"),
+    ],
+)
+def test_import_linter_finds_a_planted_import(tmp_path: Path, file: str, line: str, broken: str) -> None:
+    """A circle, also one of annotations alone, an import that runs up, and one of the worker side: each breaks a contract."""
+    for folder in FLOW_SIDE:
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    planted = tmp_path / file
+    planted.write_text(f"{planted.read_text()}\nfrom typing import TYPE_CHECKING\n{line}\n")
+    command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
+    environment = {**os.environ, "NO_COLOR": "1", "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120, env=environment)
+    assert done.returncode != 0
+    assert any(broken in row and "BROKEN" in row for row in done.stdout.splitlines()), done.stdout
+
+
 @pytest.mark.parametrize("folder", WORKER_SIDE)
 def test_worker_side_never_imports_prefect_or_mlflow(folder: str) -> None:
     files = sorted((ROOT / folder).rglob("*.py"))
@@ -89,6 +114,13 @@ def test_flow_side_loads_neither_torch_nor_ray() -> None:
     worker_side = ("cluster.worker", "cluster.devices")
     modules = [name for name in _modules(*FLOW_SIDE) if not name.startswith(worker_side) and not NETWORKS.match(name)]
     assert _loaded(modules, {"torch", "ray", "transformers"}) == {}
+
+
+def test_what_only_lists_starts_without_prefect() -> None:
+    """Prefect takes a second to import: `sweep plan` and the other listings do without, as does what `sweep stop` publishes."""
+    modules = [name for name in _modules("flows/cli", "tasks") if not name.endswith((".prefect_tasks", ".nightly.steps", ".notify"))]
+    assert {"flows.cli.commands", "flows.cli.show_plan", "tasks.sweep.plan", "tasks.tracking.projection"} <= set(modules)
+    assert _loaded(modules, {"prefect"}) == {}
 
 
 def test_experiments_need_only_the_small_libraries() -> None:

@@ -20,10 +20,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from experiments.config.errors import UserError
+
 Record = dict[str, Any]
 
 
-class JournalError(Exception):
+class JournalError(UserError):
     """The journal is not what was written: names the file and the line."""
 
     def __init__(self, path: Path, line: int, problem: str) -> None:

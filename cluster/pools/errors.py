@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
+from experiments.config.errors import UserError
 
 
-class PoolError(Exception):
+class PoolError(UserError):
     """A pool cannot be used as things are: says why and what to do."""
 
 

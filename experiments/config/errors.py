@@ -26,7 +26,11 @@ class Problem:
         return ": ".join(filter(None, [where, self.key, self.problem])) + (f"; {self.hint}" if self.hint else "")
 
 
-class ConfigError(Exception):
+class UserError(Exception):
+    """What the person at the command line can mend: its message says what is wrong and what to do, and is all that they see."""
+
+
+class ConfigError(UserError):
     """Invalid user input. `problems` has every problem found; `file`, `line`, `key`, `problem` and `hint` are those of the first."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from experiments.config.errors import KeyPath, choose
+from experiments.config.scalar_text import yaml_text
 from experiments.spec import matrix
 from experiments.spec.profile import ProfileContext
 from experiments.spec.schema import Axes, Condition, Match
@@ -44,13 +45,13 @@ def _check_values(profile: ProfileContext, axes: Axes, section: str, *place: int
     return {name: [value for value in values if value is not BAD] for name, values in clean.items()}
 
 
-def _example(profile: ProfileContext, name: str) -> Any:
+def _example(profile: ProfileContext, name: str) -> str:
     """A value that the axis could have, as YAML writes it."""
     if name == "pool":
         return next(iter(profile.words.pools), "cpu")
     field = profile.words.schema.model_fields[name]
     value = "..." if field.is_required() else field.get_default()
-    return "null" if value is None else str(value).lower() if isinstance(value, bool) else value
+    return yaml_text(value)
 
 
 # --- linked

@@ -42,7 +42,7 @@ def plan(
     as_json: JsonOption = False,
 ) -> None:
     """Show the expanded matrix, what of it is done, and how long it would take. Starts nothing."""
-    from flows.cli import show
+    from flows.cli import show_plan
     from tasks.sweep import plan as planning
     from tasks.sweep.store import SweepStore
 
@@ -58,9 +58,9 @@ def plan(
         against, found = planning.compare_with_last(wanted)
     expected = planning.expected_seconds(wanted)
     if as_json:
-        print_json(show.plan_json(wanted, found, expected, against))
+        print_json(show_plan.plan_json(wanted, found, expected, against))
     else:
-        show.plan(out, wanted, found, expected, against, auto=profile == "auto" and not sweep)
+        show_plan.print_plan(out, wanted, found, expected, against, auto=profile == "auto" and not sweep)
 
 
 @app.command(epilog="Examples: sweep run bridgetower · sweep run bridgetower --pool cpu --set steps=50 --only model=tiny --repeats 3")
@@ -107,7 +107,7 @@ def run(
 @clean_errors
 def resume(sweep_id: SweepId, pool_wait: PoolWaitOption = None) -> None:
     """Go on with an interrupted sweep: only what is not done is run, and why is said."""
-    from flows.cli import show
+    from flows.cli import show_plan
     from flows.cli.run_sweep import run_sweep
     from tasks.sweep.plan import renew, states
     from tasks.sweep.store import SweepStore
@@ -115,7 +115,7 @@ def resume(sweep_id: SweepId, pool_wait: PoolWaitOption = None) -> None:
     wanted = renew(SweepStore(_sweep_id(sweep_id)).load_plan())
     if pool_wait is not None:
         wanted = wanted.model_copy(update={"request": wanted.request.model_copy(update={"pool_wait_s": pool_wait})})
-    show.why_again(err, states(wanted))
+    show_plan.print_why_again(err, states(wanted))
     raise typer.Exit(run_sweep(wanted, out, err))
 
 
@@ -123,21 +123,21 @@ def resume(sweep_id: SweepId, pool_wait: PoolWaitOption = None) -> None:
 @clean_errors
 def list_(as_json: JsonOption = False) -> None:
     """Sweeps on this machine, newest first."""
-    from flows.cli import show
+    from flows.cli import show_sweeps
 
-    rows = show.sweep_rows()
-    print_json(rows) if as_json else show.sweeps(out, rows)
+    rows = show_sweeps.sweep_rows()
+    print_json(rows) if as_json else show_sweeps.print_sweeps(out, rows)
 
 
 @app.command(name="show", epilog="Example: sweep show last")
 @clean_errors
 def show_(sweep_id: SweepId, as_json: JsonOption = False) -> None:
     """One sweep: its trials, their outcomes and figures."""
-    from flows.cli import show
+    from flows.cli import show_sweeps
     from tasks.sweep.store import SweepStore
 
     store = SweepStore(_sweep_id(sweep_id))
-    print_json(show.sweep_json(store)) if as_json else show.sweep(out, store)
+    print_json(show_sweeps.sweep_json(store)) if as_json else show_sweeps.print_sweep(out, store)
 
 
 @app.command(epilog="Example: sweep report last --open")
@@ -148,7 +148,7 @@ def report(
     emulated: Annotated[bool, typer.Option("--emulated", help="of the trials on an emulated device, by themselves and marked")] = False,
 ) -> None:
     """Derive results, report and figures again from the raw steps, and print the comparison."""
-    from flows.cli import show
+    from flows.cli import show_comparison
     from tasks.analysis.results import write_steps
     from tasks.report.write import write_report
     from tasks.sweep.store import SweepStore
@@ -158,7 +158,7 @@ def report(
         if (store.trial_dir(trial.key) / JOURNAL).exists():
             write_steps(store.trial_dir(trial.key))
     paths = write_report(store.dir, emulated=emulated)
-    show.comparison(out, store, emulated=emulated)
+    show_comparison.print_comparison(out, store, emulated=emulated)
     out.print(f"report: {paths.html}", highlight=False, soft_wrap=True)
     if open_:
         typer.launch(paths.html.as_uri())
@@ -168,10 +168,10 @@ def report(
 @clean_errors
 def compare(sweep_a: SweepId, sweep_b: SweepId) -> None:
     """Compare two sweeps cell by cell: how much faster or slower B is, and how sure."""
-    from flows.cli import show
+    from flows.cli import show_comparison
     from tasks.sweep.store import SweepStore
 
-    show.two_sweeps(out, SweepStore(_sweep_id(sweep_a)), SweepStore(_sweep_id(sweep_b)))
+    show_comparison.print_two_sweeps(out, SweepStore(_sweep_id(sweep_a)), SweepStore(_sweep_id(sweep_b)))
 
 
 @app.command(epilog="Example: sweep stop last --reason 'the room is too warm'")
@@ -191,20 +191,20 @@ def stop(
 @clean_errors
 def suites(as_json: JsonOption = False) -> None:
     """The suites that can be run."""
-    from flows.cli import show
+    from flows.cli import show_catalog
 
-    rows = show.suite_rows()
-    print_json(rows) if as_json else show.suites(out, rows)
+    rows = show_catalog.suite_rows()
+    print_json(rows) if as_json else show_catalog.print_suites(out, rows)
 
 
 @app.command(epilog="Examples: sweep pools · sweep pools --json")
 @clean_errors
 def pools(as_json: JsonOption = False) -> None:
     """The node pools: whether they answer, what is free, their versions, and what is wrong with them."""
-    from flows.cli import show
+    from flows.cli import show_catalog
 
-    rows = show.pool_rows()
-    print_json(rows) if as_json else show.pools(out, rows)
+    rows = show_catalog.pool_rows()
+    print_json(rows) if as_json else show_catalog.print_pools(out, rows)
 
 
 @app.command(epilog="Example: sweep ui --port 5001")

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from experiments.metrics import metric_of
 from experiments.trial import Outcome
-from flows.runtime.progress import Board, Row
+from flows.runtime.progress import SweepProgress, TrialProgress
 
 _COLOUR = {Outcome.OK: "green", Outcome.DOES_NOT_FIT: "yellow", Outcome.UNSUPPORTED: "yellow", Outcome.CANCELLED: "magenta"}
 _PLAIN_S = 2.0
@@ -22,14 +22,14 @@ _RATE = metric_of("throughput").unit
 
 
 @contextmanager
-def show(board: Board, console: Console) -> Iterator[None]:
-    """Draw the board until the block ends: in place on a terminal, as one line for each change elsewhere."""
+def show(progress: SweepProgress, console: Console) -> Iterator[None]:
+    """Draw the progress until the block ends: in place on a terminal, as one line for each change elsewhere."""
     stop = threading.Event()
     if console.is_terminal:
-        with Live(get_renderable=lambda: render(board, console.height), console=console, refresh_per_second=4, transient=True):
+        with Live(get_renderable=lambda: render(progress, console.height), console=console, refresh_per_second=4, transient=True):
             yield
         return
-    thread = threading.Thread(target=_lines, args=(board, console, stop), daemon=True)
+    thread = threading.Thread(target=_lines, args=(progress, console, stop), daemon=True)
     thread.start()
     try:
         yield
@@ -38,10 +38,10 @@ def show(board: Board, console: Console) -> Iterator[None]:
         thread.join()
 
 
-def render(board: Board, height: int) -> Group:
+def render(progress: SweepProgress, height: int) -> Group:
     """The table, cut to the rows around the running trials where the terminal is short."""
-    with board.lock:
-        rows, pools = list(board.rows.values()), dict(board.pools)
+    with progress.lock:
+        rows, pools = list(progress.rows.values()), dict(progress.pools)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading, justify in (("trial", "left"), ("state", "left"), ("step", "right"), (_RATE, "right"), ("loss", "right")):
         table.add_column(heading, justify=justify, no_wrap=True)  # type: ignore[arg-type]
@@ -51,13 +51,13 @@ def render(board: Board, height: int) -> Group:
     for row in rows[start : start + room]:
         table.add_row(*_cells(row))
     finished = sum(row.ended is not None for row in rows)
-    left = board.seconds_left()
+    left = progress.seconds_left()
     footer = f"{finished} of {len(rows)} trials" + (f", about {clock(left)} left" if left is not None and finished < len(rows) else "")
     down = [Text(f"pool {name}: {problem}", style="red") for name, problem in pools.items()]
-    return Group(table, *down, Text(f"{footer}. {board.note}".strip(), style="bold"))
+    return Group(table, *down, Text(f"{footer}. {progress.note}".strip(), style="bold"))
 
 
-def _cells(row: Row) -> tuple[str | Text, ...]:
+def _cells(row: TrialProgress) -> tuple[str | Text, ...]:
     state = Text(str(row.outcome) if row.outcome else row.state, style=_COLOUR.get(row.outcome, "red") if row.outcome else "")
     if row.emulated:
         state.append(" (emulated)", style="dim")
@@ -72,13 +72,13 @@ def _cells(row: Row) -> tuple[str | Text, ...]:
     )
 
 
-def _lines(board: Board, console: Console, stop: threading.Event) -> None:
+def _lines(progress: SweepProgress, console: Console, stop: threading.Event) -> None:
     seen: dict[str, str] = {}
     said: dict[str, str] = {}
     while True:
         last = stop.is_set()
-        with board.lock:
-            rows, pools = list(board.rows.values()), dict(board.pools)
+        with progress.lock:
+            rows, pools = list(progress.rows.values()), dict(progress.pools)
         for name in said.keys() | pools.keys():
             if said.get(name) != pools.get(name):
                 text = f"{time.strftime('%H:%M:%S')} pool {name}: {pools.get(name, 'answers again')}"

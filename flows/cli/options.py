@@ -13,6 +13,8 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from experiments.config.errors import UserError
+
 app = typer.Typer(
     name="sweep",
     help="Run a workload through every combination of accelerator, precision, data loading and model; say which is faster, and how sure.",
@@ -83,22 +85,13 @@ JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
 def clean_errors(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What is the user's to mend is printed as a message, without a traceback, and ends with status 1."""
+    """A UserError is printed as a message, without a traceback, and ends with status 1."""
 
     @wraps(command)
     def wrapped(*arguments: Any, **options: Any) -> Any:
-        from cluster.journal.journal import JournalError
-        from cluster.pools.errors import PoolError
-        from experiments.config.errors import ConfigError
-        from flows.runtime.prefect_server import PrefectServerError
-        from tasks.analysis.results import ResultsError
-        from tasks.nightly.bisect import BisectError
-        from tasks.sweep.dataset import DatasetError
-        from tasks.sweep.store import StoreError
-
         try:
             return command(*arguments, **options)
-        except (ConfigError, PoolError, DatasetError, StoreError, JournalError, ResultsError, PrefectServerError, BisectError) as error:
+        except UserError as error:
             err.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
             raise typer.Exit(1) from None
 

@@ -52,13 +52,13 @@ def run_night(definition: str, name: str, date: str, budget: str | None, pools: 
 def _run(name: str, date: str, budget: str | None, pools: Sequence[str], err: Console) -> State[Any] | None:
     """The flow's last state, under the live table; None if it was interrupted."""
     from flows.nightly import nightly
-    from flows.runtime import progress as boards
+    from flows.runtime.progress import CURRENT, SweepProgress
 
     signal.signal(signal.SIGTERM, terminated)
-    board = boards.Board()
-    boards.CURRENT.set(board)
+    progress = SweepProgress()
+    CURRENT.set(progress)
     try:
-        with live_table.show(board, err):
+        with live_table.show(progress, err):
             state: State[Any] = nightly(name=name, date=date, budget=budget, pools=list(pools), return_state=True)
             return state
     except (KeyboardInterrupt, Terminated):

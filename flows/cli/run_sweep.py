@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from cluster.stack.settings import environment
-from flows.cli import live_table, show
+from flows.cli import live_table
+from flows.cli.show_comparison import print_comparison, print_where
 from flows.runtime.prefect_server import own_server
 from tasks.sweep.plan import expected_seconds
 from tasks.sweep.store import Plan, SweepStore
@@ -46,8 +47,8 @@ def run_sweep(plan: Plan, out: Console, err: Console) -> int:
         else:
             err.print(f"Prefect: {server.removesuffix('/api')}", highlight=False)
         interrupted = _run_flow(plan, err)
-    show.comparison(out, store)
-    show.where(out, store)
+    print_comparison(out, store)
+    print_where(out, store)
     status = store.load_status()
     if status is None:
         err.print(f"[bold red]the sweep did not start its trials[/]; `sweep resume {plan.sweep_id}` tries again")
@@ -61,15 +62,15 @@ def run_sweep(plan: Plan, out: Console, err: Console) -> int:
 
 def _run_flow(plan: Plan, err: Console) -> bool:
     """The flow, under the live table. True if it was interrupted."""
-    from flows.runtime import progress as boards
+    from flows.runtime.progress import CURRENT, SweepProgress
     from flows.sweep import sweep
 
     signal.signal(signal.SIGTERM, terminated)
-    board = boards.Board(plan.trials, expected_seconds(plan))
-    boards.CURRENT.set(board)
+    progress = SweepProgress(plan.trials, expected_seconds(plan))
+    CURRENT.set(progress)
     request = plan.request
     try:
-        with live_table.show(board, err):
+        with live_table.show(progress, err):
             sweep(
                 suite=request.suite,
                 profile=request.profile,

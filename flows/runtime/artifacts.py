@@ -13,7 +13,7 @@ from prefect.artifacts import create_markdown_artifact, create_progress_artifact
 
 from cluster.trial_layout import REPORT
 from experiments.trial import Trial, TrialResult
-from flows.runtime.progress import Board
+from flows.runtime.progress import SweepProgress
 from tasks.nightly.store import Night
 from tasks.sweep.store import Plan, SweepStore
 from tasks.tracking import pages
@@ -22,16 +22,15 @@ from tasks.tracking.projection import Published
 _progress: dict[str, Any] = {}
 
 
-def progress(plan: Plan, board: Board) -> None:
+def progress(plan: Plan, now: SweepProgress) -> None:
     """Percent of trials done, one artifact for each sweep."""
-    with board.lock:
-        done, total = sum(row.ended is not None for row in board.rows.values()), len(board.rows)
+    done, total = now.counts()
     percent, text = 100 * done / max(1, total), f"{done} of {total} trials of {plan.sweep_id}"
     with suppress(Exception):  # a lost Prefect server costs a picture, not a sweep
         if plan.sweep_id in _progress:
             update_progress_artifact(_progress[plan.sweep_id], percent, description=text)
         else:
-            _progress[plan.sweep_id] = create_progress_artifact(percent, key=_key(_suite(plan), "progress"), description=text)
+            _progress[plan.sweep_id] = create_progress_artifact(percent, key=_key(plan.name, "progress"), description=text)
 
 
 def trial(trial: Trial, result: TrialResult) -> None:
@@ -59,17 +58,13 @@ def sweep(store: SweepStore, plan: Plan, published: Published | None) -> None:
             text = f"{compare}\n\n{pages.with_figures(text, published.parent, published.base)}"
         else:
             text = pages.without_figures(text)
-        create_markdown_artifact(text, key=_key(_suite(plan), "report"), description=plan.sweep_id)
+        create_markdown_artifact(text, key=_key(plan.name, "report"), description=plan.sweep_id)
 
 
 def night(night: Night, text: str) -> None:
     """A night's verdicts; the page of this key is their history over the nights."""
     with suppress(Exception):
         create_markdown_artifact(pages.without_figures(text), key=_key("nightly", f"{night.name} verdicts"), description=night.date)
-
-
-def _suite(plan: Plan) -> str:
-    return plan.name
 
 
 def _key(suite: str, what: str) -> str:

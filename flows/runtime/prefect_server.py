@@ -15,12 +15,13 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from experiments.config.errors import UserError
 from experiments.config.paths import runs_root
 
 _START_S = 180.0  # a new database on a busy machine
 
 
-class PrefectServerError(Exception):
+class PrefectServerError(UserError):
     """The server did not start: says where its log is."""
 
 

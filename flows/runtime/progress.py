@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from cluster.journal.journal import Record
 from experiments.trial import Outcome, Trial
 
-CURRENT: ContextVar[Board | None] = ContextVar("board", default=None)
+CURRENT: ContextVar[SweepProgress | None] = ContextVar("progress", default=None)
 
 
 @dataclass
-class Row:
+class TrialProgress:
     """One trial. Rates are over the measured steps seen so far."""
 
     trial: Trial
@@ -34,11 +34,11 @@ class Row:
     _seconds: float = field(default=0.0, repr=False)
 
 
-class Board:
+class SweepProgress:
     """Rows by trial key, in the sweep's order. Written by the flow's threads, read by one drawer."""
 
     def __init__(self, trials: Sequence[Trial] = (), expected_s: dict[str, float] | None = None) -> None:
-        self.rows: dict[str, Row] = {}
+        self.rows: dict[str, TrialProgress] = {}
         self.lock = threading.Lock()
         self.note = ""
         self.pools: dict[str, str] = {}  # pool -> what is wrong with it
@@ -50,29 +50,36 @@ class Board:
         with self.lock:
             for trial in trials:
                 total = int(trial.parameters["steps"]) + int(trial.parameters["warmup_steps"])
-                self.rows.setdefault(trial.key, Row(trial, steps=total))
+                self.rows.setdefault(trial.key, TrialProgress(trial, steps=total))
 
-    def done(self, trial: Trial, outcome: Outcome, reason: str | None, state: str = "done") -> None:
+    def wait(self, trial: Trial, reason: str) -> None:
+        """A trial has not begun: what it waits for."""
         with self.lock:
-            row = self.rows[trial.key]
-            row.state, row.outcome, row.reason, row.ended = state, outcome, reason, time.monotonic()
+            self.rows[trial.key].state = reason
 
     def start(self, trial: Trial) -> None:
+        """A trial holds its slots."""
         with self.lock:
             row = self.rows[trial.key]
             row.state, row.started = "starting", time.monotonic()
 
-    def say(self, trial: Trial, state: str) -> None:
-        """What a trial that has not begun waits for."""
+    def finish(self, trial: Trial, outcome: Outcome, reason: str | None) -> None:
+        """A trial has ended, now or in an earlier flow."""
         with self.lock:
-            self.rows[trial.key].state = state
+            row = self.rows[trial.key]
+            row.state, row.outcome, row.reason, row.ended = "done", outcome, reason, time.monotonic()
 
-    def pool(self, name: str, problem: str | None) -> None:
+    def set_pool_problem(self, name: str, problem: str | None) -> None:
         """What is wrong with a pool now, None for nothing."""
         with self.lock:
             self.pools.pop(name, None)
             if problem:
                 self.pools[name] = problem
+
+    def counts(self) -> tuple[int, int]:
+        """(trials that ended, all trials)."""
+        with self.lock:
+            return sum(row.ended is not None for row in self.rows.values()), len(self.rows)
 
     def observe(self, trial: Trial, attempt: int, records: Sequence[Record]) -> None:
         """Take new journal records of a running trial."""
@@ -97,7 +104,7 @@ class Board:
         with self.lock:
             took = [row.ended - row.started for row in self.rows.values() if row.ended and row.started]
             typical = sum(took) / len(took) if took else None
-            left, lanes = 0.0, {}  # type: float, dict[str, float]
+            by_pool: dict[str, float] = {}
             for row in self.rows.values():
                 if row.ended is not None:
                     continue
@@ -105,6 +112,5 @@ class Board:
                 if expected is None:
                     return None
                 spent = time.monotonic() - row.started if row.started else 0.0
-                lanes[row.trial.pool] = lanes.get(row.trial.pool, 0.0) + max(expected - spent, 0.5)
-            left = max(lanes.values(), default=0.0)  # pools work side by side
-            return left
+                by_pool[row.trial.pool] = by_pool.get(row.trial.pool, 0.0) + max(expected - spent, 0.5)
+            return max(by_pool.values(), default=0.0)  # pools work side by side

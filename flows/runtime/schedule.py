@@ -1,51 +1,47 @@
-"""Which trial goes when: in the sweep's interleaved order, as many at once on a pool as it takes, pools side by side."""
+"""Which trial goes when: in the sweep's interleaved order, as many at once on a pool as it has slots, pools side by side."""
 
 from __future__ import annotations
 
 import queue
 from collections import deque
-from typing import Any
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-from prefect.client.schemas.objects import State
-from prefect.states import Cancelled, Completed, Failed
 from prefect.utilities.annotations import quote
 
-from experiments.trial import Outcome, Trial
+from experiments.trial import Trial
 from flows.runtime.session import Session
+from tasks.sweep.prefect_tasks import draw_dataset, run_trial
+
+_LOOK_S = 0.5  # wakes up for Ctrl-C and a stop
+
+
+def draw_datasets(session: Session) -> None:
+    """Draw each data set of the sweep once, before trials read it."""
+    session.progress.note = "drawing the data set"
+    for trial in {trial.data.uri: trial for trial in session.plan.trials if trial.data}.values():
+        draw_dataset(trial.parameters)
+    session.progress.note = ""
 
 
 def run_trials(session: Session) -> None:
-    """Run every trial that has no final result. One trial that fails never stops the others."""
+    """Run every trial that has no final result, each as a task run. One trial that fails never stops the others."""
     waiting: dict[str, deque[Trial]] = {}
     for trial in session.to_do():
         waiting.setdefault(trial.pool, deque()).append(trial)
-    free = {name: session.places(name) for name in waiting}
+    free = {name: session.pools[name].slots.total for name in waiting}
     ended: queue.SimpleQueue[Trial] = queue.SimpleQueue()
     running = 0
     while (running or any(waiting.values())) and not (session.stop.is_set() and not running):
         for name, trials in waiting.items():
-            while trials and free[name] >= session.width(trials[0]) and not session.stop.is_set():
+            pool = session.pools[name]
+            while trials and free[name] >= pool.slots.needed(trials[0]) and not session.stop.is_set():
                 trial = trials.popleft()
-                free[name] -= session.width(trial)
+                free[name] -= pool.slots.needed(trial)
                 running += 1
-                future = run.submit(quote(session), quote(trial), trial.name)  # type: ignore[call-overload]  # quoted: not searched for futures
+                future = run_trial.submit(quote(pool), quote(trial), trial.name)  # type: ignore[call-overload]
                 future.add_done_callback(lambda _, trial=trial: ended.put(trial))
         try:
-            over = ended.get(timeout=0.5)  # wakes up for Ctrl-C and a stop
+            over = ended.get(timeout=_LOOK_S)
         except queue.Empty:
             continue
-        free[over.pool] += session.width(over)
+        free[over.pool] += session.pools[over.pool].slots.needed(over)
         running -= 1
-
-
-@task(name="trial", task_run_name="{name}", cache_policy=NO_CACHE, persist_result=False)
-def run(session: Session, trial: Trial, name: str) -> State[Any]:
-    """One trial as a task run: its log, its outcome as the run's state."""
-    result = session.run(trial)
-    if result.outcome.expected:
-        return Completed(name="Completed" if result.outcome == "ok" else str(result.outcome), message=result.reason)
-    if result.outcome is Outcome.CANCELLED:
-        return Cancelled(message=result.reason)
-    return Failed(name=str(result.outcome), message=result.reason)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from experiments.config.scalar_text import table_text
 from experiments.parameters import NAMES_OF_SETTINGS
 from experiments.spec.schema import Suite
 
@@ -34,10 +35,6 @@ def settings_rows(cells: Sequence[Cell]) -> tuple[str, list[list[str]]]:
     first: Mapping[str, Any] = {}
     for value, settings in found.items():
         told = {name: setting for name, setting in settings.items() if not first or setting != first[name]}
-        rows.append([value, ", ".join(f"{name} {_word(setting)}" for name, setting in told.items()) or "as the first"])
+        rows.append([value, ", ".join(f"{name} {table_text(setting)}" for name, setting in told.items()) or "as the first"])
         first = first or settings
     return axis, rows
-
-
-def _word(value: Any) -> str:
-    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from cluster.journal.journal import JournalError, Record, read_journal
 from cluster.trial_layout import JOURNAL, PLAN, RESULT, RESULTS, STEPS, TRIAL, TRIALS
+from experiments.config.errors import UserError
 from experiments.step_record import FIELDS, RMS
 from experiments.summary import NAMES, Value, rms_names, summarise
 from experiments.trial import Outcome, Scalar, Trial, TrialResult
@@ -27,7 +28,7 @@ _META = b"sweepbench"
 _SUBJECT_TO_STEPS = ("window", "evaluations", "environment", "notes")
 
 
-class ResultsError(Exception):
+class ResultsError(UserError):
     """A file of results is missing or damaged: names it and says how to get it back."""
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from cluster.trial_layout import LOG, RESULT, TRIAL
 from experiments import workloads
 from experiments.atomic_file import atomic_write
+from experiments.config.errors import UserError
 from experiments.config.paths import REPOSITORY
 from experiments.regression.bisection_test import Side, difference, interim_pairs, side_of
 from experiments.regression.definition import METRICS
@@ -24,7 +25,7 @@ from experiments.trial import Outcome, Trial, TrialResult
 _TRIAL_S = 3600.0
 
 
-class BisectError(Exception):
+class BisectError(UserError):
     """The two commits cannot be compared: says why and what would be right."""
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from experiments.config.scalar_text import yaml_text
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.nightly.store import SLOWED_CONTROL
 from tasks.sweep.store import Plan, StoreError, SweepStore
@@ -152,9 +153,9 @@ def _measured(run: Run) -> Measured:
 
 
 def _of_result(trial: Trial, result: TrialResult) -> Measured:
-    facts = {name: _text(value) for name, value in result.environment.items() if value is not None}
+    facts = {name: yaml_text(value) for name, value in result.environment.items() if value is not None}
     facts |= {part: trial.key_parts[part] for part in ("code", "libraries") if part in trial.key_parts}
-    facts |= {name: _text(value) for name, value in {**trial.parameters, **trial.axes}.items() if name not in _NOT_FACTS}
+    facts |= {name: yaml_text(value) for name, value in {**trial.parameters, **trial.axes}.items() if name not in _NOT_FACTS}
     values = {name: float(value) for name, value in result.summary.items() if value is not None and math.isfinite(float(value))}
     return Measured(
         cell=trial.labels["night.cell"],
@@ -165,7 +166,3 @@ def _of_result(trial: Trial, result: TrialResult) -> Measured:
         values=values,
         facts={name: value for name, value in facts.items() if name not in _VOLATILE},
     )
-
-
-def _text(value: object) -> str:
-    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from experiments.config.scalar_text import table_text
 from experiments.metrics import Kind, Metric, Scale
 from experiments.spec.schema import Suite
 from experiments.trial import Scalar, label
@@ -111,7 +112,7 @@ def build_table(cells: Sequence[Cell], suite: Suite) -> ComparisonTable:
         row_axes,
         heads if column_axes else [metric.name] if metric else [],
         [
-            ([text_of(value) for value in name], [table_cell(found.get(values), said=said) for values in columns])
+            ([table_text(value) for value in name], [table_cell(found.get(values), said=said) for values in columns])
             for name, found in rows.items()
         ],
         _comparison(metric) if metric else "x is the speed-up over",
@@ -130,11 +131,6 @@ def _comparison(metric: Metric) -> str:
 def _title(metric: Metric) -> str:
     name = metric.label
     return f"{name[:1].upper()}{name[1:]}" + (f", {metric.unit}" if metric.unit and metric.unit not in name else "")
-
-
-def text_of(value: Scalar) -> str:
-    """An axis value on its own, below its axis' name."""
-    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def table_cell(cell: Cell | None, *, said: str | None = None) -> TableCell:

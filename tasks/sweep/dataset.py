@@ -10,6 +10,7 @@ from typing import Any
 from filelock import FileLock
 from pyarrow import fs
 
+from experiments.config.errors import UserError
 from experiments.config.paths import runs_root
 from experiments.datasets import scenes, texts
 from experiments.trial import DataSource, digest
@@ -19,7 +20,7 @@ _WORDS = " or ".join(map(repr, _GENERATORS))
 _VALIDATION_SHARE = 8  # one held-out row for so many drawn ones
 
 
-class DatasetError(Exception):
+class DatasetError(UserError):
     """The data set is not there or not readable: names it and says what would be right."""
 
 

@@ -12,6 +12,7 @@ from cluster.pools.pool import Pool, find_pool, load_pools
 from cluster.pools.probe import probe
 from experiments import workloads
 from experiments.config.errors import ConfigError, Problem
+from experiments.config.scalar_text import yaml_text
 from experiments.config.strict import Strict
 from experiments.spec import matrix
 from experiments.spec.load import load_suite, profile_names
@@ -236,18 +237,14 @@ def command_of(request: Request, profile: str) -> str:
     for pool in request.pools:
         words += ["--pool", pool]
     for name, value in request.set.items():
-        words += ["--set", f"{name}={_scalar(value)}"]
+        words += ["--set", f"{name}={yaml_text(value)}"]
     for axis, values in request.only.items():
-        words += [word for value in values for word in ("--only", f"{axis}={_scalar(value)}")]
+        words += [word for value in values for word in ("--only", f"{axis}={yaml_text(value)}")]
     if request.repeats is not None:
         words += ["--repeats", str(request.repeats)]
     if request.pool_wait_s is not None:
         words += ["--pool-wait", f"{request.pool_wait_s:g}"]
     return shlex.join(words)
-
-
-def _scalar(value: Any) -> str:
-    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _resolve_profile(request: Request, known: Mapping[str, Pool]) -> tuple[str, list[str]]:

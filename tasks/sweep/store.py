@@ -21,6 +21,7 @@ from pydantic import Field, ValidationError
 
 from cluster.trial_layout import FLOW_RUNS, HOLDER, LEASE, PLAN, RESULT, STATUS, STOP, TRIAL, TRIALS
 from experiments.atomic_file import atomic_write
+from experiments.config.errors import UserError
 from experiments.config.paths import runs_root
 from experiments.config.strict import Strict
 from experiments.spec.schema import Suite
@@ -29,7 +30,7 @@ from experiments.trial import Outcome, Trial, TrialResult
 _SWEEP_ID = re.compile(r"^[a-z0-9][a-z0-9_-]{0,63}-\d{8}-\d{6}-[0-9a-f]{4}$")
 
 
-class StoreError(Exception):
+class StoreError(UserError):
     """A sweep is not there, not readable, or in use: says which and what to do."""
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from experiments.config.scalar_text import yaml_text
+
 if TYPE_CHECKING:
     from mlflow.entities import Metric
     from mlflow.tracking import MlflowClient
@@ -21,14 +23,9 @@ def milliseconds(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-def text(value: Any) -> str:
-    """A scalar as JSON writes it, without quotes."""
-    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def prefixed_tags(prefix: str, values: Mapping[str, Any]) -> dict[str, str]:
     """{"<prefix>.<name>": text} of all that is known."""
-    return {f"{prefix}.{name}": text(value)[:_TEXT] for name, value in values.items() if value is not None}
+    return {f"{prefix}.{name}": yaml_text(value)[:_TEXT] for name, value in values.items() if value is not None}
 
 
 def log_metrics(client: MlflowClient, run_id: str, metrics: Sequence[Metric]) -> None:
@@ -39,7 +36,7 @@ def log_metrics(client: MlflowClient, run_id: str, metrics: Sequence[Metric]) ->
 def log_params(client: MlflowClient, run_id: str, values: Mapping[str, Any]) -> None:
     from mlflow.entities import Param
 
-    for chunk in _chunks([Param(name, text(value)) for name, value in values.items()], _PARAMS):
+    for chunk in _chunks([Param(name, yaml_text(value)) for name, value in values.items()], _PARAMS):
         client.log_batch(run_id, params=chunk)
 
 

@@ -15,8 +15,10 @@ from cluster import launchers
 from cluster.launchers import Launch, LaunchError
 from experiments.trial import Trial, TrialResult
 from flows.runtime import session as flows_session
-from flows.runtime.progress import Board
+from flows.runtime import trial_records
+from flows.runtime.progress import SweepProgress
 from flows.runtime.session import Session
+from tasks.sweep import pool_trials
 from tasks.sweep.store import Plan
 from tests.tasks.plan_support import saved
 
@@ -105,12 +107,12 @@ class Stage:
     def __post_init__(self) -> None:
         self.monkeypatch.setattr(launchers, "for_pool", lambda pool: self.launcher)
         self.monkeypatch.setattr(flows_session, "LivePublisher", FakePublisher)
-        self.monkeypatch.setattr(flows_session, "TrialRunner", self.runner)
+        self.monkeypatch.setattr(pool_trials, "TrialRunner", self.runner)
         self.monkeypatch.setattr(flows_session, "artifacts", self.artifacts)
-        self.monkeypatch.setattr(flows_session, "get_run_logger", lambda: LOG)
+        self.monkeypatch.setattr(trial_records, "artifacts", self.artifacts)
 
     def session(self, plan: Plan, pool_wait_s: float | None = None) -> Session:
-        return Session(saved(plan), plan, Board(plan.trials), LOG, pool_wait_s)
+        return Session(saved(plan), plan, SweepProgress(plan.trials), LOG, pool_wait_s)
 
 
 @pytest.fixture
@@ -132,3 +134,8 @@ def calls(session: Session) -> list[tuple[Any, ...]]:
     publisher: Any = session._publisher
     made: list[tuple[Any, ...]] = publisher.calls
     return made
+
+
+def run_trial(session: Session, trial: Trial) -> TrialResult:
+    """Run a trial as its task run does."""
+    return session.pools[trial.pool].run(trial, LOG)

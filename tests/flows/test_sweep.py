@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from prefect.client.schemas.objects import StateType
-from prefect.exceptions import TerminationSignal
 
-from experiments.trial import DataSource, Outcome
+from experiments.trial import Outcome
 from flows import sweep as flows_sweep
-from flows.runtime.progress import Board
-from flows.sweep import finish, load_or_plan, sweep, until_stopped
+from flows.runtime.progress import SweepProgress
+from flows.sweep import finish, load_or_plan, sweep
 from tasks.sweep.store import Plan, Request, SweepBusy, SweepStore
 from tests.flows.flow_support import LOG, Stage, stage
 from tests.tasks.plan_support import SWEEP_ID, make_plan, make_result, make_trial, saved
@@ -26,26 +23,10 @@ class Session:
     """In place of a session, over a saved plan."""
 
     def __init__(self, plan: Plan, problem: str | None = None, **ended: Outcome) -> None:
-        self.plan, self.store, self.board, self.problem = plan, saved(plan, **ended), Board(plan.trials), problem
-        self.stops: list[str] = []
-        self.tasks: list[str] = []
-        self.watching = threading.Event()
-        self.watched_to_its_end = False
+        self.plan, self.store, self.progress, self.problem = plan, saved(plan, **ended), SweepProgress(plan.trials), problem
 
     def publish_and_report(self) -> str | None:
         return self.problem
-
-    def stop_now(self, reason: str) -> None:
-        self.stops.append(reason)
-
-    def watch_stop_file(self, ended: threading.Event) -> None:
-        self.watching.set()
-        ended.wait()
-        self.watched_to_its_end = True
-
-    def task(self, name: str, body: Any) -> None:
-        self.tasks.append(name)
-        body()
 
 
 def made(problem: str | None = None, **ended: Outcome) -> Any:
@@ -71,7 +52,7 @@ def test_how_a_sweep_went(second: Outcome | None, status: int, text: str) -> Non
     message = f"{SWEEP_ID}: {text}"
     assert (state.type, state.message) == (StateType.COMPLETED if status == 0 else StateType.FAILED, message)
     kept = session.store.load_status()
-    assert (kept["status"], kept["message"], session.board.note) == (status, message, message)
+    assert (kept["status"], kept["message"], session.progress.note) == (status, message, message)
 
 
 def test_what_could_not_be_published_makes_the_sweep_incomplete() -> None:
@@ -91,55 +72,16 @@ def test_what_interrupted_it_is_passed_on_after_all_is_kept() -> None:
     assert session.store.load_status()["status"] == 1
 
 
-# --- being stopped
-
-
-def test_work_that_is_done_stops_nothing() -> None:
-    session = made()
-    done: list[bool] = []
-    assert until_stopped(session, lambda: done.append(session.watching.wait(60))) is None
-    assert done == [True] and session.stops == [] and session.watched_to_its_end
-
-
-@pytest.mark.parametrize("cancelled", [True, False])
-@pytest.mark.parametrize(
-    ("error", "reason"),
-    [
-        (KeyboardInterrupt(), "interrupted (Ctrl-C)"),
-        (ValueError("a bug"), "the sweep failed: ValueError: a bug"),
-        (TerminationSignal(signal=15), None),
-    ],
-)
-def test_whatever_ends_the_work_stops_the_trials_first_and_is_given_back(
-    monkeypatch: pytest.MonkeyPatch, error: BaseException, reason: str | None, cancelled: bool
-) -> None:
-    monkeypatch.setattr(flows_sweep, "flow_run", SimpleNamespace(id="run-1"))
-    monkeypatch.setattr(flows_sweep.prefect_runs, "being_cancelled", lambda run_id: cancelled and run_id == "run-1")
-    session = made()
-
-    def work() -> None:
-        raise error
-
-    assert until_stopped(session, work) is error
-    by_signal = "cancelled in Prefect" if cancelled else f"process {os.getpid()} was told to end (SIGTERM)"
-    assert session.stops == [reason or by_signal] and session.watched_to_its_end
-
-
 # --- its work
 
 
-def test_each_data_set_is_drawn_once_before_the_trials_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: list[int] = []
-    monkeypatch.setattr(flows_sweep, "build", lambda parameters: drawn.append(parameters["number"]))
-    sources = [DataSource(uri="a", fingerprint="1"), None, DataSource(uri="b", fingerprint="2"), DataSource(uri="a", fingerprint="1")]
-    plan = make_plan([make_trial(number, data=source) for number, source in enumerate(sources, 1)])
-    session: Any = Session(plan)
-    ran: list[Any] = []
-    monkeypatch.setattr(flows_sweep, "run_trials", lambda session: ran.append((session, list(drawn), session.board.note)))
+def test_data_sets_are_drawn_before_the_trials_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[tuple[str, Any]] = []
+    monkeypatch.setattr(flows_sweep, "draw_datasets", lambda session: done.append(("draw", session)))
+    monkeypatch.setattr(flows_sweep, "run_trials", lambda session: done.append(("run", session)))
+    session: Any = object()
     flows_sweep._work(session)
-    assert drawn == [4, 3]
-    assert session.tasks == ["dataset", "dataset"]
-    assert ran == [(session, [4, 3], "")]
+    assert done == [("draw", session), ("run", session)]
 
 
 # --- its plan
@@ -234,8 +176,8 @@ def test_a_flow_holds_its_sweep_and_plans_what_it_was_asked_for(whole: SimpleNam
     assert whole.log == [("reconcile", []), ("rename", "run-1", SWEEP_ID)]  # of the flow runs before this one
     store = SweepStore(SWEEP_ID)
     assert store.flow_runs() == ["run-1"] and not store.is_held()
-    assert list(whole.session.board.rows) == [trial.key for trial in store.load_plan().trials]
-    assert {watch.wait_s for watch in whole.session._watches.values()} == {7.0}
+    assert list(whole.session.progress.rows) == [trial.key for trial in store.load_plan().trials]
+    assert {pool.watch.wait_s for pool in whole.session.pools.values()} == {7.0}
 
 
 @pytest.mark.parametrize("suite", ["made_up", "/a/folder/made_up.yaml", "made_up.yml"])
@@ -252,8 +194,8 @@ def test_a_sweep_that_another_holds_is_left_alone(whole: SimpleNamespace) -> Non
     assert whole.planner == [] and whole.log == []
 
 
-def test_the_board_of_the_terminal_is_used_where_there_is_one(whole: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    board = Board()
-    monkeypatch.setattr(flows_sweep, "CURRENT", SimpleNamespace(get=lambda: board))
+def test_the_progress_of_the_terminal_is_used_where_there_is_one(whole: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    progress = SweepProgress()
+    monkeypatch.setattr(flows_sweep, "CURRENT", SimpleNamespace(get=lambda: progress))
     sweep.fn("made_up")
-    assert whole.session.board is board and len(board.rows) == 1
+    assert whole.session.progress is progress and len(progress.rows) == 1

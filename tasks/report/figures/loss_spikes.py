@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from experiments.stats.loss_spikes import LossSpikes
 from tasks.analysis.cell import Cell
 from tasks.analysis.results import TrialRow
-from tasks.report.figures.style import GREY
+from tasks.report.figures.style import GREY, RED
 from tasks.report.sections.loss_spikes import short_name, spikes_of, varying_axes
 from tasks.report.text_format import OUTCOMES
 
-LOSS, RMS, MARK, CAUSE = "#3b82c4", "#7d5fb2", "#d1584a", "#c99700"
+LOSS, RMS, MARK, CAUSE = "#3b82c4", "#7d5fb2", RED, "#c99700"
 COLUMNS = 3
 MOST = 24  # cells in the figure
 POINTS = 300  # of a curve in the figure: beyond that the smallest and the largest of each part

@@ -12,6 +12,7 @@ mpl.use("Agg")  # no display
 INK = "#14181f"  # becomes currentColor on the page, so that dark mode can read it
 CURVES = ("#3b82c4", "#d55e00", "#2a9d78", "#cc79a7", "#c99700", "#56b4e9", "#7d5fb2", "#8a6d3b")
 GREY = "#9aa3af"
+RED = "#d1584a"  # cells without a value, spikes
 COLOURS = (*CURVES, GREY, INK)  # where there are more series than curves
 MOST = 60  # cells in one figure; beyond that nothing can be read
 STYLE: dict[str, Any] = {

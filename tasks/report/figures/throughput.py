@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from experiments.metrics import Direction
 from tasks.analysis.cell import Cell
-from tasks.report.figures.style import INK, MOST, bars
+from tasks.report.figures.style import INK, MOST, RED, bars
 from tasks.report.text_format import OUTCOMES, quantity, spread
 
 
@@ -25,7 +25,7 @@ def throughput_figure(cells: Sequence[Cell]) -> Figure | None:
     best = max(able, key=_goodness, default=None)
     for y, cell in enumerate(shown):
         if cell.estimate is None:
-            axes.text(top * 0.01, y, f"{OUTCOMES.get(cell.outcome, cell.outcome)}", va="center", fontstyle="italic", color="#d1584a")
+            axes.text(top * 0.01, y, OUTCOMES.get(cell.outcome, cell.outcome), va="center", fontstyle="italic", color=RED)
             continue
         value = cell.estimate
         axes.barh(y, value.value, height=0.62, color="#3b82c4" if cell is best else "#9db8d6", hatch=None if cell.claimed else "///")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from experiments.config.scalar_text import table_text
 from tasks.analysis.results import TrialRow
-from tasks.report.comparison_table import text_of
 from tasks.report.section import Facts, ReportSource, Section
 
 
@@ -21,7 +21,7 @@ def shared_environment(rows: Sequence[TrialRow]) -> list[tuple[str, str]]:
     ran = [row.environment for row in rows if row.environment]
     names = dict.fromkeys(name for environment in ran for name in environment)
     return [
-        (name, "unknown" if value is None else text_of(value))
+        (name, table_text(value, missing="unknown"))
         for name in names
         if len({repr(environment.get(name)) for environment in ran}) == 1 and not isinstance(value := ran[0].get(name), dict | list)
     ]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 
+from experiments.config.scalar_text import yaml_text
 from experiments.metrics import metric_of
 from experiments.trial import Trial
 from tasks.analysis.results import TrialRow
-from tasks.report.comparison_table import text_of
 from tasks.report.section import ReportSource, Section, TrialLine, TrialTable
 from tasks.report.text_format import OUTCOMES, number, quantity
 
@@ -52,5 +52,5 @@ def reproduce(trial: Trial, command: str) -> str:
         else:
             kept.append(word)
     for axis, value in trial.axes.items():
-        kept += ["--only", f"{axis}={'null' if value is None else text_of(value)}"]
+        kept += ["--only", f"{axis}={yaml_text(value)}"]
     return shlex.join(kept)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from experiments import workloads
+from experiments.config.scalar_text import yaml_text
 from experiments.spec.matrix import Cell, CellError, _product, _test, expand, expansion, order, product_size, same, show
 from experiments.spec.schema import Suite
 from tests.experiments.spec.suite_helpers import Workshop, workshop
@@ -186,7 +187,7 @@ def flow(value: Any) -> str:
         return "{" + ", ".join(f"{name}: {flow(item)}" for name, item in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(flow, value)) + "]"
-    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return yaml_text(value)
 
 
 def test_missing_fp32_references_of_loss_parity_are_planned(workshop: Workshop) -> None:

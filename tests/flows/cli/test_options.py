@@ -6,10 +6,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
+from cluster.journal.journal import JournalError
+from cluster.pools.errors import PoolError
+from experiments.config.errors import ConfigError, UserError
 from flows.cli.commands import app
+from flows.cli.options import clean_errors
+from flows.runtime.prefect_server import PrefectServerError
+from tasks.analysis.results import ResultsError
+from tasks.nightly.bisect import BisectError
+from tasks.nightly.history import HistoryError
 from tasks.sweep import plan as planning
+from tasks.sweep.dataset import DatasetError
+from tasks.sweep.store import StoreError
 
 
 def test_profile_steps_sets_the_parameter_of_every_trial(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,3 +56,22 @@ def test_what_nobody_gave_is_asked_for_before_anything_starts(monkeypatch: pytes
     assert CliRunner().invoke(app, ["plan", *run[1:]]).exit_code == 0, "the matrix can be looked at"
     only = CliRunner().invoke(app, [*run, "--only", "family=clip"])
     assert "clip_weights" in only.output and "bridgetower_weights" not in only.output
+
+
+def test_what_a_user_can_mend_is_a_message_and_a_bug_is_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(error: Exception) -> None:
+        raise error
+
+    with pytest.raises(typer.Exit) as ended:
+        clean_errors(fail)(StoreError("there is no sweep [x]"))
+    assert ended.value.exit_code == 1
+    assert capsys.readouterr().err == "error: there is no sweep [x]\n"
+    with pytest.raises(ZeroDivisionError):
+        clean_errors(fail)(ZeroDivisionError())
+
+
+@pytest.mark.parametrize(
+    "kind", [ConfigError, PoolError, DatasetError, StoreError, JournalError, ResultsError, PrefectServerError, BisectError, HistoryError]
+)
+def test_the_command_line_takes_these_for_messages(kind: type[Exception]) -> None:
+    assert issubclass(kind, UserError)

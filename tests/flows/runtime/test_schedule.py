@@ -1,4 +1,4 @@
-"""Which trial goes when, and what its end looks like in Prefect."""
+"""Which trial goes when."""
 
 from __future__ import annotations
 
@@ -10,44 +10,23 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from prefect.client.schemas.objects import StateType
 
-from experiments.trial import Outcome, Trial
+from experiments.trial import DataSource, Trial
 from flows.runtime import schedule
-from flows.runtime.schedule import run, run_trials
-from tests.tasks.plan_support import make_result, make_trial
-
-
-@pytest.mark.parametrize(
-    ("outcome", "kind", "name"),
-    [
-        (Outcome.OK, StateType.COMPLETED, "Completed"),
-        (Outcome.DOES_NOT_FIT, StateType.COMPLETED, "does_not_fit"),
-        (Outcome.UNSUPPORTED, StateType.COMPLETED, "unsupported"),
-        (Outcome.DIVERGED, StateType.FAILED, "diverged"),
-        (Outcome.HANG, StateType.FAILED, "hang"),
-        (Outcome.CRASHED, StateType.FAILED, "crashed"),
-        (Outcome.INFRA, StateType.FAILED, "infra"),
-        (Outcome.CANCELLED, StateType.CANCELLED, "Cancelled"),
-    ],
-)
-def test_a_trials_outcome_is_its_task_runs_state(outcome: Outcome, kind: StateType, name: str) -> None:
-    trial = make_trial(1)
-    session: Any = SimpleNamespace(run=lambda trial: make_result(trial, outcome))
-    state = run.fn(session, trial, trial.name)
-    assert (state.type, state.name, state.message) == (kind, name, None if outcome is Outcome.OK else "made up")
+from flows.runtime.schedule import draw_datasets, run_trials
+from tests.tasks.plan_support import make_plan, make_trial
 
 
 @dataclass
 class Pools:
-    """In place of a session, of Prefect's task and of the queue that hears of ends. Places and widths are by pool and by trial's number.
+    """In place of a session, of Prefect's task and of the queue that hears of ends. Places and needs are by pool and by trial's number.
 
     A trial ends, the first begun first, when the scheduler waits; `on_wait` is called before.
     """
 
     trials: list[Trial]
     free: dict[str, int]
-    widths: dict[int, int] = field(default_factory=dict)
+    needs: dict[int, int] = field(default_factory=dict)
     stop: threading.Event = field(default_factory=threading.Event)
     begun: list[int] = field(default_factory=list)
     at_work: list[tuple[Trial, Callable[[Any], None]]] = field(default_factory=list)
@@ -59,18 +38,21 @@ class Pools:
     def to_do(self) -> list[Trial]:
         return self.trials
 
-    def places(self, name: str) -> int:
-        return self.free[name]
+    @property
+    def pools(self) -> dict[str, Any]:
+        return {
+            name: SimpleNamespace(name=name, slots=SimpleNamespace(total=total, needed=self.needed)) for name, total in self.free.items()
+        }
 
-    def width(self, trial: Trial) -> int:
-        return self.widths.get(int(trial.key, 16), 1)
+    def needed(self, trial: Trial) -> int:
+        return self.needs.get(int(trial.key, 16), 1)
 
-    def submit(self, session: Any, trial: Any, name: str) -> Any:
+    def submit(self, pool: Any, trial: Any, name: str) -> Any:
         trial = trial.unquote()
-        assert (session.unquote(), name) == (self, trial.name)
+        assert (pool.unquote().name, name) == (trial.pool, trial.name)
         self.begun.append(int(trial.key, 16))
-        busy = sum(self.width(other) for other, _ in self.at_work if other.pool == trial.pool)
-        assert busy + self.width(trial) <= self.places(trial.pool)
+        busy = sum(self.needed(other) for other, _ in self.at_work if other.pool == trial.pool)
+        assert busy + self.needed(trial) <= self.free[trial.pool]
         return SimpleNamespace(add_done_callback=lambda call: self.at_work.append((trial, call)))
 
     def queue(self) -> Any:
@@ -92,7 +74,7 @@ class Pools:
 def scheduled(monkeypatch: pytest.MonkeyPatch, pools: Pools) -> list[str]:
     """The trials at work each time the scheduler waits for one to end."""
     monkeypatch.setattr(schedule, "queue", SimpleNamespace(SimpleQueue=pools.queue, Empty=Empty))
-    monkeypatch.setattr(schedule, "run", pools)
+    monkeypatch.setattr(schedule, "run_trial", pools)
     run_trials(pools)  # type: ignore[arg-type]
     assert pools.at_work == []
     return pools.log
@@ -102,11 +84,11 @@ def trials(*pools: str) -> list[Trial]:
     return [make_trial(number, pool=pool) for number, pool in enumerate(pools, 1)]
 
 
-def test_one_place_takes_one_trial_at_a_time_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_slot_takes_one_trial_at_a_time_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     assert scheduled(monkeypatch, Pools(trials("a", "a", "a"), {"a": 1})) == ["1", "2", "3"]
 
 
-def test_as_many_at_once_as_there_are_places(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_as_many_at_once_as_there_are_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     assert scheduled(monkeypatch, Pools(trials(*"aaaa"), {"a": 2})) == ["1 2", "2 3", "3 4", "4"]
 
 
@@ -114,8 +96,8 @@ def test_pools_work_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     assert scheduled(monkeypatch, Pools(trials(*"aabb"), {"a": 1, "b": 1})) == ["1 3", "3 2", "2 4", "4"]
 
 
-def test_a_wide_trial_waits_for_its_places_and_is_not_overtaken(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert scheduled(monkeypatch, Pools(trials(*"aaaa"), {"a": 2}, widths={2: 2})) == ["1", "2", "3 4", "4"]
+def test_a_wide_trial_waits_for_its_slots_and_is_not_overtaken(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert scheduled(monkeypatch, Pools(trials(*"aaaa"), {"a": 2}, needs={2: 2})) == ["1", "2", "3 4", "4"]
 
 
 def test_nothing_to_do_is_over_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,3 +128,14 @@ def test_while_nothing_ends_it_looks_again(monkeypatch: pytest.MonkeyPatch) -> N
             held.clear()
 
     assert scheduled(monkeypatch, Pools(trials("a", "a"), {"a": 1}, on_wait=nothing_yet)) == ["1", "", "", "2"]
+
+
+def test_each_data_set_is_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[tuple[int, str]] = []
+    sources = [DataSource(uri="a", fingerprint="1"), None, DataSource(uri="b", fingerprint="2"), DataSource(uri="a", fingerprint="1")]
+    plan = make_plan([make_trial(number, data=source) for number, source in enumerate(sources, 1)])
+    session: Any = SimpleNamespace(plan=plan, progress=SimpleNamespace(note="before"))
+    monkeypatch.setattr(schedule, "draw_dataset", lambda parameters: drawn.append((parameters["number"], session.progress.note)))
+    draw_datasets(session)
+    assert drawn == [(4, "drawing the data set"), (3, "drawing the data set")]
+    assert session.progress.note == ""

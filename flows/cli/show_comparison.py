@@ -1,0 +1,61 @@
+"""What is printed of a sweep's comparison, and of two sweeps beside each other."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.measure import Measurement
+from rich.text import Text
+
+from flows.cli.tables import make_table
+from tasks.sweep.store import SweepStore
+
+
+def print_comparison(out: Console, store: SweepStore, *, emulated: bool = False) -> None:
+    """The suite's comparison table; with `emulated`, that of the emulated trials, which says so."""
+    from tasks.report.comparison_table import comparison_table
+
+    table = comparison_table(store.dir, emulated=emulated)
+    if not table.rows:
+        return
+    if emulated:
+        out.print("EMULATED: NOT A MEASUREMENT", style="bold red")
+    out.print()
+    drawn = table.rich()
+    if Measurement.get(out, out.options.update(max_width=10_000), drawn).maximum <= out.width:
+        out.print(drawn)
+        return
+    out.print(table.title, style="italic", highlight=False)  # too wide for this terminal: a line for each cell
+    for names, cells in table.rows:
+        row = " · ".join(f"{axis.replace('_', ' ')} {name}" for axis, name in zip(table.row_axes, names, strict=True))
+        out.print(row, style="bold", soft_wrap=True)
+        width = max(8, *map(len, table.columns))
+        for head, cell in zip(table.columns, cells, strict=True):
+            if cell.plain:
+                out.print(f"  {head:>{width}}  {cell.plain}", highlight=False, markup=False, soft_wrap=True)
+
+
+def print_where(out: Console, store: SweepStore) -> None:
+    """Where the report is and how to see the curves."""
+    from cluster.stack.settings import environment
+    from tasks.tracking.client import tracking_uri
+
+    report = store.dir / "report.html"
+    if report.exists():
+        out.print(f"report:    {report}", highlight=False, soft_wrap=True)
+    uri = environment().get("MLFLOW_TRACKING_URI") or tracking_uri()  # the stack's, if it is up
+    out.print(f"MLflow UI: {uri if uri.startswith('http') else 'sweep ui'}", highlight=False, soft_wrap=True)
+
+
+def print_two_sweeps(out: Console, a: SweepStore, b: SweepStore) -> None:
+    """`sweep compare`: every cell that both have, and how B stands to A."""
+    from tasks.report.compare_sweeps import compare, write_comparison
+
+    found = compare(a.dir, b.dir)
+    out.print(found.headline, highlight=False)
+    if found.pairs:
+        table = make_table(*found.table.header)
+        for row in found.table.rows:
+            table.add_row(*(Text(text) for text in row))
+        out.print(table)
+    _, html = write_comparison(found, b.dir)
+    out.print(f"report: {html}", highlight=False, soft_wrap=True)

@@ -1,0 +1,93 @@
+"""What `sweep plan` prints, and `sweep resume` before it goes on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from experiments.config.scalar_text import table_text
+from flows.cli.live_table import clock
+from flows.cli.tables import make_table
+from tasks.sweep.plan import TrialState
+from tasks.sweep.store import Plan
+
+_STATES = {"done": "green", "again": "yellow", "to do": "cyan"}
+
+
+def plan_json(plan: Plan, states: Sequence[TrialState], expected: Mapping[str, float], against: str | None) -> dict[str, Any]:
+    """The plan with each trial's state and expected seconds (null without history)."""
+    trials = [
+        {
+            "key": entry.trial.key,
+            "name": entry.trial.name,
+            "pool": entry.trial.pool,
+            "repeat": entry.trial.repeat,
+            "values": entry.trial.axes,
+            "parameters": entry.trial.parameters,
+            "state": entry.state,
+            "why": entry.why,
+            "expected_s": expected.get(entry.trial.cell),
+        }
+        for entry in states
+    ]
+    suite = plan.trials[0].suite if plan.trials else None
+    return {
+        "suite": suite,
+        "profile": plan.profile,
+        "compared_with": against,
+        "expected_s": _expected_total(plan, states, expected, against),
+        "trials": trials,
+    }
+
+
+def print_plan(
+    out: Console, plan: Plan, states: Sequence[TrialState], expected: Mapping[str, float], against: str | None, *, auto: bool
+) -> None:
+    """The matrix in the order in which it would run."""
+    axes = list(plan.trials[0].axes)
+    table = make_table("", *axes, "repeat", "state", "expected")
+    for entry in states:
+        seconds = expected.get(entry.trial.cell)
+        state = Text(entry.state, style=_STATES[entry.state])
+        if entry.why:
+            state.append(f" ({entry.why})", style="dim")
+        values = [table_text(entry.trial.axes[axis], missing="") for axis in axes]
+        table.add_row(str(entry.trial.index + 1), *values, str(entry.trial.repeat), state, clock(seconds) if seconds else "")
+    out.print(table)
+    counts = Counter(entry.state for entry in states)
+    chosen = " (chosen by auto)" if auto else ""
+    cells = len({trial.cell for trial in plan.trials})
+    out.print(f"{plan.trials[0].suite}, profile {plan.profile}{chosen}: {cells} cells, {len(states)} trials", highlight=False)
+    if against:
+        said = ", ".join(f"{count} {state}" for state, count in counts.items())
+        out.print(f"against {against}: {said}. `sweep run` measures all anew; `sweep resume {against}` goes on", highlight=False)
+    total = _expected_total(plan, states, expected, against)
+    out.print("expected: " + (clock(total) if total is not None else "unknown, no history yet for some cells"), highlight=False)
+
+
+def _expected_total(plan: Plan, states: Sequence[TrialState], expected: Mapping[str, float], against: str | None) -> float | None:
+    """Seconds until all trials are done, pools side by side (of a sweep that exists, the rest); None where a cell has no history."""
+    by_pool: dict[str, float] = {}
+    for entry in states:
+        if plan.sweep_id == against and entry.state == "done":
+            continue
+        seconds = expected.get(entry.trial.cell)
+        if seconds is None:
+            return None
+        by_pool[entry.trial.pool] = by_pool.get(entry.trial.pool, 0.0) + seconds
+    return max(by_pool.values(), default=0.0)
+
+
+def print_why_again(err: Console, states: Sequence[TrialState]) -> None:
+    """Before a resume: how much is done, and for each trial that is not, why it runs."""
+    counts = Counter(entry.state for entry in states)
+    err.print(f"{counts['done']} of {len(states)} trials are done", highlight=False)
+    for entry in states:
+        if entry.state == "again":
+            err.print(f"  again: {entry.trial.name}: {entry.why}", highlight=False, soft_wrap=True)
+    if counts["to do"]:
+        err.print(f"  to do: {counts['to do']}", highlight=False)

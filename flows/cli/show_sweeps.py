@@ -1,0 +1,128 @@
+"""What `sweep list` and `sweep show` print."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+
+from experiments.config.paths import runs_root
+from experiments.metrics import metric_of
+from experiments.trial import TrialResult
+from flows.cli.show_comparison import print_comparison, print_where
+from flows.cli.tables import make_table
+from tasks.sweep.store import StoreError, SweepStore, list_sweeps
+
+
+def sweep_rows() -> list[dict[str, Any]]:
+    """One entry for each sweep, newest first. A sweep that cannot be read says so and hides no other."""
+    rows: list[dict[str, Any]] = []
+    for sweep_id in list_sweeps():
+        store = SweepStore(sweep_id)
+        try:
+            plan = store.load_plan()
+            states = store.states(plan)
+        except StoreError as error:
+            rows.append({"sweep_id": sweep_id, "state": "unreadable", "problem": str(error)})
+            continue
+        counts = Counter(str(outcome) if outcome else "to do" for outcome in states.values())
+        rows.append(
+            {
+                "sweep_id": sweep_id,
+                "suite": plan.name,
+                "profile": plan.profile,
+                "created_at": plan.created_at,
+                "state": _sweep_state(store, counts),
+                "trials": len(states),
+                "outcomes": dict(counts),
+            }
+        )
+    return rows
+
+
+def _sweep_state(store: SweepStore, counts: Mapping[str, int]) -> str:
+    if store.is_held():
+        return "running"
+    return "incomplete" if counts.get("to do") or counts.get("cancelled") else "complete"
+
+
+def print_sweeps(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
+    if not rows:
+        out.print(f"no sweep under {runs_root()} yet; `sweep run bridgetower` makes one", highlight=False, soft_wrap=True)
+        return
+    table = make_table("sweep", "profile", "started (UTC)", "state", "trials", "outcomes")
+    for row in rows:
+        if "problem" in row:
+            table.add_row(row["sweep_id"], "", "", row["state"], "", row["problem"])
+            continue
+        started = time.strftime("%Y-%m-%d %H:%M", time.gmtime(row["created_at"]))
+        outcomes = ", ".join(f"{count} {name}" for name, count in row["outcomes"].items())
+        table.add_row(row["sweep_id"], row["profile"], started, row["state"], str(row["trials"]), outcomes)
+    out.print(table)
+
+
+def sweep_json(store: SweepStore) -> dict[str, Any]:
+    """A sweep's trials with outcome, reason and summary."""
+    plan = store.load_plan()
+    trials = []
+    for trial in plan.trials:
+        result = store.result(trial.key)
+        trials.append(
+            {
+                "key": trial.key,
+                "name": trial.name,
+                "values": trial.axes,
+                "repeat": trial.repeat,
+                "folder": str(store.trial_dir(trial.key)),
+                "outcome": str(result.outcome) if result else None,
+                "reason": result.reason if result else None,
+                "attempt": result.attempt if result else None,
+                "emulated": trial.emulated or (result is not None and result.emulated),
+                "summary": result.summary if result else {},
+            }
+        )
+    return {
+        "sweep_id": plan.sweep_id,
+        "suite": plan.name,
+        "profile": plan.profile,
+        "command": plan.command,
+        "running": store.is_held(),
+        "status": store.load_status(),
+        "trials": trials,
+        "superseded": [entry.model_dump() for entry in plan.superseded],
+    }
+
+
+def print_sweep(out: Console, store: SweepStore) -> None:
+    plan = store.load_plan()
+    table = make_table("trial", "outcome", metric_of("throughput").unit, "step, ms", "data wait", "loss", "s", "reason")
+    for trial in plan.trials:
+        result = store.result(trial.key)
+        table.add_row(trial.name, *(_result_cells(result) if result else ("to do",)))
+    out.print(table)
+    for entry in plan.superseded:
+        out.print(f"{entry.key} was run again as {entry.by}: {entry.why}", highlight=False)
+    if store.is_held():
+        out.print("running now", style="bold")
+    print_comparison(out, store)
+    print_where(out, store)
+
+
+def _result_cells(result: TrialResult) -> tuple[str, ...]:
+    summary = result.summary
+    return (
+        str(result.outcome) + (" (emulated)" if result.emulated else "") + (f" (attempt {result.attempt})" if result.attempt > 1 else ""),
+        _number(summary.get("throughput"), "{:.1f}"),
+        _number(summary.get("step_time_median_s"), "{:.1f}", 1000),
+        _number(summary.get("data_wait_share"), "{:.1f} %", 100),
+        _number(summary.get("final_loss"), "{:.4f}"),
+        f"{result.finished_at - result.started_at:.1f}",
+        result.reason or "",
+    )
+
+
+def _number(value: float | None, form: str, scale: float = 1.0) -> str:
+    return "" if value is None else form.format(value * scale)

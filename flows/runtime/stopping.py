@@ -1,0 +1,50 @@
+"""What a flow does when it is told to stop: by Ctrl-C, SIGTERM, a cancel in Prefect, `sweep stop`, or by an error of its own."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+from prefect.runtime import flow_run
+
+from cluster import launchers
+from flows.runtime import prefect_runs
+from flows.runtime.session import Session
+
+
+def until_stopped(session: Session, work: Callable[[], None]) -> BaseException | None:
+    """Do the work. Whatever interrupts it stops the trials first, and is returned."""
+    watch_ended = threading.Event()
+    watcher = threading.Thread(target=session.stop.watch_file, args=(watch_ended,), name="stop", daemon=True)
+    watcher.start()
+    try:
+        work()
+        return None
+    except BaseException as error:  # SIGTERM and Ctrl-C are no Exceptions
+        stop_trials(session, _reason(error))
+        return error
+    finally:
+        watch_ended.set()
+        watcher.join()
+
+
+def stop_trials(session: Session, reason: str) -> None:
+    """Stop every trial and wait until none of their processes is left and their ends are recorded."""
+    session.stop.request(reason)
+    for trial in session.plan.trials:  # what no thread of ours follows
+        launch = launchers.load(session.store.trial_dir(trial.key))
+        if launch is not None and session.store.result(trial.key) is None:
+            with suppress(launchers.LaunchError):
+                session.pools[trial.pool].launcher.stop(launch)
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted (Ctrl-C)"
+    if type(error).__name__ == "TerminationSignal":
+        if prefect_runs.being_cancelled(str(flow_run.id)):
+            return "cancelled in Prefect"
+        return f"process {os.getpid()} was told to end (SIGTERM)"
+    return f"the sweep failed: {type(error).__name__}: {error}"

@@ -1,0 +1,84 @@
+"""Records what becomes of a sweep's trials: for the terminal, in Prefect's log and artifacts, and in MLflow."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from cluster.journal.journal import Record
+from cluster.trial_layout import LOG
+from experiments.trial import Outcome, Trial, TrialResult
+from flows.runtime import artifacts
+from flows.runtime.progress import SweepProgress
+from tasks.sweep.store import Plan, SweepStore
+from tasks.tracking.live import LivePublisher
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_LOG_TAIL = 20_000  # characters of a trial's log that go into Prefect's
+
+
+class TrialRecords:
+    """The TrialEvents of a flow. `damage` has what was found wrong with journals."""
+
+    def __init__(self, store: SweepStore, plan: Plan, progress: SweepProgress, publisher: LivePublisher, log: Any) -> None:
+        self._store, self._plan, self._progress, self._publisher, self._log = store, plan, progress, publisher, log
+        self._began: dict[tuple[str, int], float] = {}  # time of an attempt's first record, Unix s
+        self.damage: list[str] = []
+
+    def extend(self, plan: Plan) -> None:
+        """Know the trials that a plan has gained."""
+        self._plan = plan
+        self._progress.fill(plan.trials)
+        self._publisher.extend(plan)
+
+    def waiting(self, trial: Trial, reason: str) -> None:
+        self._progress.wait(trial, reason)
+
+    def started(self, trial: Trial) -> None:
+        self._progress.start(trial)
+
+    def observed(self, trial: Trial, attempt: int, records: Sequence[Record]) -> None:
+        self._progress.observe(trial, attempt, records)
+        began = self._began.setdefault((trial.key, attempt), records[0]["t"])
+        self._publisher.feed(trial, attempt, began, records)
+
+    def finished(self, trial: Trial, result: TrialResult, log: Any) -> None:
+        self._publisher.finish(trial, result, self._store.trial_dir(trial.key))
+        self._record_end(trial, result, log)
+
+    def damaged(self, trial: Trial, result: TrialResult, log: Any) -> None:
+        self.damage.append(result.reason or "")
+        log.error("%s", result.reason)
+        self._record_end(trial, result, log)
+
+    def _record_end(self, trial: Trial, result: TrialResult, log: Any) -> None:
+        self._progress.finish(trial, result.outcome, result.reason)
+        text = self._store.trial_dir(trial.key) / LOG
+        if result.outcome is not Outcome.CANCELLED and text.exists():
+            log.info("log of %s:\n%s", trial.name, _COLOUR.sub("", text.read_text(errors="replace"))[-_LOG_TAIL:])
+        rate = result.summary.get("throughput")
+        log.log(
+            logging.INFO if result.outcome.expected else logging.ERROR,
+            "%s: %s%s%s",
+            trial.name,
+            result.outcome,
+            f", {rate:.1f} samples/s" if rate else "",
+            f" ({result.reason})" if result.reason else "",
+        )
+        artifacts.trial(trial, result)
+        artifacts.progress(self._plan, self._progress)
+
+    def pool_changed(self, pool: str, problem: str | None, left_s: float) -> None:
+        """A pool went down, or answers again (`problem` None). `left_s`: for how long its trials wait, s."""
+        if problem is None:
+            self._log.info("pool %s answers again", pool)
+            self._progress.set_pool_problem(pool, None)
+            return
+        until = time.strftime("%H:%M:%S", time.localtime(time.time() + left_s))
+        then = f"its trials wait until {until} and then end as infra" if left_s else "its trials end as infra"
+        text = f"{problem.removeprefix(f'pool {pool} ')}; {then}"
+        self._log.warning("pool %s %s", pool, text)
+        self._progress.set_pool_problem(pool, text)

@@ -1,0 +1,92 @@
+"""Run the trials of a sweep on one pool: wait for slots, run, write steps.parquet, keep the results on the pool's storage."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from cluster import launchers
+from cluster.journal.journal import JournalError, Record
+from cluster.launchers import Launcher, LaunchError
+from cluster.trial_layout import JOURNAL
+from experiments.trial import Outcome, Trial, TrialResult
+from tasks.sweep.failure_policy import Policy
+from tasks.sweep.pool_slots import PoolSlots
+from tasks.sweep.pool_watch import PoolWatch
+from tasks.sweep.run_trial import TrialRunner
+from tasks.sweep.store import SweepStore
+from tasks.sweep.sweep_stop import SweepStop
+
+
+class TrialEvents(Protocol):
+    """Whoever records what becomes of trials. Called by the threads of the trials, of each trial by one at a time."""
+
+    def waiting(self, trial: Trial, reason: str) -> None:
+        """It cannot begin yet."""
+
+    def started(self, trial: Trial) -> None:
+        """It holds its slots."""
+
+    def observed(self, trial: Trial, attempt: int, records: Sequence[Record]) -> None:
+        """New journal records, at least one."""
+
+    def finished(self, trial: Trial, result: TrialResult, log: Any) -> None:
+        """It ended, and its files are complete. `log`: the logger of its task run."""
+
+    def damaged(self, trial: Trial, result: TrialResult, log: Any) -> None:
+        """Others changed its journal, which is therefore neither overwritten nor published; the result's reason says what is wrong."""
+
+
+@dataclass(frozen=True)
+class PoolTrials:
+    """What the trials of one sweep on one pool share. `write_steps`: the analysis', which makes steps.parquet in a trial's folder."""
+
+    store: SweepStore
+    slots: PoolSlots
+    launcher: Launcher
+    policy: Policy
+    watch: PoolWatch
+    stop: SweepStop
+    events: TrialEvents
+    write_steps: Callable[[Path], Path]
+
+    def run(self, trial: Trial, log: Any) -> TrialResult:
+        """Run one trial to its result. A journal that others changed ends it as `infra`, which is told and not published."""
+        with self.stop.running_trial():
+            log.info("trial %s (%s) on pool %s", trial.name, trial.key, trial.pool)
+            try:
+                result = self._run(trial)
+                self._complete_files(trial, log)
+            except JournalError as error:
+                result = _journal_damaged(trial, error)
+                self.events.damaged(trial, result, log)
+            else:
+                self.events.finished(trial, result, log)
+            return result
+
+    def _run(self, trial: Trial) -> TrialResult:
+        with self.slots.hold(trial, self.stop.event, lambda: self.events.waiting(trial, "pool in use")):
+            self.events.started(trial)
+            observed, waiting = self.events.observed, self.events.waiting
+            return TrialRunner(self.store, self.launcher, self.policy, self.stop.event, observed, self.watch, waiting).run(trial)
+
+    def _complete_files(self, trial: Trial, log: Any) -> None:
+        """steps.parquet, and a copy of everything on the pool's storage where it has one."""
+        folder = self.store.trial_dir(trial.key)
+        if (folder / JOURNAL).exists():
+            self.write_steps(folder)
+        if (launch := launchers.load(folder)) is not None:
+            try:
+                self.launcher.keep(launch, folder)
+            except LaunchError as error:
+                log.warning("results are here and not on the pool's storage: %s", error)
+
+
+def _journal_damaged(trial: Trial, error: JournalError) -> TrialResult:
+    now = time.time()
+    return TrialResult(
+        key=trial.key, attempt=1, outcome=Outcome.INFRA, reason=str(error), started_at=now, finished_at=now, emulated=trial.emulated
+    )

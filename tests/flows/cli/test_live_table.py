@@ -1,0 +1,77 @@
+"""The live table: what stands in it, and the lines that take its place where there is no terminal."""
+
+from __future__ import annotations
+
+import re
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from experiments.trial import Outcome
+from flows.cli.live_table import clock, render, show
+from flows.runtime.progress import SweepProgress
+from tests.tasks.plan_support import make_trial
+
+
+def text_of(progress: SweepProgress, height: int = 40) -> list[str]:
+    console = Console(file=StringIO(), width=200, height=height)
+    console.print(render(progress, height))
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0:00"), (59.6, "1:00"), (65, "1:05"), (3599, "59:59"), (3600, "1 h 00 min"), (7500, "2 h 05 min")],
+)
+def test_seconds_read_as_a_clock(seconds: float, text: str) -> None:
+    assert clock(seconds) == text
+
+
+def test_each_trial_has_a_row_and_the_last_line_counts_them() -> None:
+    trials = [make_trial(number) for number in (1, 2, 3)]
+    progress = SweepProgress(trials)
+    progress.finish(trials[0], Outcome.OK, None)
+    progress.start(trials[1])
+    steps = [{"kind": "step", "step": 4, "loss": 0.51234, "measured": True, "samples": 10, "total_s": 2.0}]
+    progress.observe(trials[1], 2, [{"kind": "environment", "emulated": True}, {"kind": "phase", "name": "training"}, *steps])
+    progress.wait(trials[2], "pool in use")
+    progress.set_pool_problem("p", "does not answer")
+    progress.note = "publishing"
+    heading, *rows, pool, footer = [re.split(r"  +", line) for line in text_of(progress)]
+    assert heading == ["trial", "state", "step", "samples/s", "loss"]
+    assert rows[0] == [trials[0].name, "ok"]
+    assert rows[1] == [trials[1].name, "training (emulated) (attempt 2)", "4/7", "5.0", "0.5123"]
+    assert rows[2] == [trials[2].name, "pool in use"]
+    assert pool == ["pool p: does not answer"]
+    assert footer[0].startswith("1 of 3 trials") and footer[0].endswith(". publishing")
+
+
+def test_a_short_terminal_shows_the_trials_around_the_first_that_runs() -> None:
+    trials = [make_trial(number) for number in range(1, 21)]
+    progress = SweepProgress(trials)
+    for trial in trials[:10]:
+        progress.finish(trial, Outcome.OK, None)
+    shown = [line for line in text_of(progress, height=11) if " · #1" in line]
+    assert [line.split("  ")[0] for line in shown] == [trial.name for trial in trials[8:13]]
+    assert text_of(progress, height=11)[-1].startswith("10 of 20 trials")
+
+
+def test_the_time_left_is_said_until_all_is_done() -> None:
+    trials = [make_trial(1), make_trial(2)]
+    progress = SweepProgress(trials, {trial.cell: 30.0 for trial in trials})
+    assert text_of(progress)[-1] == "0 of 2 trials, about 1:00 left."
+    for trial in trials:
+        progress.finish(trial, Outcome.OK, None)
+    assert text_of(progress)[-1] == "2 of 2 trials."
+
+
+def test_without_a_terminal_each_end_is_a_line() -> None:
+    trials = [make_trial(1), make_trial(2)]
+    progress = SweepProgress(trials)
+    console = Console(file=StringIO(), width=200)
+    progress.set_pool_problem("p", "does not answer")
+    with show(progress, console):
+        progress.finish(trials[0], Outcome.CRASHED, "made up")
+    lines = [line.split(" ", 1)[1] for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
+    assert lines == ["pool p: does not answer", f"1/2 {trials[0].name}: crashed (made up)"]

@@ -1,0 +1,159 @@
+"""What the listings print, as tables and as data."""
+
+from __future__ import annotations
+
+import re
+from io import StringIO
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from experiments.trial import Outcome
+from flows.cli import show_catalog, show_plan, show_sweeps
+from tasks.sweep.plan import TrialState
+from tasks.sweep.store import SweepStore
+from tests.tasks.plan_support import SWEEP_ID, make_plan, make_result, make_trial, saved
+
+
+class Page(Console):
+    """A console whose lines can be read: each as its columns."""
+
+    def __init__(self) -> None:
+        super().__init__(file=StringIO(), width=200)
+
+    @property
+    def lines(self) -> list[list[str]]:
+        return [re.split(r"  +", line.strip()) for line in self.file.getvalue().splitlines()]  # type: ignore[attr-defined]
+
+
+def states(*kinds: tuple[str, str | None]) -> Any:
+    plan = make_plan([make_trial(number, axes={"pool": "cpu", "clip": None, "fused": True}) for number in range(1, len(kinds) + 1)])
+    found = [TrialState(trial=trial, state=state, why=why) for trial, (state, why) in zip(plan.trials, kinds, strict=True)]  # type: ignore[arg-type]
+    return plan, found
+
+
+# --- a plan
+
+
+def test_a_plan_is_its_matrix_with_what_is_done_and_why_the_rest_runs() -> None:
+    plan, found = states(("done", "ok"), ("again", "code changed"), ("to do", None))
+    page, expected = Page(), {trial.cell: 65.0 for trial in plan.trials}
+    show_plan.print_plan(page, plan, found, expected, "other-sweep", auto=True)
+    assert page.lines == [
+        ["pool", "clip", "fused", "repeat", "state", "expected"],
+        ["1", "cpu", "true", "1", "done (ok)", "1:05"],
+        ["2", "cpu", "true", "1", "again (code changed)", "1:05"],
+        ["3", "cpu", "true", "1", "to do", "1:05"],
+        ["made_up, profile full (chosen by auto): 3 cells, 3 trials"],
+        ["against other-sweep: 1 done, 1 again, 1 to do. `sweep run` measures all anew; `sweep resume other-sweep` goes on"],
+        ["expected: 3:15"],
+    ]
+
+
+@pytest.mark.parametrize(("against", "seconds"), [(None, 30.0), ("other-sweep", 30.0), (SWEEP_ID, 20.0)])
+def test_expected_seconds_are_those_of_the_slowest_pool_and_of_a_sweeps_rest(against: str | None, seconds: float) -> None:
+    trials = [make_trial(1), make_trial(2), make_trial(3), make_trial(4, pool="gpu")]
+    found = [TrialState(trial=trial, state="done" if trial is trials[0] else "to do") for trial in trials]
+    plan, expected = make_plan(trials), {trial.cell: 10.0 for trial in trials}
+    told = show_plan.plan_json(plan, found, expected, against)
+    assert (told["suite"], told["compared_with"], told["expected_s"]) == ("made_up", against, seconds)
+    assert [(entry["state"], entry["expected_s"]) for entry in told["trials"]] == [("done", 10.0)] + [("to do", 10.0)] * 3
+
+
+def test_without_history_the_expected_time_is_unknown() -> None:
+    plan, found = states(("to do", None))
+    assert show_plan.plan_json(plan, found, {}, None)["expected_s"] is None
+    page = Page()
+    show_plan.print_plan(page, plan, found, {}, None, auto=False)
+    assert page.lines[-2:] == [["made_up, profile full: 1 cells, 1 trials"], ["expected: unknown, no history yet for some cells"]]
+
+
+def test_a_resume_says_why_each_trial_runs_again() -> None:
+    plan, found = states(("done", "ok"), ("again", "ended as infra: gone"), ("to do", None))
+    page = Page()
+    show_plan.print_why_again(page, found)
+    assert page.lines == [["1 of 3 trials are done"], [f"again: {plan.trials[1].name}: ended as infra: gone"], ["to do: 1"]]
+
+
+# --- sweeps
+
+
+@pytest.mark.parametrize(
+    ("ended", "held", "state"),
+    [
+        ({"t1": Outcome.OK}, False, "incomplete"),
+        ({"t1": Outcome.OK, "t2": Outcome.CANCELLED}, False, "incomplete"),
+        ({"t1": Outcome.OK, "t2": Outcome.CRASHED}, False, "complete"),
+        ({"t1": Outcome.OK}, True, "running"),
+    ],
+)
+def test_a_sweep_is_running_complete_or_not(ended: dict[str, Outcome], held: bool, state: str) -> None:
+    store = saved(make_plan([make_trial(1), make_trial(2)]), **ended)
+    if held:
+        with store.lease():
+            (row,) = show_sweeps.sweep_rows()
+    else:
+        (row,) = show_sweeps.sweep_rows()
+    assert (row["sweep_id"], row["state"], row["trials"]) == (SWEEP_ID, state, 2)
+    assert sum(row["outcomes"].values()) == 2 and row["outcomes"]["ok"] == 1
+
+
+def test_a_sweep_that_cannot_be_read_hides_no_other() -> None:
+    saved(make_plan([make_trial(1)]), t1=Outcome.OK)
+    other = SweepStore("other-20250101-000000-0000")
+    other.dir.mkdir(parents=True)
+    (other.dir / "plan.json").write_text("{")
+    rows = show_sweeps.sweep_rows()
+    assert [(row["sweep_id"], row["state"]) for row in rows] == [(SWEEP_ID, "complete"), (other.sweep_id, "unreadable")]
+    page = Page()
+    show_sweeps.print_sweeps(page, rows)
+    assert page.lines[1] == [SWEEP_ID, "full", "2023-11-14 22:13", "complete", "1", "1 ok"]
+    assert page.lines[2][:2] == [other.sweep_id, "unreadable"]
+
+
+def test_no_sweep_is_said_with_what_makes_one() -> None:
+    page = Page()
+    show_sweeps.print_sweeps(page, show_sweeps.sweep_rows())
+    assert page.lines[0][0].endswith("yet; `sweep run bridgetower` makes one")
+
+
+def test_a_sweeps_trials_with_their_figures() -> None:
+    plan = make_plan([make_trial(1), make_trial(2)])
+    store = saved(plan)
+    summary = {"throughput": 12.34, "step_time_median_s": 0.0525, "data_wait_share": 0.125, "final_loss": 0.51236}
+    store.save_result(make_result(plan.trials[0], summary=summary, attempt=2, emulated=True))
+    page = Page()
+    show_sweeps.print_sweep(page, store)
+    assert page.lines[:3] == [
+        ["trial", "outcome", "samples/s", "step, ms", "data wait", "loss", "s", "reason"],
+        [plan.trials[0].name, "ok (emulated) (attempt 2)", "12.3", "52.5", "12.5 %", "0.5124", "60.0"],
+        [plan.trials[1].name, "to do"],
+    ]
+    told = show_sweeps.sweep_json(store)
+    assert [(entry["outcome"], entry["attempt"], entry["emulated"]) for entry in told["trials"]] == [("ok", 2, True), (None, None, False)]
+    assert told["trials"][0]["summary"] == summary and told["running"] is False and told["status"] is None
+
+
+# --- what can be run, and where
+
+
+def test_a_pools_problem_stands_below_the_table_and_what_is_unknown_is_empty() -> None:
+    row = {"name": "p", "device": "cpu", "address": None, "emulated": True, "reachable": False, "problem": "pool p: is down", "ray": None}
+    page = Page()
+    show_catalog.print_pools(
+        page, [row, {**row, "name": "q", "reachable": True, "emulated": False, "problem": None, "free": 0, "total": 2}]
+    )
+    assert page.lines[1] == ["p", "cpu (emulated)", "not reachable"]
+    assert page.lines[2] == ["q", "cpu", "reachable", "0", "2"]
+    assert page.lines[3:] == [["p: is down"]]
+
+
+def test_a_suite_is_listed_with_the_first_line_of_its_description_or_its_problem() -> None:
+    rows = [
+        {"name": "a", "workload": "w", "profiles": ["full", "smoke"], "problem": None, "description": "First.\nSecond."},
+        {"name": "b", "workload": None, "profiles": [], "problem": "b.yaml:1: is empty", "description": None},
+    ]
+    page = Page()
+    show_catalog.print_suites(page, rows)
+    assert page.lines[1:] == [["a", "w", "full, smoke", "First."], ["b", "b.yaml:1: is empty"]]

@@ -1,0 +1,141 @@
+"""One trial on its pool: its slots, its files, its end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster import launchers
+from cluster.journal.journal import JournalError
+from cluster.launchers import Launch
+from cluster.pools.node_locks import NodeLocks
+from cluster.pools.pool import load_pools
+from experiments.trial import Outcome, Trial, TrialResult
+from tasks.sweep import pool_trials
+from tasks.sweep.failure_policy import Policy
+from tasks.sweep.pool_slots import PoolSlots
+from tasks.sweep.pool_trials import PoolTrials
+from tasks.sweep.pool_watch import PoolWatch
+from tasks.sweep.store import SweepStore
+from tasks.sweep.sweep_stop import SweepStop
+from tests.tasks.plan_support import make_plan, make_result, make_trial, saved
+
+LOG = logging.getLogger("trial")
+
+
+class Events:
+    """Notes what it is told, by name and trial number."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[Any, ...]] = []
+
+    def waiting(self, trial: Trial, reason: str) -> None:
+        self.told.append(("waiting", int(trial.key, 16), reason))
+
+    def started(self, trial: Trial) -> None:
+        self.told.append(("started", int(trial.key, 16)))
+
+    def observed(self, trial: Trial, attempt: int, records: Any) -> None:
+        self.told.append(("observed", int(trial.key, 16)))
+
+    def finished(self, trial: Trial, result: TrialResult, log: Any) -> None:
+        self.told.append(("finished", int(trial.key, 16), result.outcome))
+
+    def damaged(self, trial: Trial, result: TrialResult, log: Any) -> None:
+        self.told.append(("damaged", int(trial.key, 16), result.outcome, result.reason))
+
+
+class Launcher:
+    """Keeps results: notes how many files of the trial there were."""
+
+    def __init__(self) -> None:
+        self.kept: list[list[str]] = []
+
+    def keep(self, launch: Launch, folder: Path) -> None:
+        self.kept.append(sorted(path.name for path in folder.iterdir()))
+
+
+@pytest.fixture
+def cpu(monkeypatch: pytest.MonkeyPatch) -> Callable[..., PoolTrials]:
+    """Makes the pool's trials with a runner that does `body`."""
+
+    def make(store: SweepStore, trial: Trial, body: Callable[[Trial], TrialResult]) -> PoolTrials:
+        class Runner:
+            def __init__(self, *arguments: Any) -> None:
+                pass
+
+            def run(self, trial: Trial) -> TrialResult:
+                return body(trial)
+
+        def write_steps(folder: Path) -> Path:
+            (folder / "steps.parquet").touch()
+            return folder / "steps.parquet"
+
+        monkeypatch.setattr(pool_trials, "TrialRunner", Runner)
+        slots = PoolSlots(load_pools()["cpu"], [trial])
+        watch, stop, events = PoolWatch("cpu", 0.0), SweepStop(store), Events()
+        launcher: Any = Launcher()
+        return PoolTrials(store, slots, launcher, Policy(), watch, stop, events, write_steps)
+
+    return make
+
+
+def test_a_trial_holds_its_slots_while_it_runs_and_no_longer(cpu: Callable[..., PoolTrials]) -> None:
+    trial = make_trial(1)
+    pool = load_pools()["cpu"]
+
+    def body(trial: Trial) -> TrialResult:
+        stop = threading.Event()
+        busy = list[bool]()
+        with NodeLocks(pool, 1, 1, stop, lambda: (busy.append(True), stop.set())[1]):
+            assert busy == [True]
+        assert trials.events.told == [("started", 1)]  # type: ignore[attr-defined]
+        return make_result(trial)
+
+    trials = cpu(saved(make_plan([trial])), trial, body)
+    assert trials.run(trial, LOG).outcome is Outcome.OK
+    with NodeLocks(pool, 1, 1, threading.Event(), lambda: pytest.fail("it still holds its slot")):
+        pass
+
+
+@pytest.mark.parametrize("journal", [True, False])
+def test_what_is_kept_on_the_pool_has_the_steps_of_a_trial_that_began(cpu: Callable[..., PoolTrials], journal: bool) -> None:
+    trial = make_trial(1)
+    store = saved(make_plan([trial]))
+    folder = store.trial_dir(trial.key)
+    launchers.save(Launch(launcher="local", key=trial.key, attempt=1, id="1"), folder)
+    if journal:
+        (folder / "journal.jsonl").touch()
+    trials = cpu(store, trial, make_result)
+    trials.run(trial, LOG)
+    assert ("steps.parquet" in trials.launcher.kept[0]) == journal  # type: ignore[attr-defined]
+    assert trials.events.told == [("started", 1), ("finished", 1, Outcome.OK)]  # type: ignore[attr-defined]
+
+
+def test_a_trial_that_was_never_started_has_nothing_to_keep(cpu: Callable[..., PoolTrials]) -> None:
+    trial = make_trial(1)
+    trials = cpu(saved(make_plan([trial])), trial, lambda trial: make_result(trial, Outcome.CANCELLED))
+    trials.run(trial, LOG)
+    assert trials.launcher.kept == []  # type: ignore[attr-defined]
+    assert trials.events.told[-1] == ("finished", 1, Outcome.CANCELLED)  # type: ignore[attr-defined]
+
+
+def test_a_journal_that_others_changed_is_an_infra_result_that_nobody_publishes(cpu: Callable[..., PoolTrials]) -> None:
+    trial = make_trial(1, emulated=True)
+    store = saved(make_plan([trial]))
+    error = JournalError(Path("journal.jsonl"), 3, "checksum is x")
+
+    def body(trial: Trial) -> TrialResult:
+        raise error
+
+    trials = cpu(store, trial, body)
+    result = trials.run(trial, LOG)
+    assert (result.outcome, result.reason, result.emulated, result.attempt) == (Outcome.INFRA, str(error), True, 1)
+    assert result.started_at == result.finished_at
+    assert trials.events.told == [("started", 1), ("damaged", 1, Outcome.INFRA, str(error))]  # type: ignore[attr-defined]
+    assert store.result(trial.key) is None
