@@ -40,12 +40,12 @@ class Winner:
         """(number, what it is): the value and, unless it is the baseline itself, the speed-up."""
         cell = self.cell
         plus = spread(self.estimate, cell.metric)
-        found = [(quantity(self.estimate.value, cell.metric), f"{plus}, 95 % interval" if plus else "no interval: it needs repeats")]
+        figures = [(quantity(self.estimate.value, cell.metric), f"{plus}, 95 % interval" if plus else "no interval: it needs repeats")]
         if cell.speedup and cell.baseline:
             sure = {Verdict.SAME: "the same as", Verdict.UNDECIDED: "undecided against"}.get(cell.verdict or Verdict.FASTER, "over")
             over = change_interval(cell.speedup, cell.metric)
-            found.append((change(cell.speedup, cell.metric), f"{over} {sure} the baseline {cell.baseline.name}"))
-        return found
+            figures.append((change(cell.speedup, cell.metric), f"{over} {sure} the baseline {cell.baseline.name}"))
+        return figures
 
     @property
     def certainty(self) -> str:
@@ -100,7 +100,7 @@ def comparable(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
 
 def winners_apart(groups: Mapping[str, Sequence[Cell]]) -> list[str]:
     """The winner of each group in a sentence."""
-    said = []
+    sentences = []
     for cells in groups.values():
         winner = find_winner(cells)
         if winner is None:
@@ -110,5 +110,5 @@ def winners_apart(groups: Mapping[str, Sequence[Cell]]) -> list[str]:
         before = f"{change(winner.lead, metric)} {change_interval(winner.lead, metric)}" if winner.lead else ""
         lead = f", {before} before the next" if before and not winner.level else ""
         level = f", not told apart from {plural(len(winner.level), 'other')}" if winner.level else ""
-        said.append(f"{winner.headline}: {value}, {what}{lead}{level}")
-    return said
+        sentences.append(f"{winner.headline}: {value}, {what}{lead}{level}")
+    return sentences

@@ -15,8 +15,7 @@ from experiments.stats.intervals import pooled_spread
 from experiments.stats.linear import pooled_deviation
 from experiments.stats.verdict import Verdict, benjamini_hochberg, verdict
 from tasks.analysis.cell import Cell
-from tasks.analysis.compare_cells import MINIMUM_EFFECT, make_cells, smallest_effect
-from tasks.analysis.compare_cells import ratio_of as _ratio_of
+from tasks.analysis.compare_cells import MINIMUM_EFFECT, make_cells, ratio_of, smallest_effect
 from tasks.analysis.confounders import confounders
 from tasks.analysis.results import load_sweep
 from tasks.report.comparison_table import TextTable
@@ -99,7 +98,7 @@ class Comparison:
     @property
     def sections(self) -> list[Section]:
         """What Markdown and HTML show below the head, in order."""
-        found = (
+        sections = (
             table_section("cells", "Cells", self.table, ""),
             table_section(
                 "confounders",
@@ -109,19 +108,20 @@ class Comparison:
                 "What differs between the two sides and is not an axis: it may be part of any difference between them.",
             ),
         )
-        return [section for section in found if section is not None]
+        return [section for section in sections if section is not None]
 
     @property
     def remarks(self) -> list[str]:
-        found = []
+        """What limits the verdicts: pools left out, single runs, cells of one side."""
+        lines = []
         if self.across_pools:
-            found.append("No cell ran on the same pool in both sweeps: cells are matched on everything but the pool.")
+            lines.append("No cell ran on the same pool in both sweeps: cells are matched on everything but the pool.")
         if self.pairs and min(min(len(pair.a.measured), len(pair.b.measured)) for pair in self.pairs) < 2:
-            found.append("Some cells ran once: what varies between trials is not in their intervals, so a verdict on them says less.")
+            lines.append("Some cells ran once: what varies between trials is not in their intervals, so a verdict on them says less.")
         for side, cells in (("A", self.only_a), ("B", self.only_b)):
             if cells:
-                found.append(f"Only in {side}: {listed([cell.name for cell in cells])}.")
-        return found
+                lines.append(f"Only in {side}: {listed([cell.name for cell in cells])}.")
+        return lines
 
 
 def compare(sweep_dir_a: Path, sweep_dir_b: Path, *, minimum: float = MINIMUM_EFFECT) -> Comparison:
@@ -150,9 +150,7 @@ def _identity(cell: Cell, with_pool: bool) -> str:
 def _judge(cells: Sequence[tuple[Cell, Cell]], minimum: float) -> list[Pair]:
     logarithmic = all(cell.metric.scale is Scale.LOG for pair in cells for cell in pair)
     pooled = (pooled_spread if logarithmic else pooled_deviation)(cell.values for pair in cells for cell in pair)
-    ratios = [
-        _ratio_of(b, a, spread=pooled if pooled[1] else None, paired=False) if a.estimates and b.estimates else None for a, b in cells
-    ]
+    ratios = [ratio_of(b, a, spread=pooled if pooled[1] else None, paired=False) if a.estimates and b.estimates else None for a, b in cells]
     q_values = iter(benjamini_hochberg([ratio.p_value for ratio in ratios if ratio]))
     pairs = []
     for (a, b), ratio in zip(cells, ratios, strict=True):

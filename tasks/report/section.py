@@ -65,9 +65,10 @@ B = TypeVar("B", TextTable, ComparisonTable, Bullets, Facts, Figures, TrialTable
 
 @dataclass(frozen=True)
 class Section:
-    """One section. `name` finds it in a report; templates/*_blocks know how each kind of block is written.
+    """One section. `name` finds it in a report. templates/blocks.md.jinja and templates/blocks.html write each kind of block.
 
-    `text` and `page_text` explain the section in words of ours. They hold no value from outside, since Markdown does not escape them.
+    `text` and `page_text` explain the section. They are constants of the section's file and hold no value from a trial or a suite, since
+    the Markdown template does not escape them.
     """
 
     name: str

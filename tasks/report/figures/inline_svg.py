@@ -9,7 +9,7 @@ from tasks.report.figures.style import INK
 
 
 def inline_svg(path: Path, title: str, prefix: str) -> str:
-    """The SVG as it goes into a page: ink follows the page's colour, ids are the figure's own, with a name for those who cannot see it."""
+    """The SVG as markup for a page. Ink follows the page's colour, ids start with `prefix`, and screen readers read `title`."""
     text = path.read_text()
     text = text[text.index("<svg") :].replace(INK, "currentColor")
     text = re.sub(r'\bid="', f'id="{prefix}-', text)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from experiments.metrics import Direction
+from experiments.stats.estimate import Estimate
 from experiments.stats.verdict import Verdict, verdict
 from tasks.analysis.cell import Cell
 from tasks.analysis.compare_cells import ratio_of, smallest_effect
@@ -51,24 +52,39 @@ def _mp(cell: Cell) -> str:
 
 
 def _sentence(row: Sequence[Cell]) -> str:
-    """`row` is sorted by workers. The first count that no larger one is shown to beat is enough."""
+    """`row` is sorted by workers."""
+    cell, later = _enough(row)
     where = " · ".join(part for part in row[0].name.split(" · ") if part != _mp(row[0]))
-    head = f"{where}: " if where else ""
-    metric = row[0].metric
-    for index, cell in enumerate(row):
-        later = [(other, ratio := ratio_of(other, cell), verdict(ratio, minimum=smallest_effect(metric))) for other in row[index + 1 :]]
-        if not any(word is Verdict.FASTER for *_, word in later):
-            break
-    lead = ratio_of(cell, row[0])
-    gain = f"{change(lead, metric) if lead.linear else f'{times(lead.value)[1:]}x'} over {_mp(row[0])}" if index else ""
+    head = f"{where}: {_mp(cell)}" if where else _mp(cell)
+    metric, lead = cell.metric, ratio_of(cell, row[0])
+    by = change(lead, metric) if lead.linear else f"{times(lead.value)[1:]}x"
+    gain = f"{by} over {_mp(row[0])}" if cell is not row[0] else ""
     waits = cell.mean("data_wait_share")
     wait = f"; data wait is {percent(waits)} of the step" if waits is not None else ""
     if not later:
-        return f"{head}{_mp(cell)} is the fastest measured ({gain}), and no larger count was tried{wait}."
+        return f"{head} is the fastest measured ({gain}), and no larger count was tried{wait}."
     parts = []
-    for word, text in ((Verdict.SAME, "adds nothing"), (Verdict.SLOWER, "is slower"), (Verdict.UNDECIDED, "is undecided")):
+    for word, one, many in _BEYOND:
         names = [_mp(o) if w is Verdict.SAME else f"{_mp(o)} {change_with_verdict(r, None, metric)}" for o, r, w in later if w is word]
         if names:
-            parts.append(f"{listed(names)} {text if len(names) == 1 else text.replace('adds', 'add').replace('is ', 'are ')}")
+            parts.append(f"{listed(names)} {one if len(names) == 1 else many}")
     doubt = any(word is Verdict.UNDECIDED for *_, word in later)
-    return f"{head}{_mp(cell)} {'may be' if doubt else 'is'} enough{f': {gain}' if gain else ''}; {'; '.join(parts)}{wait}."
+    return f"{head} {'may be' if doubt else 'is'} enough{f': {gain}' if gain else ''}; {'; '.join(parts)}{wait}."
+
+
+# verdict on larger counts, and how it reads of one count and of several
+_BEYOND = (
+    (Verdict.SAME, "adds nothing", "add nothing"),
+    (Verdict.SLOWER, "is slower", "are slower"),
+    (Verdict.UNDECIDED, "is undecided", "are undecided"),
+)
+
+
+def _enough(row: Sequence[Cell]) -> tuple[Cell, list[tuple[Cell, Estimate, Verdict]]]:
+    """The cell with the fewest workers that no cell with more is shown to beat; and of each with more, its ratio and verdict."""
+    for index, cell in enumerate(row):
+        ratios = [(other, ratio_of(other, cell)) for other in row[index + 1 :]]
+        later = [(other, ratio, verdict(ratio, minimum=smallest_effect(cell.metric))) for other, ratio in ratios]
+        if not any(word is Verdict.FASTER for *_, word in later):
+            return cell, later
+    raise ValueError("a row has at least one cell")

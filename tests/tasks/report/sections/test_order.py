@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tasks.report.comparison_table import TextTable
+from experiments.trial import Outcome
+from tasks.report.comparison_table import ComparisonTable, TextTable
 from tasks.report.html import render_html
 from tasks.report.markdown import render_markdown
 from tasks.report.model import Report, report_of
 from tasks.report.section import Bullets, Facts, Figures, Section, TrialLine, TrialTable, table_section
 from tasks.report.sections import order
-from tests.tasks.cell_support import repeats, row, source_of, workers
+from tests.tasks.cell_support import repeats, row, settings, source_of, workers
 from tests.tasks.cell_support import report_of as report_of_rows
 
 EVIL = "<script>alert('x')</script>|`$*_[a](b)`\\1"
@@ -92,6 +93,16 @@ def test_every_kind_of_block_is_escaped_in_both(tmp_path: Path) -> None:
     command = "`` <script>alert('x')</script>\\|`$*_[a](b)`\\1 ``"
     assert f"| [{escaped}](http://host/a%20b%29) | {escaped} (emulated) | {escaped} | {escaped} | {command} |\n" in text
     assert '<svg role="img" aria-label="&lt;script>' in page and 'id="f0-x"' in page
+
+
+def test_the_text_of_a_section_holds_no_value_from_outside() -> None:
+    """Markdown does not escape it."""
+    axes = {"pool": EVIL, EVIL: EVIL, "dataloader_workers": 0}
+    rows = [row({**axes, "dataloader_workers": n}, environment={"x": f"{EVIL}{n}"}, notes=[EVIL]) for n in (0, 1)]
+    suite = settings(title=EVIL)
+    report = report_of_rows([*rows, row({**axes, "dataloader_workers": 2}, None, outcome=Outcome.CRASHED, reason=EVIL)], suite)
+    assert len(report.sections) >= 8 and report.section("comparison").block(ComparisonTable).title == EVIL
+    assert not [section.name for section in report.sections if "script" in section.text + (section.page_text or "")]
 
 
 def test_a_page_has_more_to_say_where_it_has_room() -> None:
