@@ -21,6 +21,8 @@ from cluster.pools.pool import load_pools
 from experiments.atomic_file import atomic_write
 from experiments.trial import Outcome, TrialResult
 from flows.cli.commands import app
+from tasks.analysis.results import load_sweep
+from tasks.report.model import make_report
 from tasks.sweep.plan import make_plan
 from tasks.sweep.store import Request
 from tests.contracts import make_trial, result_of, wait
@@ -178,3 +180,13 @@ def test_the_options_in_the_documents_are_those_of_the_command_line() -> None:
             name, *words = line.split()
             wrong = [word for word in words if word.startswith("-") and word.split("=")[0] not in known.get(name, set())]
             assert not wrong, f"{document.name}: `sweep {line}`: {wrong}"
+
+
+SWEEPS = sorted(path.parent for path in (ROOT / "docs" / "results").rglob("plan.json"))
+
+
+@pytest.mark.parametrize("folder", SWEEPS, ids=lambda folder: folder.name)
+def test_committed_sweeps_are_read_by_this_version(folder: Path) -> None:
+    sweep = load_sweep(folder)
+    assert sweep.rows and all(row.problem is None for row in sweep.rows)
+    assert make_report(sweep).sweep_id == sweep.plan.sweep_id

@@ -114,7 +114,7 @@ class Suite(Strict):
     description: str
     workload: str
     profile: str = Field(description="full, or the profile's name")
-    file: str
+    file: str | None = Field(description="the suite's file; null in plans of early sweeps")
     pools: dict[str, str] = Field(description="pool -> device kind, for each pool of the matrix")
     fixed: dict[str, Any]
     axes: Axes

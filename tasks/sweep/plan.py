@@ -146,9 +146,8 @@ def check_ready(plan: Plan) -> None:
     for trial in plan.trials:
         lacking |= workloads.load(trial.workload).Parameters.model_validate(trial.parameters).lacking()
     if lacking:
-        raise ConfigError(
-            [Problem(plan.suite.file, None, name, "is not set", f"give {what}: --set {name}=...") for name, what in lacking.items()]
-        )
+        file = plan.suite.file or plan.request.suite
+        raise ConfigError([Problem(file, None, name, "is not set", f"give {what}: --set {name}=...") for name, what in lacking.items()])
 
 
 def renew(plan: Plan) -> Plan:

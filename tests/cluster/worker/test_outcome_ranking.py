@@ -22,7 +22,7 @@ def of_ray(name: str, module: str = "ray.exceptions", **attributes: Any) -> Base
     return error
 
 
-@pytest.mark.parametrize(("one", "other"), permutations(RANKING, 2))
+@pytest.mark.parametrize(("one", "other"), list(permutations(RANKING, 2)))
 def test_of_two_ranks_that_ended_differently_one_explains_the_other(one: str, other: str) -> None:
     best = min(one, other, key=RANKING.index)
     ending = classify(WorkerGroupError("x", {0: TrialEnded(one, f"rank 0: {one}"), 1: TrialEnded(other, f"rank 1: {other}")}))
