@@ -77,7 +77,12 @@ class Cell:
 
     @property
     def outcome(self) -> str:
-        """`ok` if any repeat was; else how the first that ended did; else `to do`."""
+        """`ok` if any repeat was; else how the first that ended did; else `to do`.
+
+        Repeats are trials of their own, so none explains another and the first stands for the cell; the report lists the endings of all
+        under Outcomes. Ranks of one trial share its fate, so there the ending that explains the others is chosen: see
+        `explaining` in cluster/worker/outcome.py.
+        """
         words = [row.outcome for row in self.rows]
         return "ok" if "ok" in words else next((word for word in words if word != "to do"), "to do")
 

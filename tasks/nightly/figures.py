@@ -19,7 +19,7 @@ from experiments.regression.history_segments import Change
 from experiments.stats.verdict import Verdict
 from tasks.nightly.history import Measured
 from tasks.nightly.store import CHANGED
-from tasks.report.figures.draw import CURVES, INK, STYLE
+from tasks.report.figures.style import CURVES, INK, STYLE
 
 _MARKS = {
     Verdict.SLOWER: ("v", "#b3372b"),

@@ -18,7 +18,7 @@ from tasks.nightly.figures import course, draw_course
 from tasks.nightly.history import History
 from tasks.nightly.store import AA_CONTROL, CHANGED, SLOWED_CONTROL, CellVerdict, Night, NightStore, Role, verdicts_of
 from tasks.report.comparison_table import TextTable
-from tasks.report.figures.draw import inline_svg
+from tasks.report.figures.inline_svg import inline_svg
 from tasks.report.html import render_page
 from tasks.report.markdown import md, table_markdown
 from tasks.report.text_format import listed, percent, plural, quantity

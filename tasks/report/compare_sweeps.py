@@ -15,13 +15,13 @@ from experiments.stats.intervals import pooled_spread
 from experiments.stats.linear import pooled_deviation
 from experiments.stats.verdict import Verdict, benjamini_hochberg, verdict
 from tasks.analysis.cell import Cell
-from tasks.analysis.compare_cells import MINIMUM_EFFECT, make_cells, smallest_effect
-from tasks.analysis.compare_cells import ratio_of as _ratio_of
+from tasks.analysis.compare_cells import MINIMUM_EFFECT, make_cells, ratio_of, smallest_effect
 from tasks.analysis.confounders import confounders
 from tasks.analysis.results import load_sweep
 from tasks.report.comparison_table import TextTable
 from tasks.report.html import render_page
-from tasks.report.markdown import md, table_markdown
+from tasks.report.markdown import render_text
+from tasks.report.section import Section, table_section
 from tasks.report.text_format import OUTCOMES, change, change_interval, difference, listed, percent, plural, quantity, spread
 
 
@@ -78,7 +78,7 @@ class Comparison:
             ratio = f"{change(pair.ratio, metric)} {change_interval(pair.ratio, metric)}" if pair.ratio else "–"
             rows.append([pair.a.name, _value(pair.a), _value(pair.b), ratio, pair.word, ", ".join(pair.differs) or "–"])
         compared = "B less A" if self.differences else "B over A"
-        return TextTable(["cell", "A", "B", f"{compared}, 95 % interval", "verdict", "also differs"], rows)
+        return TextTable(["cell", "A", "B", f"{compared}, 95 % interval", "verdict", "also differs"], rows, verdicts=4)
 
     @property
     def differences(self) -> bool:
@@ -96,16 +96,32 @@ class Comparison:
         return TextTable(["differs", "A", "B", "cells"], [[*key, listed(names, 4)] for key, names in rows.items()])
 
     @property
+    def sections(self) -> list[Section]:
+        """What Markdown and HTML show below the head, in order."""
+        sections = (
+            table_section("cells", "Cells", self.table, ""),
+            table_section(
+                "confounders",
+                "Confounders",
+                self.confounders,
+                "What differs between the two sides and is not an axis.",
+                "What differs between the two sides and is not an axis: it may be part of any difference between them.",
+            ),
+        )
+        return [section for section in sections if section is not None]
+
+    @property
     def remarks(self) -> list[str]:
-        found = []
+        """What limits the verdicts: pools left out, single runs, cells of one side."""
+        lines = []
         if self.across_pools:
-            found.append("No cell ran on the same pool in both sweeps: cells are matched on everything but the pool.")
+            lines.append("No cell ran on the same pool in both sweeps: cells are matched on everything but the pool.")
         if self.pairs and min(min(len(pair.a.measured), len(pair.b.measured)) for pair in self.pairs) < 2:
-            found.append("Some cells ran once: what varies between trials is not in their intervals, so a verdict on them says less.")
+            lines.append("Some cells ran once: what varies between trials is not in their intervals, so a verdict on them says less.")
         for side, cells in (("A", self.only_a), ("B", self.only_b)):
             if cells:
-                found.append(f"Only in {side}: {listed([cell.name for cell in cells])}.")
-        return found
+                lines.append(f"Only in {side}: {listed([cell.name for cell in cells])}.")
+        return lines
 
 
 def compare(sweep_dir_a: Path, sweep_dir_b: Path, *, minimum: float = MINIMUM_EFFECT) -> Comparison:
@@ -134,9 +150,7 @@ def _identity(cell: Cell, with_pool: bool) -> str:
 def _judge(cells: Sequence[tuple[Cell, Cell]], minimum: float) -> list[Pair]:
     logarithmic = all(cell.metric.scale is Scale.LOG for pair in cells for cell in pair)
     pooled = (pooled_spread if logarithmic else pooled_deviation)(cell.values for pair in cells for cell in pair)
-    ratios = [
-        _ratio_of(b, a, spread=pooled if pooled[1] else None, paired=False) if a.estimates and b.estimates else None for a, b in cells
-    ]
+    ratios = [ratio_of(b, a, spread=pooled if pooled[1] else None, paired=False) if a.estimates and b.estimates else None for a, b in cells]
     q_values = iter(benjamini_hochberg([ratio.p_value for ratio in ratios if ratio]))
     pairs = []
     for (a, b), ratio in zip(cells, ratios, strict=True):
@@ -156,15 +170,7 @@ def _value(cell: Cell) -> str:
 
 def render_markdown(comparison: Comparison) -> str:
     """The comparison as Markdown, every value escaped."""
-    blocks = ["# Two sweeps compared", f"A: {md(comparison.a)}\\\nB: {md(comparison.b)}", f"**{md(comparison.headline)}**"]
-    if comparison.remarks:
-        blocks.append("\n".join(f"- {md(remark)}" for remark in comparison.remarks))
-    blocks.append(_explained(comparison))
-    if comparison.pairs:
-        blocks += ["## Cells", table_markdown(comparison.table)]
-    if comparison.confounders.rows:
-        blocks += ["## Confounders", "What differs between the two sides and is not an axis.", table_markdown(comparison.confounders)]
-    return "\n\n".join(blocks) + "\n"
+    return render_text("comparison.md.jinja", comparison=comparison, explained=_explained(comparison))
 
 
 def _explained(comparison: Comparison) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from experiments.config.scalar_text import table_text
 from experiments.metrics import Kind, Metric, Scale
@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TextTable:
-    """A table of text. The first `names` columns name the row."""
+    """A table of text. The first `names` columns name the row; the words of column `verdicts` are verdicts, which the page colours."""
 
+    kind: ClassVar[str] = "table"
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     names: int = 1
     numeric: bool = False
+    verdicts: int | None = None
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class TableCell:
 class ComparisonTable:
     """`rows` pairs the values of the row axes with the cells below `columns`."""
 
+    kind: ClassVar[str] = "comparison"
     title: str
     row_axes: Sequence[str]
     columns: Sequence[str]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,17 +9,15 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from tasks.report.figures.draw import inline_svg
-from tasks.report.model import PROFILE, SCALING, Report
-from tasks.report.sections.literature_table import PUBLISHED_ABOUT, PUBLISHED_TITLE
-from tasks.report.sections.loss_spikes import ABOUT as SPIKES
+from tasks.report.figures.inline_svg import inline_svg
+from tasks.report.model import Report
 
-_TEMPLATES = Path(__file__).parent / "templates"
+_TEMPLATES = Path(__file__).with_name("templates")
 
 
 @cache
 def _environment() -> Environment:
-    return Environment(
+    environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
@@ -28,6 +25,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
+    environment.filters["inline"] = _inline
+    return environment
 
 
 def render_page(template: str, **values: Any) -> str:
@@ -36,16 +35,11 @@ def render_page(template: str, **values: Any) -> str:
     return _environment().get_template(template).render(style=style, **values)
 
 
-def render_html(report: Report, figures: Sequence[tuple[str, Path]]) -> str:
-    """The report as one self-contained page; `figures` are (title, SVG file) drawn by tasks.report.figures.draw."""
-    drawn = [(title, Markup(inline_svg(path, title, f"f{index}"))) for index, (title, path) in enumerate(figures)]  # noqa: S704 - matplotlib escapes
-    return render_page(
-        "report.html",
-        report=report,
-        drawn=drawn,
-        scaling_text=SCALING,
-        profile_text=PROFILE,
-        published_title=PUBLISHED_TITLE,
-        published_about=PUBLISHED_ABOUT,
-        spikes_text=SPIKES,
-    )
+def render_html(report: Report) -> str:
+    """The report as one self-contained page, with its figures inside it."""
+    return render_page("report.html", report=report)
+
+
+def _inline(path: Path, title: str, prefix: str) -> Markup:
+    """A figure's SVG file as markup. `prefix` keeps its ids apart from those of other figures on the page."""
+    return Markup(inline_svg(path, title, prefix))  # noqa: S704 - matplotlib escapes

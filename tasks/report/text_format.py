@@ -28,7 +28,8 @@ def number(value: float | None, digits: int = 4) -> str:
         return "–"
     if value == 0:
         return "0"
-    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])  # of the rounded value: 99.999 has three digits before the point
+    places = max(0, digits - 1 - exponent)
     return f"{value:,.{min(places, 9)}f}" if places <= 9 else f"{value:.{digits - 1}e}"
 
 

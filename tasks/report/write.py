@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cluster.trial_layout import FIGURES, REPORT, REPORT_PAGE, for_emulated
@@ -13,7 +12,7 @@ from tasks.analysis.results import load_sweep, write_results
 from tasks.report.figures.draw import draw_figures
 from tasks.report.html import render_html
 from tasks.report.markdown import render_markdown
-from tasks.report.model import make_report
+from tasks.report.model import report_of, report_source, watermark
 
 
 @dataclass(frozen=True)
@@ -40,13 +39,13 @@ def write_report(sweep_dir: Path, *, mlflow_links: Mapping[str, str] | None = No
     """
     sweep = load_sweep(sweep_dir)
     results = write_results(sweep_dir, sweep)
-    report = make_report(sweep, mlflow_links=mlflow_links, emulated=emulated)
+    source = report_source(sweep, mlflow_links=mlflow_links, emulated=emulated)
     folder = sweep_dir / _name(FIGURES, emulated)
-    figures = draw_figures(report.cells, folder, report.watermark, own=sweep.plan.suite.report.figures)
-    report = dataclasses.replace(report, figures=[(title, f"{folder.name}/{path.name}") for title, path in figures])
+    figures = draw_figures(source.cells, folder, watermark(source), own=sweep.plan.suite.report.figures)
+    report = report_of(replace(source, figures=figures))
     markdown, html = sweep_dir / _name(REPORT, emulated), sweep_dir / _name(REPORT_PAGE, emulated)
     atomic_write(markdown, render_markdown(report))
-    atomic_write(html, render_html(report, [(title, path) for title, path in figures]))
+    atomic_write(html, render_html(report))
     return ReportPaths(markdown, html, [path for _, path in figures], results)
 
 

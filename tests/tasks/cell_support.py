@@ -16,8 +16,10 @@ from experiments.trial import Outcome, Trial, TrialResult, digest
 from tasks.analysis.cell import Cell
 from tasks.analysis.compare_cells import find_baseline, layout, make_cells
 from tasks.analysis.results import Sweep, TrialRow
+from tasks.report import model
 from tasks.report.comparison_table import ComparisonTable, TableCell, TextTable, build_table
-from tasks.report.model import Report, make_report
+from tasks.report.model import Report, report_source
+from tasks.report.section import ReportSource
 from tasks.report.sections.literature_table import published_table
 from tests.tasks.fake_sweep import as_suite
 from tests.tasks.plan_support import make_plan
@@ -117,9 +119,31 @@ def repeats(axes: Mapping[str, Any], value: float, deviations: Sequence[float] =
     return [row(axes, value * math.exp(deviation), repeat=place, **more) for place, deviation in enumerate(deviations, 1)]
 
 
+def in_threes(rates: Sequence[float], deviations: Sequence[Sequence[float]] = (EVEN, EVEN, EVEN), **more: float) -> list[Cell]:
+    """Cells with 0, 1, 2, ... loader processes, three repeats each."""
+    summary = {"data_wait_share": 0.05, **more}
+    cells = zip(rates, deviations, strict=True)
+    return made([one for count, (rate, noise) in enumerate(cells) for one in repeats(workers(count), rate, noise, summary=summary)])
+
+
 def workers(count: int, pool: str = "cpu", **more: Any) -> dict[str, Any]:
     """Axes of a cell with so many loader processes."""
     return {"pool": pool, "dataloader_workers": count, **more}
+
+
+def watched_row(rule: str = "adamw", *, tensors: tuple[str, ...] = ("patch", "text"), steps: int = 400, **more: Any) -> TrialRow:
+    """A trial whose spikes are looked for, with losses of 2 and spikes: 3.5 at 204 to 206, 2.75 at 350.
+
+    RMS spikes of the first tensor are at 200 and 300; other tensors have none.
+    """
+    losses = np.full(steps, 2.0) + 0.001 * (-1.0) ** np.arange(steps)
+    for step, height in ((204, 3.5), (205, 3.0), (206, 3.0), (350, 2.75), (351, 2.5)):
+        if step <= steps:
+            losses[step - 1] = height
+    numbers = np.arange(1, steps + 1)
+    rms = {name: np.where(np.isin(numbers, (200, 201, 300)) & (name == "patch"), 4.0, 1.0) for name in tensors}
+    axes = {"pool": "gpu", "update_rule": rule}
+    return row(axes, losses=list(losses), rms=rms, parameters={"spikes_after": 100}, **more)
 
 
 def made(rows: Iterable[TrialRow], suite: Any = None, *, emulated: bool = False) -> list[Cell]:
@@ -154,20 +178,30 @@ def published_of(rows: Iterable[TrialRow], suite: Any, *, emulated: bool = False
     return published_table(made(rows, suite, emulated=emulated), as_suite(suite))
 
 
-def report_of(
+def source_of(
     rows: Sequence[TrialRow],
     suite: Any = None,
     *,
     emulated: bool = False,
     mlflow_links: Mapping[str, str] | None = None,
     **plan: Any,
-) -> Report:
-    """The report of a sweep that holds these rows; `plan`: more of plan.json."""
+) -> ReportSource:
+    """What the report of a sweep with these rows is made of; `plan`: more of plan.json."""
     suite = as_suite(settings() if suite is None else suite)
     whole = make_plan([row.trial for row in rows], suite=suite, **{"sweep_id": "made-up", "profile": "smoke", **plan})
-    return make_report(Sweep(Path("made-up"), whole, rows), mlflow_links=mlflow_links, emulated=emulated)
+    return report_source(Sweep(Path("made-up"), whole, rows), mlflow_links=mlflow_links, emulated=emulated)
+
+
+def report_of(rows: Sequence[TrialRow], suite: Any = None, **more: Any) -> Report:
+    """The report of a sweep that holds these rows; `more` as for `source_of`."""
+    return model.report_of(source_of(rows, suite, **more))
 
 
 def column(table: TextTable, name: str) -> list[str]:
     """The values of one column, from the top."""
     return [line[list(table.header).index(name)] for line in table.rows]
+
+
+def comparison_in(report: Report) -> ComparisonTable:
+    """The report's comparison table."""
+    return report.section("comparison").block(ComparisonTable)

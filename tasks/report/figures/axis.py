@@ -14,31 +14,24 @@ from experiments.metrics import Kind, Metric, metric_of
 from experiments.spec.schema import ReportFigure
 from experiments.trial import label
 from tasks.analysis.cell import Cell, is_number
+from tasks.report.figures.style import COLOURS, INK, RED
 from tasks.report.text_format import OUTCOMES, number, quantity, times
 
 MARKS = {64: "s"}  # by the number of devices of a published value; a diamond for the others
-COLOURS = ("#3b82c4", "#d55e00", "#2a9d78", "#cc79a7", "#c99700", "#56b4e9", "#7d5fb2", "#8a6d3b", "#9aa3af", "#14181f")
 
 
 def axis_figure(cells: Sequence[Cell], wanted: ReportFigure) -> Figure | None:
-    """None where no cell has the metric.
+    """Bars of `wanted.metric` over the values of axis `wanted.x`, in a colour for each series. None where no cell has the metric.
 
     A cell that ended without the metric is an absent bar with its outcome in its place. What others published of a cell is a mark on it.
     """
-    shown = [
-        cell for cell in cells if all(_among(cell.trial.parameters | dict(cell.axes), key, value) for key, value in wanted.where.items())
-    ]
-    shown = [cell for cell in shown if cell.outcome != "to do"]
-    x, metric, relative = wanted.x, metric_of(wanted.metric), wanted.relative
-    values = {id(cell): _over_baseline(cell, metric) if relative else cell.mean(metric.name) for cell in shown}
+    metric = metric_of(wanted.metric)
+    shown = [cell for cell in cells if cell.outcome != "to do" and _is_wanted(cell, wanted.where)]
+    values = {id(cell): _over_baseline(cell, metric) if wanted.relative else cell.mean(metric.name) for cell in shown}
     if not any(is_number(value) for value in values.values()):
         return None
-    names = list(dict.fromkeys(table_text(cell.axes.get(x)) for cell in shown))
-    varies = [axis for axis in wanted.series if len({repr(cell.axes.get(axis)) for cell in shown}) > 1]
-    series: dict[str, dict[str, Cell]] = {}
-    for cell in shown:
-        who = " · ".join(label(axis, cell.axes.get(axis)) for axis in varies) or "ours"
-        series.setdefault(who, {})[table_text(cell.axes.get(x))] = cell
+    names = list(dict.fromkeys(table_text(cell.axes.get(wanted.x)) for cell in shown))
+    series = _series(shown, wanted)
     figure = Figure(figsize=(8.6, 4.2), layout="constrained")
     axes = figure.add_subplot()
     width = 0.84 / len(series)
@@ -47,31 +40,52 @@ def axis_figure(cells: Sequence[Cell], wanted: ReportFigure) -> Figure | None:
         heights = [values[id(members[name])] if name in members else None for name in names]
         axes.bar(at, [height or 0.0 for height in heights], width * 0.92, color=COLOURS[number_of % len(COLOURS)], label=who)
         for place, name, height in zip(at, names, heights, strict=True):
-            text = _text(height, metric, relative=relative) if height is not None else _absent(members.get(name))
-            colour = "#14181f" if height is not None else "#d1584a"
+            text = _text(height, metric, relative=wanted.relative) if height is not None else _absent(members.get(name))
+            colour = INK if height is not None else RED
             axes.text(place, height or 0.0, f" {text}", rotation=90, ha="center", va="bottom", fontsize=7.5, color=colour)
             if name in members:
-                _mark(axes, place, width, published_values(members[name], metric, relative=relative))
+                _mark(axes, place, width, published_values(members[name], metric, relative=wanted.relative))
+    _label_axes(axes, names, wanted, metric)
+    _add_legend(figure, axes, columns=len(series))
+    return figure
+
+
+def _is_wanted(cell: Cell, where: Mapping[str, Any]) -> bool:
+    """Whether each parameter or axis in `where` has its value, or one of its values."""
+    values = cell.trial.parameters | dict(cell.axes)
+    return all(values.get(key) in (value if isinstance(value, list) else [value]) for key, value in where.items())
+
+
+def _series(cells: Sequence[Cell], wanted: ReportFigure) -> dict[str, dict[str, Cell]]:
+    """Cells by the name of their series, then by their value of the horizontal axis. Only axes that vary name a series."""
+    varies = [axis for axis in wanted.series if len({repr(cell.axes.get(axis)) for cell in cells}) > 1]
+    series: dict[str, dict[str, Cell]] = {}
+    for cell in cells:
+        who = " · ".join(label(axis, cell.axes.get(axis)) for axis in varies) or "ours"
+        series.setdefault(who, {})[table_text(cell.axes.get(wanted.x))] = cell
+    return series
+
+
+def _label_axes(axes: Any, names: Sequence[str], wanted: ReportFigure, metric: Metric) -> None:
     axes.set_xticks(range(len(names)), names)
-    if sum(map(len, names)) > 70:
+    if sum(map(len, names)) > 70:  # characters: more would overlap
         axes.tick_params(axis="x", labelrotation=25)
         for tick in axes.get_xticklabels():
             tick.set(ha="right", rotation_mode="anchor")
-    axes.set_xlabel(x.replace("_", " "))
-    axes.set_ylabel(_title(metric, relative=relative))
+    axes.set_xlabel(wanted.x.replace("_", " "))
+    axes.set_ylabel(f"{metric.label}, relative" if wanted.relative else metric.title)
     axes.margins(y=0.25)
     axes.grid(axis="x", visible=False)
+
+
+def _add_legend(figure: Figure, axes: Any, columns: int) -> None:
+    """One entry for each name, ours before published ones; no legend for a single name."""
     named = sorted(zip(*reversed(axes.get_legend_handles_labels()), strict=True), key=lambda pair: pair[0].startswith("published"))
-    handles = dict(named)  # one of each name, ours first
+    handles = dict(named)
     if len(handles) > 1:
-        figure.legend(
-            handles.values(),
-            handles.keys(),
-            loc="outside upper center",
-            ncols=min(3 if len(handles) <= 6 else 2, len(series)),
-            fontsize=8.5 if len(handles) <= 6 else 8,
-        )
-    return figure
+        many = len(handles) > 6
+        columns = min(2 if many else 3, columns)
+        figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=columns, fontsize=8 if many else 8.5)
 
 
 def published_values(cell: Cell, metric: Metric, *, relative: bool) -> list[tuple[float, LiteratureValue]]:
@@ -91,8 +105,8 @@ def _mark(axes: Any, place: float, width: float, published: Sequence[tuple[float
     for value, entry in published:
         where = f"published, {entry.accelerator}{f' x{entry.devices}' if entry.devices else ''}"
         side = place + 0.32 * width  # beside the bar's own number
-        axes.plot([place + 0.1 * width, place + width / 2], [value, value], color="#14181f", linewidth=1, zorder=4)
-        axes.plot(side, value, MARKS.get(entry.devices or 0, "D"), color="#14181f", markerfacecolor="white", zorder=5, ls="", label=where)
+        axes.plot([place + 0.1 * width, place + width / 2], [value, value], color=INK, linewidth=1, zorder=4)
+        axes.plot(side, value, MARKS.get(entry.devices or 0, "D"), color=INK, markerfacecolor="white", zorder=5, ls="", label=where)
 
 
 def _over_baseline(cell: Cell, metric: Metric) -> float | None:
@@ -101,12 +115,6 @@ def _over_baseline(cell: Cell, metric: Metric) -> float | None:
     if not ours or not theirs:
         return None
     return theirs / ours if metric.lower_is_better else ours / theirs
-
-
-def _title(metric: Metric, *, relative: bool) -> str:
-    if relative:
-        return f"{metric.label}, relative"
-    return metric.title
 
 
 def _text(value: float, metric: Metric, *, relative: bool) -> str:
@@ -119,7 +127,3 @@ def _text(value: float, metric: Metric, *, relative: bool) -> str:
 
 def _absent(cell: Cell | None) -> str:
     return "" if cell is None else OUTCOMES.get(cell.outcome, cell.outcome) if cell.outcome != "ok" else "unknown"
-
-
-def _among(values: Mapping[str, Any], key: str, wanted: Any) -> bool:
-    return values.get(key) in (wanted if isinstance(wanted, list) else [wanted])

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from experiments.stats.loss_spikes import LossSpikes
 from tasks.analysis.cell import Cell
 from tasks.analysis.results import TrialRow
+from tasks.report.figures.style import GREY, RED
 from tasks.report.sections.loss_spikes import short_name, spikes_of, varying_axes
 from tasks.report.text_format import OUTCOMES
 
-LOSS, RMS, MARK, CAUSE = "#3b82c4", "#7d5fb2", "#d1584a", "#c99700"
+LOSS, RMS, MARK, CAUSE = "#3b82c4", "#7d5fb2", RED, "#c99700"
 COLUMNS = 3
 MOST = 24  # cells in the figure
 POINTS = 300  # of a curve in the figure: beyond that the smallest and the largest of each part
@@ -72,7 +73,7 @@ def _draw(above: Any, beneath: Any, row: TrialRow, result: LossSpikes) -> None:
         inside = (row.steps >= spike.first) & (row.steps <= spike.last)
         beneath.plot([spike.first], [float(np.nanmax(row.rms[tensor][inside]))], "o", color=CAUSE, markersize=3, label="RMS spike")
     for axes in (above, beneath):
-        axes.axvspan(0, result.rule.after, color="#9aa3af", alpha=0.15, linewidth=0, label="not judged")
+        axes.axvspan(0, result.rule.after, color=GREY, alpha=0.15, linewidth=0, label="not judged")
 
 
 def _thinned(steps: NDArray[np.int64], values: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

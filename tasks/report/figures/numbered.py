@@ -12,7 +12,7 @@ from experiments.metrics import metric_of
 from experiments.spec.schema import ReportFigure
 from experiments.trial import label
 from tasks.analysis.cell import Cell
-from tasks.report.figures.axis import COLOURS
+from tasks.report.figures.style import COLOURS
 
 DASHES = ("-", "--", ":", "-.")
 

@@ -1,4 +1,4 @@
-"""The table of a published document, completed: its accelerators and batches as columns, its values above ours, with speed-ups.
+"""Section: the table of a published document, completed: its accelerators and batches as columns, its values above ours, with speed-ups.
 
 Speed-ups are over the published column that the suite's `report.published` names, as in the document; a throughput's are per device, since
 the numbers of devices may differ.
@@ -15,14 +15,19 @@ from experiments.spec.schema import PublishedColumn, Suite
 from experiments.trial import label
 from tasks.analysis.cell import Cell
 from tasks.report.comparison_table import TextTable
+from tasks.report.section import ReportSource, Section, table_section
 from tasks.report.text_format import times
 
-PUBLISHED_TITLE = "The published table, and ours"
-PUBLISHED_ABOUT = (
+ABOUT = (
     "Columns are accelerators, their number and the batch of each. The speed-up of a throughput is per device. "
     "Software, date and sometimes more differ between their rows and ours: see what differs, below."
 )
 _OF_COLUMNS = ("pool", "devices", "batch_size")  # axes that the columns say
+
+
+def section(source: ReportSource) -> Section | None:
+    table = published_table(source.cells, source.sweep.plan.suite)
+    return table_section("literature_table", "The published table, and ours", table, ABOUT)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Spikes in a report: a table of what was found in each cell, and the loss curve above the RMS_t curve with the spikes drawn on both."""
+"""Section: spikes of the loss and of RMS_t in each cell. tasks/report/figures/loss_spikes.py draws them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from experiments.trial import label
 from tasks.analysis.cell import Cell
 from tasks.analysis.results import TrialRow
 from tasks.report.comparison_table import TextTable
+from tasks.report.section import ReportSource, Section, table_section
 from tasks.report.text_format import OUTCOMES, number, percent, plural
 
 ABOUT = (
@@ -20,6 +21,10 @@ ABOUT = (
     "would seem explained. Loss at the end: mean of the last 100 steps, of fewer than 1000 the last tenth."
 )
 END = 100  # steps, at most, whose mean is the loss at the end
+
+
+def section(source: ReportSource) -> Section | None:
+    return table_section("loss_spikes", "Spikes", spike_table(source.cells), ABOUT)
 
 
 def spikes_of(row: TrialRow) -> LossSpikes | None:

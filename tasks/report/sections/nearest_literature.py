@@ -1,4 +1,4 @@
-"""Others' numbers for a workload, each beside our nearest cell and what differs from it."""
+"""Section: others' numbers for a workload, each beside our nearest cell and what differs from it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from experiments.literature.reader import OURS, LiteratureValue, literature_for
 from tasks.analysis.cell import Cell
 from tasks.analysis.results import TrialRow
 from tasks.report.comparison_table import TextTable
+from tasks.report.section import ReportSource, Section, table_section
 from tasks.report.text_format import amount
+
+ABOUT = "Not our measurements. Beside each stands our nearest cell and what differs from it."
+
+
+def section(source: ReportSource) -> Section | None:
+    return table_section("nearest_literature", "Published by others", nearest_published(source.sweep.rows, source.cells), ABOUT)
 
 
 def nearest_published(rows: Sequence[TrialRow], cells: Sequence[Cell]) -> TextTable:

@@ -1,4 +1,4 @@
-"""Two tables of a report: how throughput grows with the devices, and where the traced steps' time went."""
+"""Section: how throughput grows with the number of devices."""
 
 from __future__ import annotations
 
@@ -9,10 +9,19 @@ from experiments.stats.estimate import Estimate
 from tasks.analysis.cell import Cell
 from tasks.analysis.compare_cells import ratio_of
 from tasks.report.comparison_table import TextTable
-from tasks.report.text_format import interval, number, percent, quantity, seconds, times
+from tasks.report.section import ReportSource, Section, table_section
+from tasks.report.text_format import interval, percent, quantity, seconds, times
 
 DEVICES = "devices"
 PER_DEVICE = "tflops_per_device"
+ABOUT = (
+    "Over the fewest devices of cells that differ in nothing else. Exposed: how much longer a step's forward and backward take with the "
+    "all-reduce of gradients than without it; its part of the step is the communication share."
+)
+
+
+def section(source: ReportSource) -> Section | None:
+    return table_section("scaling", "Scaling", scaling(source.cells), ABOUT)
 
 
 def scaling(cells: Sequence[Cell]) -> TextTable:
@@ -47,22 +56,6 @@ def scaling(cells: Sequence[Cell]) -> TextTable:
                 ]
             )
     return TextTable(header, rows, numeric=True)
-
-
-def profile(cells: Sequence[Cell]) -> TextTable:
-    """For each cell with traced steps: time by group of kernels, the largest first, and the time in which nothing ran."""
-    header = ["cell", "what ran", "per step", "share", "calls per step", "longest of them"]
-    rows = []
-    for cell in cells:
-        found = next((row.profile for row in cell.rows if row.outcome == "ok" and row.profile), None)
-        if not found:
-            continue
-        span = float(found["span_s"])
-        for group in found["groups"]:
-            spent = float(group["seconds"])
-            rows.append([cell.name, group["group"], seconds(spent), percent(spent / span), number(group["calls"], 3), group["top"]])
-        rows.append([cell.name, f"nothing ({found['where']} idle)", seconds(found["idle_s"]), percent(found["idle_s"] / span), "–", "–"])
-    return TextTable(header, rows, names=2)
 
 
 def _ratio(cell: Cell, fewest: Cell) -> Estimate:

@@ -16,6 +16,7 @@ from tasks.analysis.results import load_sweep
 from tasks.report.comparison_table import comparison_table
 from tasks.report.model import make_report
 from tasks.report.write import write_report
+from tests.tasks.cell_support import comparison_in
 from tests.tasks.fake_sweep import SUITE, Fake, as_suite, make_sweep
 
 SCORE = "eval_winoground_group_before"
@@ -69,7 +70,7 @@ def test_the_lowest_wins(tmp_path: Path, metric: str, key: str, values: tuple[fl
     report = make_report(load_sweep(folder))
     assert report.winner is not None and report.winner.cell.axes["dataloader_workers"] == 1
     assert report.winner.headline.endswith("is best")
-    assert [cell.value for cell in report.table.rows[0][1]] == shown
+    assert [cell.value for cell in comparison_in(report).rows[0][1]] == shown
     assert [cell.verdict for cell in report.cells][1] is Verdict.FASTER
 
 
@@ -108,7 +109,7 @@ def test_a_metric_of_ratios_falls_back_to_differences_where_a_value_has_none() -
 def test_nothing_wins_by_what_is_better_neither_high_nor_low(tmp_path: Path) -> None:
     folder = sweep_of(tmp_path, "mean_power_w", [windowed(0, mean_power_w=300.0), windowed(1, mean_power_w=600.0)])
     report = make_report(load_sweep(folder))
-    assert report.winner is None and report.nothing == "mean power is better neither high nor low, so no cell wins."
+    assert report.winner is None and report.no_winner == "mean power is better neither high nor low, so no cell wins."
     assert [cell.verdict for cell in report.cells] == [None, None]
     assert report.cells[1].speedup is not None and report.cells[1].speedup.value == pytest.approx(2.0)
 

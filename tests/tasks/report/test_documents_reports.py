@@ -16,6 +16,7 @@ from experiments.workloads.flava.parameters import SIZES
 from tasks.analysis.results import load_sweep
 from tasks.report.model import Report, make_report
 from tasks.report.write import write_report
+from tests.tasks.cell_support import comparison_in
 from tests.tasks.fake_sweep import Fake, make_sweep
 
 RATES = {"baseline": 500.0, "amp": 640.0, "fsdp": 660.0, "multi_tensor": 700.0, "pooled": 710.0, "sequence_first": 760.0, "256px": 600.0}
@@ -50,28 +51,28 @@ def ladder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Report, Path]:
 
 def test_the_ladder_is_a_row_for_each_rung_with_its_speed_up(ladder: tuple[Report, Path]) -> None:
     report, _ = ladder
-    rungs = [names[1] for names, _ in report.table.rows]
+    rungs = [names[1] for names, _ in comparison_in(report).rows]
     assert rungs[:7] == list(RATES), "in the suite's order"
-    cells = {names[1]: cells[0] for names, cells in report.table.rows}
+    cells = {names[1]: cells[0] for names, cells in comparison_in(report).rows}
     assert cells["baseline"].speedup == "baseline" and cells["baseline"].value.endswith(" TFLOP/s")
     assert cells["sequence_first"].short in ("x1.52", "x1.51")
     assert cells["256px"].short in ("x1.57", "x1.56", "x1.58"), "of FLOP/s, not of images/s"
     assert not any("also differs" in note for cell in cells.values() for note in cell.notes), "a rung is what it sets"
-    assert dict(report.settings.rows)["multi_tensor"].split(", ") == [  # type: ignore[arg-type]
+    assert dict(report.section("settings").table.rows)["multi_tensor"].split(", ") == [  # type: ignore[arg-type]
         *("fsdp_reshard false", "fsdp_units root", "optimizer foreach", "parallel fsdp2", "precision fp16")
     ]
 
 
 def test_each_published_value_of_the_ladder_stands_beside_its_rung(ladder: tuple[Report, Path]) -> None:
     report, _ = ladder
-    found = [(row[2], row[3].split(" · ")[-1], row[4]) for row in report.published.rows]
+    found = [(row[2], row[3].split(" · ")[-1], row[4]) for row in report.section("nearest_literature").table.rows]
     assert [near for _, near, _ in found] == ["sequence_first", "256px", "full_fp16", "baseline", "sequence_first", "sequence_first"]
     assert [theirs for theirs, *_ in found] == ["1.510 x", "1.860 x", "2.180 x", "0.6500 h", "0.4300 h", "1.830 x"]
     hours = {near: float(ours.split()[0]) for theirs, near, ours in found if theirs.endswith(" h")}
     assert hours["baseline"] == pytest.approx(1_281_167 / 500 / 3600, rel=0.01)
-    epoch = report.decomposition.header.index("epoch")
-    assert float(report.decomposition.rows[0][epoch].removesuffix(" h")) == pytest.approx(hours["baseline"], rel=0.01)
-    for row in report.published.rows:
+    epoch = report.section("step_decomposition").table.header.index("epoch")
+    assert float(report.section("step_decomposition").table.rows[0][epoch].removesuffix(" h")) == pytest.approx(hours["baseline"], rel=0.01)
+    for row in report.section("nearest_literature").table.rows:
         assert "device a100-40, ours NVIDIA H200" in row[5] and "ours 4" in row[5]
 
 
@@ -96,17 +97,17 @@ def test_what_does_not_fit_is_absent_from_both_figures_of_flava_with_its_reason(
         return {"window": {"batch_size": found, "alloc_retries": 3 if parameters["strategy"] == "fsdp2" else 0}}
 
     report, sweep_dir = written(tmp_path, "flava", made_up, only={"model": ["4.8b", "10b"], "strategy": ["ddp", "fsdp2", "fsdp2+ac"]})
-    assert report.table.columns == ["ddp", "fsdp2", "fsdp2+ac"]
-    absent = {(names[1], names[2]) for names, cells in report.table.rows if cells[0].outcome == "does not fit"}
+    assert comparison_in(report).columns == ["ddp", "fsdp2", "fsdp2+ac"]
+    absent = {(names[1], names[2]) for names, cells in comparison_in(report).rows if cells[0].outcome == "does not fit"}
     assert absent == {("10b", "8"), ("10b", "max")}
-    assert all("CUDA out of memory" in cells[0].reason for names, cells in report.table.rows if names[1] == "10b")
+    assert all("CUDA out of memory" in cells[0].reason for names, cells in comparison_in(report).rows if names[1] == "10b")
     throughput, batches = ((sweep_dir / "figures" / f"suite-{at}.svg").read_text() for at in (1, 3))
     assert not (sweep_dir / "figures" / "suite-2.svg").exists(), "no FSDP1 here"
     assert throughput.count("does not fit") == 2 and batches.count("does not fit") == 1
     assert "published, a100-40 x8" in batches, "20 samples with FSDP and checkpointing"
-    retries = report.decomposition.header.index("alloc. retries")
-    assert {row[retries] for row in report.decomposition.rows if row[0].endswith("fsdp2")} == {"3"}
-    assert report.published.rows[0][2] == report.published.rows[0][4] == "20 samples"
-    assert [row[3].split(" · ")[-1] for row in report.published.rows] == ["fsdp2+ac"]
-    assert not report.confounders.rows or all(row[0] == "build_on" for row in report.confounders.rows)
-    assert not report.scaling.rows, "one number of devices, nothing known of their communication: no table of dashes"
+    retries = report.section("step_decomposition").table.header.index("alloc. retries")
+    assert {row[retries] for row in report.section("step_decomposition").table.rows if row[0].endswith("fsdp2")} == {"3"}
+    assert report.section("nearest_literature").table.rows[0][2] == report.section("nearest_literature").table.rows[0][4] == "20 samples"
+    assert [row[3].split(" · ")[-1] for row in report.section("nearest_literature").table.rows] == ["fsdp2+ac"]
+    assert "confounders" not in report.section_names or all(row[0] == "build_on" for row in report.section("confounders").table.rows)
+    assert "scaling" not in report.section_names, "one number of devices, nothing known of their communication: no table of dashes"

@@ -12,7 +12,9 @@ from experiments.trial import Outcome
 from tasks.analysis.results import load_sweep, read_results
 from tasks.report.comparison_table import comparison_table
 from tasks.report.model import Report, make_report
+from tasks.report.section import Bullets, TrialTable
 from tasks.report.write import write_report
+from tests.tasks.cell_support import comparison_in
 from tests.tasks.fake_sweep import SUITE, Fake, make_sweep, trial_dirs
 
 EVIL = "<script>alert('x')</script>|`$\\frac{$`"
@@ -119,15 +121,15 @@ def test_who_wins_is_never_a_cell_that_left_the_loss_band(written: Path) -> None
 
 
 def test_saturation_in_words(written: Path) -> None:
-    sentence = report_of(written).saturation[0].sentence
+    sentence = report_of(written).section("data_loading").block(Bullets).lines[0]
     assert sentence == "gpu · base · fp32: MP-1 is enough: 1.17x over MP-0; MP-2 adds nothing; data wait is 1.0 % of the step."
 
 
 def test_confounders_stand_beside_the_speed_up(written: Path) -> None:
     report = report_of(written)
-    assert [row[:2] for row in report.confounders.rows] == [["torch", "2.13.0"], ["torch", "2.12.1"]]
-    assert report.confounders.rows[1][2] == "gpu · base · bf16 · MP-1"
-    notes = {cell.cell.name: cell.notes for _, cells in report.table.rows for cell in cells if cell.cell}
+    assert [row[:2] for row in report.section("confounders").table.rows] == [["torch", "2.13.0"], ["torch", "2.12.1"]]
+    assert report.section("confounders").table.rows[1][2] == "gpu · base · bf16 · MP-1"
+    notes = {cell.cell.name: cell.notes for _, cells in comparison_in(report).rows for cell in cells if cell.cell}
     assert "also differs from its baseline: torch" in notes["gpu · base · bf16 · MP-1"]
     assert notes["gpu · base · fp32 · MP-1"] == []
 
@@ -136,18 +138,18 @@ def test_what_did_not_run_is_said_with_its_reason(written: Path) -> None:
     report = report_of(written)
     assert [missing.outcome for missing in report.missing] == ["does_not_fit", "to do"]
     assert report.missing[0].sentence.startswith("1 cell does not fit in device memory (gpu · large · fp32 · MP-0): out of memory")
-    assert ["gpu · large · fp32 · MP-1 · #1", "to do", "has not run"] in [list(row) for row in report.outcomes.rows]
+    assert ["gpu · large · fp32 · MP-1 · #1", "to do", "has not run"] in [list(row) for row in report.section("outcomes").table.rows]
 
 
 def test_published_numbers_say_what_differs(written: Path) -> None:
-    rows = report_of(written).published.rows
+    rows = report_of(written).section("nearest_literature").table.rows
     assert rows
     assert all("device gaudi2, ours Made-up CPU" in row[5] for row in rows if row[0] == "gaudi2")
     assert all(row[6] for row in rows)
 
 
 def test_each_row_has_a_command_that_runs_it_again(written: Path) -> None:
-    trial = report_of(written).trials[1]
+    trial = report_of(written).section("trials").block(TrialTable).lines[1]
     assert trial.command == (
         "sweep run made_up --profile smoke --only pool=gpu --only model=base --only precision=fp32 --only dataloader_workers=1"
     )
@@ -203,7 +205,8 @@ def test_what_the_device_says_counts_more_than_the_pools_name(tmp_path: Path) ->
     told = fake(1, rate=5000, environment={"emulated": True, "media_pipe": "fallback: no files"})
     sweep_dir = make_sweep(tmp_path, [fake(0, environment={"emulated": False}), told])
     page = write_report(sweep_dir).markdown.read_text()
-    assert [(line.emulated, line.value == "–") for line in make_report(load_sweep(sweep_dir)).trials] == [(False, False), (True, True)]
+    trials = make_report(load_sweep(sweep_dir)).section("trials").block(TrialTable).lines
+    assert [(line.emulated, line.value == "–") for line in trials] == [(False, False), (True, True)]
     assert "1 trial ran on an emulated device" in page and "media pipe" not in page
     assert [row["emulated"] for row in read_results(sweep_dir).to_pylist()] == [False, True]
     alone = write_report(sweep_dir, emulated=True)
@@ -239,7 +242,7 @@ def test_one_unreadable_trial_does_not_stop_the_report(tmp_path: Path) -> None:
     journal.write_text(journal.read_text().replace('"samples":8', '"samples":9', 1))
     report = report_of(sweep_dir)
     assert report.missing[0].outcome == "unreadable"
-    assert "checksum" in report.outcomes.rows[0][2]
+    assert "checksum" in report.section("outcomes").table.rows[0][2]
     assert report.winner is not None
 
 
@@ -249,7 +252,7 @@ def test_single_runs_close_together_are_not_called_apart(tmp_path: Path) -> None
     assert report.winner is not None
     assert len(report.winner.level) == 1
     assert any("ran once" in caution for caution in report.cautions)
-    assert "undecided" in report.table.rows[0][1][1].speedup
+    assert "undecided" in comparison_in(report).rows[0][1][1].speedup
 
 
 def test_without_a_baseline_the_first_of_each_row_is_it(tmp_path: Path) -> None:
@@ -266,7 +269,7 @@ def test_a_metric_where_less_is_better(tmp_path: Path) -> None:
     report = report_of(sweep_dir)
     assert report.winner is not None
     assert report.winner.cell.axes["dataloader_workers"] == 1
-    cell = report.table.rows[0][1][1]
+    cell = comparison_in(report).rows[0][1][1]
     assert cell.value.endswith(" ms")
     assert cell.short in ("x2.00", "x1.99", "x2.01")
 
@@ -309,7 +312,7 @@ def test_what_does_not_do_the_same_work_is_not_compared_in_the_headline(tmp_path
     report = report_of(make_sweep(tmp_path, trials))
     assert report.winner is None
     assert [said.split(":")[0] for said in report.winners] == [f"gpu · {name} · fp32 · MP-1 is fastest" for name in ("small", "large")]
-    assert all("before the next" in said for said in report.winners) and "not compared" in report.nothing
+    assert all("before the next" in said for said in report.winners) and "not compared" in report.no_winner
 
 
 def test_what_does_not_train_has_no_loss_curve_and_a_smaller_metric_no_speed_up(tmp_path: Path) -> None:
@@ -321,9 +324,9 @@ def test_what_does_not_train_has_no_loss_curve_and_a_smaller_metric_no_speed_up(
 
 
 def test_published_values_of_another_suite_with_the_same_workload_are_left_out(tmp_path: Path) -> None:
-    def lines(name: str, **axes: str) -> str:
+    def report(name: str, **axes: str) -> Report:
         trial = Fake({"pool": "gpu", "model": "h14", "dataloader_workers": 0, **axes}, workload="clip", parameters={"linear": "plain"})
-        return str(report_of(make_sweep(tmp_path / name, [trial])).published.rows)
+        return report_of(make_sweep(tmp_path / name, [trial]))
 
-    assert "SwitchBack" in lines("precision", linear="plain")
-    assert "SwitchBack" not in lines("stability")
+    assert "SwitchBack" in str(report("precision", linear="plain").section("nearest_literature").table.rows)
+    assert "nearest_literature" not in report("stability").section_names

@@ -32,7 +32,10 @@ def fake(batch: int, rate: float, *, model: str = "base", device: str = "NVIDIA 
 
 
 def rows_of(folder: Path, fakes: list[Fake], suite: dict[str, Any] = SUITE) -> tuple[list[str], dict[str, list[str]]]:
-    table = make_report(load_sweep(make_sweep(folder, fakes, suite=suite))).published_table
+    report = make_report(load_sweep(make_sweep(folder, fakes, suite=suite)))
+    if "literature_table" not in report.section_names:
+        return [], {}
+    table = report.section("literature_table").table
     return list(table.header), {row[0]: list(row[1:]) for row in table.rows}
 
 

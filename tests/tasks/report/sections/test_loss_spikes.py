@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pytest
 
 from experiments.trial import Outcome
 from tasks.analysis.results import TrialRow, load_sweep
-from tasks.report.figures.loss_spikes import POINTS, _thinned, spike_figure
+from tasks.report.figures.loss_spikes import spike_figure
 from tasks.report.model import make_report
 from tasks.report.sections.loss_spikes import spike_table, spikes_of
 from tasks.report.write import write_report
-from tests.tasks.cell_support import made, row, settings
+from tests.tasks.cell_support import made, row, settings, watched_row
 from tests.tasks.fake_sweep import Fake, make_sweep
 
 STEPS = 400
@@ -36,7 +34,8 @@ def fake(rule: str, *, spiky: bool, **more: object) -> Fake:
 def test_the_report_counts_spikes_and_draws_them(tmp_path: Path) -> None:
     sweep_dir = make_sweep(tmp_path, [fake("adamw", spiky=True, repeats=2), fake("stable_adamw", spiky=False)])
     report = make_report(load_sweep(sweep_dir))
-    by_cell = {row[0]: dict(zip(report.spikes.header, row, strict=True)) for row in report.spikes.rows}
+    spikes = report.section("loss_spikes").table
+    by_cell = {row[0]: dict(zip(spikes.header, row, strict=True)) for row in spikes.rows}
     spiky, quiet = by_cell["adamw"], by_cell["stable_adamw"]
     assert (spiky["loss spikes"], spiky["RMS spikes of patch"], spiky["explained"], spiky["largest RMS"]) == ("2", "4", "2 of 2", "4.00")
     assert (spiky["outcome"], spiky["steps judged"], spiky["by chance"]) == ("ok, 2 repeats", "600", "5.3 %")
@@ -55,27 +54,6 @@ def test_a_sweep_that_looks_for_no_spikes_has_none_of_this(tmp_path: Path) -> No
     assert "Spikes" not in paths.markdown.read_text() and not (paths.markdown.parent / "figures" / "spikes.svg").exists()
 
 
-def test_a_thinned_curve_keeps_its_peaks() -> None:
-    steps, values = np.arange(20_000), np.ones(20_000)
-    values[[7, 12_345]] = 9.0, -3.0
-    values[100] = np.nan
-    kept, shown = _thinned(steps, values)
-    assert kept.size <= POINTS and {7, 12_345} <= set(kept.tolist()) and (shown.max(), shown.min()) == (9.0, -3.0)
-    assert (np.diff(kept) > 0).all()
-
-
-def watched(rule: str = "adamw", *, tensors: tuple[str, ...] = ("patch", "text"), steps: int = 400, **more: Any) -> TrialRow:
-    """Losses of 2 with a spike of 3.5 at 204 to 206, and of 2.75 at 350; RMS spikes of the first tensor at 200 and 300, of others none."""
-    losses = np.full(steps, 2.0) + 0.001 * (-1.0) ** np.arange(steps)
-    for step, height in ((204, 3.5), (205, 3.0), (206, 3.0), (350, 2.75), (351, 2.5)):
-        if step <= steps:
-            losses[step - 1] = height
-    numbers = np.arange(1, steps + 1)
-    rms = {name: np.where(np.isin(numbers, (200, 201, 300)) & (name == "patch"), 4.0, 1.0) for name in tensors}
-    axes = {"pool": "gpu", "update_rule": rule}
-    return row(axes, losses=list(losses), rms=rms, parameters={"spikes_after": 100}, **more)
-
-
 def lines(rows: list[TrialRow]) -> list[dict[str, str]]:
     table = spike_table(made(rows, settings(columns="update_rule", baseline={})))
     return [dict(zip(table.header, line, strict=True)) for line in table.rows]
@@ -85,23 +63,23 @@ def test_the_loss_at_the_end_is_a_mean_over_repeats_and_steps() -> None:
     """A tenth of 400 steps are 40; of 2000 at most 100. Means, not medians: one step of 10 counts."""
     ends = []
     for repeat, extra in ((1, 40.0), (2, 120.0)):
-        one = watched(repeat=repeat)
+        one = watched_row(repeat=repeat)
         one.losses[-1] += extra
         one.losses[-41] += 1000.0  # just before
         ends.append(one)
     [found, _] = lines(ends)
     assert found["loss at the end"] == "4.00"  # 2 + (1 + 3) / 2
-    long = watched(steps=2000)
+    long = watched_row(steps=2000)
     long.losses[-1] += 100.0
     long.losses[-101] += 5000.0
     assert lines([long])[0]["loss at the end"] == "3.00"
-    short = watched(steps=5)
+    short = watched_row(steps=5)
     short.losses[-2:] = 9.0, 7.0
     assert lines([short])[0]["loss at the end"] == "7.00", "of five steps the last"
 
 
 def test_counts_are_summed_over_repeats_and_each_tensor_has_a_line() -> None:
-    rows = [watched(repeat=1, summary={"eval_loss_after": 1.5}), watched(repeat=2, summary={"eval_loss_after": 2.5})]
+    rows = [watched_row(repeat=1, summary={"eval_loss_after": 1.5}), watched_row(repeat=2, summary={"eval_loss_after": 2.5})]
     first, second = lines(rows)
     assert first == {
         "cell": "gpu · adamw",
@@ -133,14 +111,14 @@ def test_counts_are_summed_over_repeats_and_each_tensor_has_a_line() -> None:
 
 def test_of_one_trial_the_chance_of_an_accident_is_said() -> None:
     """Two spikes, one explained, each by chance with 16 / 300: 1 - (1 - 0.0533)^2."""
-    first, second = lines([watched()])
+    first, second = lines([watched_row()])
     assert first["explained"] == "1 of 2" and first["by chance"] == f"5.3 %; {1 - (1 - 16 / 300) ** 2:.2f}"
     assert second["by chance"] == "0.0 %", "nothing was explained, by accident or not"
     assert first["outcome"] == "ok"
 
 
 def test_a_largest_rms_is_of_the_steps_that_are_judged() -> None:
-    one = watched(tensors=("text",))
+    one = watched_row(tensors=("text",))
     one.rms["text"][99] = 2.2  # step 100 is the last that is not judged
     assert lines([one])[0]["largest RMS"] == "1.00"
     one.rms["text"][100] = 2.2
@@ -152,33 +130,13 @@ def test_a_largest_rms_is_of_the_steps_that_are_judged() -> None:
 
 
 def test_cells_are_named_by_the_axes_in_which_they_differ() -> None:
-    crashed = watched("other", outcome=Outcome.CRASHED, value=None)
+    crashed = watched_row("other", outcome=Outcome.CRASHED, value=None)
     unwatched = row({"pool": "gpu", "update_rule": "none"}, losses=[2.0] * 50)
-    found = lines([watched("adamw", tensors=()), crashed, unwatched])
+    found = lines([watched_row("adamw", tensors=()), crashed, unwatched])
     assert [line["cell"] for line in found] == ["adamw", "other", "↳ text"]
     assert found[0]["RMS spikes of patch"] == "–" and found[1]["outcome"] == "crashed"
-    assert list(lines([watched(tensors=())])[0])[3] == "RMS spikes"
+    assert list(lines([watched_row(tensors=())])[0])[3] == "RMS spikes"
     assert spikes_of(unwatched) is None and lines([unwatched]) == []
     assert spikes_of(row({"pool": "gpu"}, parameters={"spikes_after": 100})) is None, "no steps"
     at_once = spikes_of(row({"pool": "gpu"}, losses=[1.0] * 9, parameters={"spikes_after": 0}))
     assert at_once is not None and at_once.rule.after == 0
-
-
-def test_the_figure_has_a_pair_of_panels_for_each_cell_with_a_tensor() -> None:
-    rows = [watched(rule) for rule in "abcdef"] + [watched("g", tensors=())] + [watched("a", repeat=2)]
-    cells = made(rows, settings(columns="update_rule", baseline={}))
-    figure = spike_figure(cells)
-    assert figure is not None
-    shown = [axes for axes in figure.axes if axes.axison]
-    assert len(shown) == len(figure.axes) == 12 and [axes.get_title() for axes in shown if axes.get_title()] == list("abcdef")
-    above, beneath = shown[0], next(axes for axes in shown if axes.get_ylabel() == "RMS")
-    assert above.get_ylim() == pytest.approx((0.0, 3.5 * 1.05)) and beneath.get_ylim() == pytest.approx((0.0, 4.0 * 1.08))
-    names = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert names == ["loss spike, explained by an RMS spike", "loss spike, not explained", "not judged", "RMS spike"], "each once"
-    assert spike_figure(made([watched(tensors=())])) is None
-
-
-@pytest.mark.parametrize(("count", "kept"), [(POINTS, POINTS), (POINTS + 2, POINTS // 2)])
-def test_a_curve_is_thinned_only_beyond_so_many_points(count: int, kept: int) -> None:
-    steps, values = _thinned(np.arange(count), np.ones(count))  # of a level part one point is both its smallest and its largest
-    assert steps.size == values.size == kept

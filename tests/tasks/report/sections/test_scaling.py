@@ -1,4 +1,4 @@
-"""Two tables of the report: throughput by devices with the communication share, and the traced steps."""
+"""Section: throughput by devices, with the communication share."""
 
 from __future__ import annotations
 
@@ -7,21 +7,11 @@ from typing import Any
 
 import pytest
 
-from experiments.trial import Outcome
 from tasks.analysis.results import load_sweep
 from tasks.report.model import make_report
-from tasks.report.sections.scaling import profile, scaling
-from tasks.report.write import write_report
+from tasks.report.sections.scaling import scaling
 from tests.tasks.cell_support import column, made, repeats, row, settings
 from tests.tasks.fake_sweep import SUITE, Fake, make_sweep
-
-PROFILE = {
-    "where": "device",
-    "steps": 2,
-    "span_s": 0.2,
-    "idle_s": 0.02,
-    "groups": [{"group": "matrix products", "seconds": 0.1, "calls": 12.0, "top": "nvjet|<b>"}],
-}
 
 
 @pytest.fixture(scope="module")
@@ -29,14 +19,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cost = {"alone_s": 0.018, "with_s": 0.27, "without_s": 0.257, "step_s": 0.26}
     fakes = [
         Fake({"pool": "cpu", "precision": "fp32", "devices": 4}, rate=380.0, window={"communication": cost}),
-        Fake({"pool": "cpu", "precision": "fp32", "devices": 1}, window={"profile": PROFILE}),
+        Fake({"pool": "cpu", "precision": "fp32", "devices": 1}),
         Fake({"pool": "cpu", "precision": "bf16", "devices": 1}, rate=150.0),
     ]
     return make_sweep(tmp_path_factory.mktemp("scaling"), fakes, suite={**SUITE, "baseline": {"devices": 1}})
 
 
 def test_scaling_is_over_the_fewest_devices_and_cells_on_one_alone_have_no_row(folder: Path) -> None:
-    table = make_report(load_sweep(folder)).scaling
+    table = make_report(load_sweep(folder)).section("scaling").table
     assert [row[:2] for row in table.rows] == [["cpu · fp32 · devices 1", "1"], ["cpu · fp32 · devices 4", "4"]]
     one, four = (dict(zip(table.header, row, strict=True)) for row in table.rows)
     assert one["speed-up"] == one["efficiency"] == one["communication share"] == "–"
@@ -44,22 +34,11 @@ def test_scaling_is_over_the_fewest_devices_and_cells_on_one_alone_have_no_row(f
     assert (four["all-reduce alone"], four["exposed"], four["communication share"]) == ("18.0 ms", "13.0 ms", "5.0 %")
 
 
-def test_the_traced_steps_stand_in_both_reports(folder: Path) -> None:
-    table = make_report(load_sweep(folder)).profile
-    assert table.rows == [
-        ["cpu · fp32 · devices 1", "matrix products", "100 ms", "50.0 %", "12.0", "nvjet|<b>"],
-        ["cpu · fp32 · devices 1", "nothing (device idle)", "20.0 ms", "10.0 %", "–", "–"],
-    ]
-    paths = write_report(folder)
-    assert "## What ran in the traced steps" in paths.markdown.read_text() and r"nvjet\|\<b\>" in paths.markdown.read_text()
-    assert "What ran in the traced steps" in paths.html.read_text() and "nvjet|&lt;b&gt;" in paths.html.read_text()
-
-
 def test_a_rate_of_each_device_scales_by_their_number(tmp_path: Path) -> None:
     window = {"flops_per_sample": 1e12}  # the made-up window is of one rank: its rate is a device's
     fakes = [Fake({"pool": "cpu", "devices": n}, rate=rate, window=window) for n, rate in ((1, 100.0), (2, 98.0), (4, 95.0))]
     suite = {**SUITE, "baseline": {"devices": 1}, "report": {**SUITE["report"], "columns": "devices", "metric": "tflops_per_device"}}
-    table = make_report(load_sweep(make_sweep(tmp_path, fakes, suite=suite))).scaling
+    table = make_report(load_sweep(make_sweep(tmp_path, fakes, suite=suite))).section("scaling").table
     rows = [dict(zip(table.header, row, strict=True)) for row in table.rows]
     assert [row["rate"].split()[1] for row in rows] == ["TFLOP/s"] * 3
     assert [float(row["speed-up"].split()[0].removeprefix("x")) for row in rows[1:]] == pytest.approx([1.96, 3.8], abs=0.02)
@@ -99,22 +78,6 @@ def test_only_rates_scale_and_only_cells_that_measured() -> None:
     assert scaling(made(rows, settings(columns="devices", baseline={}))).rows == []
     unequal = [row({"pool": "cpu", "model": "a", "devices": 1}), row({"pool": "cpu", "model": "b", "devices": 2})]
     assert scaling(made(unequal, settings(columns="devices", baseline={}))).rows == [], "they differ in more than devices"
-
-
-def test_the_profile_is_of_the_first_repeat_that_ended_ok_with_one() -> None:
-    def traced(span: float) -> dict[str, Any]:
-        return {**PROFILE, "span_s": span}
-
-    axes = {"pool": "cpu"}
-    rows = [
-        row(axes, None, outcome=Outcome.CRASHED, profile=traced(9.0)),
-        row(axes, repeat=2),
-        row(axes, repeat=3, profile=traced(0.4)),
-        row(axes, repeat=4, profile=traced(0.2)),
-    ]
-    table = profile(made(rows))
-    assert column(table, "share") == ["25.0 %", "5.0 %"] and table.names == 2
-    assert profile(made(rows[:2])).rows == []
 
 
 def test_a_cell_that_says_nothing_of_devices_is_on_one() -> None:

@@ -1,4 +1,4 @@
-"""What a sweep says in sentences: the winner and what it cannot be told from, how many loader processes are enough, what did not run."""
+"""The answer of a sweep: the winner, what it cannot be told from, and a winner for each group of cells that do the same work."""
 
 from __future__ import annotations
 
@@ -7,26 +7,15 @@ from collections.abc import Sequence
 import pytest
 
 from experiments.trial import Outcome
-from tasks.analysis.cell import Cell
-from tasks.report.sections.findings import comparable, find_missing, find_winner, saturation, winners_apart
-from tests.tasks.cell_support import EVEN, made, repeats, row, settings, workers
+from tasks.report.answer import comparable, find_winner, winners_apart
+from tests.tasks.cell_support import EVEN, in_threes, made, repeats, row, settings, workers
 
 ROUGH = (-0.2, 0.0, 0.2)
 OTHER = (-0.02, 0.0, 0.02)  # over EVEN: pairs' standard deviation is 0.01
 
 
-def three(rates: Sequence[float], deviations: Sequence[Sequence[float]] = (EVEN, EVEN, EVEN), **more: float) -> list[Cell]:
-    """Cells with 0, 1, 2, ... loader processes, three repeats each."""
-    summary = {"data_wait_share": 0.05, **more}
-    cells = zip(rates, deviations, strict=True)
-    return made([one for count, (rate, noise) in enumerate(cells) for one in repeats(workers(count), rate, noise, summary=summary)])
-
-
-# --- the winner
-
-
 def test_the_winner_leads_the_next_by_its_paired_ratio() -> None:
-    cells = three((100.0, 150.0, 120.0), (EVEN, EVEN, OTHER))
+    cells = in_threes((100.0, 150.0, 120.0), (EVEN, EVEN, OTHER))
     winner = find_winner(cells)
     assert winner is not None and winner.cell is cells[1] and winner.compared == 3
     assert winner.next is cells[2] and winner.level == []
@@ -45,11 +34,11 @@ def test_the_winner_leads_the_next_by_its_paired_ratio() -> None:
 
 
 def test_what_is_undecided_or_the_same_shares_the_place() -> None:
-    cells = three((100.0, 150.0, 149.0), (EVEN, EVEN, EVEN))
+    cells = in_threes((100.0, 150.0, 149.0), (EVEN, EVEN, EVEN))
     winner = find_winner(cells)
     assert winner is not None and winner.level == [cells[2]] and winner.next is cells[0]
     assert winner.certainty == "Not told apart from it with these repeats: cpu · MP-2."
-    cells = three((100.0, 150.0, 120.0), (EVEN, EVEN, ROUGH))
+    cells = in_threes((100.0, 150.0, 120.0), (EVEN, EVEN, ROUGH))
     winner = find_winner(cells)
     assert winner is not None and winner.level == [cells[2]], "20 % less, and undecided"
 
@@ -81,11 +70,11 @@ def test_less_is_better_for_a_time() -> None:
 
 
 def test_a_winner_that_is_the_baseline_or_alone_says_so() -> None:
-    cells = three((150.0, 100.0, 120.0))
+    cells = in_threes((150.0, 100.0, 120.0))
     winner = find_winner(cells)
     assert winner is not None and len(winner.figures) == 1
     assert winner.certainty.startswith("It is the baseline. It beats every other cell; the next, cpu · MP-2, by x1.25")
-    winner = find_winner(three((150.0, 149.9, 120.0)))
+    winner = find_winner(in_threes((150.0, 149.9, 120.0)))
     assert winner is not None and winner.certainty == "It is the baseline. Not told apart from it with these repeats: cpu · MP-1."
     alone = find_winner(made([row(workers(0))]))
     assert alone is not None and alone.certainty == "It is the baseline. There is nothing to compare it with."
@@ -113,9 +102,6 @@ def test_a_cell_that_left_its_loss_band_neither_wins_nor_is_compared() -> None:
     assert comparable(cells) == {"": cells[:2]}
 
 
-# --- cells that do not do the same work
-
-
 def test_cells_are_grouped_by_the_work_they_do() -> None:
     rows = [
         row(workers(0, model=model, batch_size=batch), 100.0, metric=metric)
@@ -139,79 +125,3 @@ def test_each_groups_winner_in_a_sentence() -> None:
         "cpu · MP-0 · c is fastest: 7.000 samples/s, ±1.3 %, 95 % interval",
     ]
     assert winners_apart({"nothing": made([row(workers(0), None)])}) == []
-
-
-# --- loader processes
-
-
-def said(cells: list[Cell]) -> str:
-    [found] = saturation(cells)
-    assert list(found.cells) == cells
-    return found.sentence
-
-
-def test_the_fewest_processes_that_no_more_are_shown_to_beat_are_enough() -> None:
-    wait = "; data wait is 5.0 % of the step."
-    assert said(three((100.0, 150.0, 150.0))) == f"cpu: MP-1 is enough: 1.50x over MP-0; MP-2 adds nothing{wait}"
-    assert said(three((100.0, 100.1, 100.2))) == f"cpu: MP-0 is enough; MP-1 and MP-2 add nothing{wait}"
-    assert said(three((100.0, 150.0, 120.0))) == (f"cpu: MP-1 is enough: 1.50x over MP-0; MP-2 x0.80 (0.800–0.800) is slower{wait}")
-    assert said(three((150.0, 100.0, 120.0))) == (
-        f"cpu: MP-0 is enough; MP-1 x0.67 (0.667–0.667) and MP-2 x0.80 (0.800–0.800) are slower{wait}"
-    )
-
-
-def test_what_is_undecided_leaves_a_doubt() -> None:
-    """MP-2 is not shown to be faster, so MP-1 may be enough: neither `is`, nor MP-2."""
-    found = said(three((100.0, 150.0, 160.0), (EVEN, EVEN, ROUGH)))
-    assert found.startswith("cpu: MP-1 may be enough: 1.50x over MP-0; MP-2 x1.07 (") and ") is undecided; data wait" in found
-
-
-def test_the_largest_count_may_be_the_fastest_measured() -> None:
-    assert said(three((100.0, 150.0, 200.0))) == (
-        "cpu: MP-2 is the fastest measured (2.00x over MP-0), and no larger count was tried; data wait is 5.0 % of the step."
-    )
-
-
-def test_saturations_margin_is_two_percent() -> None:
-    for ratio, enough in ((1.019, "MP-0 is enough; MP-1 adds nothing."), (1.021, "MP-1 is the fastest measured (1.02x over MP-0), and no")):
-        cells = made([row(workers(0), 100.0, within=1e-4), row(workers(1), 100.0 * ratio, within=1e-4)])
-        assert saturation(cells)[0].sentence.startswith(f"cpu: {enough}")
-
-
-def test_only_cells_that_differ_in_nothing_else_are_put_in_a_row() -> None:
-    counts = [("a", 8), ("a", 0), ("b", 0), ("b", 2), ("c", 0)]
-    rows = [row(workers(count, model=model), 100.0, within=1e-4) for model, count in counts]
-    rows += [row(workers(1, model="c"), None, outcome=Outcome.CRASHED), row({"pool": "cpu", "model": "c"}, 100.0)]
-    rows += [row({"pool": "cpu", "model": "c", "dataloader_workers": "auto"})]
-    found = saturation(made(rows, settings(rows=("model",))))
-    assert [[cell.name for cell in one.cells] for one in found] == [
-        ["cpu · MP-0 · a", "cpu · MP-8 · a"],
-        ["cpu · MP-0 · b", "cpu · MP-2 · b"],
-    ]
-    assert found[1].sentence == "cpu · b: MP-0 is enough; MP-2 adds nothing."
-    [bare] = saturation(made([row({"dataloader_workers": count}, within=1e-4) for count in (0, 1)]))
-    assert bare.sentence == "MP-0 is enough; MP-1 adds nothing."
-
-
-# --- what is missing
-
-
-def test_cells_without_a_value_are_said_by_outcome() -> None:
-    rows = [
-        row(workers(0)),
-        row(workers(1), None, outcome=Outcome.DOES_NOT_FIT, reason="80 GiB"),
-        row(workers(2), None, outcome=None),
-        row(workers(3), None, outcome=Outcome.DOES_NOT_FIT, reason="80 GiB"),
-        row(workers(4), None),
-        row(workers(5), None, outcome=Outcome.CRASHED, reason="a"),
-        row(workers(6), None, outcome=Outcome.CRASHED, reason="b"),
-    ]
-    assert [(found.outcome, found.sentence) for found in find_missing(made(rows))] == [
-        ("does_not_fit", "2 cells do not fit in device memory (cpu · MP-1 and cpu · MP-3): 80 GiB"),
-        ("to do", "1 cell has not run yet (cpu · MP-2)"),
-        ("ok", "1 cell ended without the metric (cpu · MP-4)"),
-        ("crashed", "2 cells crashed (cpu · MP-5 and cpu · MP-6): 2 different reasons, see outcomes"),
-    ]
-    assert find_missing(made(rows[:1])) == []
-    [one] = find_missing(made([row(workers(1), None, outcome=Outcome.DOES_NOT_FIT, reason="80 GiB")]))
-    assert one.sentence == "1 cell does not fit in device memory (cpu · MP-1): 80 GiB"

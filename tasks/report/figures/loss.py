@@ -1,0 +1,63 @@
+"""Figure: the loss curves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from experiments.summary import LATENCIES
+from tasks.analysis.cell import Cell
+from tasks.report.figures.style import CURVES, GREY
+
+
+def loss_figure(cells: Sequence[Cell]) -> Figure | None:
+    """Loss by step, smoothed, of each cell's first repeat that trained, and the fp32 band where a curve was gated."""
+    trained = [
+        cell for cell in cells if cell.measured and cell.mean(next(iter(LATENCIES))) is None
+    ]  # only what does not train has a latency
+    shown = [cell for cell in trained if np.isfinite(cell.measured[0].losses).sum() >= 2]
+    if not shown:
+        return None
+    figure = Figure(figsize=(8.6, 4.2), layout="constrained")
+    axes = figure.add_subplot()
+    by_cell = len(shown) <= len(CURVES)
+    names = [cell.name if by_cell else str(cell.trial.parameters.get("precision", "")) for cell in shown]
+    colours = dict(zip(dict.fromkeys(names), CURVES * (1 + len(names) // len(CURVES)), strict=False))
+    seen: set[str] = set()
+    for cell, name in zip(shown, names, strict=True):
+        row = cell.measured[0]
+        style = "-" if cell.claimed else "--"
+        axes.plot(
+            row.steps,
+            _smooth(row.losses),
+            style,
+            color=colours[name],
+            linewidth=1.6,
+            alpha=1 if by_cell else 0.6,
+            label=None if name in seen else name,
+        )
+        seen.add(name)
+    gated = next((cell.parity for cell in shown if cell.parity is not None), None)
+    if gated is not None:
+        middle = gated.steps - (gated.steps[0] - 1) / 2  # of each window
+        low, high = gated.reference - gated.half_width, gated.reference + gated.half_width
+        axes.fill_between(middle, low, high, color=GREY, alpha=0.25, linewidth=0, label="band of fp32")
+    axes.set_xlabel("step, warm-up included")
+    axes.set_ylabel("training loss (smoothed)")
+    if len(seen) + (gated is not None) > 1:
+        figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize=8)
+    return figure
+
+
+def _smooth(losses: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Mean over n / 20 steps around each, fewer at the ends; as it is where a loss is not finite."""
+    if not np.isfinite(losses).all():
+        return losses
+    half = losses.size // 40
+    sums = np.cumsum(np.insert(losses, 0, 0.0))
+    at = np.arange(losses.size)
+    starts, ends = np.maximum(0, at - half), np.minimum(losses.size, at + half + 1)
+    return np.asarray((sums[ends] - sums[starts]) / (ends - starts))

@@ -1,0 +1,46 @@
+"""What all figures share: ink, colours, type and an empty figure for bars."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+mpl.use("Agg")  # no display
+
+INK = "#14181f"  # becomes currentColor on the page, so that dark mode can read it
+CURVES = ("#3b82c4", "#d55e00", "#2a9d78", "#cc79a7", "#c99700", "#56b4e9", "#7d5fb2", "#8a6d3b")
+GREY = "#9aa3af"
+RED = "#d1584a"  # cells without a value, spikes
+COLOURS = (*CURVES, GREY, INK)  # where there are more series than curves
+MOST = 60  # cells in one figure; beyond that nothing can be read
+STYLE: dict[str, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "sweepbench",
+    "text.parse_math": False,  # names of trials are text, never formulas
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": GREY,
+    "grid.alpha": 0.3,
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+}
+
+
+def bars(count: int, legend: bool = False) -> tuple[Figure, Any]:
+    """An empty figure with `count` rows for horizontal bars, the first on top, and its axes. `legend`: leave room for one."""
+    figure = Figure(figsize=(8.6, 0.9 + 0.34 * count + (0.4 if legend else 0)), layout="constrained")
+    axes = figure.add_subplot()
+    axes.set_ylim(count - 0.4, -0.6)
+    axes.grid(axis="y", visible=False)
+    axes.tick_params(axis="y", length=0)
+    return figure, axes

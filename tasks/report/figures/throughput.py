@@ -1,0 +1,53 @@
+"""Figure: the suite's metric of each cell, with its interval."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from experiments.metrics import Direction
+from tasks.analysis.cell import Cell
+from tasks.report.figures.style import INK, MOST, RED, bars
+from tasks.report.text_format import OUTCOMES, quantity, spread
+
+
+def throughput_figure(cells: Sequence[Cell]) -> Figure | None:
+    """The metric of each cell with its 95 % interval; a cell without a value is an absent point with its outcome."""
+    shown = [cell for cell in cells if cell.outcome != "to do"][:MOST]
+    if not any(cell.estimate for cell in shown):
+        return None
+    figure, axes = bars(len(shown))
+    top = max(cell.estimate.value for cell in shown if cell.estimate)
+    top = top if top > 0 else 1.0  # a score of 0 in every cell
+    able = [cell for cell in shown if cell.estimate and cell.claimed and cell.metric.direction is not Direction.NEITHER]
+    best = max(able, key=_goodness, default=None)
+    for y, cell in enumerate(shown):
+        if cell.estimate is None:
+            axes.text(top * 0.01, y, OUTCOMES.get(cell.outcome, cell.outcome), va="center", fontstyle="italic", color=RED)
+            continue
+        value = cell.estimate
+        axes.barh(y, value.value, height=0.62, color="#3b82c4" if cell is best else "#9db8d6", hatch=None if cell.claimed else "///")
+        high = min(value.high, top * 1.3)
+        if np.isfinite(value.se):
+            axes.plot([max(value.low, 0), high], [y, y], color=INK, linewidth=1.4, solid_capstyle="butt")
+            axes.plot([max(value.low, 0), high], [y, y], "|", color=INK, markersize=7)
+        axes.text(max(high if np.isfinite(value.se) else 0, value.value) + top * 0.012, y, _value_text(cell), va="center", fontsize=9)
+    axes.set_yticks(range(len(shown)), [cell.name for cell in shown])
+    axes.set_xlim(0, top * 1.32)
+    metric = shown[0].metric
+    axes.set_xlabel(f"{metric.title}, 95 % interval" if metric.unit else metric.label)
+    return figure
+
+
+def _goodness(cell: Cell) -> float:
+    assert cell.estimate is not None
+    return -cell.estimate.value if cell.metric.lower_is_better else cell.estimate.value
+
+
+def _value_text(cell: Cell) -> str:
+    assert cell.estimate is not None
+    value = quantity(cell.estimate.value, cell.metric).removesuffix(" samples/s")
+    text = f"{value} {spread(cell.estimate, cell.metric)}".strip()
+    return text if cell.claimed else f"{text} · left the loss band"

@@ -1,0 +1,47 @@
+"""Cells without a value, and why they have none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tasks.analysis.cell import Cell
+from tasks.report.text_format import listed, plural
+
+_DID = {
+    "ok": ("ended without the metric",) * 2,
+    "does_not_fit": ("does not fit in device memory", "do not fit in device memory"),
+    "diverged": ("diverged",) * 2,
+    "unsupported": ("is not supported by its device", "are not supported by their devices"),
+    "hang": ("hung",) * 2,
+    "crashed": ("crashed",) * 2,
+    "infra": ("was lost to the infrastructure", "were lost to the infrastructure"),
+    "cancelled": ("was cancelled", "were cancelled"),
+    "to do": ("has not run yet", "have not run yet"),
+    "unreadable": ("has files that cannot be read", "have files that cannot be read"),
+}
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Cells without a value that ended alike."""
+
+    outcome: str
+    cells: Sequence[Cell]
+
+    @property
+    def sentence(self) -> str:
+        reasons = list(dict.fromkeys(cell.reason for cell in self.cells if cell.reason))
+        why = f": {reasons[0]}" if len(reasons) == 1 else f": {len(reasons)} different reasons, see outcomes" if reasons else ""
+        words = _DID.get(self.outcome, ("did not end ok", "did not end ok"))
+        did = words[len(self.cells) > 1]
+        return f"{plural(len(self.cells), 'cell')} {did} ({listed([cell.name for cell in self.cells], 4)}){why}"
+
+
+def find_missing(cells: Sequence[Cell]) -> list[Missing]:
+    """Cells without a value by outcome, in the order met."""
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells:
+        if cell.estimate is None:
+            groups.setdefault(cell.outcome, []).append(cell)
+    return [Missing(outcome, group) for outcome, group in groups.items()]

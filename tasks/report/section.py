@@ -1,0 +1,110 @@
+"""A section of a report, what it holds, and what it is made of. Markdown and HTML render the same sections in the same order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, TypeVar
+
+from tasks.analysis.cell import Cell
+from tasks.analysis.results import Sweep, TrialRow
+from tasks.report.comparison_table import ComparisonTable, TextTable
+
+
+@dataclass(frozen=True)
+class Bullets:
+    """A list of sentences."""
+
+    kind: ClassVar[str] = "bullets"
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names with a value each. `code`: the names whose value is a command."""
+
+    kind: ClassVar[str] = "facts"
+    pairs: Sequence[tuple[str, str]]
+    code: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Figures:
+    """(title, SVG file) of each figure. Markdown links to the file by its folder's name, the page holds its content."""
+
+    kind: ClassVar[str] = "figures"
+    drawn: Sequence[tuple[str, Path]]
+
+
+@dataclass(frozen=True)
+class TrialLine:
+    """One trial: `link` is its MLflow run, `command` runs its cell again."""
+
+    name: str
+    outcome: str
+    reason: str
+    value: str
+    loss: str
+    command: str
+    link: str | None
+    emulated: bool
+
+
+@dataclass(frozen=True)
+class TrialTable:
+    """A line for each trial, with its link and its command."""
+
+    kind: ClassVar[str] = "trials"
+    lines: Sequence[TrialLine]
+
+
+Block = TextTable | ComparisonTable | Bullets | Facts | Figures | TrialTable
+B = TypeVar("B", TextTable, ComparisonTable, Bullets, Facts, Figures, TrialTable)
+
+
+@dataclass(frozen=True)
+class Section:
+    """One section. `name` finds it in a report. templates/blocks.md.jinja and templates/blocks.html write each kind of block.
+
+    `text` and `page_text` explain the section. They are constants of the section's file and hold no value from a trial or a suite, since
+    the Markdown template does not escape them.
+    """
+
+    name: str
+    title: str
+    blocks: Sequence[Block]
+    text: str = ""
+    page_text: str | None = None  # in place of `text` on the HTML page, which has room for more
+    part_of_previous: bool = False  # a smaller heading inside the section before
+    on_page: bool = True  # False: the page says it at its head
+
+    def block(self, kind: type[B]) -> B:
+        """The section's first block of this kind. Raises KeyError where it has none."""
+        for block in self.blocks:
+            if isinstance(block, kind):
+                return block
+        raise KeyError(f"section {self.name} has no {kind.__name__}")
+
+    @property
+    def table(self) -> TextTable:
+        """The section's first plain table. Raises KeyError where it has none."""
+        return self.block(TextTable)
+
+
+@dataclass(frozen=True)
+class ReportSource:
+    """What sections are made of. `rows` and `cells` are of one kind: the trials that measured or, with `emulated`, the others alone."""
+
+    sweep: Sweep
+    rows: Sequence[TrialRow]
+    cells: Sequence[Cell]  # in the comparison table's order
+    table: ComparisonTable
+    emulated: bool
+    mlflow_links: Mapping[str, str]  # trial key -> address of its run
+    figures: Sequence[tuple[str, Path]] = ()  # (title, SVG file), once they are drawn
+
+
+def table_section(name: str, title: str, table: TextTable, text: str, page_text: str | None = None) -> Section | None:
+    """A section of one table; None for a table without rows."""
+    return Section(name, title, [table], text, page_text) if table.rows else None

@@ -1,0 +1,46 @@
+"""The sections of a report, in order. A new section is one file beside this one and one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tasks.report.section import ReportSource, Section
+from tasks.report.sections import (
+    comparison,
+    confounders,
+    data_loading,
+    environment,
+    evaluation,
+    figures,
+    literature_table,
+    loss_spikes,
+    nearest_literature,
+    notes,
+    outcomes,
+    profile,
+    scaling,
+    settings,
+    step_decomposition,
+    sweep_facts,
+    trials,
+)
+
+SECTIONS: Sequence[Callable[[ReportSource], Section | None]] = (
+    comparison.section,
+    data_loading.section,  # a part of the comparison
+    settings.section,
+    figures.section,
+    scaling.section,
+    step_decomposition.section,
+    profile.section,
+    evaluation.section,
+    loss_spikes.section,
+    outcomes.section,
+    confounders.section,
+    literature_table.section,
+    nearest_literature.section,
+    environment.section,
+    notes.section,
+    trials.section,
+    sweep_facts.section,
+)

@@ -1,0 +1,25 @@
+"""Section: every trial that did not end ok, with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tasks.analysis.results import TrialRow
+from tasks.report.comparison_table import TextTable
+from tasks.report.section import ReportSource, Section, table_section
+from tasks.report.text_format import OUTCOMES
+
+NAME = "outcomes"
+
+
+def section(source: ReportSource) -> Section | None:
+    return table_section(NAME, "Outcomes", outcomes_table(source.rows), "Every trial that did not end ok.")
+
+
+def outcomes_table(rows: Sequence[TrialRow]) -> TextTable:
+    return TextTable(["trial", "outcome", "reason"], [_row(row) for row in rows if row.outcome != "ok"])
+
+
+def _row(row: TrialRow) -> list[str]:
+    without_reason = "has not run" if row.result is None else "no reason given"
+    return [row.trial.name, OUTCOMES.get(row.outcome, row.outcome), row.reason or without_reason]

@@ -1,0 +1,32 @@
+"""Section: what ran in the traced steps, by group of kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tasks.analysis.cell import Cell
+from tasks.report.comparison_table import TextTable
+from tasks.report.section import ReportSource, Section, table_section
+from tasks.report.text_format import number, percent, seconds
+
+ABOUT = "Steps after the measured window, traced by torch.profiler, which slows the host. What ran side by side counts in full."
+
+
+def section(source: ReportSource) -> Section | None:
+    return table_section("profile", "What ran in the traced steps", profile(source.cells), ABOUT)
+
+
+def profile(cells: Sequence[Cell]) -> TextTable:
+    """For each cell with traced steps: time by group of kernels, the largest first, and the time in which nothing ran."""
+    header = ["cell", "what ran", "per step", "share", "calls per step", "longest of them"]
+    rows = []
+    for cell in cells:
+        found = next((row.profile for row in cell.rows if row.outcome == "ok" and row.profile), None)
+        if not found:
+            continue
+        span = float(found["span_s"])
+        for group in found["groups"]:
+            spent = float(group["seconds"])
+            rows.append([cell.name, group["group"], seconds(spent), percent(spent / span), number(group["calls"], 3), group["top"]])
+        rows.append([cell.name, f"nothing ({found['where']} idle)", seconds(found["idle_s"]), percent(found["idle_s"] / span), "–", "–"])
+    return TextTable(header, rows, names=2)

@@ -1,0 +1,78 @@
+"""Section: where a step's time goes, with what else a step costs (memory, energy, compilation)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from experiments.metrics import metric_of
+from experiments.summary import LATENCIES, PARTS
+from tasks.analysis.cell import Cell
+from tasks.report.comparison_table import TextTable
+from tasks.report.section import ReportSource, Section, table_section
+from tasks.report.tables import without_empty
+from tasks.report.text_format import count, number, percent, quantity
+
+OTHER = "other"  # the part that no timer saw
+_WORDS = {"data_wait": "data wait", "h2d": "copy to device", "forward_backward": "forward + backward", "optimizer": "optimiser"}
+PART_SHARES = tuple(f"{part}_share" for part in PARTS)
+PART_NAMES = (*(_WORDS.get(part, part.replace("_", " ")) for part in PARTS), OTHER)
+_HEADER = [
+    "cell",
+    "step, median",
+    "step, p90",
+    *(f"latency, {name.split('_')[1]}" for name in LATENCIES),
+    *PART_NAMES,
+    "peak memory",
+    "alloc. retries",
+    "TFLOP/s / device",
+    "MFU",
+    "J / sample",
+    "power",
+    "first step",
+    "compile",
+    "epoch",
+]
+
+
+def section(source: ReportSource) -> Section | None:
+    return table_section(
+        "step_decomposition",
+        "Where a step's time goes",
+        decomposition_table(source.cells),
+        "Mean over repeats. Shares are of the measured window.",
+        "Mean over repeats. Shares are of the measured window; compilation and the first step are never inside throughput.",
+    )
+
+
+def decomposition_table(cells: Sequence[Cell]) -> TextTable:
+    """A row for each cell that measured, mean over repeats; columns that nothing is known of are left out."""
+    return without_empty(TextTable(_HEADER, [_row(cell) for cell in cells if cell.measured], numeric=True))
+
+
+def _row(cell: Cell) -> list[str]:
+    shares = [cell.mean(name) for name in PART_SHARES]
+    return [
+        cell.name,
+        *(_mean(cell, name) for name in ("step_time_median_s", "step_time_p90_s", *LATENCIES)),
+        *(percent(share) for share in shares),
+        percent(other_share(shares)),
+        _mean(cell, "peak_memory_bytes"),
+        count(cell.mean("alloc_retries")),
+        number(cell.mean("tflops_per_device"), 4),
+        _mean(cell, "mfu"),
+        number(cell.mean("energy_j_per_sample"), 3),
+        f"{number(power, 3)} W" if (power := cell.mean("mean_power_w")) is not None else "–",
+        *(_mean(cell, name) for name in ("time_to_first_step_s", "compile_seconds")),
+        f"{number(epoch / 3600, 3)} h" if (epoch := cell.mean("epoch_time_s")) is not None else "–",
+    ]
+
+
+def _mean(cell: Cell, name: str) -> str:
+    """The cell's mean of a metric, printed by the metric's kind."""
+    return quantity(cell.mean(name), metric_of(name))
+
+
+def other_share(shares: Sequence[float | None]) -> float | None:
+    """The part of a step that no timer saw; None where a part is unknown."""
+    known = [share for share in shares if share is not None]
+    return max(0.0, 1 - sum(known)) if len(known) == len(shares) else None

@@ -1,0 +1,33 @@
+"""Section: the sweep's id, date, size, commit and command."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from tasks.analysis.results import Sweep
+from tasks.report.section import Facts, ReportSource, Section
+
+COMMAND = "Command"
+
+
+def section(source: ReportSource) -> Section:
+    return Section("sweep_facts", "Sweep", [Facts(sweep_facts(source.sweep), code=frozenset({COMMAND}))])
+
+
+def sweep_facts(sweep: Sweep) -> list[tuple[str, str]]:
+    """(name, value); what is not known is left out."""
+    plan = sweep.plan
+    ended = sum(row.result is not None for row in sweep.rows)
+    commit = str(plan.git.get("commit") or "")
+    facts = [
+        ("Sweep", sweep.sweep_id),
+        ("Planned", _date(plan.created_at)),
+        ("Trials", f"{ended} of {len(sweep.rows)} ended" if ended < len(sweep.rows) else f"{ended}, all ended"),
+        ("Commit", f"{commit[:12]}{' with uncommitted changes' if plan.git.get('dirty') else ''}" if commit else ""),
+        (COMMAND, plan.command),
+    ]
+    return [(name, value) for name, value in facts if value]
+
+
+def _date(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -1,0 +1,56 @@
+"""Section: every trial with its outcome, its throughput, its MLflow run and the command that runs its cell again."""
+
+from __future__ import annotations
+
+import shlex
+
+from experiments.config.scalar_text import yaml_text
+from experiments.metrics import metric_of
+from experiments.trial import Trial
+from tasks.analysis.results import TrialRow
+from tasks.report.section import ReportSource, Section, TrialLine, TrialTable
+from tasks.report.text_format import OUTCOMES, number, quantity
+
+
+def section(source: ReportSource) -> Section:
+    rows = source.rows if source.emulated else source.sweep.rows
+    table = TrialTable([_line(row, source) for row in rows])
+    return Section("trials", "Trials", [table], page_text="In the order they were planned to run; repeats are interleaved.")
+
+
+def _line(row: TrialRow, source: ReportSource) -> TrialLine:
+    """Throughput of an emulated trial is shown only in the report of emulated trials."""
+    throughput, first, last = (row.summary.get(name) for name in ("throughput", "first_loss", "final_loss"))
+    link = source.mlflow_links.get(row.trial.key)
+    return TrialLine(
+        row.trial.name,
+        OUTCOMES.get(row.outcome, row.outcome),
+        row.reason or "",
+        quantity(float(throughput), metric_of("throughput")) if throughput and (source.emulated or not row.emulated) else "–",
+        f"{number(float(first))} → {number(float(last))}" if first is not None and last is not None else "–",
+        reproduce(row.trial, source.sweep.plan.command),
+        link if link and link.startswith(("http://", "https://")) else None,
+        row.emulated,
+    )
+
+
+def reproduce(trial: Trial, command: str) -> str:
+    """The sweep's command narrowed to one cell: `--only axis=value` for each axis, in place of the command's own."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return command
+    if words[:2] != ["sweep", "run"]:  # a night: it runs cells of several suites
+        return command
+    kept: list[str] = []
+    skip = False
+    for word in words:
+        if skip or word.startswith("--only="):
+            skip = False
+        elif word == "--only":
+            skip = True
+        else:
+            kept.append(word)
+    for axis, value in trial.axes.items():
+        kept += ["--only", f"{axis}={yaml_text(value)}"]
+    return shlex.join(kept)

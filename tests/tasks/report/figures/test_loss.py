@@ -1,0 +1,37 @@
+"""Figure: loss curves, smoothed, with the band of fp32."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from tasks.report.figures.loss import _smooth, loss_figure
+from tests.tasks.cell_support import made, row, settings, workers
+
+
+def test_a_curve_for_each_cell_and_the_band_of_the_reference() -> None:
+    rows = [row(workers(0, precision=precision), losses=[loss] * 50) for precision, loss in (("fp32", 2.0), ("bf16", 2.1))]
+    figure = loss_figure(made(rows, settings(rows=("precision",))))
+    assert figure is not None
+    [axes] = figure.axes
+    assert [line.get_linestyle() for line in axes.lines] == ["-", "--"], "dashed: it left the band"
+    assert [set(np.round(line.get_ydata(), 9).tolist()) for line in axes.lines] == [{2.0}, {2.1}]
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert names == ["cpu · MP-0 · fp32", "cpu · MP-0 · bf16", "band of fp32"]
+
+
+def test_smoothing_is_a_mean_over_a_twentieth_of_the_steps_fewer_at_the_ends() -> None:
+    losses = np.arange(80.0)
+    losses[40] += 5.0
+    smooth = _smooth(losses)
+    assert smooth[40] == pytest.approx(41.0) and smooth[43] == pytest.approx(43.0)  # 5 steps: two on each side
+    assert smooth[0] == pytest.approx(1.0) and smooth[-1] == pytest.approx(78.0)
+    losses[3] = math.nan
+    assert _smooth(losses) is losses, "as it is where a loss is not finite"
+
+
+def test_what_does_not_train_and_a_single_step_have_no_curve() -> None:
+    assert loss_figure(made([row(workers(0), losses=[2.0])])) is None
+    assert loss_figure(made([row(workers(0), losses=[2.0] * 9, summary={"latency_p50_s": 0.1})])) is None

@@ -1,0 +1,38 @@
+"""Figure: the suite's metric of each cell with its interval, and what ended without it."""
+
+from __future__ import annotations
+
+from experiments.trial import Outcome
+from tasks.report.figures.throughput import throughput_figure
+from tests.tasks.cell_support import made, repeats, row, settings, workers
+
+
+def test_a_bar_for_each_value_and_a_word_for_each_outcome() -> None:
+    cells = made(
+        [
+            *repeats(workers(0), 100.0),
+            *repeats(workers(1), 150.0),
+            row(workers(2), None, outcome=Outcome.DOES_NOT_FIT),
+            row(workers(3), None, outcome=None),
+        ]
+    )
+    figure = throughput_figure(cells)
+    assert figure is not None
+    [axes] = figure.axes
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["cpu · MP-0", "cpu · MP-1", "cpu · MP-2"], "what is to do is left out"
+    assert [round(bar.get_width(), 6) for bar in axes.patches] == [round(cell.estimate.value, 6) for cell in cells if cell.estimate]
+    assert axes.patches[0].get_facecolor() != axes.patches[1].get_facecolor(), "the best stands out"
+    assert [text.get_text().partition(" ±")[0] for text in axes.texts] == ["100.0", "150.0", "does not fit"]
+
+
+def test_the_best_of_a_time_is_the_shortest() -> None:
+    metric = "step_time_median_s"
+    rows = [row(workers(count), value, metric=metric, within=1e-3) for count, value in enumerate((0.3, 0.2, 0.25))]
+    figure = throughput_figure(made(rows, settings(metric=metric)))
+    assert figure is not None
+    colours = [bar.get_facecolor() for bar in figure.axes[0].patches]
+    assert colours[0] == colours[2] != colours[1]
+
+
+def test_without_a_value_there_is_no_figure() -> None:
+    assert throughput_figure(made([row(workers(0), None, outcome=Outcome.CRASHED)])) is None

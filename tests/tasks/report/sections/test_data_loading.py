@@ -1,0 +1,59 @@
+"""Section: how many loader processes are enough."""
+
+from __future__ import annotations
+
+from experiments.trial import Outcome
+from tasks.analysis.cell import Cell
+from tasks.report.sections.data_loading import saturation
+from tests.tasks.cell_support import EVEN, in_threes, made, row, settings, workers
+
+ROUGH = (-0.2, 0.0, 0.2)
+
+
+def said(cells: list[Cell]) -> str:
+    [found] = saturation(cells)
+    assert list(found.cells) == cells
+    return found.sentence
+
+
+def test_the_fewest_processes_that_no_more_are_shown_to_beat_are_enough() -> None:
+    wait = "; data wait is 5.0 % of the step."
+    assert said(in_threes((100.0, 150.0, 150.0))) == f"cpu: MP-1 is enough: 1.50x over MP-0; MP-2 adds nothing{wait}"
+    assert said(in_threes((100.0, 100.1, 100.2))) == f"cpu: MP-0 is enough; MP-1 and MP-2 add nothing{wait}"
+    assert said(in_threes((100.0, 150.0, 120.0))) == (f"cpu: MP-1 is enough: 1.50x over MP-0; MP-2 x0.80 (0.800–0.800) is slower{wait}")
+    assert said(in_threes((150.0, 100.0, 120.0))) == (
+        f"cpu: MP-0 is enough; MP-1 x0.67 (0.667–0.667) and MP-2 x0.80 (0.800–0.800) are slower{wait}"
+    )
+
+
+def test_what_is_undecided_leaves_a_doubt() -> None:
+    """MP-2 is not shown to be faster, so MP-1 may be enough: neither `is`, nor MP-2."""
+    found = said(in_threes((100.0, 150.0, 160.0), (EVEN, EVEN, ROUGH)))
+    assert found.startswith("cpu: MP-1 may be enough: 1.50x over MP-0; MP-2 x1.07 (") and ") is undecided; data wait" in found
+
+
+def test_the_largest_count_may_be_the_fastest_measured() -> None:
+    assert said(in_threes((100.0, 150.0, 200.0))) == (
+        "cpu: MP-2 is the fastest measured (2.00x over MP-0), and no larger count was tried; data wait is 5.0 % of the step."
+    )
+
+
+def test_saturations_margin_is_two_percent() -> None:
+    for ratio, enough in ((1.019, "MP-0 is enough; MP-1 adds nothing."), (1.021, "MP-1 is the fastest measured (1.02x over MP-0), and no")):
+        cells = made([row(workers(0), 100.0, within=1e-4), row(workers(1), 100.0 * ratio, within=1e-4)])
+        assert saturation(cells)[0].sentence.startswith(f"cpu: {enough}")
+
+
+def test_only_cells_that_differ_in_nothing_else_are_put_in_a_row() -> None:
+    counts = [("a", 8), ("a", 0), ("b", 0), ("b", 2), ("c", 0)]
+    rows = [row(workers(count, model=model), 100.0, within=1e-4) for model, count in counts]
+    rows += [row(workers(1, model="c"), None, outcome=Outcome.CRASHED), row({"pool": "cpu", "model": "c"}, 100.0)]
+    rows += [row({"pool": "cpu", "model": "c", "dataloader_workers": "auto"})]
+    found = saturation(made(rows, settings(rows=("model",))))
+    assert [[cell.name for cell in one.cells] for one in found] == [
+        ["cpu · MP-0 · a", "cpu · MP-8 · a"],
+        ["cpu · MP-0 · b", "cpu · MP-2 · b"],
+    ]
+    assert found[1].sentence == "cpu · b: MP-0 is enough; MP-2 adds nothing."
+    [bare] = saturation(made([row({"dataloader_workers": count}, within=1e-4) for count in (0, 1)]))
+    assert bare.sentence == "MP-0 is enough; MP-1 adds nothing."

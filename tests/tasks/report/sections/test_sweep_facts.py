@@ -1,0 +1,36 @@
+"""What a report says of its sweep."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from experiments.trial import Outcome
+from tasks.analysis.results import TrialRow
+from tasks.report.section import Facts
+from tests.tasks.cell_support import report_of, row, workers
+
+PLAN: dict[str, Any] = {
+    "profile": "smoke",
+    "created_at": 1_767_225_600.0,
+    "git": {"commit": "0123456789abcdef", "dirty": True},
+    "command": "sweep run x",
+}
+
+
+def facts(rows: list[TrialRow], **plan: Any) -> list[tuple[str, str]]:
+    return list(report_of(rows, **plan).section("sweep_facts").block(Facts).pairs)
+
+
+def test_what_is_known_of_the_sweep() -> None:
+    rows = [row(workers(0)), row(workers(1), outcome=None, value=None)]
+    assert facts(rows, **PLAN) == [
+        ("Sweep", "made-up"),
+        ("Planned", "2026-01-01 00:00 UTC"),
+        ("Trials", "1 of 2 ended"),
+        ("Commit", "0123456789ab with uncommitted changes"),
+        ("Command", "sweep run x"),
+    ]
+    bare = facts(rows[:1], git={"commit": "0123456789abcdef", "dirty": False}, command="")
+    assert bare[2:] == [("Trials", "1, all ended"), ("Commit", "0123456789ab")]
+    assert [name for name, _ in facts(rows[:1], command="")] == ["Sweep", "Planned", "Trials"]
+    assert ("Trials", "2 of 3 ended") in facts([*rows, row(workers(2), None, outcome=Outcome.CRASHED)])

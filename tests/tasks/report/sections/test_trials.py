@@ -1,0 +1,37 @@
+"""Section: one line for each trial, and the command that runs its cell again."""
+
+from __future__ import annotations
+
+from experiments.trial import Outcome
+from tasks.report.section import TrialTable
+from tasks.report.sections.trials import reproduce
+from tests.tasks.cell_support import report_of, row, workers
+
+
+def test_a_trials_line() -> None:
+    rows = [
+        row(workers(0), summary={"first_loss": 5.25, "final_loss": 2.5}),
+        row(workers(1), summary={"first_loss": 5.25, "final_loss": None}),
+        row(workers(2), None, outcome=Outcome.DOES_NOT_FIT, reason="80 GiB"),
+        row(workers(3), emulated=True),
+    ]
+    links = {rows[0].trial.key: "https://host/run", rows[1].trial.key: "javascript:x", rows[2].trial.key: "http://host/run"}
+    lines = report_of(rows, mlflow_links=links).section("trials").block(TrialTable).lines
+    assert [(line.name, line.outcome, line.reason, line.value, line.loss, line.link, line.emulated) for line in lines] == [
+        ("cpu · MP-0 · #1", "ok", "", "100.0 samples/s", "5.250 → 2.500", "https://host/run", False),
+        ("cpu · MP-1 · #1", "ok", "", "100.0 samples/s", "–", None, False),
+        ("cpu · MP-2 · #1", "does not fit", "80 GiB", "–", "–", "http://host/run", False),
+        ("cpu · MP-3 · #1", "ok", "", "–", "–", None, True),
+    ]
+    assert lines[0].command == "sweep run made_up --only pool=cpu --only dataloader_workers=0"
+    [shown] = report_of(rows, emulated=True).section("trials").block(TrialTable).lines
+    assert (shown.name, shown.value) == ("cpu · MP-3 · #1", "100.0 samples/s")
+
+
+def test_the_command_of_one_cell_replaces_what_was_selected() -> None:
+    trial = row({"pool": "a b", "clip": None, "fused": True, "rate": 0.5}).trial
+    only = "--only 'pool=a b' --only clip=null --only fused=true --only rate=0.5"
+    command = "sweep run s --only pool=x --only=clip=1 --profile full --repeats 3"
+    assert reproduce(trial, command) == f"sweep run s --profile full --repeats 3 {only}"
+    assert reproduce(trial, "sweep night n --only pool=x") == "sweep night n --only pool=x"
+    assert reproduce(trial, "sweep run 'broken") == "sweep run 'broken"
