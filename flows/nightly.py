@@ -15,7 +15,7 @@ from flows.runtime.progress import CURRENT, SweepProgress
 from flows.runtime.schedule import draw_datasets, run_trials
 from flows.runtime.session import Session
 from flows.runtime.stopping import until_stopped
-from tasks.nightly import steps
+from tasks.nightly import prefect_tasks
 from tasks.nightly.close import close_unfinished
 from tasks.nightly.history import HistoryError
 from tasks.nightly.night_run import NightRun, start_or_resume
@@ -73,7 +73,7 @@ def _measure(run: NightRun, session: Session) -> None:
     draw_datasets(session)
     run_trials(session)
     try:
-        steps.read_past(run)
+        prefect_tasks.read_past(run)
     except HistoryError as error:  # the measurements stay; the night gets its verdicts once MLflow answers
         session.log.warning("%s", error)
         return
@@ -97,11 +97,11 @@ def _finish(run: NightRun, session: Session, error: BaseException | None) -> Sta
             raise error
         return Failed(message=message)
     try:
-        steps.read_past(run)
+        prefect_tasks.read_past(run)
     except HistoryError as failure:
         run.sweep.save_status(1, str(failure))
         return Failed(message=f"{failure}; `sweep nightly {run.night.name} --date {run.night.date}` judges it")
-    steps.decide(run)
+    prefect_tasks.decide(run)
     _tell(run)
     not_told = [remark for remark in run.night.remarks if remark.startswith("Not told")]
     problems = [problem, *not_told] if problem else not_told
@@ -115,10 +115,10 @@ def _finish(run: NightRun, session: Session, error: BaseException | None) -> Sta
 
 def _tell(run: NightRun) -> None:
     """Report, MLflow, Prefect artifact, and one message."""
-    _, page = steps.report(run)
-    links = [("report", page.as_uri()), *steps.publish(run, page)]
+    _, page = prefect_tasks.report(run)
+    links = [("report", page.as_uri()), *prefect_tasks.publish(run, page)]
     nights = [night for night in run.nights.all() if night.date <= run.night.date]
     artifacts.night(run.night, markdown(run.night, nights, run.nights.changes()))
     if flow_run_id := str(flow_run.id or ""):
         links.append(("Prefect flow run", prefect_runs.page(flow_run_id)))
-    steps.tell(run, links)
+    prefect_tasks.tell(run, links)

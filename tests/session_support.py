@@ -11,7 +11,7 @@ import torch
 
 from cluster.devices.clock import EventClock
 from cluster.devices.cpu import Cpu
-from cluster.worker import after, measured_window, set_up
+from cluster.worker import beside_window, measured_window, set_up
 from cluster.worker.measure.recorder import Recorder
 from cluster.worker.rank_group import Ranks
 from cluster.worker.trial_session import TrialSession
@@ -153,7 +153,7 @@ class Setting:
         monkeypatch.setattr(set_up, "TrainStep", self._make)
         clock = SimpleNamespace(time=lambda: UNIX + self.world.host, perf_counter=lambda: self.world.host)
         monkeypatch.setattr(measured_window, "time", clock)
-        monkeypatch.setattr(after, "time", clock)
+        monkeypatch.setattr(beside_window, "time", clock)
 
     def _make(self, workload: Any, *_others: Any) -> FakeTrainStep:
         self.train_step.workload = workload

@@ -118,7 +118,7 @@ def test_flow_side_loads_neither_torch_nor_ray() -> None:
 
 def test_what_only_lists_starts_without_prefect() -> None:
     """Prefect takes a second to import: `sweep plan` and the other listings do without, as does what `sweep stop` publishes."""
-    modules = [name for name in _modules("flows/cli", "tasks") if not name.endswith((".prefect_tasks", ".nightly.steps", ".notify"))]
+    modules = [name for name in _modules("flows/cli", "tasks") if not name.endswith((".prefect_tasks", ".notify"))]
     assert {"flows.cli.commands", "flows.cli.show_plan", "tasks.sweep.plan", "tasks.tracking.projection"} <= set(modules)
     assert _loaded(modules, {"prefect"}) == {}
 

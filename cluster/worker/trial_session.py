@@ -11,7 +11,7 @@ import psutil
 
 from cluster.journal.journal import JournalWriter
 from cluster.trial_layout import JOURNAL
-from cluster.worker import after, leftovers, max_batch, trial_files
+from cluster.worker import beside_window, leftovers, max_batch, trial_files
 from cluster.worker.measure.recorder import NullSink, Recorder
 from cluster.worker.measured_window import Steps, measure
 from cluster.worker.outcome import Termination, classify
@@ -74,14 +74,14 @@ class TrialSession:
         return context
 
     def _measure(self, context: SessionContext) -> None:
-        aside_s = after.evaluate(context, "before")
+        aside_s = beside_window.evaluate(context, "before")
         steps = Steps(context)
         window = measure(context, steps, self.started_at + aside_s)
-        after.profile(context, steps, window)
+        beside_window.profile(context, steps, window)
         if trains(context.workload):  # else it would say what "before" said
-            after.evaluate(context, "after")
-            after.measure_communication(context, steps, window)
-        after.publish_window(context, window)
+            beside_window.evaluate(context, "after")
+            beside_window.measure_communication(context, steps, window)
+        beside_window.publish_window(context, window)
 
     def _probe(self, context: SessionContext, known: dict[int, max_batch.Probed]) -> None:
         steps = Steps(context)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from cluster.worker import after
+from cluster.worker import beside_window
 from cluster.worker.measure.recorder import NullSink, Recorder
 from cluster.worker.measured_window import Steps, unrecorded
 from cluster.worker.rank_group import Ranks
@@ -67,7 +67,7 @@ def test_nothing_keeps_the_batches_and_the_workload_of_the_size_before(tmp_path:
 
 
 def test_evaluation_takes_no_time_where_the_trial_asks_for_none(tmp_path: Path) -> None:
-    assert after.evaluate(ready(tmp_path, evaluate=False), "before") == 0.0
+    assert beside_window.evaluate(ready(tmp_path, evaluate=False), "before") == 0.0
 
 
 def test_a_session_counts_from_the_start_of_its_process() -> None:

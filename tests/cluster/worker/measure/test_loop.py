@@ -14,7 +14,7 @@ import torch
 from cluster.devices import load as load_device
 from cluster.devices.cpu import Cpu
 from cluster.journal.journal import Journal, JournalWriter, read_journal
-from cluster.worker.after import measure_communication
+from cluster.worker.beside_window import measure_communication
 from cluster.worker.measure.recorder import Recorder
 from cluster.worker.outcome import Diverged
 from cluster.worker.rank_group import Ranks
