@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.text import Text
 
+from cluster.trial_layout import REPORT_PAGE
 from flows.cli.tables import make_table
 from tasks.sweep.store import SweepStore
 
@@ -39,7 +40,7 @@ def print_where(out: Console, store: SweepStore) -> None:
     from cluster.stack.settings import environment
     from tasks.tracking.client import tracking_uri
 
-    report = store.dir / "report.html"
+    report = store.dir / REPORT_PAGE
     if report.exists():
         out.print(f"report:    {report}", highlight=False, soft_wrap=True)
     uri = environment().get("MLFLOW_TRACKING_URI") or tracking_uri()  # the stack's, if it is up
