@@ -1,16 +1,11 @@
-"""What a pool may answer instead of an answer."""
+"""Why a pool cannot be used."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
-
 
 class PoolError(Exception):
-    """A pool cannot be used as things are: says why and what to do."""
+    """A pool cannot be used now. The message says why and what to do."""
 
 
 class PoolRefused(PoolError):
-    """The pool answers, and waiting does not make it usable from here."""
+    """The pool answers and cannot be used from here. Waiting does not help."""
