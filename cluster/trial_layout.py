@@ -39,7 +39,7 @@ def for_emulated(name: str) -> str:
     return f"{stem}-emulated{dot}{suffix}"
 
 
-def withdrawn(attempt: int) -> str:
+def withdrawal(attempt: int) -> str:
     """Marks an attempt that the flow stopped before Ray started it. Written by the flow."""
     return f"withdrawn-a{attempt}"
 

@@ -125,7 +125,7 @@ class RayJobLauncher:
         return text
 
     def _withdraw(self, launch: Launch) -> None:
-        name = trial_layout.withdrawn(launch.attempt)
+        name = trial_layout.withdrawal(launch.attempt)
         try:
             if self.pool.storage and launch.folder:
                 self.files.storage(launch.folder).put(name, b"")
