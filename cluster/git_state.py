@@ -1,4 +1,4 @@
-"""Which commit the code here is, and whether it differs from it: one answer for plans, packages of code and trials' environments."""
+"""The commit of the code here, and whether the code differs from it. Plans, code packages and trial environments all ask here."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _TIMEOUT_S = 20.0
 
 
 def git_state(folder: Path = REPOSITORY) -> dict[str, Any]:
-    """{"commit": 40 hex digits, "dirty": bool} of the checkout in `folder`; {} where there is no commit or no git.
+    """{"commit": 40 hex digits, "dirty": bool} of the checkout in `folder`; {} without a commit or without git.
 
-    Dirty: in the folders of code a file differs from the commit, or is there and neither in the commit nor ignored; Python would import
-    it all the same. Notes and results elsewhere in the checkout change no code and do not count.
+    Dirty means that a file in the folders of code differs from the commit, or is untracked and not ignored: Python would import it all
+    the same. Files elsewhere in the checkout, such as notes and results, do not count.
 
-    Where the code was copied without its history, as on the nodes of a Ray cluster, SWEEPBENCH_GIT_COMMIT and SWEEPBENCH_GIT_DIRTY say
-    what was known where it came from (`as_environment`).
+    On the nodes of a Ray cluster the code has no git history. There SWEEPBENCH_GIT_COMMIT and SWEEPBENCH_GIT_DIRTY carry the state of the
+    checkout that the code came from (`as_environment`).
     """
-    given = os.environ.get(COMMIT_VARIABLE)
-    if given:
-        return {"commit": given, "dirty": os.environ.get(DIRTY_VARIABLE) == "1"}
+    commit = os.environ.get(COMMIT_VARIABLE)
+    if commit:
+        return {"commit": commit, "dirty": os.environ.get(DIRTY_VARIABLE) == "1"}
     try:
         return {"commit": _git(folder, "rev-parse", "HEAD"), "dirty": bool(_git(folder, "status", "--porcelain", "--", *CODE))}
     except (OSError, subprocess.SubprocessError):
@@ -33,7 +33,7 @@ def git_state(folder: Path = REPOSITORY) -> dict[str, Any]:
 
 
 def as_environment(state: dict[str, Any]) -> dict[str, str]:
-    """The environment variables by which a process without a checkout knows this state; {} for an unknown one."""
+    """The environment variables that tell this state to a process without a checkout; {} for an unknown state."""
     return {COMMIT_VARIABLE: state["commit"], DIRTY_VARIABLE: "1" if state["dirty"] else "0"} if state else {}
 
 

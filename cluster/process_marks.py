@@ -1,9 +1,9 @@
-"""Environment variables that every process of a trial inherits, and by which it is found again.
+"""Environment variables that mark every process of a trial, so that it can be found again.
 
-In a module of their own: a trial's process needs them, and the launchers that set them are no part of what it runs.
+They have their own module because a trial's process reads them without importing the launchers that set them.
 """
 
 from __future__ import annotations
 
 MARK = "SWEEPBENCH_TRIAL"  # the trial's key
-POOL_MARK = "SWEEPBENCH_POOL"  # beside it in a Ray job: which pool's trial it is
+POOL_MARK = "SWEEPBENCH_POOL"  # in a Ray job also the name of the trial's pool

@@ -1,6 +1,7 @@
-"""Every file name of a trial and of a sweep. Tests keep them as literals: they are what users and earlier sweeps rely on.
+"""Every file name of a trial and of a sweep. Tests repeat them as literals, because users and earlier sweeps rely on them.
 
-A sweep's folder is runs/<sweep_id>/, a trial's trials/<key>/ in it. On a pool's storage a trial's folder has the same names.
+A sweep's folder is runs/<sweep_id>/; a trial's is trials/<key>/ in it. A trial's folder on a pool's storage uses the same names. The
+comment beside a name says who writes the file.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ STOP = ".stop"  # `sweep stop`, with the reason; whoever takes the lease next re
 # A trial's folder
 TRIAL = "trial.json"  # the flow, when it plans
 LAUNCH = "launch.json"  # the flow, right after each start: how to find the attempt again
-JOURNAL = "journal.jsonl"  # rank 0, while it runs; on a pool with storage the flow writes a copy
+JOURNAL = "journal.jsonl"  # rank 0, while it runs; on a pool with storage the flow writes a copy here
 RESULT = "result.json"  # the trial's process at its end; the flow for a trial that could not write it
 STEPS = "steps.parquet"  # the flow, from the journal
 LOG = "log.txt"  # what the trial's processes printed: the processes themselves, or the flow at the end
@@ -29,35 +30,35 @@ TRACE = "trace.json.gz"  # rank 0, with profile_steps
 RANKS = "ranks"  # the supervisor of several ranks on one machine: a folder
 PROBES = "probes"  # the search for the largest batch: a folder with a trial's folder for each process
 RAY = "ray"  # Ray Train's own files
-RANK_ZERO = "rank0"  # on a node with a scratch folder: where rank 0 writes until the storage has it
+RANK_ZERO = "rank0"  # in the scratch folder of a node: rank 0's files until the storage has them
 
 
 def for_emulated(name: str) -> str:
-    """The name under which the report of emulated trials has a file or folder of its own: report-emulated.md."""
+    """The name of the same file or folder in the report of emulated trials: report-emulated.md for report.md."""
     stem, dot, suffix = name.partition(".")
     return f"{stem}-emulated{dot}{suffix}"
 
 
-def withdrawn(attempt: int) -> str:
-    """The flow, for an attempt that it stops before Ray has started it."""
+def withdrawal(attempt: int) -> str:
+    """Marks an attempt that the flow stopped before Ray started it. Written by the flow."""
     return f"withdrawn-a{attempt}"
 
 
 def attempt_result(attempt: int) -> str:
-    """RESULT on storage, where an earlier attempt's must not be taken for this one's."""
+    """RESULT on storage. The name holds the attempt, so that an earlier attempt's result is not mistaken for this one's."""
     return f"result-a{attempt}.json"
 
 
 def journal_segment(attempt: int, part: int, number: int) -> str:
-    """Whole lines of JOURNAL on storage; see cluster/journal/replication.py."""
+    """Complete lines of JOURNAL on storage; see cluster/journal/replication.py."""
     return f"journal-a{attempt}/{part}-{number:08d}.jsonl"
 
 
 def rank_failure(rank: int | str) -> str:
-    """In RANKS, by a rank other than 0: how it ended. `*` for all of them."""
+    """In RANKS: how a rank other than 0 ended, written by that rank. `*` matches all ranks."""
     return f"rank-{rank}.json"
 
 
 def probe(size: int, attempt: int) -> str:
-    """In PROBES: the process that begins with this batch size."""
+    """In PROBES: the folder of the process that starts with batch size `size`."""
     return f"batch-{size}-a{attempt}"

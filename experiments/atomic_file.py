@@ -1,4 +1,4 @@
-"""Write a file so that it is there whole or not at all, also after a crash: temporary file, fsync, rename, fsync of the folder."""
+"""Write a file atomically, also across a crash: temporary file, fsync, rename, fsync of the folder."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 
 def atomic_write(path: Path, text: str) -> None:
-    """Write `text` as UTF-8. Raises OSError; then `path` is as it was."""
+    """Write `text` as UTF-8. Raises OSError; `path` then keeps its old content."""
     atomic_file(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def atomic_file(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a temporary file beside `path`, then put it in the place of `path`. Raises what `write` raises, and OSError."""
+    """Let `write` fill a temporary file in the same folder, then rename it to `path`. Raises what `write` raises, and OSError."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         write(temporary)
@@ -26,7 +26,7 @@ def atomic_file(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def fsync_folder(folder: Path) -> None:
-    """Make what was renamed or created in `folder` survive a power cut."""
+    """Make files that were renamed or created in `folder` survive a power cut. Raises OSError."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,4 +1,4 @@
-"""Parameters that every workload has: how it is trained and measured, whatever it computes."""
+"""Parameters of every workload: how it is trained and measured, independent of its model."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from experiments.config.strict import Strict
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
 
 
-REFERENCE = "fp32"  # the precision that others are judged against
+REFERENCE = "fp32"  # the precision that others are compared with
 
-# Parameters that change how a step is computed or fed, not what is learnt: a reference curve may differ in them. The number of steps is
-# none of them: the learning rate's schedule depends on it.
+# Parameters that change how a step is computed or fed, not what is learnt. A loss curve may be compared with a reference that differs in
+# them. The number of steps is not among them, since the learning rate's schedule depends on it.
 SAME_MATHEMATICS = frozenset(
     {"precision", "dataloader_workers", "prefetch_factor", "pin_memory", "prefetch_to_device", "image_decode", "optimizer", "compile"}
     | {"activation_checkpointing", "ddp_bucket_view", "ddp_static_graph", "threads", "attention"}
@@ -25,12 +25,12 @@ SAME_MATHEMATICS = frozenset(
 )
 
 
-# Parameters that change nothing themselves: they name the set of others that a suite's conditions give with them
+# Parameters without an effect of their own: each value names a set of other parameters, which a suite's conditions set
 NAMES_OF_SETTINGS = frozenset({"rung", "strategy"})
 
 
 class TrainingParameters(Strict):
-    """The measured loop's settings. A workload's `Parameters` class extends this; each field can be an axis."""
+    """Settings of the measured loop. A workload's `Parameters` class extends this; each field can be an axis."""
 
     devices: int = Field(1, ge=1, le=4096, description="data-parallel workers, one device each")
     precision: Precision = Field("fp32", description="fp32; tf32 (matrix products); bf16 (autocast); fp16 (autocast + GradScaler)")
@@ -89,12 +89,12 @@ class TrainingParameters(Strict):
     injected_slowdown: float = Field(0.0, ge=0, le=1, description="each measured step is made longer by this share, to test verdicts")
 
     def lacking(self) -> dict[str, str]:
-        """Parameters that have no value and need one before a trial can run, each with what to give."""
+        """Parameters without a value that need one before a trial can run: name -> what to give."""
         return {}
 
 
 def lazy_mode(parameters: Mapping[str, Any]) -> bool:
-    """Whether a trial with these parameters runs a Gaudi in lazy mode. Needed before torch is imported, hence from plain values."""
+    """Whether a trial with these parameters runs a Gaudi in lazy mode. Takes plain values, since it is needed before torch is imported."""
     if parameters.get("hpu_lazy") is not None:
         return bool(parameters["hpu_lazy"])
     if parameters.get("compile", "none") != "none":

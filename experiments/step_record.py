@@ -1,7 +1,7 @@
-"""One step of a trial: its fields, once. The journal, steps.parquet, MLflow's step metrics and the summary take names and kinds from here.
+"""The fields of one step of a trial. The journal, steps.parquet, MLflow's step metrics and the summary take names and types from here.
 
-A new field is one line in StepRecord, as in `grad_norm: Annotated[float | None, Spec(metric="grad_norm")] = None`; what measures it
-hands its value to `Recorder.step` as `more`. In a record it is left out where it is not known.
+A new field is one line in StepRecord, as in `grad_norm: Annotated[float | None, Spec(metric="grad_norm")] = None`. The code that measures
+it passes its value to `Recorder.step` as `more`. A record omits a field whose value is unknown.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ from dataclasses import dataclass, fields
 from types import NoneType
 from typing import Annotated, Any, get_args, get_type_hints
 
-RMS = "rms."  # of a step's fields that are RMS_t of a tensor, before its name: their number differs from trial to trial
+RMS = "rms."  # prefix of the fields with a tensor's RMS_t; trials differ in which tensors they watch
 TOTAL = "total_s"
 _KINDS = {int: "int64", float: "float64", bool: "bool"}  # Arrow's names of types
-_FIRST = ("t", "step", "measured", "loss", "samples")  # of a record; the rest follows as declared
+_FIRST = ("t", "step", "measured", "loss", "samples")  # the first fields of a record; the others follow in the order of declaration
 
 
 @dataclass(frozen=True)
 class Spec:
-    """What a field's type does not tell. `part`: one of the parts that add up to total_s. `metric`: its name in MLflow; None: not there."""
+    """Properties of a field. `part`: it is one of the parts that add up to total_s. `metric`: its name in MLflow; None: not logged."""
 
     unit: str = ""
     part: bool = False
     metric: str | None = None
-    name: str | None = None  # in the journal, where it is not the attribute's
+    name: str | None = None  # its name in the journal, if not the attribute's
 
 
 @dataclass(frozen=True)
 class StepTiming:
-    """One finished step of one rank, as a clock tells it."""
+    """One finished step of one rank, as a step clock returns it. Times in s; `ended_at` in s since 1970."""
 
     step: Annotated[int, Spec()]
     samples: Annotated[int, Spec()]
@@ -44,19 +44,19 @@ class StepTiming:
 
 @dataclass(frozen=True)
 class StepRecord(StepTiming):
-    """One finished step of a trial; `samples` are those of all ranks."""
+    """One finished step of a trial. `samples` counts those of all ranks."""
 
     measured: Annotated[bool, Spec()]  # False in warm-up
 
     def values(self) -> dict[str, Any]:
-        """What is known, by the fields' names and in their order."""
-        known = ((field.name, getattr(self, field.attribute)) for field in FIELDS)
-        return {name: value for name, value in known if value is not None}
+        """The known values by field name, in the order of FIELDS."""
+        values = ((field.name, getattr(self, field.attribute)) for field in FIELDS)
+        return {name: value for name, value in values if value is not None}
 
 
 @dataclass(frozen=True)
 class Field:
-    """A field of StepRecord as files have it. `kind`: Arrow's name of its type."""
+    """A field of StepRecord as it appears in files. `kind`: Arrow's name of its type."""
 
     name: str
     attribute: str
@@ -67,14 +67,14 @@ class Field:
 
 
 def fields_of(record: type[StepRecord]) -> tuple[Field, ...]:
-    """A record's fields in the order in which files have them. Raises KeyError for a type that Arrow has no name for here."""
+    """A record's fields in the order used in files. Raises KeyError for a type without an Arrow name in _KINDS."""
     hints = get_type_hints(record, include_extras=True)
-    found = []
+    result = []
     for one in fields(record):
         annotated, spec = get_args(hints[one.name])
         kind = next(kind for kind in (get_args(annotated) or (annotated,)) if kind is not NoneType)
-        found.append(Field(spec.name or one.name, one.name, _KINDS[kind], spec.unit, spec.part, spec.metric))
-    return tuple(sorted(found, key=lambda field: _FIRST.index(field.name) if field.name in _FIRST else len(_FIRST)))
+        result.append(Field(spec.name or one.name, one.name, _KINDS[kind], spec.unit, spec.part, spec.metric))
+    return tuple(sorted(result, key=lambda field: _FIRST.index(field.name) if field.name in _FIRST else len(_FIRST)))
 
 
 FIELDS = fields_of(StepRecord)
@@ -82,9 +82,9 @@ PARTS = tuple(field.name for field in FIELDS if field.part)  # a step's parts, i
 
 
 def metrics_of(step: Mapping[str, Any]) -> dict[str, float | None]:
-    """What MLflow draws of a journal's `step` record, by the metric's name; None where the record does not tell.
+    """MLflow's metrics of a journal's `step` record, by name; None if the record does not have the value.
 
-    samples_per_s is samples / total_s. RMS_t keeps its field's name.
+    samples_per_s = samples / total_s. An RMS_t keeps its field's name.
     """
     total = step.get(TOTAL)
     return {

@@ -1,6 +1,6 @@
-"""The summary of one trial: arithmetic on its raw steps. The same function serves the worker and every later report.
+"""The summary of one trial, computed from its raw steps. The worker and every later report use the same function.
 
-What each of its metrics means, and which way is better, is in experiments/metrics.py.
+experiments/metrics.py describes each metric and says which direction is better.
 """
 
 from __future__ import annotations
@@ -29,21 +29,24 @@ _FROM_WINDOW = ("peak_memory_bytes", "alloc_retries", "time_to_first_step_s", "c
 def summarise(
     steps: Sequence[Mapping[str, Any]], window: Mapping[str, Any] | None, evaluations: Iterable[Mapping[str, Any]] = ()
 ) -> Summary:
-    """The summary metrics of one attempt from its journal's `step`, `window` and `evaluation` records; null where unknown.
+    """The summary metrics of one attempt, from its journal's `step`, `window` and `evaluation` records; None where unknown.
 
-    throughput: samples/s of the measured window, each rank's samples over its own wall time, summed; without a window record (the trial
-    ended early) the measured steps' samples over their times. throughput_low/_high: 95 % over steps (`throughput_interval`).
-    throughput_settled: samples/s from the step on at which the window settled. step_time_*: s. *_share: part of the measured time, 0..1.
-    latency_p*_s: only where nothing is trained, a step without the wait for its data: from the batch being on the host to its output.
-    latency_per_sample_s: the median over batches of the same by sample of the batch, such as an image.
-    communication_s: one all-reduce of all gradients with nothing beside it; communication_exposed_s: how much longer a step's forward
-    and backward take with the all-reduce than without it, at least 0; communication_share: its part of the step. Several devices only.
-    mfu: flops_per_sample * throughput / (devices * peak_flops), peak per device. tflops_per_device: the same without the peak.
-    epoch_time_s: s that the data set the workload names takes at this throughput.
+    throughput: samples/s of the measured window, the sum over ranks of samples / wall time. If the trial ended early and has no window
+    record: the measured steps' samples / their times. throughput_low/_high: 95 % interval over steps (`throughput_interval`).
+    throughput_settled: samples/s from the step on at which step times settled. step_time_*: s. *_share: part of the measured time, 0 to 1.
+    latency_p*_s, without training only: percentiles of a step's time without its wait for data, from the batch on the host to its output.
+    latency_per_sample_s: median over batches of this time / samples of the batch (such as images).
+    communication_*, on several devices only. communication_s: one all-reduce of all gradients without other work.
+    communication_exposed_s: time of forward and backward with the all-reduce less that without it, at least 0. communication_share:
+    communication_exposed_s / step time.
+    mfu = flops_per_sample * throughput / (devices * peak FLOP/s of a device), 0 to 1.
+    tflops_per_device = flops_per_sample * throughput / devices / 1e12.
+    epoch_time_s: s for one pass over the data set that the workload names, at this throughput.
     batch_size: samples per device and step. eval_<metric>_before/_after: held-out evaluation.
-    loss_spikes, and rms_spikes and loss_spikes_explained of the first tensor watched, where spikes_after is set: see stats.loss_spikes.
+    loss_spikes, rms_spikes, loss_spikes_explained: counts, if spikes_after is set; the latter two for the first tensor whose RMS_t was
+    recorded. See stats.loss_spikes.
 
-    Raises ValueError, naming the step, for data that cannot be: times that are negative or not finite, a step of no time, samples <= 0,
+    Raises ValueError, naming the step, for impossible measurements: a negative or non-finite time, a step of no time, samples <= 0, or
     step numbers that do not rise.
     """
     _check(steps)
@@ -123,14 +126,14 @@ def _timing(measured: Sequence[Mapping[str, Any]], window: Mapping[str, Any] | N
     samples = [float(step["samples"]) for step in measured]
     over_steps = throughput_interval(samples, times)
     throughput = over_steps.value if window is None else _window_throughput(window)
-    # The steps give the relative spread; the window gives the value, since it also holds what falls between two steps.
+    # The steps give the relative spread, the window gives the value: the window also includes time between steps.
     scale = throughput / over_steps.value
-    known = math.isfinite(over_steps.se)
+    has_interval = math.isfinite(over_steps.se)
     steady = steady_state(times)
     result: Summary = {
         "throughput": throughput,
-        "throughput_low": over_steps.low * scale if known else None,
-        "throughput_high": over_steps.high * scale if known else None,
+        "throughput_low": over_steps.low * scale if has_interval else None,
+        "throughput_high": over_steps.high * scale if has_interval else None,
         "samples": int(sum(samples)),
         "step_time_p05_s": percentile(times, 5),
         "step_time_median_s": percentile(times, 50),
@@ -139,8 +142,8 @@ def _timing(measured: Sequence[Mapping[str, Any]], window: Mapping[str, Any] | N
         "settled_at_step": None if steady.start is None else measured[steady.start]["step"],
     }
     if steady.start is not None:
-        settled = throughput_of(samples[steady.start :], times[steady.start :])
-        result["throughput_settled"] = throughput if steady.start == 0 else settled * scale
+        settled_rate = throughput_of(samples[steady.start :], times[steady.start :])
+        result["throughput_settled"] = throughput if steady.start == 0 else settled_rate * scale
     for part in PARTS:
         spent = [step.get(f"{part}_s") for step in measured]
         known_parts = [seconds for seconds in spent if seconds is not None]
@@ -149,7 +152,7 @@ def _timing(measured: Sequence[Mapping[str, Any]], window: Mapping[str, Any] | N
 
 
 def throughput_of(samples: Sequence[float], times: Sequence[float]) -> float:
-    """Samples/s: all samples over all seconds."""
+    """Samples/s: the sum of `samples` (n,) / the sum of `times` (n,) in s."""
     return math.fsum(samples) / math.fsum(times)
 
 
@@ -181,7 +184,7 @@ def _window(window: Mapping[str, Any], timing: Mapping[str, Any]) -> Summary:
 
 
 def _latency(measured: Sequence[Mapping[str, Any]]) -> Summary:
-    """Percentiles over batches; null if a step does not say how long it waited for data."""
+    """Latency percentiles over batches; {} if a step does not record its wait for data."""
     waits = [step.get("data_wait_s") for step in measured]
     times = [step[TOTAL] - wait for step, wait in zip(measured, waits, strict=True) if wait is not None]
     if len(times) < len(measured):
@@ -191,12 +194,12 @@ def _latency(measured: Sequence[Mapping[str, Any]]) -> Summary:
 
 
 def rms_names(steps: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The tensors whose RMS_t the steps tell, in the order in which they do."""
+    """The tensors whose RMS_t the steps record, in the order of their first occurrence."""
     return list(dict.fromkeys(name.removeprefix(RMS) for step in steps for name in step if name.startswith(RMS)))
 
 
 def _spikes(steps: Sequence[Mapping[str, Any]], after: int | None) -> Summary:
-    """The counts in SPIKES, as far as the trial looks for them."""
+    """The counts named in SPIKES; {} if the trial does not look for spikes."""
     if after is None:
         return {}
 
@@ -204,10 +207,10 @@ def _spikes(steps: Sequence[Mapping[str, Any]], after: int | None) -> Summary:
         return [math.nan if (value := _finite(step.get(name))) is None else value for step in steps]
 
     tensors = {name: series(RMS + name) for name in rms_names(steps)}
-    found = find_spikes([step["step"] for step in steps], series("loss"), tensors, Rule(after=after))
-    counts: Summary = {"loss_spikes": len(found.loss)}
+    spikes = find_spikes([step["step"] for step in steps], series("loss"), tensors, Rule(after=after))
+    counts: Summary = {"loss_spikes": len(spikes.loss)}
     for first in list(tensors)[:1]:
-        counts |= {"rms_spikes": len(found.tensors[first]), "loss_spikes_explained": len(found.explained(first))}
+        counts |= {"rms_spikes": len(spikes.tensors[first]), "loss_spikes_explained": len(spikes.explained(first))}
     return counts
 
 

@@ -1,4 +1,4 @@
-"""What a trial is, what it ends as, and the key that makes two trials the same."""
+"""A trial, its outcome and result, and its key: two trials with equal keys are the same trial."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Outcome(StrEnum):
     OK = "ok"
     DOES_NOT_FIT = "does_not_fit"  # out of device memory
     DIVERGED = "diverged"  # the loss is no longer finite
-    UNSUPPORTED = "unsupported"  # this device cannot do this precision, engine, ...
+    UNSUPPORTED = "unsupported"  # the device does not support this precision, engine, ...
     HANG = "hang"  # no progress within the watchdog's time
     CRASHED = "crashed"  # the workload raised
     INFRA = "infra"  # node lost, preempted, host memory, disk full: says nothing about the trial
@@ -34,12 +34,12 @@ class Outcome(StrEnum):
 
     @property
     def final(self) -> bool:
-        """True if a resumed sweep must not run the trial again: it said something about the trial itself."""
+        """True if a resumed sweep does not run the trial again, since the outcome is a result about the trial itself."""
         return self not in (Outcome.INFRA, Outcome.CANCELLED)
 
 
 class DataSource(Strict):
-    """The data set a trial reads, resolved before it starts."""
+    """The data set that a trial reads, resolved before the trial starts."""
 
     uri: str = Field(description="folder of Parquet files: local path, s3://, gs:// or hf://")
     fingerprint: str = Field(description="changes when the data changes")
@@ -47,7 +47,7 @@ class DataSource(Strict):
 
 
 class Trial(Strict):
-    """One cell of the matrix, once. Written as trial.json; all that a worker is told."""
+    """One repeat of one cell of the matrix. trial.json holds it, and it is all the input that a worker gets."""
 
     schema_version: Literal[1] = 1
     key: str
@@ -68,12 +68,12 @@ class Trial(Strict):
 
     @property
     def name(self) -> str:
-        """For people: `cpu · tiny · bf16 · MP-1 · #2`."""
+        """A readable name: `cpu · tiny · bf16 · MP-1 · #2`."""
         return " · ".join([*(label(axis, value) for axis, value in self.axes.items()), f"#{self.repeat}"])
 
 
 def label(axis: str, value: Scalar) -> str:
-    """An axis value as a person says it: MP-1 for one dataloader worker, else the value, with its axis where bare."""
+    """A readable axis value: MP-1 for one DataLoader worker, else the value, with the axis name if the value alone is unclear."""
     if axis == "dataloader_workers":
         return f"MP-{value}"
     if axis == "clip_grad_norm":
@@ -89,7 +89,7 @@ _NEEDS_AXIS = frozenset({"compile", "batch_size", "image_decode"})
 
 
 class TrialResult(Strict):
-    """result.json: how one attempt of a trial ended. Statistics are derived again from the journal's raw steps."""
+    """result.json: how one attempt of a trial ended. Reports recompute statistics from the journal's raw steps."""
 
     schema_version: Literal[1] = 1
     key: str
@@ -105,7 +105,7 @@ class TrialResult(Strict):
 
 
 def digest(value: object) -> str:
-    """16 hex digits of the SHA-256 of `value` as canonical JSON. Raises TypeError for what JSON cannot hold."""
+    """The first 16 hex digits of the SHA-256 of `value` as canonical JSON. Raises TypeError or ValueError if JSON cannot represent it."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -113,7 +113,7 @@ def digest(value: object) -> str:
 def key_parts(
     *, configuration: Mapping[str, Any], code: str, data: str, libraries: str, seed: int, repeat: int, sweep: str
 ) -> dict[str, str]:
-    """The parts of a trial key, each readable on its own, so that a rerun can say which of them changed."""
+    """The parts of a trial key, kept apart so that a rerun can say which of them changed."""
     return {
         "configuration": digest(dict(configuration)),
         "code": code,
@@ -126,5 +126,5 @@ def key_parts(
 
 
 def trial_key(parts: Mapping[str, str]) -> str:
-    """The trial's identity: 16 hex digits over everything that should make its result differ."""
+    """The trial's key: 16 hex digits over everything that may change its result."""
     return digest(dict(parts))

@@ -1,4 +1,4 @@
-"""One accelerator kind per file, behind one small protocol. The file's name is the kind. Imported on workers only."""
+"""Devices: one file per kind of accelerator, all behind the protocol Device. The file's name is the kind. Imported on workers only."""
 
 from __future__ import annotations
 
@@ -19,65 +19,65 @@ Batch = dict[str, Any]
 
 
 class Device(Protocol):
-    """What the measured loop asks of an accelerator. One instance per rank."""
+    """What a trial needs of an accelerator. One instance per rank."""
 
     kind: str
     torch_device: torch.device
     compile_backend: str  # of torch.compile
-    emulated: bool  # True where a test stands in for the accelerator: nothing it gives is a measurement
-    releases_memory: bool  # True: after `release_memory` another batch size takes what it takes in a fresh process
+    emulated: bool  # True for an emulated accelerator: its results are not measurements
+    releases_memory: bool  # True: after `release_memory` memory use is that of a fresh process
 
     def unsupported(self, precision: Precision) -> str | None:
         """Why this device cannot compute in `precision`; None if it can."""
 
     def set_precision(self, precision: Precision) -> None:
-        """Process-wide switches (TF32) for `precision`."""
+        """Set the process-wide switches (TF32) for `precision`."""
 
     def autocast(self, precision: Precision) -> AbstractContextManager[None]:
-        """The context of the forward pass."""
+        """The context in which the forward pass computes in `precision`."""
 
     def scaler(self, precision: Precision) -> torch.amp.GradScaler | None:
-        """The loss scaler of fp16; None elsewhere."""
+        """The loss scaler for fp16; None for other precisions."""
 
     def set_threads(self, threads: int | None, ranks_here: int) -> int | None:
-        """Apply the number of intra-operator threads; returns what is in force where it matters."""
+        """Set the number of intra-operator threads (None: the device's default) and return it. `ranks_here`: ranks on this node."""
 
     def clock(self) -> Clock:
-        """A fresh step clock."""
+        """A new step clock."""
 
     def place(self, batch: Batch, prepare: Callable[[Batch], Batch], *, prefetch: bool) -> Batch:
-        """Copy a host batch to the device and prepare it there; with `prefetch` beside what the device computes now."""
+        """Copy a host batch to the device and prepare it there; with `prefetch` concurrently with the device's computation."""
 
     def flush(self) -> None:
-        """Hand the device what is still being gathered for it; nobody waits. Nothing where work is not gathered."""
+        """Submit operations that are still queued on the host, without waiting. Does nothing on devices that queue none."""
 
     def synchronize(self) -> None:
-        """Wait until the device has done all it was given."""
+        """Wait until the device has finished all submitted work."""
 
     def reset_peak_memory(self) -> None:
-        """Start measuring peak memory and allocator retries anew."""
+        """Restart the measurement of peak memory and allocator retries."""
 
     def release_memory(self) -> None:
-        """Give cached memory back and forget the peak. Nothing where `releases_memory` is False."""
+        """Release cached memory and reset the peak. Does nothing if `releases_memory` is False."""
 
     def peak_memory_bytes(self) -> int | None:
-        """Most memory held by tensors since the reset (on a CPU: by the process, since it started)."""
+        """Peak memory of tensors since the reset, in bytes; on a CPU the peak of the process since it started."""
 
     def free_share_at_peak(self) -> float | None:
-        """Share (0..1) of the device's memory that was never reserved; None where the device has no memory of its own."""
+        """Share (0 to 1) of the device's memory free at the peak; None if the device has no memory of its own."""
 
     def alloc_retries(self) -> int | None:
-        """Allocations that first had to release the allocator's cache, since the reset."""
+        """Allocations since the reset that first had to release the allocator's cache; None if unknown."""
 
     def energy_j(self) -> float | None:
-        """The device's running energy counter in joules; differences mean something. None where there is none."""
+        """The device's cumulative energy counter in joules; only differences are meaningful. None if there is no counter."""
 
     def describe(self) -> dict[str, Any]:
         """Plain scalars for the trial's environment: device_name, device_count, driver, clocks_mhz, power_limit_w, clock."""
 
 
 def load(kind: str, local_rank: int = 0) -> Device:
-    """The device of this rank. Raises LookupError for a kind without a file; Unsupported if this machine has no such device."""
+    """The device of this rank. Raises LookupError for an unknown kind, and Unsupported if this machine has no such device."""
     if not kind.isidentifier() or importlib.util.find_spec(f"cluster.devices.{kind}") is None:
         raise LookupError(f"device kind {kind!r}: there is no cluster/devices/{kind}.py")
     module = importlib.import_module(f"cluster.devices.{kind}")

@@ -1,4 +1,4 @@
-"""The host's processor, which every kind of device has beside it."""
+"""The host's processor, which every kind of device reports."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def model_name() -> str | None:
-    """The processor's name as Linux tells it."""
+    """The processor's name from /proc/cpuinfo; None if unknown."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

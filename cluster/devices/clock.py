@@ -1,7 +1,7 @@
-"""Step clocks: when each part of a step ended, on the host's or on the device's own timeline.
+"""Step clocks measure when each part of a step ended, with the host's clock or with events on the device.
 
-A step has four marks, in order: DATA (the batch is on the host), COPY (it is on the device), COMPUTE (forward and backward done),
-UPDATE (optimiser done; the end of the step). A step begins where the one before ended, so the parts add up to the wall time.
+A step has four marks, in order: DATA (the batch is on the host), COPY (it is on the device), COMPUTE (forward and backward are done),
+UPDATE (the optimiser is done and the step ends). A step begins where the previous one ended, so the parts add up to the wall time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RUN_AHEAD = 3  # steps that the host may be ahead of the device
 
 
 class Clock(Protocol):
-    """Times steps. `begin` anchors the first step; call it again after anything that is not a step."""
+    """Times steps. `begin` starts the first step; call it again after any work that is not a step."""
 
     name: str  # which clock this is, for the environment
 
@@ -30,17 +30,17 @@ class Clock(Protocol):
         """The next step starts now; the device must be idle."""
 
     def mark(self, boundary: int) -> None:
-        """The part that ends in `boundary` ends here."""
+        """Mark the end of the part that `boundary` (DATA, COPY, COMPUTE, UPDATE) ends. Raises RuntimeError if out of order."""
 
     def finish(self, step: int, samples: int, loss: torch.Tensor) -> list[StepTiming]:
-        """The step's last mark was made. Returns the steps known by now, oldest first: this one, or earlier ones."""
+        """End the step after its last mark. Returns the steps whose times are known by now, oldest first, perhaps without this one."""
 
     def drain(self) -> list[StepTiming]:
-        """Wait for the steps not returned yet."""
+        """Wait for the steps that `finish` has not returned yet, and return them."""
 
 
 class HostClock:
-    """For devices that compute while the host waits: time.perf_counter at each mark."""
+    """For devices that compute synchronously: reads time.perf_counter at each mark. `wall` gives the Unix time of a step's end."""
 
     name = "host perf_counter"
 
@@ -70,10 +70,10 @@ class HostClock:
 
 
 class EventClock:
-    """For devices that compute beside the host: an event in the compute stream at each mark, read when the device has passed it.
+    """For devices that compute asynchronously: records an event in the compute stream at each mark and reads it later.
 
-    Nothing waits for the device except that the host stays at most `run_ahead` steps ahead. `new_event()` gives a timing event
-    (record, synchronize, elapsed_time in ms), `new_cell()` a page-locked host scalar that a loss is copied to without waiting.
+    The host waits for the device only to stay at most `run_ahead` steps ahead. `new_event()` returns a timing event (record, synchronize,
+    elapsed_time in ms). `new_cell()` returns a page-locked host scalar, to which a loss is copied without waiting.
     """
 
     name = "device events"
@@ -82,7 +82,7 @@ class EventClock:
         self, new_event: Callable[[], Any], new_cell: Callable[[], Any], run_ahead: int = RUN_AHEAD, wall: Callable[[], float] = time.time
     ) -> None:
         self._new_event, self._wall, self._run_ahead = new_event, wall, run_ahead
-        # events and cells are used again once read: making them costs more than recording them
+        # events and cells are reused once read: creating them costs more than recording them
         self._cells = deque(new_cell() for _ in range(run_ahead + 1))
         self._events: deque[Any] = deque()
         self._pending: deque[tuple[int, int, list[Any], Any]] = deque()
@@ -94,7 +94,7 @@ class EventClock:
             raise RuntimeError("drain the clock before it begins again")
         event = self._new_event()
         event.record()
-        event.synchronize()  # the device is idle, so this costs nothing and ties its timeline to the host's
+        event.synchronize()  # the device is idle, so this does not delay it; it ties the event to the host's clock
         self._anchor = (event, self._wall())
         self._marks = [event]
 

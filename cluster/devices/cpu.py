@@ -17,12 +17,12 @@ from experiments.parameters import Precision
 
 
 def open_device(local_rank: int) -> Cpu:
-    """Every rank shares the same cores."""
+    """The host's cores, which all ranks share."""
     return Cpu()
 
 
 class Cpu:
-    """See Device."""
+    """The device `cpu`; its methods are documented in Device."""
 
     kind = "cpu"
     compile_backend = "inductor"
@@ -57,13 +57,13 @@ class Cpu:
         return prepare(batch)
 
     def flush(self) -> None:
-        """Nothing: what is called is on its way at once."""
+        """Nothing: operations are not queued."""
 
     def synchronize(self) -> None:
-        """Nothing: every operation has ended when it returns."""
+        """Nothing: operations are synchronous."""
 
     def reset_peak_memory(self) -> None:
-        """Nothing: the system counts from the start of the process."""
+        """Nothing: the operating system counts from the start of the process."""
 
     def release_memory(self) -> None:
         """Nothing: the memory is the host's."""

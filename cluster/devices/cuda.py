@@ -25,7 +25,7 @@ def open_device(local_rank: int) -> Cuda:
 
 
 class Cuda:
-    """See Device."""
+    """The device `cuda`; its methods are documented in Device."""
 
     kind = "cuda"
     compile_backend = "inductor"
@@ -64,7 +64,7 @@ class Cuda:
 
     def clock(self) -> EventClock:
         clock = EventClock(
-            lambda: torch.cuda.Event(enable_timing=True, blocking=True),  # type: ignore[no-untyped-call]  # blocking: leave the core to the DataLoader
+            lambda: torch.cuda.Event(enable_timing=True, blocking=True),  # type: ignore[no-untyped-call]  # blocking: waiting leaves the core to the DataLoader
             lambda: torch.zeros((), pin_memory=True),
         )
         clock.name = "cuda events"
@@ -75,12 +75,12 @@ class Cuda:
             return prepare(self._copy(batch))
         compute = torch.cuda.current_stream(self.torch_device)
         with torch.cuda.stream(self._copies):
-            placed = prepare(self._copy(batch))
+            device_batch = prepare(self._copy(batch))
         compute.wait_stream(self._copies)
-        for value in placed.values():
+        for value in device_batch.values():
             if isinstance(value, torch.Tensor) and value.is_cuda:
-                value.record_stream(compute)  # made on another stream: its memory must live until compute has read it
-        return placed
+                value.record_stream(compute)  # allocated on another stream: keep its memory until the compute stream has read it
+        return device_batch
 
     def _copy(self, batch: Batch) -> Batch:
         return {
@@ -89,7 +89,7 @@ class Cuda:
         }
 
     def flush(self) -> None:
-        """Nothing: what is called is on its way at once."""
+        """Nothing: operations are submitted at once."""
 
     def synchronize(self) -> None:
         torch.cuda.synchronize(self.torch_device)
@@ -133,7 +133,7 @@ class Cuda:
         }
 
     def _ask(self, function: str, *arguments: Any) -> Any:
-        """One NVML value of this GPU; None where NVML, or this GPU, does not tell it."""
+        """The result of an NVML function for this GPU; None if NVML or this GPU does not provide it."""
         if self._nvml is None:
             return None
         import pynvml
@@ -156,7 +156,7 @@ class Cuda:
 
 
 def _nvml_handle(properties: Any) -> Any:
-    """NVML's handle of the GPU torch calls this; by UUID, since NVML does not know CUDA_VISIBLE_DEVICES. None without pynvml."""
+    """NVML's handle of the GPU with torch's `properties`, found by UUID since NVML ignores CUDA_VISIBLE_DEVICES; None without pynvml."""
     try:
         import pynvml
     except ImportError:

@@ -18,9 +18,9 @@ LAZY = "PT_HPU_LAZY_MODE"
 
 
 def open_device(local_rank: int) -> Hpu:
-    """The accelerator of this process. Raises Unsupported on a machine without one, RuntimeError if lazy or eager was not chosen."""
+    """The accelerator of this process. Raises Unsupported if there is none, and RuntimeError unless PT_HPU_LAZY_MODE is set."""
     if os.environ.get(LAZY) not in ("0", "1"):
-        # unset is eager to the bridge and lazy to optimum-habana and transformers: neither may guess
+        # if unset, the bridge assumes eager mode while optimum-habana and transformers assume lazy mode
         raise RuntimeError(f"{LAZY} must be 0 or 1 before habana_frameworks is imported; it is {os.environ.get(LAZY)!r}")
     try:
         import habana_frameworks.torch as bridge
@@ -33,10 +33,10 @@ def open_device(local_rank: int) -> Hpu:
 
 
 def init_process_group(**options: Any) -> None:
-    """torch.distributed over HCCL, whatever back end `options` name: what Ray Train's local mode calls, which knows NCCL and gloo only."""
+    """torch.distributed.init_process_group over HCCL, whatever back end `options` name. Replaces torch's for Ray Train's local mode."""
     from habana_frameworks.torch.distributed.hccl import initialize_distributed_hpu
 
-    initialize_distributed_hpu()  # reads WORLD_SIZE, RANK and LOCAL_RANK, and takes the module that is this rank's
+    initialize_distributed_hpu()  # reads WORLD_SIZE, RANK and LOCAL_RANK, and acquires this rank's module
     _init_process_group(**{**options, "backend": "hccl"})
 
 
@@ -44,7 +44,7 @@ _init_process_group = torch.distributed.init_process_group
 
 
 class Hpu:
-    """See Device. A process has exactly one accelerator, whose index is always 0."""
+    """The device `hpu`; its methods are documented in Device. A process has exactly one accelerator, with index 0."""
 
     kind = "hpu"
     compile_backend = "hpu_backend"
@@ -59,7 +59,7 @@ class Hpu:
             rows = _hpu_tools.hl_smi()
         except _hpu_tools.ToolError:
             rows = []
-        self._facts = _hpu_tools.mine(rows)
+        self._facts = _hpu_tools.own_row(rows)
         self._hlml = _hpu_tools.Hlml(int(self._facts.get("index") or local_rank))
 
     def unsupported(self, precision: Precision) -> str | None:
@@ -85,21 +85,21 @@ class Hpu:
         return HpuClock(self)
 
     def event(self) -> Any:
-        """An event that can be timed."""
+        """A new event with timing."""
         return self._hpu.Event(enable_timing=True)
 
     def flush(self) -> None:
-        """A break between lazy mode's graphs."""
+        """End the graph that lazy mode is gathering and submit it."""
         if self.lazy:
             self._core.mark_step()
 
     def place(self, batch: Batch, prepare: Callable[[Batch], Batch], *, prefetch: bool) -> Batch:
-        """`prefetch` changes nothing: the copies do not block the host, and the device orders them."""
-        moved = {
+        """Copy the batch. `prefetch` has no effect: copies do not block the host, and the device orders them."""
+        device_batch = {
             name: value.to(self.torch_device, non_blocking=True) if isinstance(value, torch.Tensor) else value
             for name, value in batch.items()
         }
-        return prepare(moved)
+        return prepare(device_batch)
 
     def synchronize(self) -> None:
         self.flush()
@@ -109,7 +109,7 @@ class Hpu:
         self._hpu.reset_peak_memory_stats()
 
     def release_memory(self) -> None:
-        """Nothing: no call of the bridge is known to give memory back."""
+        """Nothing: the bridge has no known call that releases memory."""
 
     def peak_memory_bytes(self) -> int | None:
         return int(self._hpu.max_memory_allocated())
@@ -119,7 +119,7 @@ class Hpu:
         return 1 - float(stats["MaxInUse"]) / float(stats["Limit"])
 
     def alloc_retries(self) -> int | None:
-        return None  # the bridge counts none
+        return None  # the bridge does not count them
 
     def energy_j(self) -> float | None:
         return None if self.emulated else self._hlml.energy_j()
@@ -141,7 +141,7 @@ class Hpu:
 
 
 class HpuClock(EventClock):
-    """Device events. In lazy mode an event would be recorded before the work that is still being gathered, so each mark hands it over."""
+    """Device events. Lazy mode would record an event before work that it is still gathering, so each mark submits that work first."""
 
     name = "hpu events"
 

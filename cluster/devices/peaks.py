@@ -1,7 +1,7 @@
-"""Peak FLOP/s by device and precision, each with its source. Not in the table: unknown, and no MFU is computed.
+"""Peak FLOP/s by device and precision, each with its source. For a device outside the table no MFU is computed.
 
-All are dense: the makers often print what 2:4 structured sparsity would give, twice as much, and these workloads have none. fp32 is
-without tensor cores, as torch computes it unless told otherwise.
+MFU is model FLOP utilisation, the share of the peak that a trial reaches. All peaks are dense: vendors often state twice as much, for 2:4
+structured sparsity, which these workloads do not use. fp32 is without tensor cores, torch's default.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ TABLE = Path(__file__).with_name("peaks.csv")
 
 
 def peak_flops(device_name: str | None, precision: str) -> tuple[float, str] | tuple[None, None]:
-    """(peak dense FLOP/s of one device, where the number is from), or (None, None). The name's case does not matter.
+    """(peak dense FLOP/s of one device, source of the number), or (None, None) if unknown. Ignores the name's case.
 
-    A slice of a device (MIG) has less than the whole and is not in the table.
+    A MIG slice has less than the whole device and is not in the table.
     """
     if device_name is not None and " MIG " not in device_name.upper():
         with open(TABLE, newline="", encoding="utf-8") as file:

@@ -1,10 +1,10 @@
-"""The journal: one append-only, fsynced file per trial, and the truth about it.
+"""The journal: one append-only, fsynced file per trial. Every other figure of the trial is derived from it.
 
-One JSON object a line. Every line carries `t` (Unix time, s), `kind` and `crc`: the CRC-32 of the line's own JSON without `crc`,
-seeded with the previous line's, so that a changed, missing or reordered line is found and named. A last line without its newline is
-what a killed writer leaves; readers ignore it and the next writer cuts it off.
+Each line is one JSON object with `t` (Unix time, s), `kind` and `crc`. `crc` is the CRC-32 of the line's JSON without `crc`, seeded with
+the previous line's CRC. A reader therefore detects a changed, missing or reordered line and names it. A writer that is killed may leave a
+last line without its newline. Readers ignore that line, and the next writer cuts it off.
 
-Kinds: attempt, environment, phase, step, window, evaluation, note, end. An attempt starts the trial over: readers give the last one.
+Kinds: attempt, environment, phase, step, window, evaluation, note, end. An attempt starts the trial over: readers return the last one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Record = dict[str, Any]
 
 
 class JournalError(UserError):
-    """The journal is not what was written: names the file and the line."""
+    """The journal was changed after it was written. The message names the file and the line."""
 
     def __init__(self, path: Path, line: int, problem: str) -> None:
         super().__init__(f"{path}, line {line}: {problem}; the file was changed after it was written, move it away to run the trial again")
@@ -34,7 +34,7 @@ class JournalError(UserError):
 
 
 def encode(record: Record, previous: int) -> tuple[bytes, int]:
-    """One line (bytes, newline included) and its CRC. Non-finite numbers become null with `<name>_text` beside them."""
+    """One line (bytes, newline included) and its CRC. A number that is not finite becomes null, with `<name>_text` beside it."""
     clean: Record = {}
     for name, value in record.items():
         if isinstance(value, float) and not math.isfinite(value):
@@ -48,7 +48,7 @@ def encode(record: Record, previous: int) -> tuple[bytes, int]:
 
 
 def decode(line: bytes, previous: int, path: Path, number: int) -> tuple[Record, int]:
-    """The record of one line, checked. Raises JournalError."""
+    """The record in one line and the line's CRC. Raises JournalError if the CRC does not match or the line is not a record."""
     head, mark, tail = line.rpartition(b',"crc":"')
     if not mark or len(tail) < 11 or tail[8:] != b'"}\n':
         raise JournalError(path, number, "is not a journal line")
@@ -60,9 +60,9 @@ def decode(line: bytes, previous: int, path: Path, number: int) -> tuple[Record,
 
 
 class JournalWriter:
-    """Appends records. `append` only queues; a thread writes and fsyncs every `interval` seconds, so a step never waits for a disk.
+    """Appends records. `append` only queues. A thread writes and fsyncs every `interval` seconds, so a step never waits for a disk.
 
-    Raises OSError from `append`, `flush` and `close` once writing has failed (a full disk, say).
+    `append`, `flush` and `close` raise OSError once a write has failed, for example on a full disk.
     """
 
     def __init__(self, path: Path, attempt: int, interval: float = 0.5) -> None:
@@ -84,14 +84,14 @@ class JournalWriter:
         self._thread.start()
 
     def append(self, kind: str, t: float | None = None, **fields: Any) -> None:
-        """Queue one record; `t` is when it happened (Unix time, s), now unless given."""
+        """Queue one record. `t` is when it happened (Unix time, s), by default now. Raises OSError after a failed write."""
         if self._error:
             raise self._error
         with self._lock:
             self._queue.append({"kind": kind, "t": time.time() if t is None else t, **fields})
 
     def flush(self) -> None:
-        """Write what is queued and fsync it."""
+        """Write the queued records and fsync the file. Raises OSError."""
         with self._disk:
             if self._error:
                 raise self._error
@@ -112,7 +112,7 @@ class JournalWriter:
                 raise
 
     def close(self) -> None:
-        """Write the rest, stop the thread, close the file."""
+        """Write the queued records, stop the thread and close the file. Raises OSError."""
         if self._file.closed:
             return
         self._stop.set()
@@ -144,23 +144,23 @@ class JournalWriter:
 
 
 class JournalFollower:
-    """Reads a journal that is still being written. `poll()` gives the whole records that are new since the last call."""
+    """Reads a journal that is still being written. `poll()` returns the complete records added since the last call."""
 
     def __init__(self, path: Path) -> None:
         self.path, self._offset, self._crc, self._line = path, 0, 0, 0
 
     @property
     def offset(self) -> int:
-        """Bytes of whole lines that were read."""
+        """Bytes of complete lines read so far."""
         return self._offset
 
     @property
     def checksum(self) -> int:
-        """The checksum that the next line continues."""
+        """CRC of the last line read: the seed of the next line's."""
         return self._crc
 
     def poll(self) -> list[Record]:
-        """New records, none while the file does not exist. Raises JournalError at the first line that is not as written."""
+        """New records; none while the file does not exist. Raises JournalError at the first line whose CRC does not match."""
         try:
             with open(self.path, "rb") as file:
                 file.seek(self._offset)
@@ -180,7 +180,7 @@ class JournalFollower:
 
 @dataclass
 class Journal:
-    """The last attempt of a trial, sorted by kind. `checksum` names this very content."""
+    """The last attempt of a trial, its records sorted by kind. `checksum` (8 hex digits) identifies the journal's content."""
 
     attempt: int = 0
     environment: Record = field(default_factory=dict)
@@ -194,7 +194,7 @@ class Journal:
     checksum: str = "00000000"
 
     def add(self, record: Record) -> None:
-        """Take one more record. An `attempt` record starts over."""
+        """Add one record. An `attempt` record discards all earlier ones."""
         match record["kind"]:
             case "attempt":
                 self.__init__()  # type: ignore[misc]
@@ -216,7 +216,7 @@ class Journal:
 
 
 def read_journal(path: Path) -> Journal:
-    """The whole journal's last attempt; an empty Journal where there is no file. Raises JournalError."""
+    """The last attempt in the journal at `path`; an empty Journal if there is no file. Raises JournalError."""
     follower, journal = JournalFollower(path), Journal()
     for record in follower.poll():
         journal.add(record)
@@ -225,7 +225,7 @@ def read_journal(path: Path) -> Journal:
 
 
 def _whole_lines(path: Path) -> tuple[int, int]:
-    """Bytes of whole lines and the last CRC of an existing journal. Raises JournalError rather than append to a broken one."""
+    """Bytes of complete lines and the last CRC of an existing journal. Raises JournalError if the journal is damaged."""
     follower = JournalFollower(path)
     follower.poll()
     return follower.offset, follower.checksum

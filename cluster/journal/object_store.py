@@ -1,7 +1,7 @@
-"""Files of trials on storage that nodes and flow share: a folder, file://, s3:// or gs://, through pyarrow.fs.
+"""Files of trials on storage that the nodes and the flow share: a folder, file://, s3:// or gs://, through pyarrow.fs.
 
-An object is there whole or not at all. Nothing is appended to: object stores cannot. Credentials come from where each store's own tools
-take them (AWS_*, instance roles, GOOGLE_APPLICATION_CREDENTIALS), never from the URI.
+Writing an object is atomic: it exists completely or not at all. Object stores cannot append, so nothing here does. Credentials come from
+where the store's own tools find them (AWS_*, instance roles, GOOGLE_APPLICATION_CREDENTIALS), never from the URI.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _CONNECT_S, _REQUEST_S = 5.0, 20.0
 
 
 class StorageError(Exception):
-    """The storage does not answer, or refuses: names it and says what it said."""
+    """The storage does not answer, or refuses a request. The message names the storage and quotes its error."""
 
 
 def problem_with(uri: str) -> str | None:
-    """What is wrong with a storage URI, None if nothing is."""
+    """What is wrong with a storage URI; None if it is valid."""
     if uri.startswith("/"):
         return None
     try:
@@ -38,31 +38,31 @@ def problem_with(uri: str) -> str | None:
 
 
 def join(uri: str, *names: str) -> str:
-    """The URI of something below `uri`, its query kept."""
+    """The URI of `names` below `uri`; the query of `uri` stays at the end."""
     base, mark, query = uri.partition("?")
     return "/".join([base.rstrip("/"), *names]) + mark + query
 
 
 class Storage:
-    """The folder `uri`. Names are relative to it, with `/`. All methods raise StorageError."""
+    """The folder `uri`. Object names are relative to it and use `/`. All methods raise StorageError."""
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
         self._open: tuple[Any, str] | None = None
 
     def put(self, name: str, data: bytes) -> None:
-        """Write an object, whole or not at all; replaces an older one."""
-        files, path = self._place(name)
+        """Write an object atomically, replacing an older one of the same name."""
+        files, path = self._locate(name)
         with _named(self.uri):
             if files.type_name == "local":
                 _write_local(Path(path), data)
                 return
-            with files.open_output_stream(path, compression=None) as out:  # else pyarrow packs what is called .gz once more
+            with files.open_output_stream(path, compression=None) as out:  # by default pyarrow would compress a .gz file again
                 out.write(data)
 
     def get(self, name: str) -> bytes | None:
-        """An object's content, None if it is not there."""
-        files, path = self._place(name)
+        """An object's content; None if it does not exist."""
+        files, path = self._locate(name)
         with _named(self.uri):
             try:
                 with files.open_input_stream(path, compression=None) as source:
@@ -72,25 +72,25 @@ class Storage:
                 return None
 
     def names(self, folder: str = "") -> dict[str, int]:
-        """Everything below `folder`: name relative to it -> size in bytes."""
+        """All objects below `folder`: name relative to it -> size in bytes."""
         from pyarrow import fs
 
-        files, path = self._place(folder)
+        files, path = self._locate(folder)
         with _named(self.uri):
-            found = files.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True))
-        return {str(PurePosixPath(info.path).relative_to(path)): info.size for info in found if info.type == fs.FileType.File}
+            infos = files.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True))
+        return {str(PurePosixPath(info.path).relative_to(path)): info.size for info in infos if info.type == fs.FileType.File}
 
     def put_folder(self, folder: Path, name: str) -> None:
-        """Copy a local folder. What is there with its size is not sent again; `_complete` is written last."""
-        there = self.names(name)
+        """Copy a local folder to `name`. Skips files that are there with the same size; writes `_complete` last."""
+        existing = self.names(name)
         for path in sorted(folder.rglob("*")):
             relative = path.relative_to(folder).as_posix()
-            if path.is_file() and there.get(relative) != path.stat().st_size:
+            if path.is_file() and existing.get(relative) != path.stat().st_size:
                 self.put(f"{name}/{relative}", path.read_bytes())
-        if "_complete" not in there:
+        if "_complete" not in existing:
             self.put(f"{name}/_complete", b"")
 
-    def _place(self, name: str) -> tuple[Any, str]:
+    def _locate(self, name: str) -> tuple[Any, str]:
         with _named(self.uri):
             if self._open is None:
                 self._open = _filesystem(self.uri)
@@ -116,14 +116,14 @@ def _filesystem(uri: str) -> tuple[Any, str]:
         scheme=query.get("scheme") or scheme or "https",
         connect_timeout=_CONNECT_S,
         request_timeout=_REQUEST_S,
-        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=2),  # who calls tries again, and goes on with its work meanwhile
+        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=2),  # the caller retries, and keeps working meanwhile
     )
     return files, (parts.netloc + parts.path).rstrip("/")
 
 
 def _write_local(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")  # other hosts write here too: no process id is enough
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")  # other hosts write here too, so a process id is not unique
     try:
         with open(temporary, "wb") as file:
             file.write(data)
@@ -135,7 +135,7 @@ def _write_local(path: Path, data: bytes) -> None:
 
 
 class _named:
-    """Turns what a store's library raises into a StorageError that names the store."""
+    """Turns an error of the store's library into a StorageError that names the store."""
 
     def __init__(self, uri: str) -> None:
         self.uri = uri

@@ -1,8 +1,8 @@
-"""A journal on storage: segments of whole lines, written once each, since an object cannot be appended to.
+"""A journal on storage, in segments: an object store cannot append, so each segment is written once.
 
-`journal-a<attempt>/<part>-<number>.jsonl` holds consecutive lines of one attempt's journal on its node. Checksums run through all
-segments of a part; a part is what one process wrote (the search for the largest batch, then rank 0), whole before the next begins. The
-writer sends a segment again, unchanged, until the storage has it; so a reader may take each as soon as it is there.
+`journal-a<attempt>/<part>-<number>.jsonl` holds consecutive complete lines of one attempt's journal. A part is what one process wrote: the
+search for the largest batch, then rank 0. The chain of CRCs runs through all segments of a part, and a part is complete before the next
+one begins. The writer resends a segment unchanged until the storage has it, so a reader may take each segment as soon as it appears.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from cluster.journal.object_store import Storage, StorageError
 from cluster.trial_layout import journal_segment
 
 INTERVAL_S = 1.0
-STORAGE_LOST = 75  # exit status of a trial's process whose result the storage did not take (EX_TEMPFAIL)
-PATIENCE_S = 600.0  # how long a trial that has ended waits for storage that is away
+STORAGE_LOST = 75  # exit status of a trial whose result could not be stored (EX_TEMPFAIL)
+PATIENCE_S = 600.0  # how long a trial that has ended waits for unreachable storage
 
 
 class JournalMirror:
-    """Sends what a journal file grows by, in a thread of its own: no step waits for the storage, and its loss for a while only delays."""
+    """Copies a growing journal file to storage, in a thread. No step waits for the storage, and an outage only delays the copy."""
 
     def __init__(self, path: Path, storage: Storage, attempt: int, part: int = 0, interval_s: float = INTERVAL_S) -> None:
         self.path, self.storage, self.attempt, self.part = path, storage, attempt, part
         self.failures = 0
-        self.error: StorageError | None = None  # the last, None once the storage has taken something after it
+        self.error: StorageError | None = None  # the last one; None after a write that succeeded
         self._offset = self._number = 0
         self._pending = b""
         self._stop = threading.Event()
@@ -36,7 +36,7 @@ class JournalMirror:
         self._thread.start()
 
     def close(self, patience_s: float = PATIENCE_S) -> None:
-        """Send the rest, trying for so long. Raises StorageError; the journal then is whole only on this node, in `path`."""
+        """Send the rest, retrying for `patience_s` seconds. Raises StorageError; then only `path` on this node is complete."""
         self._stop.set()
         self._thread.join()
         deadline = time.monotonic() + patience_s
@@ -57,10 +57,10 @@ class JournalMirror:
                 continue
 
     def _send(self) -> None:
-        """Send what is pending, then what came since, until nothing is left. Raises StorageError."""
+        """Send the pending segment, then new lines, until everything is sent. Raises StorageError."""
         while True:
             if not self._pending:
-                self._pending = self._grown()
+                self._pending = self._new_lines()
             if not self._pending:
                 return
             try:
@@ -74,8 +74,8 @@ class JournalMirror:
             self._number += 1
             self._pending = b""
 
-    def _grown(self) -> bytes:
-        """Whole lines that are not sent yet."""
+    def _new_lines(self) -> bytes:
+        """Complete lines that have not been sent yet."""
         with open(self.path, "rb") as file:
             file.seek(self._offset)
             text = file.read()
@@ -83,14 +83,14 @@ class JournalMirror:
 
 
 class SegmentReader:
-    """Reads one attempt's segments in order. `poll()` gives the records of those that are new."""
+    """Reads one attempt's segments in order. `poll()` returns the records of new segments."""
 
     def __init__(self, storage: Storage, attempt: int) -> None:
         self.storage, self.attempt = storage, attempt
         self._part = self._number = self._crc = 0
 
     def poll(self) -> list[Record]:
-        """Raises StorageError, and JournalError for a segment that is not as it was written."""
+        """New records. Raises StorageError, and JournalError for a segment that was changed after it was written."""
         records: list[Record] = []
         while True:
             while (text := self._get(self._part, self._number)) is not None:
@@ -105,42 +105,42 @@ class SegmentReader:
 
     def _read(self, text: bytes) -> list[Record]:
         where = Path(f"{self.storage.uri.partition('?')[0]}/{journal_segment(self.attempt, self._part, self._number)}")
-        found, crc = [], self._crc
+        records, crc = [], self._crc
         for number, line in enumerate(text.splitlines(keepends=True), 1):
             record, crc = decode(line, crc, where, number)
-            found.append(record)
-        if not found:
+            records.append(record)
+        if not records:
             raise JournalError(where, 1, "is empty")
         self._crc = crc
         self._number += 1
-        return found
+        return records
 
 
 class JournalCopy:
-    """The flow's copy of a trial's journal: what an attempt's segments hold, appended to the local file with its own chain of checksums.
+    """The flow's copy of a trial's journal: the records of an attempt's segments, appended to a local file with its own chain of CRCs.
 
-    A copy that an earlier flow began is gone on with: lines that it has are not written twice.
+    It continues a copy that an earlier flow began, and does not write a line twice.
     """
 
     def __init__(self, path: Path, storage: Storage, attempt: int) -> None:
         self.path = path
         self._reader = SegmentReader(storage, attempt)
         self._attempt = attempt
-        self._have: int | None = None  # lines of this attempt that the file has; None before it was looked at
+        self._copied: int | None = None  # lines of this attempt in the file; None before the first fetch
         self._crc = 0
 
     def fetch(self) -> None:
-        """Append what is new. Raises StorageError, JournalError."""
-        if self._have is None:
-            self._have = self._look()
+        """Append the new records. Raises StorageError, JournalError."""
+        if self._copied is None:
+            self._copied = self._count_copied()
         records = self._reader.poll()
-        skipped = min(self._have, len(records))
-        self._have -= skipped
+        skipped = min(self._copied, len(records))
+        self._copied -= skipped
         if new := records[skipped:]:
             self._append(new)
 
-    def _look(self) -> int:
-        """Lines of this attempt that the file holds; cuts off a last line without its end, as a killed writer leaves it."""
+    def _count_copied(self) -> int:
+        """Number of lines of this attempt in the file. Cuts off an incomplete last line, which a killed writer leaves."""
         follower = JournalFollower(self.path)
         count = attempt = 0
         for record in follower.poll():

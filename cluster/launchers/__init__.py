@@ -1,6 +1,6 @@
-"""Start, follow, stop and find again one trial. tests/cluster/launchers/test_launchers.py holds both implementations to one behaviour.
+"""Start, follow and stop a trial, and find it again. tests/cluster/launchers/test_launchers.py runs both implementations.
 
-A launch is plain data (launch.json in the trial's folder), so that another process can follow or stop it after this one died.
+A launch is plain data (launch.json in the trial's folder), so that another process can follow or stop the trial after this one has died.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class Launch(Strict):
     key: str
     attempt: int = Field(ge=1)
     id: str = Field(description="process id (local) or submission id (Ray job)")
-    folder: str | None = Field(None, description="Ray job: where the trial's process finds and leaves its files, a path or a URI")
-    born: float | None = Field(None, description="start time of the process, Unix s: tells a process id used again from the process itself")
+    folder: str | None = Field(None, description="Ray job: folder of the trial's files as its process sees it, a path or a URI")
+    born: float | None = Field(None, description="start time of the process, Unix s: a later process may have the same id")
 
 
 class Status(Strict):
-    """Where a launch stands. `exit_code` is None while it runs, and where nobody is left who saw the exit."""
+    """State of a launch. `exit_code` is None while it runs, and if the exit was not observed."""
 
     running: bool
     pending: bool = Field(False, description="accepted, and not started by Ray yet")
@@ -38,39 +38,39 @@ class Status(Strict):
 
 
 class LaunchError(Exception):
-    """A trial could not be started or asked about: the pool's state, not the trial's."""
+    """A trial could not be started or queried. This concerns the pool, not the trial."""
 
 
 class LaunchRefused(LaunchError):
-    """The pool answered and does not take trials from here: waiting does not help."""
+    """The pool answered and refuses trials from here. Waiting does not help."""
 
 
 class Launcher(Protocol):
-    """All methods may be called from any process that can reach the pool."""
+    """Runs trials on one pool. Any process that can reach the pool may call any method."""
 
     def start(self, trial: Trial, trial_dir: Path, attempt: int) -> Launch:
-        """Start one attempt; returns once it is accepted. Raises LaunchError."""
+        """Start one attempt and return once the pool has accepted it. Raises LaunchError."""
 
     def status(self, launch: Launch) -> Status:
-        """Raises LaunchError if the pool does not answer (the trial may well be running)."""
+        """State of the launch. Raises LaunchError if the pool does not answer; the trial may still be running."""
 
     def fetch(self, launch: Launch, trial_dir: Path, *, last: bool = False) -> None:
-        """Bring what the trial has written into `trial_dir`, where it does not write there itself; `last`: it is over, all must come.
+        """Copy the trial's files into `trial_dir`, unless the trial writes there itself. `last`: the trial is over, so copy everything.
 
-        Raises LaunchError while the pool's storage does not answer, JournalError for a journal that is not as written.
+        Raises LaunchError if the pool's storage does not answer, and JournalError for a journal that was changed after it was written.
         """
 
     def keep(self, launch: Launch, trial_dir: Path) -> None:
-        """Put what the flow made of the trial (result.json, steps.parquet) beside the trial's own files. Raises LaunchError."""
+        """Copy the flow's files about the trial (result.json, steps.parquet) beside the trial's own. Raises LaunchError."""
 
     def stop(self, launch: Launch, grace_s: float = 5.0) -> None:
-        """Ask the trial to end, and end it and all its processes after `grace_s`. Harmless on one that is over.
+        """Ask the trial to end; after `grace_s` seconds kill it and all its processes. Does nothing to a trial that is over.
 
-        Raises LaunchError if the pool does not answer: the trial may well be running.
+        Raises LaunchError if the pool does not answer; the trial may still be running.
         """
 
     def log(self, launch: Launch, trial_dir: Path) -> str:
-        """What the trial's processes printed so far."""
+        """Output of the trial's processes so far."""
 
 
 def for_pool(pool: Pool) -> Launcher:
@@ -85,11 +85,11 @@ def for_pool(pool: Pool) -> Launcher:
 
 
 def save(launch: Launch, trial_dir: Path) -> None:
-    """Write launch.json. Done right after the start: what is in it is all that finds the trial again."""
+    """Write launch.json, right after the start: only this file leads back to the trial."""
     atomic_write(trial_dir / LAUNCH, launch.model_dump_json(indent=1))
 
 
 def load(trial_dir: Path) -> Launch | None:
-    """The trial's last launch, None if it was never started."""
+    """The trial's last launch; None if it was never started."""
     path = trial_dir / LAUNCH
     return Launch.model_validate_json(path.read_text()) if path.exists() else None

@@ -1,7 +1,6 @@
-"""The code that travels to a Ray cluster: what a trial's process imports, and the user's own workloads. Nothing else: no runs/, .venv or
-.git.
+"""The code that is sent to a Ray cluster: what a trial's process imports and the user's workloads, without runs/, .venv or .git.
 
-Ray sends the folder once, by its content's hash, and unpacks it on the nodes as the jobs' working directory.
+Ray identifies the folder by the hash of its content, sends it once and unpacks it on the nodes as the jobs' working directory.
 """
 
 from __future__ import annotations
@@ -18,24 +17,24 @@ from experiments.config.paths import REPOSITORY, extra_folders, runs_root
 
 _PARTS = ("cluster", "experiments")
 _SUFFIXES = (".py", ".yaml", ".csv", ".json", ".txt")
-_LEFT_OUT = ("__pycache__", "stack", "kuberay")
+_EXCLUDED = ("__pycache__", "stack", "kuberay")
 _LIMIT = 50 * 2**20  # bytes; Ray refuses more than 500 MiB, and code is never this large
 
 
 class PackageError(Exception):
-    """The code cannot be packed: says what is in the way."""
+    """The code cannot be packed. The message says why."""
 
 
 @dataclass(frozen=True)
 class Package:
-    """A folder to send, and the variables that a process in it needs."""
+    """A folder to send, and the environment variables that a process in it needs."""
 
     folder: Path
     environment: dict[str, str]
 
 
 def build() -> Package:
-    """The package of the code as it is now, in runs/.packages/<hash>; one that is there already is taken. Raises PackageError."""
+    """The package of the current code, in runs/.packages/<hash>; an existing one is reused. Raises PackageError."""
     files = _files()
     size = sum(path.stat().st_size for path in files.values())
     if size > _LIMIT:
@@ -60,21 +59,21 @@ def build() -> Package:
 
 
 def _files() -> dict[str, Path]:
-    """Name in the package -> file here."""
-    found = {str(path.relative_to(REPOSITORY)): path for part in _PARTS for path in _below(REPOSITORY / part)}
+    """Name in the package -> local file."""
+    files = {str(path.relative_to(REPOSITORY)): path for part in _PARTS for path in _below(REPOSITORY / part)}
     for number, folder in enumerate(extra_folders()):
-        found |= {f"extra/{number}/{path.relative_to(folder)}": path for path in _below(folder / "workloads")}
-        found.setdefault(f"extra/{number}/workloads/.here", Path(os.devnull))
-    return found
+        files |= {f"extra/{number}/{path.relative_to(folder)}": path for path in _below(folder / "workloads")}
+        files.setdefault(f"extra/{number}/workloads/.here", Path(os.devnull))
+    return files
 
 
 def _below(folder: Path) -> list[Path]:
     files = (path for path in folder.rglob("*") if path.suffix in _SUFFIXES and path.is_file())
-    return [path for path in files if not set(_LEFT_OUT) & set(path.relative_to(folder).parts)]
+    return [path for path in files if not set(_EXCLUDED) & set(path.relative_to(folder).parts)]
 
 
 def _copy(files: dict[str, Path], folder: Path) -> None:
-    """Whole or not at all; two flows, and two threads of a flow, may do it at once."""
+    """Make `folder` atomically. Several flows, and several threads of a flow, may do so at once."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     for name, path in files.items():

@@ -1,4 +1,4 @@
-"""The one command line and environment of a trial's process, whoever starts it."""
+"""The command line and the environment of a trial's process, the same for every launcher."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _QUIET = {
 
 
 def trial_command(trial_dir: Path, attempt: int, store: str | None = None) -> list[str]:
-    """Arguments after the Python executable: the trial's entrypoint. `store`: the trial's folder on storage, in place of `trial_dir`."""
+    """Arguments after the Python executable: the trial's entrypoint. `store`: the trial's folder on storage, instead of `trial_dir`."""
     if store:
         return ["-m", "cluster.worker.main", "--store", store, "--attempt", str(attempt)]
     folder = trial_dir.resolve()
@@ -34,16 +34,16 @@ def trial_command(trial_dir: Path, attempt: int, store: str | None = None) -> li
 
 
 def trial_environment(trial: Trial) -> dict[str, str]:
-    """Variables added to those of this process for a trial that it starts."""
+    """Environment variables that a trial started by this process gets in addition to this process's own."""
     return {**_common(trial), "PYTHONPATH": os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))}
 
 
 def job_environment(trial: Trial, pool: Pool) -> dict[str, str]:
-    """Variables of a trial's Ray job. Its code is its working directory."""
+    """Environment variables of a trial's Ray job. The job finds its code in its working directory."""
     return {
         **_common(trial),
         POOL_MARK: pool.name,
-        # A pool's own `python` may be another patch version than its Ray's; nothing that is pickled crosses a version
+        # The pool's `python` and its Ray may differ in the patch version: nothing pickled passes between them
         "RAY_DEFAULT_PYTHON_VERSION_MATCH_LEVEL": "minor",
         **({"SWEEPBENCH_IMAGE": pool.image} if pool.image else {}),
         **pool.env,
@@ -51,7 +51,7 @@ def job_environment(trial: Trial, pool: Pool) -> dict[str, str]:
 
 
 def _common(trial: Trial) -> dict[str, str]:
-    """Hub access is off unless the trial names a hub."""
+    """Variables of every trial. They switch access to the Hugging Face hub off unless the trial names a hub."""
     hub = [value for value in trial.parameters.values() if isinstance(value, str) and value.startswith("hf://")]
     offline = {} if hub or trial.parameters.get("revision") else {"HF_HUB_OFFLINE": "1"}
     return {**_QUIET, **offline, MARK: trial.key}

@@ -1,4 +1,4 @@
-"""The embedded pool: each trial a subprocess of this machine, with Ray Train in local mode inside."""
+"""The launcher of embedded pools: each trial is a subprocess on this machine and runs Ray Train in local mode."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from experiments.trial import Trial
 
 
 class LocalLauncher:
-    """Runs trials as subprocesses that survive this process: each has a session of its own and writes to log.txt."""
+    """Runs trials as subprocesses. Each has its own session and writes to log.txt, so it outlives this process."""
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
@@ -54,15 +54,15 @@ class LocalLauncher:
         child = self._children.get(launch.key)
         if child is not None and str(child.pid) == launch.id:
             code = child.poll()
-            return Status(running=code is None, exit_code=code, message=_say(code))
+            return Status(running=code is None, exit_code=code, message=_exit_message(code))
         running = processes.alive(int(launch.id), launch.born)
         return Status(running=running, message=None if running else "the process is gone; its parent did not see it end")
 
     def fetch(self, launch: Launch, trial_dir: Path, *, last: bool = False) -> None:
-        """The trial writes into its folder itself."""
+        """Nothing to copy: the trial writes into its folder itself."""
 
     def keep(self, launch: Launch, trial_dir: Path) -> None:
-        """They are there."""
+        """Nothing to copy: the flow writes into the trial's folder itself."""
 
     def stop(self, launch: Launch, grace_s: float = 5.0) -> None:
         if self.status(launch).running:
@@ -81,7 +81,7 @@ class LocalLauncher:
         return path.read_text(errors="replace") if path.exists() else ""
 
 
-def _say(code: int | None) -> str | None:
+def _exit_message(code: int | None) -> str | None:
     if code is None or code == 0:
         return None
     return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"

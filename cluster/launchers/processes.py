@@ -1,6 +1,6 @@
-"""Find and end every process of a trial on this machine, also those that left its session or were adopted by init.
+"""Find and end every process of a trial on this machine, including those that left its session or were adopted by init.
 
-Each process of a trial inherits the environment variable SWEEPBENCH_TRIAL=<key>; that, not the process tree, is what is looked for.
+Each process of a trial inherits the environment variable SWEEPBENCH_TRIAL=<key>. The search uses this variable, not the process tree.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from cluster.process_marks import MARK
 
 # A detached actor that a cluster's first trial starts for all that follow, with its own environment; Ray restarts it when it is killed
 _OF_THE_CLUSTER = "ray::_AutoscalingCoordinatorActor"
-EXEC_POLL_S, EXEC_POLLS = 0.005, 200  # how often and how many times a process is looked at that is changing its program
+EXEC_POLL_S, EXEC_POLLS = 0.005, 200  # interval (s) and limit of the checks on a process that is in exec
 
 
 def of_trial(key: str) -> list[psutil.Process]:
     """Processes on this machine that carry the trial's mark."""
-    found = []
+    marked = []
     for process in psutil.process_iter():
         try:
             if _variables(process).get(MARK) == key and not of_the_cluster(process):
-                found.append(process)
+                marked.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess, OSError):
-            continue  # gone, or somebody else's
-    return found
+            continue  # it has ended, or belongs to another user
+    return marked
 
 
 def _variables(process: psutil.Process) -> dict[str, str]:
-    """A process's environment. One in the middle of exec shows none, and would be missed: it is waited for, for a second at most."""
+    """A process's environment. During exec a process shows none and would be missed, so this waits up to a second for it."""
     for _ in range(EXEC_POLLS):
-        found = process.environ()
-        if found or not process.memory_info().vms:  # a kernel thread has no address space, nor has a zombie
-            return found
-        if process.cmdline():  # both come with the new program: it is there by now, or was started without variables
+        variables = process.environ()
+        if variables or not process.memory_info().vms:  # a kernel thread has no address space, nor has a zombie
+            return variables
+        if process.cmdline():  # set together with the environment: it is complete, or the process has no variables
             return process.environ()
         time.sleep(EXEC_POLL_S)
     return {}
@@ -46,24 +46,24 @@ def of_the_cluster(process: psutil.Process) -> bool:
 
 
 def end_all(key: str, wait_s: float = 5.0) -> int:
-    """Kill every process of the trial and wait until they are gone. Returns how many there were."""
-    ended = 0
-    for _ in range(20):  # one that is killed while it forks leaves a child
+    """Kill every process of the trial and wait until all have ended. Returns how many there were."""
+    count = 0
+    for _ in range(20):  # a process killed while it forks leaves a child
         processes = of_trial(key)
         if not processes:
             break
-        ended += len(processes)
+        count += len(processes)
         for process in processes:
             try:
                 process.kill()
             except psutil.NoSuchProcess:
                 continue
         psutil.wait_procs(processes, timeout=wait_s)
-    return ended
+    return count
 
 
 def alive(pid: int, born: float | None) -> bool:
-    """True if `pid` runs and is the process that started at `born` (Unix s)."""
+    """True if `pid` runs and is the process that started at `born` (Unix time, s)."""
     try:
         process = psutil.Process(pid)
         same = born is None or abs(process.create_time() - born) < 1.0

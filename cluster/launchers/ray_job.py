@@ -1,7 +1,7 @@
-"""A Ray cluster: each trial a job of the cluster's Job Submission API, with a stock TorchTrainer inside.
+"""The launcher of Ray clusters: each trial is a job of the cluster's Job Submission API and runs a stock TorchTrainer.
 
-The job outlives the process that submitted it and is found again by its submission id, `<trial key>-a<attempt>`: a submit that is made
-twice, by this process or by one that died before it could write the id down, starts one job.
+The job outlives the process that submitted it and is found again by its submission id, `<trial key>-a<attempt>`. Submitting the same
+attempt twice starts one job, also if the first process died before it could write launch.json.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class RayJobLauncher:
 
     def start(self, trial: Trial, trial_dir: Path, attempt: int) -> Launch:
         submission_id = f"{trial.key}-a{attempt}"
-        where = self.files.folder(trial, trial_dir)
-        launch = Launch(launcher="ray_job", key=trial.key, attempt=attempt, id=submission_id, folder=where)
+        folder = self.files.folder(trial, trial_dir)
+        launch = Launch(launcher="ray_job", key=trial.key, attempt=attempt, id=submission_id, folder=folder)
         client = self._client()
         placement = place(self.pool, trial.parameters)
         try:
             admit(self.pool, placement)
-            self.files.send(trial, where)
+            self.files.send(trial, folder)
             code = code_package.build()
         except PoolRefused as error:
             raise LaunchRefused(str(error)) from error
@@ -55,7 +55,7 @@ class RayJobLauncher:
             raise LaunchRefused(str(error)) from error
         arguments = [
             self.pool.python or "python",
-            *trial_command(trial_dir, attempt, store=where if self.pool.storage else None),
+            *trial_command(trial_dir, attempt, store=folder if self.pool.storage else None),
             *("--placement", placement.model_dump_json()),
         ]
         try:
@@ -67,7 +67,7 @@ class RayJobLauncher:
                 entrypoint_resources=placement.driver or None,
             )
         except Exception as error:
-            if "already exists" in str(error):  # the reply to an earlier submit was lost: it is ours, follow it
+            if "already exists" in str(error):  # the reply to an earlier submission was lost: the job is ours
                 return launch
             raise self._failed("cannot submit a job", error) from error
         return launch
@@ -103,7 +103,7 @@ class RayJobLauncher:
 
     def stop(self, launch: Launch, grace_s: float = 5.0) -> None:
         status = self.status(launch)
-        if status.pending:  # Ray says that it stops such a job, and starts it later all the same
+        if status.pending:  # Ray reports a pending job as stopped and still starts it later
             self._withdraw(launch)
         if status.running:
             try:
@@ -115,7 +115,7 @@ class RayJobLauncher:
             deadline = time.monotonic() + grace_s
             while self.status(launch).running and time.monotonic() < deadline:
                 time.sleep(0.1)
-        processes.end_all(launch.key)  # on this machine; on others the job's supervisor, and the pool's next trial (worker/leftovers.py)
+        processes.end_all(launch.key)  # on this machine; elsewhere: Ray's supervisor, worker/leftovers.py
 
     def log(self, launch: Launch, trial_dir: Path) -> str:
         try:
@@ -125,7 +125,7 @@ class RayJobLauncher:
         return text
 
     def _withdraw(self, launch: Launch) -> None:
-        name = trial_layout.withdrawn(launch.attempt)
+        name = trial_layout.withdrawal(launch.attempt)
         try:
             if self.pool.storage and launch.folder:
                 self.files.storage(launch.folder).put(name, b"")
@@ -136,10 +136,10 @@ class RayJobLauncher:
 
     def _client(self) -> Any:
         if self._client_ is None:
-            from ray.job_submission import JobSubmissionClient  # about a second: only when a cluster is used
+            from ray.job_submission import JobSubmissionClient  # takes about a second to import
 
             class Client(JobSubmissionClient):  # type: ignore[misc]
-                """Ray's own waits for ever for a head that took the request and does not answer, as one without its GCS does."""
+                """With a timeout: Ray's client waits for ever if the head accepts a request and does not answer, as without its GCS."""
 
                 def _do_request(self, method: str, endpoint: str, **more: Any) -> Any:
                     return super()._do_request(method, endpoint, **{"timeout": _TIMEOUT_S, **more})
@@ -148,7 +148,7 @@ class RayJobLauncher:
                 url, token = self.pool.url(), self.pool.token()
             except PoolError as error:
                 raise LaunchRefused(str(error)) from error
-            for name in ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS"):  # Ray's client puts them in the place of the address that it is given
+            for name in ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS"):  # Ray's client prefers them to the address it is given
                 os.environ.pop(name, None)
             try:
                 self._client_ = Client(url, headers={"Authorization": f"Bearer {token}"} if token else {})
@@ -157,7 +157,7 @@ class RayJobLauncher:
         return self._client_
 
     def _failed(self, what: str, error: Exception) -> LaunchError:
-        """What to raise for `error` of Ray's client; it has no type of its own for a wrong token."""
+        """The exception to raise for an error of Ray's client, which has no type of its own for a wrong token."""
         where, text = f"pool {self.pool.name} at {self.pool.address}", _first_line(error)
         if "authentication" in text.lower() or "unauthorized" in text.lower():
             source = self.pool.token_env or self.pool.token_file

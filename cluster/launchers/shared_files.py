@@ -1,5 +1,4 @@
-"""A Ray job's files: in the trial's own folder where nodes and flow share it, else on the pool's storage, and from there into that
-folder."""
+"""A Ray job's files. The nodes and the flow share the trial's folder, or the flow copies them from the pool's storage into it."""
 
 from __future__ import annotations
 
@@ -14,11 +13,11 @@ from cluster.trial_layout import JOURNAL, RESULT, STEPS, TRACE, TRIAL, attempt_r
 from experiments.atomic_file import atomic_write
 from experiments.trial import Trial
 
-_EVERY_S = 1.0  # the flow asks the storage no oftener for the journal of a trial that runs
+_EVERY_S = 1.0  # shortest interval between requests for the journal of a running trial
 
 
 class SharedFiles:
-    """What goes to the pool's storage before a trial, and comes from it while the trial runs. Raises StorageError."""
+    """Copies a trial's inputs to the pool's storage and its files back. Methods that reach the storage raise StorageError."""
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
@@ -26,14 +25,15 @@ class SharedFiles:
         self._sent: set[str] = set()
 
     def folder(self, trial: Trial, trial_dir: Path) -> str:
-        """Where the trial's process finds and leaves its files: a URI with the pool's storage, else a path."""
+        """The trial's folder as its process sees it: a URI on a pool with storage, else a path."""
         return join(self.pool.storage, trial.sweep_id, trial.key) if self.pool.storage else str(trial_dir.resolve())
 
     def storage(self, folder: str) -> Storage:
+        """The trial's folder on storage."""
         return Storage(folder)
 
     def send(self, trial: Trial, folder: str) -> None:
-        """trial.json, and its data set where that lies on this machine; a set that is there is not sent again."""
+        """Send trial.json, and the trial's data set if it lies on this machine. A data set is sent once."""
         if not self.pool.storage:
             return
         if trial.data is not None and "://" not in trial.data.uri:
@@ -46,7 +46,7 @@ class SharedFiles:
         Storage(folder).put(TRIAL, trial.model_dump_json(indent=1).encode())
 
     def fetch(self, launch: Launch, trial_dir: Path, *, last: bool = False) -> None:
-        """What the attempt has written by now: its journal's new lines; then, once it is there, its result."""
+        """Copy the new lines of the attempt's journal, and its result and trace once they exist."""
         if not self.pool.storage or launch.folder is None:
             return
         copy, asked_at = self._copies.get(launch.id, (None, 0.0))
@@ -55,7 +55,7 @@ class SharedFiles:
         elif not last and time.monotonic() - asked_at < _EVERY_S:
             return
         result = Storage(launch.folder).get(attempt_result(launch.attempt))
-        copy.fetch()  # after the result was looked for: with a result, all of the journal is there
+        copy.fetch()  # after the result: if there is one, the journal on storage is complete
         self._copies[launch.id] = (copy, time.monotonic())
         if result is not None:
             trace = Storage(launch.folder).get(TRACE)
@@ -64,7 +64,7 @@ class SharedFiles:
             atomic_write(trial_dir / RESULT, result.decode())
 
     def keep(self, launch: Launch, trial_dir: Path) -> None:
-        """The flow's verdict and its Parquet of the steps, so that the storage alone tells all of the trial."""
+        """Send result.json and steps.parquet, so that the storage holds all of the trial's files."""
         if not self.pool.storage or launch.folder is None:
             return
         for name in (RESULT, STEPS):

@@ -1,4 +1,4 @@
-"""What a pool may answer instead of an answer."""
+"""Why a pool cannot be used."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from experiments.config.errors import UserError
 
 
 class PoolError(UserError):
-    """A pool cannot be used as things are: says why and what to do."""
+    """A pool cannot be used now. The message says why and what to do."""
 
 
 class PoolRefused(PoolError):
-    """The pool answers, and waiting does not make it usable from here."""
+    """The pool answers and cannot be used from here. Waiting does not help."""

@@ -1,6 +1,7 @@
-"""Places on a pool that no other sweep on this machine has: file locks, which the operating system takes back when their holder dies.
+"""Locks on a pool's slots, so that two sweeps on this machine never use the same nodes at once.
 
-Sweeps that are run from other machines are kept off a node by Ray itself: see placement.py.
+A slot is room for one trial on one node. Its lock is a file lock, which the operating system releases when the holder dies. Ray itself
+keeps sweeps from other machines off a node: see placement.py.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ _ASK_AGAIN_S = 0.5
 
 
 class NodeLocks:
-    """`width` of the pool's `count` places, held from `with` to its end; `busy()` is called where they are not free at once.
+    """Context manager that holds `width` of the pool's `count` slots. It calls `busy()` each time it finds too few free slots.
 
-    Gives up when `stop` is set: the block then runs without places, and is to do nothing.
+    It gives up once `stop` is set. The block then runs without locks, so it must check `stop` and do nothing.
     """
 
     def __init__(self, pool: Pool, count: int, width: int, stop: threading.Event, busy: Callable[[], None] = lambda: None) -> None:
@@ -41,23 +42,23 @@ class NodeLocks:
         self._held.close()
 
     def _take(self) -> bool:
-        """All of the places, or none: a trial that holds some while it waits for more could wait for ever."""
-        with ExitStack() as taken:
-            have = 0
+        """Lock all slots or none: two trials that each hold some and wait for more would wait for ever. True if locked."""
+        with ExitStack() as acquired:
+            count = 0
             for lock in self._locks:
                 try:
                     lock.acquire(timeout=0)
                 except Timeout:
                     continue
-                taken.callback(lock.release)
-                have += 1
-                if have == self._width:
-                    self._held = taken.pop_all()
+                acquired.callback(lock.release)
+                count += 1
+                if count == self._width:
+                    self._held = acquired.pop_all()
                     return True
         return False
 
 
 def hardware(pool: Pool) -> str:
-    """A file name for the nodes of a pool: two pools that name the same nodes share their places."""
+    """A file name for the nodes of a pool. Two pools that describe the same nodes get the same name, and so share their locks."""
     nodes = {"address": pool.address, "device": pool.device, "type": pool.accelerator_type, "resources": sorted(pool.resources)}
     return f"{pool.device}-{hashlib.sha256(json.dumps(nodes).encode()).hexdigest()[:12]}"

@@ -1,8 +1,7 @@
-"""Which Ray resources a trial asks for: its driver's and its workers', from the pool's entry. Arithmetic, decided here and carried out by
-Ray.
+"""The Ray resources that a trial's driver and workers request, computed from the pool's entry. Ray does the scheduling.
 
-A pool that is `exclusive` gives a trial whole nodes. Its workers together ask for all that their nodes have of the pool's custom resources
-and accelerator type, so Ray places no other trial beside them, whoever submits it and from whichever machine.
+An `exclusive` pool gives a trial whole nodes: its workers together request all of their nodes' custom resources and accelerator type. Ray
+then places no other trial beside them, whoever submits it and from whichever machine.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ if TYPE_CHECKING:  # a trial's process reads a Placement, and no pools
     from cluster.pools.pool import Pool
 
 _RESOURCE = {"cpu": "CPU", "cuda": "GPU", "hpu": "HPU"}
-_DRIVER_SHARE = 0.0001  # the least Ray counts: puts the driver on a node of the pool and takes nothing from it
-_FOR_DRIVERS = 0.01  # what workers leave of a node's resource for the drivers of trials that run on other nodes
+_DRIVER_SHARE = 0.0001  # the smallest amount Ray counts: it ties the driver to the pool's nodes and uses up almost nothing
+_FOR_DRIVERS = 0.01  # share of a node's resource left for the drivers of trials on other nodes
 _DIGITS = 10_000  # Ray counts resources in ten-thousandths
 
 
 class Placement(Strict):
-    """What Ray is asked for. Passed to the trial's process as JSON."""
+    """The resources requested from Ray. Passed to the trial's process as JSON."""
 
     workers: int = Field(ge=1)
     nodes: int = Field(ge=1, description="nodes the workers need")
@@ -34,39 +33,37 @@ class Placement(Strict):
     accelerator_type: str | None = None
     strategy: str = Field("PACK", description="Ray's placement strategy; STRICT_PACK keeps the workers of one node together")
     driver: dict[str, float] = Field(default_factory=dict, description="custom resources of the job's entrypoint")
-    start_timeout_s: float = Field(
-        300, gt=0, description="a cluster that cannot place the workers for so long has lost a node, or never had it"
-    )
+    start_timeout_s: float = Field(300, gt=0, description="a cluster that cannot place the workers within this time lacks a node")
 
 
 def accelerator(pool: Pool) -> str:
-    """The Ray resource that counts the pool's devices. Ray finds an emulated Gaudi as it finds a real one, through habana_frameworks."""
+    """The Ray resource that counts the pool's devices. Ray detects a Gaudi, emulated or not, through habana_frameworks."""
     return _RESOURCE.get(pool.device, pool.device)
 
 
 def nodes_for(pool: Pool, devices: int) -> int:
-    """Nodes that a trial of so many devices takes."""
+    """Number of nodes that a trial on `devices` devices needs."""
     return math.ceil(devices / pool.accelerators_per_node) if pool.accelerators_per_node else 1
 
 
 def place(pool: Pool, parameters: Mapping[str, Any]) -> Placement:
-    """What to ask Ray for on `pool`, for a trial with these parameters."""
+    """The resources that a trial with these parameters requests on `pool`."""
     workers = int(parameters.get("devices", 1))
     nodes = nodes_for(pool, workers)
-    on_a_node = math.ceil(workers / nodes)
-    counted = accelerator(pool)
+    workers_per_node = math.ceil(workers / nodes)
+    device_resource = accelerator(pool)
     per_worker: dict[str, float] = {"CPU": float(parameters.get("threads") or 1)}
-    if counted not in ("CPU", "GPU", *pool.resources):
-        per_worker[counted] = 1.0
+    if device_resource not in ("CPU", "GPU", *pool.resources):
+        per_worker[device_resource] = 1.0
     for name, amount in pool.resources.items():
-        of_a_node = amount * pool.accelerators_per_node if pool.accelerators_per_node else None
-        per_worker[name] = _share(of_a_node, on_a_node) if pool.exclusive and of_a_node else amount
+        node_total = amount * pool.accelerators_per_node if pool.accelerators_per_node else None
+        per_worker[name] = _share(node_total, workers_per_node) if pool.exclusive and node_total else amount
     if pool.accelerator_type:  # Ray gives a node 1 of it
-        per_worker[f"accelerator_type:{pool.accelerator_type}"] = _share(1.0, on_a_node) if pool.exclusive else 0.001
+        per_worker[f"accelerator_type:{pool.accelerator_type}"] = _share(1.0, workers_per_node) if pool.exclusive else 0.001
     return Placement(
         workers=workers,
         nodes=nodes,
-        use_gpu=counted == "GPU",
+        use_gpu=device_resource == "GPU",
         per_worker=per_worker,
         accelerator_type=pool.accelerator_type,
         strategy="STRICT_PACK" if nodes == 1 else "PACK",
@@ -76,15 +73,15 @@ def place(pool: Pool, parameters: Mapping[str, Any]) -> Placement:
 
 
 def needs(placement: Placement) -> dict[str, float]:
-    """All that one worker takes of a node."""
+    """The resources that one worker uses on its node, GPU included."""
     return {**placement.per_worker, **({"GPU": 1.0} if placement.use_gpu else {})}
 
 
 def room(placement: Placement, node: Mapping[str, float]) -> int:
-    """How many of the trial's workers fit on a node with these resources."""
+    """How many of the trial's workers fit on a node with the resources `node` (name -> total)."""
     return min(int((node.get(name, 0.0) + 1e-9) // amount) for name, amount in needs(placement).items())
 
 
-def _share(of_a_node: float, workers: int) -> float:
-    """A worker's part of a node's resource, so that all of them together leave no room for another trial's."""
-    return max(1, math.floor((of_a_node - _FOR_DRIVERS) / workers * _DIGITS)) / _DIGITS
+def _share(node_total: float, workers: int) -> float:
+    """A worker's share of a node's resource. The shares of all workers together leave no room for another trial."""
+    return max(1, math.floor((node_total - _FOR_DRIVERS) / workers * _DIGITS)) / _DIGITS

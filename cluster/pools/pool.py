@@ -1,4 +1,4 @@
-"""Node pools: where trials can run. One entry each in pools.yaml; $SWEEPBENCH_POOLS and $SWEEPBENCH_EXTRA add to it or replace entries."""
+"""Pools: where trials can run. Each is an entry of pools.yaml; $SWEEPBENCH_POOLS and $SWEEPBENCH_EXTRA add or replace entries."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from experiments.spec.schema import Name
 
 EMBEDDED = "embedded"
 _HERE = Path(__file__).resolve().parent
-_TO_COME = ("cpu", "cuda", "hpu")  # kinds that a pool may name before this version has a file for them; such a pool cannot be reached
+_TO_COME = ("cpu", "cuda", "hpu")  # kinds that a pool may name without a file in cluster/devices; it cannot run trials
 _Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
 
 
@@ -35,10 +35,10 @@ class PoolEntry(Strict):
     address_env: _Variable | None = Field(default=None, description="environment variable that gives, or overrides, the address")
     nodes: int = Field(default=1, ge=1, le=10_000)
     accelerators_per_node: int | None = Field(
-        default=None, ge=1, le=1024, description="devices of a node; on a cpu pool the data-parallel workers a node takes; null: not stated"
+        default=None, ge=1, le=1024, description="devices per node; on a cpu pool the data-parallel workers per node; null: not stated"
     )
     resources: dict[str, float] = Field(
-        default_factory=dict, description="Ray's custom resources that each device brings: a node has accelerators_per_node times as much"
+        default_factory=dict, description="Ray's custom resources per device: a node has accelerators_per_node times as much"
     )
     accelerator_type: str | None = Field(default=None, description="Ray's accelerator type, such as A100")
     image: str | None = Field(default=None, description="container image of the nodes")
@@ -53,15 +53,19 @@ class PoolEntry(Strict):
     exclusive: bool = Field(default=True, description="one trial at a time on a node")
     token_env: _Variable | None = Field(default=None, description="environment variable with the cluster's token")
     token_file: str | None = Field(default=None, description="file with the cluster's token, mode 0600; relative to runs/")
-    emulated: bool = Field(default=False, description="the device is emulated: nothing here is a measurement")
-    autoscales: bool = Field(default=False, description="nodes join on demand: trials are submitted although no node can take them yet")
-    wait_s: float = Field(default=600, ge=0, le=604_800, description="how long trials wait for a pool that is down; then they end as infra")
-    lost_after_s: float = Field(default=60, gt=0, le=604_800, description="a running trial whose pool has not answered for so long is lost")
+    emulated: bool = Field(default=False, description="the device is emulated: its results are not measurements")
+    autoscales: bool = Field(default=False, description="nodes join on demand: trials are submitted even if no node can take them yet")
+    wait_s: float = Field(
+        default=600, ge=0, le=604_800, description="how long trials wait for an unreachable pool before they end as infra"
+    )
+    lost_after_s: float = Field(
+        default=60, gt=0, le=604_800, description="a running trial is lost once its pool has not answered for this long"
+    )
     start_timeout_s: float = Field(default=300, gt=0, le=86_400, description="how long a started trial waits for its workers' resources")
 
 
 class Pool(PoolEntry):
-    """A pool with its name; `address` is the one to use, None while the pool is not configured."""
+    """A pool with its name. `address` is final, the variable in `address_env` applied; None while the pool is not configured."""
 
     name: Name
 
@@ -75,7 +79,7 @@ class Pool(PoolEntry):
 
     @property
     def capacity(self) -> int | None:
-        """Devices of the whole pool, None where only the pool itself knows."""
+        """Devices of the whole pool; None where only the pool itself knows."""
         return self.nodes * self.accelerators_per_node if self.accelerators_per_node else None
 
     def url(self) -> str:
@@ -87,7 +91,7 @@ class Pool(PoolEntry):
         return self.address
 
     def token(self) -> str | None:
-        """The token of the cluster, None for one without. Raises PoolError."""
+        """The cluster's token; None if it has none. Raises PoolError for a missing or malformed token, or a file that others may read."""
         if self.token_env:
             text, source = os.environ.get(self.token_env, ""), f"environment variable {self.token_env}"
         elif self.token_file:
@@ -120,17 +124,19 @@ class PoolsFile(Strict):
 
 
 def load_pools(path: Path | None = None) -> dict[str, Pool]:
-    """All pools by name. `path` alone if given; else pools.yaml here, then that of each $SWEEPBENCH_EXTRA folder, then $SWEEPBENCH_POOLS:
-    a later entry replaces an earlier one of the same name as a whole. Raises ConfigError with every problem."""
+    """All pools by name: of `path` if given, else of pools.yaml here, each $SWEEPBENCH_EXTRA folder and $SWEEPBENCH_POOLS.
+
+    A later entry replaces an earlier one of the same name completely. Raises ConfigError, which lists every problem.
+    """
     if path is not None:
         return _read(path)
-    found = _read(_HERE / "pools.yaml")
+    pools = _read(_HERE / "pools.yaml")
     for folder in extra_folders():
         if (folder / "pools.yaml").exists():
-            found |= _read(folder / "pools.yaml")
+            pools |= _read(folder / "pools.yaml")
     if more := os.environ.get("SWEEPBENCH_POOLS"):
-        found |= _read(Path(more))
-    return found
+        pools |= _read(Path(more))
+    return pools
 
 
 def find_pool(pools: Mapping[str, Pool], name: str) -> Pool:
@@ -153,51 +159,51 @@ def _resolved(name: str, entry: PoolEntry) -> Pool:
     values = entry.model_dump()
     override = os.environ.get(entry.address_env, "") if entry.address_env else ""
     if override:
-        if wrong := _address_problem(override):
-            raise ConfigError.one(f"${entry.address_env}", None, "", wrong, "write http://host:8265, or embedded")
+        if problem := _address_problem(override):
+            raise ConfigError.one(f"${entry.address_env}", None, "", problem, "write http://host:8265, or embedded")
         values["address"] = override.rstrip("/")
     if values["address"] == EMBEDDED and values["python"] and os.sep in values["python"]:
-        values["python"] = str(REPOSITORY / Path(values["python"]).expanduser())  # a path from the repository's root
+        values["python"] = str(REPOSITORY / Path(values["python"]).expanduser())  # relative to the repository's root
     return Pool(name=name, **values)
 
 
 def _check(document: Document, name: str, entry: PoolEntry) -> list[tuple[tuple[str, ...], str, str]]:
-    found: list[tuple[tuple[str, ...], str, str]] = []
+    problems: list[tuple[tuple[str, ...], str, str]] = []
     kinds = sorted({*device_kinds(), *_TO_COME})
     if entry.device not in kinds:
-        found.append(((name, "device"), f"unknown device {entry.device!r}", choose(entry.device, kinds)))
+        problems.append(((name, "device"), f"unknown device {entry.device!r}", choose(entry.device, kinds)))
     if entry.address is None and entry.address_env is None:
-        found.append(((name, "address"), "is missing", "write `embedded`, the URL of a Ray head, or give `address_env`"))
-    if entry.address is not None and (wrong := _address_problem(entry.address)):
-        found.append(((name, "address"), wrong, "write embedded, or a URL such as http://127.0.0.1:8265"))
+        problems.append(((name, "address"), "is missing", "write `embedded`, the URL of a Ray head, or give `address_env`"))
+    if entry.address is not None and (problem := _address_problem(entry.address)):
+        problems.append(((name, "address"), problem, "write embedded, or a URL such as http://127.0.0.1:8265"))
     if entry.token_env and entry.token_file:
-        found.append(((name, "token_file"), "is given beside token_env", "keep one of the two"))
+        problems.append(((name, "token_file"), "is given beside token_env", "keep one of the two"))
     if entry.address == EMBEDDED:
         if entry.nodes != 1:
-            found.append(((name, "nodes"), f"is {entry.nodes}", "an embedded pool is this machine: 1"))
+            problems.append(((name, "nodes"), f"is {entry.nodes}", "an embedded pool is this machine: 1"))
         ray_only = [
             key for key in ("token_env", "token_file", "accelerator_type", "resources", "storage", "autoscales") if getattr(entry, key)
         ]
-        found += [((name, key), "has no meaning on an embedded pool", "remove it") for key in ray_only]
-    if entry.storage and (wrong := problem_with(entry.storage)):
-        found.append(((name, "storage"), wrong, "write /shared/folder, s3://bucket/folder or gs://bucket/folder"))
+        problems += [((name, key), "has no meaning on an embedded pool", "remove it") for key in ray_only]
+    if entry.storage and (problem := problem_with(entry.storage)):
+        problems.append(((name, "storage"), problem, "write /shared/folder, s3://bucket/folder or gs://bucket/folder"))
     if any(word in variable for variable in entry.env for word in ("TOKEN", "SECRET", "PASSWORD")):
-        found.append(((name, "env"), "holds a secret by its name", "give it to the nodes themselves: Ray shows a job's variables"))
+        problems.append(((name, "env"), "holds a secret by its name", "give it to the nodes themselves: Ray shows a job's variables"))
     if entry.address != EMBEDDED and entry.nodes > 1 and entry.exclusive:
-        found += _not_exclusive(name, entry)
+        problems += _not_exclusive(name, entry)
     bad = {key: value for key, value in entry.resources.items() if not value > 0}
-    return found + [((name, "resources", key), f"is {value}", "should be greater than 0") for key, value in bad.items()]
+    return problems + [((name, "resources", key), f"is {value}", "should be greater than 0") for key, value in bad.items()]
 
 
 def _not_exclusive(name: str, entry: PoolEntry) -> list[tuple[tuple[str, ...], str, str]]:
-    """What keeps Ray from giving a trial whole nodes."""
-    found: list[tuple[tuple[str, ...], str, str]] = []
+    """What Ray needs, and the entry lacks, to give a trial whole nodes."""
+    problems: list[tuple[tuple[str, ...], str, str]] = []
     if not entry.accelerators_per_node:
-        found.append(((name, "accelerators_per_node"), "is missing", "an exclusive pool of several nodes needs it"))
+        problems.append(((name, "accelerators_per_node"), "is missing", "an exclusive pool of several nodes needs it"))
     if not entry.resources and not entry.accelerator_type:
         hint = "give `resources` or `accelerator_type`, by which Ray keeps other trials off a node, or `exclusive: false`"
-        found.append(((name, "exclusive"), "needs a resource that every node of the pool has", hint))
-    return found
+        problems.append(((name, "exclusive"), "needs a resource that every node of the pool has", hint))
+    return problems
 
 
 def _address_problem(text: str) -> str | None:
@@ -209,7 +215,7 @@ def _address_problem(text: str) -> str | None:
     except ValueError:
         return f"is {text!r}, which is not a URL"
     if parts.username or parts.password:
-        return "holds a user name or password"  # it would end up in logs; a token has its own place
+        return "holds a user name or password"  # it would end up in logs; a token has its own fields
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/") or parts.query or parts.fragment:
         return f"is {text!r}, which is not http(s)://host:port"
     return None if port is None or port > 0 else "has the port 0"

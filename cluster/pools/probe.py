@@ -1,4 +1,4 @@
-"""Ask a pool whether it answers and what it has free. Short, and without torch or a Ray client."""
+"""Ask a pool whether it answers and what it has free. Fast: imports neither torch nor a Ray client."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from contextlib import suppress
 from importlib import metadata
 from typing import Any
 
-from cluster.pools import placement as placing
 from cluster.pools.device_kinds import device_kinds
 from cluster.pools.errors import PoolError, PoolRefused
-from cluster.pools.placement import Placement
+from cluster.pools.placement import Placement, accelerator, needs, room
 from cluster.pools.pool import Pool
 from experiments.config.strict import Strict
 
@@ -22,7 +21,7 @@ PYTHONS = ((3, 11), (3, 12))  # what the worker's code runs on: `requires-python
 
 
 class PoolState(Strict):
-    """What a pool answered. None where it does not say."""
+    """A pool's answer. `total` and `free` count devices. A field is None where the pool does not say."""
 
     pool: str
     device: str
@@ -36,15 +35,15 @@ class PoolState(Strict):
 
 
 def probe(pool: Pool, timeout_s: float = _TIMEOUT_S) -> PoolState:
-    """The pool's state now. Never raises: what is wrong is in `problem`."""
+    """The pool's current state. Reports a PoolError in `problem` instead of raising it."""
     facts: dict[str, Any] = {"pool": pool.name, "device": pool.device, "address": pool.address}
     try:
         if pool.device not in device_kinds():
             raise PoolError(f"this version cannot run trials on device {pool.device}: there is no cluster/devices/{pool.device}.py")
-        found = _embedded(pool, timeout_s) if pool.embedded else _cluster(pool, timeout_s)
+        answer = _embedded(pool, timeout_s) if pool.embedded else _cluster(pool, timeout_s)
     except PoolError as error:
         return PoolState(**facts, reachable=False, problem=str(error))
-    return PoolState(**facts, reachable=True, **found)
+    return PoolState(**facts, reachable=True, **answer)
 
 
 def _embedded(pool: Pool, timeout_s: float) -> dict[str, Any]:
@@ -60,12 +59,12 @@ def _versions(python: str | None, timeout_s: float) -> dict[str, Any]:
         except metadata.PackageNotFoundError:
             raise PoolError("ray is not installed here; `make sweep` installs it") from None
     code = "import platform, importlib.metadata as m; print(platform.python_version(), m.version('ray'))"
-    words = _run([python, "-c", code], timeout_s * 4, "set the pool's `python` to one that has ray").split()
-    return {"python": words[0], "ray": words[1]}
+    versions = _run([python, "-c", code], timeout_s * 4, "set the pool's `python` to one that has ray").split()
+    return {"python": versions[0], "ray": versions[1]}
 
 
 def _nvidia(timeout_s: float) -> tuple[int, int]:
-    """GPUs that a process started here sees, and those of them on which nothing computes."""
+    """(GPUs visible to a process started here, those of them on which nothing computes)."""
     query = ["nvidia-smi", "--format=csv,noheader", "--query-gpu=index,uuid"]
     rows = [
         [cell.strip() for cell in line.split(",")] for line in _run(query, timeout_s * 4, "a CUDA driver is needed").splitlines() if line
@@ -81,7 +80,7 @@ def _nvidia(timeout_s: float) -> tuple[int, int]:
 
 
 def _habana(timeout_s: float) -> tuple[int, None]:
-    """Gaudi accelerators here; hl-smi does not say which of them compute."""
+    """(Gaudi accelerators here, None): hl-smi does not say which of them compute."""
     text = _run(["hl-smi", "-Q", "index", "-f", "csv,noheader"], timeout_s * 4, "the Gaudi software is needed")
     if not text.split():
         raise PoolError("this machine shows no Gaudi accelerator")
@@ -102,81 +101,83 @@ def _run(command: list[str], timeout_s: float, hint: str) -> str:
 
 
 def admit(pool: Pool, placement: Placement, timeout_s: float = _TIMEOUT_S * 2) -> None:
-    """Whether `pool` can take a trial that asks for `placement`, asked before anything is submitted: a job that Ray cannot place would hold
-    its pool's place without a word. Raises PoolRefused where waiting does not help, PoolError where it may."""
+    """Check that `pool` can run a trial that requests `placement`. Done before submission: a job that Ray cannot place would wait silently.
+
+    Raises PoolRefused where waiting does not help, PoolError where it may.
+    """
     head = _Head(pool, timeout_s)
-    if wrong := _versions_problem(head.versions()):
-        raise PoolRefused(f"pool {pool.name} at {head.url}: {wrong}")
+    if problem := _versions_problem(head.versions()):
+        raise PoolRefused(f"pool {pool.name} at {head.url}: {problem}")
     try:
         nodes = head.nodes()
     except (PoolError, KeyError, TypeError, AttributeError):
-        return  # a head that does not tell
-    fits = [placing.room(placement, node["resources_total"]) for node in nodes]
-    enough = max(fits, default=0) >= placement.workers if placement.nodes == 1 else sum(fits) >= placement.workers
-    if not enough and not pool.autoscales:
-        wanted = ", ".join(f"{name} {amount:g}" for name, amount in placing.needs(placement).items())
+        return  # an older head: it does not list its nodes
+    workers_per_node = [room(placement, node["resources_total"]) for node in nodes]
+    capacity = max(workers_per_node, default=0) if placement.nodes == 1 else sum(workers_per_node)
+    if capacity < placement.workers and not pool.autoscales:
+        per_worker = ", ".join(f"{name} {amount:g}" for name, amount in needs(placement).items())
         where = "no node" if placement.nodes == 1 else "the cluster"
-        raise PoolError(f"pool {pool.name} at {head.url}: {where} has room for {placement.workers} worker(s) with {wanted} each")
+        raise PoolError(f"pool {pool.name} at {head.url}: {where} has room for {placement.workers} worker(s) with {per_worker} each")
 
 
 def _cluster(pool: Pool, timeout_s: float) -> dict[str, Any]:
     head = _Head(pool, timeout_s)
-    found: dict[str, Any] = head.versions()
-    wrong = _versions_problem(found)
+    versions: dict[str, Any] = head.versions()
+    problem = _versions_problem(versions)
     try:
-        counted = _count(pool, head.nodes(), head.usage())
+        devices = _count(pool, head.nodes(), head.usage())
     except (PoolError, KeyError, TypeError, AttributeError):
-        return found | {"problem": wrong}  # an older head: it answers, and does not say what it has
-    return found | counted | ({"problem": wrong} if wrong else {})
+        return versions | {"problem": problem}  # an older head: it does not list its nodes
+    return versions | devices | ({"problem": problem} if problem else {})
 
 
-def _versions_problem(found: dict[str, str | None]) -> str | None:
-    """What is wrong with a cluster's versions. Trials are JSON, so the flow's own Python does not matter; the worker's code does."""
-    mine = metadata.version("ray")
-    ray, python = found.get("ray"), found.get("python")
-    if ray and ray.split(".")[:2] != mine.split(".")[:2]:
-        wanted = ".".join(mine.split(".")[:2])
-        return f"it runs Ray {ray}, sweepbench here {mine}; put ray[default,train]=={wanted}.* into the pool's image, or use its Ray here"
+def _versions_problem(versions: dict[str, str | None]) -> str | None:
+    """What is wrong with a cluster's versions; None if nothing is. The flow's Python may differ, since trials travel as JSON."""
+    own = metadata.version("ray")
+    ray, python = versions.get("ray"), versions.get("python")
+    if ray and ray.split(".")[:2] != own.split(".")[:2]:
+        minor = ".".join(own.split(".")[:2])
+        return f"it runs Ray {ray}, sweepbench here {own}; put ray[default,train]=={minor}.* into the pool's image, or use its Ray here"
     if python and tuple(int(part) for part in python.split(".")[:2]) not in PYTHONS:
-        wanted = " or ".join(f"{major}.{minor}" for major, minor in PYTHONS)
-        return f"it runs Python {python}; the worker needs {wanted} in the pool's image"
+        supported = " or ".join(f"{major}.{minor}" for major, minor in PYTHONS)
+        return f"it runs Python {python}; the worker needs {supported} in the pool's image"
     return None
 
 
 def _count(pool: Pool, nodes: list[dict[str, Any]], usage: dict[str, Any]) -> dict[str, Any]:
-    """Devices on the nodes that have all that a worker of this pool needs."""
-    device = placing.accelerator(pool)
-    needed = {device, *pool.resources, *([f"accelerator_type:{pool.accelerator_type}"] if pool.accelerator_type else [])}
-    suitable = [node for node in nodes if needed <= set(node["resources_total"])]
+    """`total`, `free` and `problem` of PoolState, over the nodes that have every resource a worker of this pool requests."""
+    device = accelerator(pool)
+    required = {device, *pool.resources, *([f"accelerator_type:{pool.accelerator_type}"] if pool.accelerator_type else [])}
+    suitable = [node for node in nodes if required <= set(node["resources_total"])]
     total = sum(int(node["resources_total"][device]) for node in suitable)
     free: int | None = 0
     for node in suitable:
-        used = usage.get(node["node_id"], {}).get(device)
-        free = None if free is None or used is None else free + int(used[1] - used[0])
+        use = usage.get(node["node_id"], {}).get(device)
+        free = None if free is None or use is None else free + int(use[1] - use[0])
     problem = None
     if not total:
         then = "one is added when a trial asks for it" if pool.autoscales else "trials wait until one joins"
-        problem = f"no node has {' and '.join(sorted(needed))} now; {then}"
+        problem = f"no node has {' and '.join(sorted(required))} now; {then}"
     elif len(suitable) < pool.nodes and not pool.autoscales:
         problem = f"{len(suitable)} of {pool.nodes} nodes are there"
     return {"total": total, "free": free, "problem": problem}
 
 
 class _Head:
-    """A Ray head, asked over HTTP. Raises PoolError, PoolRefused."""
+    """HTTP requests to a Ray head. All methods raise PoolError or PoolRefused."""
 
     def __init__(self, pool: Pool, timeout_s: float) -> None:
         self.pool, self.url, self._token, self._timeout_s = pool, pool.url(), pool.token(), timeout_s
 
     def versions(self) -> dict[str, str | None]:
-        """Ray's and Python's; Python's is None where an older head does not say it."""
-        found = {"ray": self._get("/api/version").get("ray_version"), "python": None}
+        """Versions of Ray and Python on the cluster; Python's is None where an older head does not report it."""
+        versions = {"ray": self._get("/api/version").get("ray_version"), "python": None}
         with suppress(PoolError, KeyError, TypeError, AttributeError):
-            found["python"] = self._get("/api/v0/cluster_metadata")["data"].get("pythonVersion")
-        return found
+            versions["python"] = self._get("/api/v0/cluster_metadata")["data"].get("pythonVersion")
+        return versions
 
     def nodes(self) -> list[dict[str, Any]]:
-        """Nodes that are alive, with `node_id` and `resources_total`."""
+        """Live nodes, each with `node_id` and `resources_total`."""
         answer = self._get("/api/v0/nodes?detail=true&limit=10000")["data"]["result"]["result"]
         return [node for node in answer if node["state"] == "ALIVE"]
 
@@ -190,8 +191,8 @@ class _Head:
 
 
 def _get(pool: Pool, url: str, path: str, token: str | None, timeout_s: float) -> dict[str, Any]:
-    """A JSON answer of the Ray dashboard. A redirect is not followed: the token is for this host only."""
-    import requests  # a tenth of a second; comes with ray[default]
+    """A JSON answer of the Ray dashboard. Follows no redirect, since the token is for this host only."""
+    import requests  # takes 0.1 s to import; comes with ray[default]
 
     session = requests.Session()
     session.trust_env = False  # no ~/.netrc, which would replace the token

@@ -1,1 +1,1 @@
-"""The long-lived stack on one machine, loopback only: Prefect server and worker, MLflow server, Ray head (`make up`, `make down`)."""
+"""The stack: Prefect server and worker, MLflow server and Ray head on one machine, loopback only (`make up`, `make down`)."""

@@ -1,4 +1,4 @@
-"""`python -m cluster.stack up|down|status`: exit status 0 if done (for status: all running), else 1."""
+"""`python -m cluster.stack up|down|status`. Exit status 0 on success (for status: if all components run), else 1; 130 if interrupted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from experiments.config.paths import REPOSITORY
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Carry out one command; the messages of `up` and `down` go to standard error with --json."""
+    """Carry out one command and return the exit status. With --json, `up` and `down` print their messages to standard error."""
     parser = argparse.ArgumentParser(prog="python -m cluster.stack", description="The long-lived stack on this machine, loopback only.")
     parser.add_argument("command", choices=["up", "down", "status"])
     parser.add_argument(

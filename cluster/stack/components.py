@@ -1,4 +1,4 @@
-"""What the stack consists of: each component's command, environment, ports and how it shows that it answers."""
+"""The components of the stack: the command, environment, ports and health check of each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # loopb
 
 @dataclass(frozen=True)
 class Component:
-    """One long-lived process. `answers(started)` is True once it does its work; `started` is the Unix time of its start, s."""
+    """One long-lived process. `answers(started)` is the health check; `started` is the Unix time of the process's start, s."""
 
     name: str
     title: str
@@ -30,12 +30,12 @@ class Component:
     environment: dict[str, str] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
     url: str | None = None
-    start_timeout_s: float = 300.0  # one that dies is noticed at once; a busy machine is slow
+    start_timeout_s: float = 300.0  # long, since a busy machine is slow; a component that dies is noticed at once
     stop_grace_s: float = 10.0
 
 
 def components(settings: Settings) -> list[Component]:
-    """The stack in the order of starting; it stops in the reverse order."""
+    """The components in the order of their start. They stop in reverse order."""
     return [_prefect(settings), _mlflow(settings), _ray(settings), _worker(settings)]
 
 
@@ -66,11 +66,11 @@ def _mlflow(settings: Settings) -> Component:
         command=[
             *(sys.executable, "-m", "mlflow", "server", "--host", HOST, "--port", str(port), "--workers", "1"),
             *("--backend-store-uri", settings.mlflow_database),
-            # Files, not the server's proxy: the same experiments are written without a server too
+            # files instead of the server's proxy, because runs are also logged without a server
             *("--default-artifact-root", str(settings.artifacts), "--no-serve-artifacts"),
         ],
         ports={"mlflow": port},
-        environment={"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},  # else seven helpers of 176 MB
+        environment={"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},  # else it starts seven helper processes of 176 MB
         url=settings.mlflow_url,
         answers=lambda _: get(f"{settings.mlflow_url}/health")[0] == 200,
     )
@@ -85,14 +85,14 @@ def _ray(settings: Settings) -> Component:
             *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block"),
             *(f"--node-ip-address={HOST}", f"--port={ports['ray']}", f"--ray-client-server-port={ports['ray_client']}"),
             *(f"--dashboard-host={HOST}", f"--dashboard-port={ports['ray_dashboard']}", "--dashboard-agent-listen-port=0"),
-            *("--min-worker-port=0", "--max-worker-port=0"),  # any free port: two heads on a machine do not meet
+            *("--min-worker-port=0", "--max-worker-port=0"),  # any free port, so that two heads on a machine do not conflict
             *(f"--temp-dir={settings.ray_temp}", f"--object-store-memory={200 * 1000**2}"),  # bytes; trials pass no objects
             *("--disable-usage-stats", "--log-style=record", "--log-color=false"),
         ],
         ports=ports,
         environment={
-            # On Linux Ray takes --node-ip-address=127.0.0.1 for the machine's own address, and GCS, raylet and agents listen on
-            # every interface. This switch, named for other systems, makes it keep the loopback address.
+            # On Linux Ray replaces --node-ip-address=127.0.0.1 by the machine's address, and GCS, raylet and agents listen on every
+            # interface. This switch, named after other systems, makes Ray keep the loopback address.
             "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
             "AUTOSCALER_METRIC_PORT": "0",  # 0: any free port, else 44217 and 44227 on every head
             "DASHBOARD_METRIC_PORT": "0",
@@ -119,7 +119,7 @@ def _worker(settings: Settings) -> Component:
 
 
 def _ray_answers(settings: Settings) -> bool:
-    """True if jobs can be listed with the token. Raises PermissionError if they can be listed without."""
+    """True if jobs can be listed with the token. Raises PermissionError if they can be listed without it."""
     url = f"{settings.ray_url}/api/jobs/"
     if get(url)[0] == 200:
         raise PermissionError("the Ray head takes jobs without its token; it must not run like this")
@@ -137,12 +137,12 @@ def _worker_answers(settings: Settings, started: float) -> bool:
 
 
 def get(url: str, headers: dict[str, str] | None = None) -> tuple[int, Any]:
-    """HTTP status and body (parsed where it is JSON) of a GET; status 0 where nothing answers."""
+    """HTTP status and body of a GET request; the body is parsed if it is JSON. Status 0 if nothing answers."""
     return _request(urllib.request.Request(url, headers=headers or {}))  # noqa: S310 - our own http:// URLs
 
 
 def post(url: str, body: object, method: str = "POST") -> tuple[int, Any]:
-    """The same with a JSON body."""
+    """As `get`, with the JSON body `body` and another method."""
     data, headers = json.dumps(body).encode(), {"Content-Type": "application/json"}
     return _request(urllib.request.Request(url, data=data, headers=headers, method=method))  # noqa: S310
 

@@ -1,4 +1,4 @@
-"""Bring the stack up, take it down, say how it is. Each may be called at any time and any number of times."""
+"""Start and stop the stack, and report its status. Each may be called at any time and repeatedly."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from experiments.config.paths import REPOSITORY
 
 Say = Callable[[str], None]
 
-# The user's own Prefect and Ray settings that would send the stack's components to other servers
+# The user's Prefect and Ray settings, which would point the stack's components at other servers
 _NOT_INHERITED = ("RAY_ADDRESS", "RAY_AUTH_TOKEN", "PREFECT_API_KEY", "PREFECT_API_AUTH_STRING", "PREFECT_PROFILE", process.MARK)
 
 
 def up(root: Path = REPOSITORY, say: Say = print) -> list[dict[str, Any]]:
-    """Start what does not run, restart what is dead, register the deployments; return `status`.
+    """Start the components that do not run, restart dead ones, register the deployments and return `status`.
 
-    Raises StackError, KeyboardInterrupt; whatever this call started is then stopped again.
+    Raises StackError and KeyboardInterrupt, after stopping what this call started. `say` prints a line for the user.
     """
     settings = load(root)
     with _locked(settings):
@@ -42,7 +42,7 @@ def up(root: Path = REPOSITORY, say: Say = print) -> list[dict[str, Any]]:
             to_start = [part for part in parts if not _reuse(settings, part, say)]
             _check_ports(to_start)
             for part in to_start:
-                if not part.needs:  # these start at the same time
+                if not part.needs:  # these start concurrently
                     started.append(_start(settings, part, environment, say))  # noqa: PERF401 - kept even if the next one raises
             for part in parts:
                 if part.needs:
@@ -65,7 +65,7 @@ def up(root: Path = REPOSITORY, say: Say = print) -> list[dict[str, Any]]:
 
 
 def down(root: Path = REPOSITORY, say: Say = print) -> list[str]:
-    """Stop exactly what `up` started and return the names of what ran. Raises StackError if something does not end."""
+    """Stop exactly what `up` started. Returns the names of the components that ran. Raises StackError if one does not end."""
     settings = load(root)
     if not settings.state.is_dir():
         say("the stack is not running")
@@ -85,7 +85,7 @@ def down(root: Path = REPOSITORY, say: Say = print) -> list[str]:
                 continue
             process.forget(settings.state, part.name)
             say(f"{part.title}: {'stopped' if was_alive else 'had died before'}")
-            if part.name == "ray" and was_alive:  # of one that died its logs stay
+            if part.name == "ray" and was_alive:  # keep the logs of a head that died
                 shutil.rmtree(settings.ray_temp, ignore_errors=True)
         deployments.remove_prefect_toml(settings)
     if stubborn:
@@ -96,7 +96,7 @@ def down(root: Path = REPOSITORY, say: Say = print) -> list[str]:
 
 
 def status(root: Path = REPOSITORY) -> list[dict[str, Any]]:
-    """One row per component: name, title, state (running, not answering, dead, not started), pid, url, log."""
+    """One row per component: name, title, state (running, not answering, dead or not started), pid, url and log."""
     settings = load(root)
     rows = []
     for part in components(settings):
@@ -121,7 +121,7 @@ def status(root: Path = REPOSITORY) -> list[dict[str, Any]]:
 
 
 def _as_recorded(settings: Settings, record: process.Record, part: Component) -> Component:
-    """The component with the ports it was started with, whatever the environment says now."""
+    """The component with the ports it was started with, which the current environment may not have."""
     recorded = Settings(settings.root, settings.runs, {**settings.ports, **record.ports})
     return next(other for other in components(recorded) if other.name == part.name)
 
@@ -139,12 +139,14 @@ def _locked(settings: Settings) -> Iterator[None]:
 
 def _environment(settings: Settings) -> dict[str, str]:
     inherited = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
-    commands = f"{Path(sys.executable).parent}{os.pathsep}{inherited.get('PATH', os.defpath)}"  # `python` in a Ray job is this one
+    commands = (
+        f"{Path(sys.executable).parent}{os.pathsep}{inherited.get('PATH', os.defpath)}"  # so that `python` in a Ray job is this Python
+    )
     return {**inherited, **stack_environment(settings), "PATH": commands, "PYTHONUNBUFFERED": "1"}
 
 
 def _prepare(settings: Settings) -> None:
-    """Folders, and the Ray token: readable by its owner alone before the first byte is in it."""
+    """Make the folders and the Ray token. The token's file is readable by its owner alone before anything is written to it."""
     for folder in (settings.runs / ".prefect", settings.artifacts):
         folder.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError), open(os.open(settings.token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -155,7 +157,7 @@ def _prepare(settings: Settings) -> None:
 
 
 def _prepare_ray_temp(settings: Settings) -> None:
-    """An empty session folder that nobody else can write to. Raises StackError if somebody else made it."""
+    """Make an empty session folder for Ray that only this user can use. Raises StackError if another user owns it."""
     path = settings.ray_temp
     if path.exists() or path.is_symlink():
         info = path.lstat()
@@ -166,12 +168,12 @@ def _prepare_ray_temp(settings: Settings) -> None:
 
 
 def _reuse(settings: Settings, part: Component, say: Say) -> bool:
-    """True if the component runs as it should; else what is left of it is stopped."""
+    """True if the component runs properly. Otherwise stop what is left of it and return False."""
     record = process.read_record(settings.state, part.name)
     if record is None:
         return False
     if not process.alive(record):
-        say(f"{part.title}: pid {record.pid} is no longer it: it died or the machine was restarted; starting it again")
+        say(f"{part.title}: pid {record.pid} no longer runs: it died or the machine was restarted; starting it again")
     elif record.command != part.command:
         say(f"{part.title}: settings changed; restarting it")
     elif not _answers_soon(part, record):
@@ -192,7 +194,10 @@ def _answers(part: Component, record: process.Record) -> bool:
 
 
 def _answers_soon(part: Component, record: process.Record, patience_s: float = 5.0) -> bool:
-    """The worker is judged by its process: it heartbeats every 30 s, and its server may just be restarting."""
+    """Whether the component answers within `patience_s` seconds.
+
+    For the worker a running process is enough: it sends a heartbeat every 30 s only, and its server may be restarting.
+    """
     deadline = time.monotonic() + patience_s
     while not part.needs and not _answers(part, record):
         if time.monotonic() > deadline:
@@ -202,14 +207,14 @@ def _answers_soon(part: Component, record: process.Record, patience_s: float = 5
 
 
 def _check_ports(parts: list[Component]) -> None:
-    taken = [
+    conflicts = [
         f"port {port} ({part.title}) is in use by {ports.holder(port)}: stop that, or choose another with {PORTS[name][0]}=..."
         for part in parts
         for name, port in part.ports.items()
         if ports.in_use(port)
     ]
-    if taken:
-        raise StackError("\n".join(taken))
+    if conflicts:
+        raise StackError("\n".join(conflicts))
 
 
 def _start(settings: Settings, part: Component, environment: dict[str, str], say: Say) -> process.Record:

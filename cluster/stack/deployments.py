@@ -1,4 +1,4 @@
-"""What follows once the servers answer: the work pool, the deployments of prefect.yaml, and where the `prefect` command finds them."""
+"""Set up Prefect once its server answers: the work pool, the deployments of prefect.yaml, and prefect.toml for the `prefect` command."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _HEADER = "# Written by `make up`, removed by `make down`: points the prefect co
 
 
 def create_pool(settings: Settings) -> bool:
-    """Make the process work pool unless it is there; True if it was made. Raises StackError.
+    """Create the process work pool if it does not exist; True if this call created it. Raises StackError.
 
-    One flow at a time: two sweeps on one machine would disturb each other's measurements. The limit counts running flows and
-    so, unlike a deployment's slots, is free again as soon as a killed flow is seen to have crashed.
+    It runs one flow at a time, since two sweeps on one machine would disturb each other's measurements. The limit counts running
+    flows. Unlike a deployment's slots it is free again as soon as Prefect notices that a killed flow has crashed.
     """
     url = f"{settings.prefect_url}/api/work_pools/"
     status, _ = get(f"{url}{POOL}")
@@ -30,11 +30,11 @@ def create_pool(settings: Settings) -> bool:
 
 
 def register(settings: Settings, environment: Mapping[str, str]) -> list[str]:
-    """Register every deployment of prefect.yaml; their names as `flow/deployment`. Raises StackError with Prefect's own message."""
+    """Register every deployment of prefect.yaml and return their names, `flow/deployment`. Raises StackError with Prefect's message."""
     if not (settings.root / "prefect.yaml").is_file():
         return []
     command = [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all"]
-    done = subprocess.run(
+    process = subprocess.run(
         command,
         cwd=settings.root,
         env=dict(environment),
@@ -44,15 +44,15 @@ def register(settings: Settings, environment: Mapping[str, str]) -> list[str]:
         check=False,
         timeout=180,
     )
-    (settings.state / "deploy.log").write_text(done.stdout + done.stderr)
-    if done.returncode != 0:
-        tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
+    (settings.state / "deploy.log").write_text(process.stdout + process.stderr)
+    if process.returncode != 0:
+        tail = "\n".join((process.stdout + process.stderr).strip().splitlines()[-15:])
         raise StackError(f"prefect.yaml could not be deployed (all of it in {settings.state / 'deploy.log'}):\n{tail}")
     return names(settings)
 
 
 def names(settings: Settings) -> list[str]:
-    """The deployments that the server knows, as `flow/deployment`. Raises StackError."""
+    """The names of the deployments on the server, `flow/deployment`, sorted. Raises StackError."""
     status, deployments = post(f"{settings.prefect_url}/api/deployments/filter", {})
     status_of_flows, flows = post(f"{settings.prefect_url}/api/flows/filter", {})
     if status != 200 or status_of_flows != 200:
@@ -62,7 +62,7 @@ def names(settings: Settings) -> list[str]:
 
 
 def write_prefect_toml(settings: Settings) -> bool:
-    """Point the `prefect` command, run in the repository, at the stack; False if a prefect.toml of somebody else is there."""
+    """Point the `prefect` command, run in the repository, at the stack. False if the user has a prefect.toml of their own."""
     path = settings.root / "prefect.toml"
     if path.exists() and not path.read_text().startswith(_HEADER):
         return False

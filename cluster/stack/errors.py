@@ -1,7 +1,7 @@
-"""The stack cannot be started, stopped or found."""
+"""The error of the stack."""
 
 from __future__ import annotations
 
 
 class StackError(Exception):
-    """The stack cannot be started or stopped; the message says what to do."""
+    """The stack cannot be started or stopped. The message says what to do."""

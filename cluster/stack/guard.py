@@ -1,7 +1,7 @@
-"""A web server of this machine answers only what was asked of this machine, by its own pages or by a program.
+"""Restrict a local web server to requests from its own pages and from programs on this machine.
 
-Without it any web page open in a browser here could post to the Prefect API, directly or through a name that it lets resolve to
-127.0.0.1 (DNS rebinding), and the API starts processes. MLflow's server checks the same itself; Ray's wants its token.
+Without this check any web page open in a browser here could post to the Prefect API, which starts processes. The page could do so directly
+or through a host name that it resolves to 127.0.0.1 (DNS rebinding). MLflow's server has the same check; Ray's needs a token.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _OURS = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 class LocalOnly:
-    """ASGI application around another: 403 for a foreign Host or Origin header, for HTTP and WebSocket."""
+    """ASGI application that wraps another and answers 403 to HTTP and WebSocket requests with a foreign Host or Origin header."""
 
     def __init__(self, app: App) -> None:
         self.app = app
@@ -30,14 +30,14 @@ class LocalOnly:
             await self.app(scope, receive, send)
         elif scope["type"] == "websocket":
             await receive()
-            await send({"type": "websocket.close", "code": 1008})  # before it was accepted: the client sees HTTP 403
+            await send({"type": "websocket.close", "code": 1008})  # closed before it is accepted: the client sees HTTP 403
         else:
             await send({"type": "http.response.start", "status": 403, "headers": [(b"content-type", b"text/plain")]})
             await send({"type": "http.response.body", "body": b"foreign Host or Origin"})
 
 
 def allowed(headers: list[tuple[bytes, bytes]]) -> bool:
-    """True if the request names this machine, on any port, as its Host and, where it says one, as its Origin."""
+    """True if the Host header, and the Origin header if there is one, name this machine, on any port."""
     hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
     origins = [value.decode("latin-1") for name, value in headers if name == b"origin"]
     return len(hosts) == 1 and _ours(f"//{hosts[0]}") and all(_ours(origin) for origin in origins)

@@ -1,4 +1,4 @@
-"""Is a port free, and if not, who has it."""
+"""Whether a port is in use, and by which process."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from cluster.stack.settings import HOST
 
 
 def in_use(port: int) -> bool:
-    """True if something listens on `port` here, on loopback or on every interface."""
+    """True if a process listens on `port` of this machine, on loopback or on every interface."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         if probe.connect_ex((HOST, port)) == 0:
             return True
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that are closing do not count
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # ignore connections that are closing
         try:
             probe.bind((HOST, port))
         except OSError as error:
@@ -26,7 +26,7 @@ def in_use(port: int) -> bool:
 
 
 def holder(port: int) -> str:
-    """Who listens on `port`, for people: pid and command, or that it cannot be told (another user's process, say)."""
+    """The process that listens on `port`, as text: pid and command, or a phrase if it is invisible to us (another user's)."""
     try:
         for connection in psutil.net_connections("tcp"):
             if connection.status == psutil.CONN_LISTEN and connection.laddr and connection.laddr.port == port and connection.pid:

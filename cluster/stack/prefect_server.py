@@ -1,6 +1,6 @@
-"""`python -m cluster.stack.prefect_server PORT`: the Prefect server as `prefect server start` runs it, behind `LocalOnly`.
+"""`python -m cluster.stack.prefect_server PORT`: the Prefect server of `prefect server start`, behind `LocalOnly`.
 
-With `--until-eof` it ends when its standard input does: a server that belongs to one command must not outlive it, however that ends.
+With `--until-eof` it ends when its standard input is closed, so that a server started by a command never outlives that command.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cluster.stack.settings import HOST
 
 
 def main(port: int, *, until_eof: bool = False) -> None:
-    """Serve on loopback until a signal, or the end of standard input, ends it."""
+    """Serve on loopback until a signal or, with `until_eof`, the end of standard input."""
     if until_eof:
         threading.Thread(target=_end_with_input, daemon=True).start()
     import uvicorn

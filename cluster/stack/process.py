@@ -1,7 +1,7 @@
 """Start, recognise and stop the stack's processes.
 
-A component's record is its pid and creation time, so a stale file or a recycled pid is never taken for it. Everything a component
-starts inherits a mark in its environment, so that children which left its session or outlived it are found as well.
+A component's record holds its pid and creation time, so a stale file or a reused pid is never mistaken for it. All its child processes
+inherit a mark in their environment, so that children that left its session or outlived it are found as well.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ MARK = "SWEEPBENCH_STACK"
 
 @dataclass(frozen=True)
 class Record:
-    """One running component, as kept in runs/.stack/<name>.json. `created` and `started` are Unix times in s."""
+    """One running component, stored in runs/.stack/<name>.json.
+
+    `created`: the process's creation time; `started`: when `start` returned it. Both are Unix times in s.
+    """
 
     name: str
     pid: int
@@ -38,7 +41,7 @@ class Record:
 
 
 def read_record(state: Path, name: str) -> Record | None:
-    """The record of a component; None if there is none or it is not readable as one (then nothing is known to be ours)."""
+    """The record of a component; None if there is none or it cannot be parsed."""
     try:
         return Record(**json.loads((state / f"{name}.json").read_text()))
     except (FileNotFoundError, ValueError, TypeError):
@@ -53,7 +56,7 @@ def forget(state: Path, name: str) -> None:
 def start(
     state: Path, name: str, command: Sequence[str], environment: Mapping[str, str], directory: Path, ports: Mapping[str, int]
 ) -> Record:
-    """Start a component detached, its output appended to <name>.log, and write its record. Raises OSError."""
+    """Start a component detached, with its output appended to <name>.log, and write its record. Raises OSError."""
     mark = secrets.token_hex(8)
     with open(state / f"{name}.log", "ab") as log:
         process = subprocess.Popen(
@@ -62,50 +65,51 @@ def start(
             stdout=log,
             stderr=subprocess.STDOUT,
             cwd=directory,
-            # SPT_NOENV: else Ray's processes write their titles over the environment in which the mark is looked for
+            # SPT_NOENV: else Ray's processes overwrite their environment, and the mark in it, with their titles
             env={**environment, MARK: mark, "SPT_NOENV": "1"},
             start_new_session=True,
         )
-    process.returncode = 0  # it is meant to outlive us: no warning about a child that still runs
+    process.returncode = 0  # it is meant to outlive this process: suppress the warning about a running child
     record = Record(name, process.pid, psutil.Process(process.pid).create_time(), time.time(), mark, list(command), dict(ports))
     atomic_write(state / f"{name}.json", json.dumps(asdict(record), indent=1))
     return record
 
 
 def alive(record: Record) -> bool:
-    """True if the very process that was started still runs."""
+    """True if the process that was started still runs."""
     return _leader(record) is not None
 
 
 def members(record: Record) -> list[psutil.Process]:
-    """Every process of the component: its leader, the leader's descendants, and all that carry its mark."""
-    found: dict[int, psutil.Process] = {}
+    """Every process of the component: its leader, the leader's descendants, and all processes with its mark."""
+    processes: dict[int, psutil.Process] = {}
     leader = _leader(record)
     if leader:
-        found[leader.pid] = leader
+        processes[leader.pid] = leader
         with contextlib.suppress(psutil.Error):
-            found.update({child.pid: child for child in leader.children(recursive=True)})
-    found.update({process.pid: process for process in psutil.process_iter() if _marked(process, record.mark)})
-    found.pop(os.getpid(), None)
-    return [process for process in found.values() if _runs(process)]
+            processes.update({child.pid: child for child in leader.children(recursive=True)})
+    processes.update({process.pid: process for process in psutil.process_iter() if _marked(process, record.mark)})
+    processes.pop(os.getpid(), None)
+    return [process for process in processes.values() if _runs(process)]
 
 
 def stop(record: Record, grace_s: float) -> bool:
-    """End every process of the component and wait until they are gone; True if there was any.
+    """End every process of the component and wait until all have ended; True if there were any.
 
-    The outermost are asked first and have `grace_s` to end their children in order; what is left is killed. Raises StackError.
+    The outermost processes are asked first and have `grace_s` seconds to end their children. Remaining processes are killed. Raises
+    StackError if some do not end.
     """
     processes = members(record)
     if not processes:
         return False
     deadline = time.monotonic() + grace_s
-    asked: set[int] = set()
+    terminated: set[int] = set()
     while processes and time.monotonic() < deadline:
         pids = {process.pid for process in processes}
         for process in processes:
             try:
-                if process.pid not in asked and process.ppid() not in pids:
-                    asked.add(process.pid)
+                if process.pid not in terminated and process.ppid() not in pids:
+                    terminated.add(process.pid)
                     process.terminate()
             except psutil.Error:
                 continue
@@ -114,7 +118,7 @@ def stop(record: Record, grace_s: float) -> bool:
     for _ in range(50):
         if not processes:
             with contextlib.suppress(ChildProcessError):
-                os.waitpid(record.pid, os.WNOHANG)  # if it was started by this very process: leave no zombie
+                os.waitpid(record.pid, os.WNOHANG)  # if this process started it: leave no zombie
             return True
         for process in processes:
             try:
@@ -122,14 +126,14 @@ def stop(record: Record, grace_s: float) -> bool:
             except psutil.Error:
                 continue
         psutil.wait_procs(processes, timeout=0.2)
-        processes = members(record)  # one that was killed while it forked leaves a child
+        processes = members(record)  # a process killed while it forks leaves a child
     raise StackError(f"{record.name}: pids {sorted(process.pid for process in processes)} do not end")
 
 
 def _leader(record: Record) -> psutil.Process | None:
     try:
         process = psutil.Process(record.pid)
-        # Linux derives the creation time from the clock, which may have been set since; the mark cannot change
+        # the creation time depends on the system clock, which may have been set since; the mark cannot change
         same = abs(process.create_time() - record.created) < 1.0 or _marked(process, record.mark)
     except psutil.Error:
         return None
@@ -140,7 +144,7 @@ def _marked(process: psutil.Process, mark: str) -> bool:
     try:
         return process.environ().get(MARK) == mark
     except (psutil.Error, OSError):
-        return False  # gone, or somebody else's
+        return False  # it has ended, or belongs to another user
 
 
 def _runs(process: psutil.Process) -> bool:

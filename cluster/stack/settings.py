@@ -1,4 +1,4 @@
-"""Where the stack keeps its files, which ports it uses, and the environment that points Prefect, MLflow and Ray at it."""
+"""The stack's folders and ports, and the environment variables that point Prefect, MLflow and Ray at it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ PORTS = {
     "mlflow": ("SWEEPBENCH_MLFLOW_PORT", 5000),
     "ray": ("SWEEPBENCH_RAY_PORT", 6379),
     "ray_dashboard": ("SWEEPBENCH_RAY_DASHBOARD_PORT", 8265),
-    "ray_client": ("SWEEPBENCH_RAY_CLIENT_PORT", 10001),  # Ray starts this proxy whether it is used or not
+    "ray_client": ("SWEEPBENCH_RAY_CLIENT_PORT", 10001),  # Ray always starts this proxy
 }
 TELEMETRY_OFF = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "DO_NOT_TRACK": "true",
-    "MLFLOW_DISABLE_TELEMETRY": "true",  # MLflow takes `true`, not `1`
+    "MLFLOW_DISABLE_TELEMETRY": "true",  # MLflow accepts `true`, not `1`
     "RAY_USAGE_STATS_ENABLED": "0",
 }
 
@@ -50,7 +50,7 @@ class Settings:
     def ray_temp(self) -> Path:
         """Ray's session folder. Not under `runs`: its sockets' paths must stay below 107 bytes."""
         name = hashlib.sha256(str(self.runs).encode()).hexdigest()[:8]
-        return Path("/tmp") / f"sweepbench-{os.getuid()}-{name}"  # noqa: S108 - made with mode 0700 and checked
+        return Path("/tmp") / f"sweepbench-{os.getuid()}-{name}"  # noqa: S108 - created with mode 0700 and checked
 
     @property
     def prefect_url(self) -> str:
@@ -75,7 +75,7 @@ class Settings:
 
 
 def load(root: Path = REPOSITORY) -> Settings:
-    """The settings of the stack of repository `root`, ports from the environment. Raises StackError for a port that is none."""
+    """The settings of the stack of repository `root`, ports from the environment. Raises StackError for an invalid or repeated port."""
     runs = Path(os.environ.get("SWEEPBENCH_RUNS") or root / "runs").resolve()
     ports: dict[str, int] = {}
     for name, (variable, default) in PORTS.items():
@@ -90,12 +90,12 @@ def load(root: Path = REPOSITORY) -> Settings:
 
 
 def base_environment(settings: Settings) -> dict[str, str]:
-    """What every process of sweepbench has, stack or not: telemetry off, Prefect's files under runs/."""
+    """Variables of every process of sweepbench, with or without the stack: telemetry off, Prefect's files under runs/."""
     return {**TELEMETRY_OFF, "SWEEPBENCH_RUNS": str(settings.runs), "PREFECT_HOME": str(settings.runs / ".prefect")}
 
 
 def stack_environment(settings: Settings) -> dict[str, str]:
-    """`base_environment` and what points at the stack's servers."""
+    """`base_environment` and the variables that point at the stack's servers."""
     return {
         **base_environment(settings),
         "SWEEPBENCH_ROOT": str(settings.root),
@@ -109,7 +109,7 @@ def stack_environment(settings: Settings) -> dict[str, str]:
 
 
 def environment(root: Path = REPOSITORY) -> dict[str, str]:
-    """The environment of a command run beside the stack: the stack's servers if it is up, else only telemetry and folders."""
+    """The variables of a command run by the user: `stack_environment` if the stack is up, else `base_environment`."""
     from cluster.stack.process import alive, read_record
 
     settings = load(root)

@@ -1,4 +1,4 @@
-"""What a trial does beside its measured window: evaluation before and after, a trace, the cost of the all-reduce, the window's record."""
+"""What a trial does outside its measured window: evaluation before and after, a trace, the cost of the all-reduce, the window record."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from cluster.worker.set_up import SessionContext
 
 
 def evaluate(context: SessionContext, when: str) -> float:
-    """Record the held-out metrics, if the trial asks for them. Returns the seconds that this took.
+    """Record the held-out metrics if the trial asks for them. Returns the seconds that this took (time.time).
 
-    On rank 0, while the others wait: replicas are equal. On all of them where the model is sharded: each has a part of it.
+    Rank 0 evaluates while the others wait, since replicas are equal. If the model is sharded, every rank takes part, since each holds a
+    part of it.
     """
     if not context.parameters.evaluate:
         return 0.0
     started = time.time()
     context.recorder.phase("evaluate")
     if context.ranks.rank == 0 or context.train_step.sharded:
-        context.recorder.evaluation(when, context.train_step.evaluate())  # what another rank records goes nowhere
+        context.recorder.evaluation(when, context.train_step.evaluate())  # other ranks record into a NullSink
     context.ranks.meet()
     return time.time() - started
 
 
 def profile(context: SessionContext, steps: Steps, window: dict[str, Any]) -> None:
-    """Trace some more steps, after the window, into a file, and put what they spent their time on into the window's record."""
+    """Trace `profile_steps` further steps into a file, and add the breakdown of their time to `window`."""
     parameters = context.parameters
     if not parameters.profile_steps:
         return
@@ -47,13 +48,13 @@ def profile(context: SessionContext, steps: Steps, window: dict[str, Any]) -> No
 
 
 def measure_communication(context: SessionContext, steps: Steps, window: dict[str, Any]) -> None:
-    """How long the gradients' all-reduce takes, and how much longer it makes a step, into the window's record."""
+    """Measure how long the gradients' all-reduce takes and how much longer it makes a step; add both to `window`."""
     from torch.nn.parallel import DistributedDataParallel
 
     parameters = context.parameters
     if not parameters.communication_steps or not isinstance(context.train_step.model, DistributedDataParallel):
-        return  # nothing that could be left out of a step
-    if not getattr(context.workload, "steps_alike", True):  # and DDP fails where a step uses other parameters than one under no_sync()
+        return  # there is no all-reduce to leave out of a step
+    if not getattr(context.workload, "steps_alike", True):  # DDP also fails if a step uses other parameters than one under no_sync()
         context.recorder.note("the all-reduce was not measured apart: steps differ in kind, so a few with and without it do not compare")
         return
     from cluster.worker.measure import communication
@@ -70,15 +71,15 @@ def measure_communication(context: SessionContext, steps: Steps, window: dict[st
     window["communication"] = communication.measure(context.train_step, context.device, parameters.communication_steps, run)
 
 
-def publish_window(context: SessionContext, window: dict[str, Any]) -> None:
-    """Complete the window with what takes time to find out, and write it."""
+def record_window(context: SessionContext, window: dict[str, Any]) -> None:
+    """Add FLOPs per sample and the device's peak FLOP/s to `window`, and record it. Does nothing on ranks other than 0."""
     if context.ranks.rank != 0:
         return
     name = context.device.describe()["device_name"]
     peak, source = (None, None) if context.device.emulated else peak_flops(name, context.parameters.precision)
     try:
         flops = context.workload.flops_per_sample()
-    except Exception as error:  # not knowing them costs the MFU; it must not cost a trial that was measured
+    except Exception as error:  # without them there is no MFU, but the trial was measured
         flops = None
         context.recorder.note(f"FLOPs not counted: {type(error).__name__}: {str(error)[:200]}")
     context.recorder.window({**window, "flops_per_sample": flops, "peak_flops": peak, "peak_source": source})

@@ -1,4 +1,4 @@
-"""What a trial ran on: everything that could explain why two trials differ though their parameters do not."""
+"""What a trial ran on: everything that could explain a difference between two trials with equal parameters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LIBRARIES = ("torch", "torch-optimi", "transformers", "diffusers", "ray", "torch
 
 
 def environment(device: Device, world_size: int, threads: int | None) -> dict[str, Any]:
-    """Plain scalars; null where unknown. Host names and versions, no paths and no secrets."""
+    """Hardware, versions and code state as plain scalars; None where unknown. Contains host names, but no paths and no secrets."""
     git = git_state()
     return {
         **device.describe(),

@@ -1,7 +1,8 @@
-"""Processes that an earlier trial of the same pool left on this node: children in a session of their own, whose trial was killed.
+"""End orphaned processes of earlier trials of the same pool on this node.
 
-A trial that runs hangs on Ray or on its flow; what is left over was adopted by init (or a subreaper) and belongs to nobody. It would use
-the device and disturb the measurement, so it is ended before the next trial starts, and the journal says so.
+A killed trial can leave children that run in a session of their own. A running trial descends from Ray or from its flow; an orphan was
+adopted by init or a subreaper. An orphan would use the device and disturb the measurement, so the next trial kills it before it starts and
+notes this in its journal.
 """
 
 from __future__ import annotations
@@ -14,29 +15,29 @@ from cluster.process_marks import MARK, POOL_MARK
 
 
 def end() -> list[str]:
-    """End what earlier trials of this process's pool left here. Returns a sentence for each process."""
+    """Kill the orphans of this process's pool on this node. Returns a sentence for the journal for each one."""
     pool = os.environ.get(POOL_MARK)
     if not pool:
         return []
-    said, killed = [], []
+    notes, killed = [], []
     for process in psutil.process_iter():
         try:
             environment = process.environ()
-            left_by = environment.get(MARK)
-            if environment.get(POOL_MARK) != pool or left_by is None or _has_a_master(process):
+            trial_key = environment.get(MARK)
+            if environment.get(POOL_MARK) != pool or trial_key is None or _under_ray(process):
                 continue
             command = " ".join(process.cmdline())[:100]
             process.kill()
         except (psutil.Error, OSError):
             continue
         killed.append(process)
-        said.append(f"ended process {process.pid} ({command}), which trial {left_by} had left on this node")
-    psutil.wait_procs(killed, timeout=2)  # its memory on the device is free once it is gone
-    return said
+        notes.append(f"ended process {process.pid} ({command}), which trial {trial_key} had left on this node")
+    psutil.wait_procs(killed, timeout=2)  # the device's memory is free once the process has ended
+    return notes
 
 
-def _has_a_master(process: psutil.Process) -> bool:
-    """True if Ray is above it: it belongs to a trial that runs."""
+def _under_ray(process: psutil.Process) -> bool:
+    """True if the process is Ray's or descends from Ray: it belongs to a running trial."""
     return any(name.startswith(("raylet", "ray::")) for parent in (process, *process.parents()) for name in _names(parent))
 
 

@@ -1,7 +1,7 @@
-"""The trial's entrypoint: trial.json in, journal.jsonl and result.json out; in a folder, or on storage with a folder of this node as
-scratch.
+"""The trial's entry point. It reads trial.json and writes journal.jsonl and result.json, in a folder or on storage.
 
-Exit status 0: result.json was published, whatever the outcome. Anything else: it could not be; 75 where the storage was away for too long.
+With storage it works in a scratch folder on this node. Exit status 0: result.json was written, whatever the outcome. Any other status: it
+was not written; 75 if the storage was unreachable for too long.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from experiments.trial import Outcome, Trial, TrialResult
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one attempt of one trial."""
+    """Run one attempt of one trial. Returns the exit status."""
     started_at = time.time()
     options = _parse(arguments)
     out: Path = options.out or trial_files.scratch(options.store, options.attempt)
     options.out = out
     out.mkdir(parents=True, exist_ok=True)
-    if trial_files.withdrawn(options):
+    if trial_files.is_withdrawn(options):
         print("this attempt was stopped before it began", file=sys.stderr)
         return 0
     trial = Trial.model_validate_json(trial_files.trial_text(options))
@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
         ending = _run(trial, options)
     except BaseException as error:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not cut off the result
-        if options.placement and isinstance(error, SystemExit):  # Ray's driver puts a handler of its own in the place of _cancel
+        if options.placement and isinstance(error, SystemExit):  # Ray's driver replaces _cancel by its own handler
             error = Cancelled("told to end (SIGTERM)")
         ending = classify(error)
         print(ending.detail, file=sys.stderr, flush=True)
@@ -54,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
         return _write_rank_failure(out, options.attempt, rank, ending)
     try:
         trial_files.collect(options, out / JOURNAL)
-        publish_result(trial, out, options.attempt, started_at, ending)
+        write_result(trial, out, options.attempt, started_at, ending)
         trial_files.send_result(options, out / RESULT)
     except StorageError as error:
         print(f"{error}; what the trial wrote is kept in {out} on {os.uname().nodename}", file=sys.stderr, flush=True)
@@ -62,15 +62,15 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def publish_result(trial: Trial, out: Path, attempt: int, started_at: float, ending: Termination) -> None:
-    """result.json, its environment and summary derived from the journal as any later report derives them."""
+def write_result(trial: Trial, out: Path, attempt: int, started_at: float, ending: Termination) -> None:
+    """Write result.json. Its environment and summary come from the journal, as in any later report."""
     environment: dict[str, Any] = {}
     summary: dict[str, Any] = {}
     try:
         journal = read_journal(out / JOURNAL)
         if journal.attempt == attempt:
             environment = journal.environment
-            if ending.outcome is Outcome.OK:  # a rate of a trial that failed must not be mistaken for a result
+            if ending.outcome is Outcome.OK:  # the rate of a failed trial must not be mistaken for a result
                 summary = dict(summarise(journal.steps, journal.window, journal.evaluations))
             if journal.window and "batch_size" in journal.window:
                 summary["batch_size"] = journal.window["batch_size"]
@@ -85,7 +85,7 @@ def publish_result(trial: Trial, out: Path, attempt: int, started_at: float, end
         detail=ending.detail,
         started_at=started_at,
         finished_at=time.time(),
-        emulated=trial.emulated or bool(environment.get("emulated")),  # what the device says of itself counts, whatever its pool is called
+        emulated=trial.emulated or bool(environment.get("emulated")),  # the device knows best whether it is emulated
         environment=environment,
         summary=summary,
     )
@@ -100,9 +100,9 @@ def _run(trial: Trial, options: argparse.Namespace) -> Termination:
     if parameters.get("batch_size") == "max":
         if "RANK" in os.environ:
             raise ValueError("batch_size max: start the trial without torchrun; it starts its own ranks")
-        found = max_batch.find(trial, options)
-        notes.append(found.note)
-        trial = max_batch.with_batch_size(trial, found.size)
+        search = max_batch.find(trial, options)
+        notes.append(search.note)
+        trial = max_batch.with_batch_size(trial, search.size)
     if not options.placement and "RANK" not in os.environ and int(parameters.get("devices", 1)) > 1:
         return ranks.supervise(trial, options, notes)
     ray_train.fit(trial, options, notes)
@@ -110,7 +110,7 @@ def _run(trial: Trial, options: argparse.Namespace) -> Termination:
 
 
 def _write_rank_failure(out: Path, attempt: int, rank: int, ending: Termination) -> int:
-    """A rank other than 0 tells its supervisor how it ended; rank 0 publishes."""
+    """Tell the supervisor how a rank other than 0 ended. Returns the exit status."""
     from cluster.worker.ranks import write_rank_failure
 
     if ending.outcome is Outcome.OK:
@@ -124,7 +124,7 @@ def _cancel(number: int, frame: object) -> None:
 
 
 def _set_defaults(trial: Trial) -> None:
-    """Before torch and ray are imported: no telemetry, and of Ray Train only what a benchmark needs."""
+    """Set environment variables that torch and ray read on import: no telemetry, and only the parts of Ray Train that a benchmark needs."""
     for name, value in {
         "RAY_USAGE_STATS_ENABLED": "0",
         "DO_NOT_TRACK": "true",
@@ -136,7 +136,7 @@ def _set_defaults(trial: Trial) -> None:
     }.items():
         os.environ.setdefault(name, value)
     if trial.device == "hpu":
-        os.environ["PT_HPU_LAZY_MODE"] = "1" if lazy_mode(trial.parameters) else "0"  # the bridge reads it once, when it is imported
+        os.environ["PT_HPU_LAZY_MODE"] = "1" if lazy_mode(trial.parameters) else "0"  # the bridge reads it once, on import
     if trial.device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Ray's local mode would choose NCCL where it sees a GPU
 
@@ -145,10 +145,10 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m cluster.worker.main", description=__doc__)
     parser.add_argument("--trial", type=Path, help="trial.json")
     parser.add_argument("--out", type=Path, help="folder of the journal and the result")
-    parser.add_argument("--store", help="URI of the trial's folder on storage, in place of --trial and --out")
+    parser.add_argument("--store", help="URI of the trial's folder on storage, instead of --trial and --out")
     parser.add_argument("--attempt", type=int, required=True, help="1 for the first")
-    parser.add_argument("--placement", help="inside a Ray job: what its TorchTrainer asks Ray for (cluster/pools/placement.py, JSON)")
-    parser.add_argument("--probe", help="some steps, to learn whether the batch fits; measures nothing. What is known (max_batch.encode)")
+    parser.add_argument("--placement", help="inside a Ray job: the resources for its TorchTrainer (cluster/pools/placement.py, JSON)")
+    parser.add_argument("--probe", help="test whether the batch fits, without measuring; the value: earlier answers (max_batch.encode)")
     options = parser.parse_args(arguments)
     if not options.store and not (options.trial and options.out):
         parser.error("--store, or --trial and --out")
@@ -156,10 +156,10 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def leave(status: int) -> NoReturn:
-    """End the process now: taking down torch and ray module by module costs every trial two seconds and publishes nothing more."""
+    """End the process at once. A regular interpreter shutdown of torch and ray takes two seconds and writes nothing more."""
     if "ray" in sys.modules and sys.modules["ray"].is_initialized():
         sys.modules["ray"].shutdown()
-    for child in multiprocessing.active_children():  # DataLoader processes that an exception's traceback still holds
+    for child in multiprocessing.active_children():  # DataLoader processes kept alive by an exception's traceback
         child.terminate()
         child.join()
     sys.stdout.flush()

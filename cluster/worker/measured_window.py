@@ -1,4 +1,4 @@
-"""The steps of a trial in their order: the first, the warm-up, the measured window. And more of them, for what comes after."""
+"""The steps of a trial in order: the first step, the warm-up, the measured window, and further steps for what follows the window."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from cluster.worker.measure.loop import TrainStepLike, run_steps
 from cluster.worker.measure.records import RankWindow, window_record
-from cluster.worker.measure.slowdown import Slowed
+from cluster.worker.measure.slowdown import SlowedTrainStep
 from cluster.worker.set_up import SessionContext
 from cluster.worker.torch_internals import compile_seconds
 from experiments.components.workload import Workload, trains
@@ -18,40 +18,41 @@ Record = Callable[[StepTiming], None]
 
 
 class Steps:
-    """Runs steps of a trial on one stream of batches and one clock."""
+    """Runs a trial's steps with one stream of batches and one clock."""
 
     def __init__(self, context: SessionContext) -> None:
-        """Raises Unsupported for an injected slow-down on a device that cannot be slowed by a known time."""
+        """Raises Unsupported for an injected slow-down on a device without a way to keep it busy for a known time."""
         self._device = context.device
         self.restart(context.workload)
-        self.slowed: Slowed | None = None
+        self.slowed: SlowedTrainStep | None = None
         share = context.parameters.injected_slowdown
         if share:
-            self.slowed = Slowed(context.train_step, share)
+            self.slowed = SlowedTrainStep(context.train_step, share)
             context.recorder.note(f"every measured step is made {share:.3g} times itself longer, on purpose (injected)")
         self._train_step: TrainStepLike = self.slowed or context.train_step
 
     def restart(self, workload: Workload) -> None:
-        """From the first batch of `workload` on, with a new clock."""
+        """Start again with the first batch of `workload` and a new clock."""
         self._batches, self.clock = iter(workload.batches()), self._device.clock()
 
     def stop(self) -> None:
-        """Let go of the batches: the processes that load them end. Only `restart` may follow."""
+        """Release the batches, so that the processes that load them end. Only `restart` may follow."""
         self._batches = iter(())
 
     def run(self, steps: range, record: Record) -> int:
-        """See run_steps."""
+        """Run the steps (1-based numbers) and return this rank's samples. See run_steps."""
         return run_steps(steps, self._batches, self._train_step, self.clock, record)
 
 
 def unrecorded(timing: StepTiming) -> None:
-    """The record of steps that belong to no figure."""
+    """Discards a step's timing: the `record` of steps that enter no figure."""
 
 
 def measure(context: SessionContext, steps: Steps, started_at: float) -> dict[str, Any]:
-    """First step, warm-up, measured window. Returns the journal's `window` record, what takes time to find out still missing.
+    """Run the first step, the warm-up and the measured window. Returns the `window` record, which beside_window.record_window completes.
 
-    `started_at` (Unix time, s): when the trial began, moved on by what is no part of the time to its first step.
+    `started_at` (Unix time, s): when the trial began, plus the time that must not count towards the time to its first step. That time is
+    measured with time.time, the window with time.perf_counter.
     Raises Diverged, ImpossibleData, and whatever workload and libraries raise.
     """
     parameters, recorder = context.parameters, context.recorder
@@ -67,9 +68,9 @@ def measure(context: SessionContext, steps: Steps, started_at: float) -> dict[st
     steps.run(range(2, parameters.warmup_steps + 1), warm_up)
     compile_s = None if parameters.compile == "none" else compile_seconds()
     recorder.phase("measure")
-    mine = _window(context, steps)
+    rank_window = _window(context, steps)
     return {
-        **window_record(context.ranks.gather(mine)),
+        **window_record(context.ranks.gather(rank_window)),
         "time_to_first_step_s": to_first_step,
         "compile_seconds": compile_s,
         "first_measured_step": parameters.warmup_steps + 1,
@@ -82,7 +83,7 @@ def measure(context: SessionContext, steps: Steps, started_at: float) -> dict[st
 
 
 def _window(context: SessionContext, steps: Steps) -> RankWindow:
-    """This rank's measured steps, from a start that all ranks share to the end of all its device was given."""
+    """Run this rank's measured steps, from a common start of all ranks until its device has finished all work."""
     parameters, device = context.parameters, context.device
 
     def record(timing: StepTiming) -> None:

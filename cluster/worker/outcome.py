@@ -1,4 +1,4 @@
-"""From what was raised, here or on another rank, to a typed outcome and one line that says why."""
+"""Classify an exception, raised here or on another rank, as a typed outcome with a one-line reason."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REASON_LIMIT = 500  # characters
 
 
 class Cancelled(BaseException):
-    """The process was told to end. A BaseException, so that no workload swallows it."""
+    """The process was asked to end. A BaseException, so that no workload swallows it."""
 
 
 class Diverged(Exception):
@@ -31,7 +31,7 @@ class Diverged(Exception):
 
 
 class TrialEnded(Exception):
-    """An ending that was classified before, handed on by a rank or by a probe."""
+    """An outcome that a rank or a probe has already classified, passed on."""
 
     def __init__(self, outcome: str, reason: str) -> None:
         super().__init__(outcome, reason)
@@ -40,14 +40,14 @@ class TrialEnded(Exception):
 
 @dataclass(frozen=True)
 class Termination:
-    """How a trial ended. `reason` is None only for ok; the reason of infra starts with its kind, as in `disk_full: ...`."""
+    """How a trial ended. `reason` is None only for ok. The reason of infra starts with the kind of failure, as in `disk_full: ...`."""
 
     outcome: Outcome
     reason: str | None = None
     detail: str | None = None  # traceback
 
 
-# Ray's exceptions by name: this module works, and is tested, without importing ray
+# Ray's exceptions by name, so that this module needs no ray
 _RAY_LOST = frozenset(
     {
         "ActorDiedError",
@@ -65,13 +65,13 @@ _RAY_LOST = frozenset(
     }
 )
 _LOADER_KILLED = re.compile(r"DataLoader worker \(pid.*\) (is killed by signal|exited unexpectedly)")
-# What a healthy rank says when another one has gone. It explains nothing where any rank says more.
+# What a healthy rank reports when another one has died. It explains nothing if any rank reports more.
 _PEER_GONE = re.compile(
     r"Connection (closed by|reset by|refused)|ncclRemoteError|ncclSystemError|gloo/transport.*(closed|reset|peer)", re.I
 )
 _OUT_OF_MEMORY = re.compile(rf"CUDA out of memory|CUDA error: out of memory|{_hpu_tools.OUT_OF_MEMORY.pattern}", re.I)
 
-# The earlier an outcome stands here, the more it explains where a trial's parts ended differently.
+# If the parts of a trial ended differently, the outcome that comes first here explains the others.
 _RANKING = (
     Outcome.CANCELLED,
     Outcome.DOES_NOT_FIT,
@@ -85,39 +85,39 @@ _RANKING = (
 
 
 def explaining(terminations: Sequence[Termination]) -> Termination:
-    """Of several terminations of one trial, the one that explains the others; the first of several that explain as much.
+    """The termination that explains the others of one trial; the first one among equals.
 
-    A preemption explains any other failure of infrastructure. Raises ValueError for none.
+    A preemption explains any other failure of the infrastructure. Raises ValueError for an empty sequence.
     """
     return min(terminations, key=lambda one: (_RANKING.index(one.outcome), not (one.reason or "").startswith("preempted")))
 
 
 def classify(error: BaseException) -> Termination:
-    """What `error` means: of its causes and its workers' failures, the one that explains the others."""
-    found = list(causes(error))
-    endings = [ending for cause in found if (ending := _known(cause)) is not None]
+    """The termination that explains `error`, among its causes and its workers' failures. `detail` is the traceback."""
+    chain = list(causes(error))
+    endings = [ending for cause in chain if (ending := _known(cause)) is not None]
     if not endings:
-        own = next((cause for cause in reversed(found) if not _PEER_GONE.search(str(cause))), found[-1])
+        own = next((cause for cause in reversed(chain) if not _PEER_GONE.search(str(cause))), chain[-1])
         endings = [Termination(Outcome.CRASHED, line(f"{type(own).__name__}: {own}"))]
     return replace(explaining(endings), detail="".join(traceback.format_exception(error)))
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-    """The error, then what it was raised from and what Ray Train wrapped in it, outermost first."""
-    waiting, seen = [error], set[int]()
-    while waiting:
-        one = waiting.pop(0)
-        if id(one) in seen:
+    """The error, the exceptions it was raised from and those that Ray Train wrapped in it, outermost first."""
+    pending, visited = [error], set[int]()
+    while pending:
+        one = pending.pop(0)
+        if id(one) in visited:
             continue
-        seen.add(id(one))
+        visited.add(id(one))
         yield one
         failures = getattr(one, "worker_failures", None)  # WorkerGroupError: rank -> exception
         if isinstance(failures, dict):
-            waiting.extend(failures[rank] for rank in sorted(failures))
+            pending.extend(failures[rank] for rank in sorted(failures))
         for name in ("controller_failure", "health_check_failure", "_base_exc", "cause", "__cause__"):
             inner = getattr(one, name, None)
             if isinstance(inner, BaseException):
-                waiting.append(inner)
+                pending.append(inner)
 
 
 def line(text: str) -> str:
@@ -127,7 +127,7 @@ def line(text: str) -> str:
 
 
 def _known(error: BaseException) -> Termination | None:
-    """The ending of this very exception; None if it says nothing but that something was raised."""
+    """The termination that this exception means by itself; None if no rule applies to it."""
     if isinstance(error, TrialEnded):
         return Termination(Outcome(error.outcome), error.reason)
     text = line(str(error) or type(error).__name__)
@@ -147,7 +147,7 @@ def _device_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and bool(_OUT_OF_MEMORY.search(str(error)))
 
 
-# outcome, kind of infrastructure failure, whether an exception means it; the first that applies
+# (outcome, kind of infrastructure failure, whether it applies to an exception); the first that applies counts
 _RULES: list[tuple[Outcome, str | None, Callable[[BaseException], bool]]] = [
     (Outcome.CANCELLED, None, lambda error: isinstance(error, Cancelled | KeyboardInterrupt)),
     (Outcome.DIVERGED, None, lambda error: isinstance(error, Diverged)),

@@ -1,4 +1,4 @@
-"""Where this process stands among a trial's workers, and what they do together."""
+"""This process's rank among a trial's workers, and the collective operations of all ranks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process's rank, in the trial and on its node. The collectives must be called by every rank; alone they do nothing."""
+    """This process's rank, in the trial and on its node. Every rank must call a collective; with one rank it does nothing."""
 
     rank: int = 0
     world_size: int = 1
@@ -22,35 +22,35 @@ class Ranks:
 
     @classmethod
     def from_ray(cls) -> Ranks:
-        """As Ray Train says it, in local mode too."""
+        """The ranks that Ray Train reports, also in local mode."""
         from ray.train import get_context
 
         context = get_context()
         return cls(context.get_world_rank(), context.get_world_size(), context.get_local_rank(), context.get_local_world_size())
 
     def meet(self) -> None:
-        """All ranks reach this point."""
+        """Wait until all ranks have called this (a barrier)."""
         if self.world_size > 1:
             import torch.distributed
 
             torch.distributed.barrier()
 
-    def gather(self, mine: T) -> list[T]:
-        """What every rank has, by rank."""
+    def gather(self, own: T) -> list[T]:
+        """The values of all ranks, in the order of ranks. `own` must be picklable."""
         if self.world_size == 1:
-            return [mine]
+            return [own]
         import torch.distributed
 
-        everyone: list[T] = [mine] * self.world_size
-        torch.distributed.all_gather_object(everyone, mine)
-        return everyone
+        values: list[T] = [own] * self.world_size
+        torch.distributed.all_gather_object(values, own)
+        return values
 
-    def largest(self, mine: float, place: torch.device) -> float:
-        """The largest of all ranks' numbers, exchanged by the devices."""
+    def largest(self, own: float, device: torch.device) -> float:
+        """The largest number of all ranks, exchanged through `device`."""
         if self.world_size == 1:
-            return mine
+            return own
         import torch
 
-        value = torch.tensor(mine, device=place)
+        value = torch.tensor(own, device=device)
         torch.distributed.all_reduce(value, torch.distributed.ReduceOp.MAX)
         return float(value)

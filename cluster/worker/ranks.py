@@ -1,6 +1,6 @@
-"""Several ranks on one machine without torchrun: start them, and say how the trial ended when one of them fails.
+"""Supervise several ranks on one machine without torchrun: start them, and determine how the trial ended if one fails.
 
-torchrun tells the surviving ranks nothing but SIGTERM, so rank 0 could not know a lost neighbour from a cancelled sweep.
+torchrun sends the surviving ranks only SIGTERM. Rank 0 could then not distinguish a lost rank from a cancelled sweep.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ POLL_S = 0.02
 
 
 def supervise(trial: Trial, options: argparse.Namespace, notes: list[str]) -> Termination:
-    """Run one process per device until all have ended; end the rest once one has failed. Raises TrialEnded for anything but ok."""
+    """Run one process per device until all have ended. If one fails, end the others. Raises TrialEnded unless the trial ended ok."""
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
     world = int(trial.parameters["devices"])
-    # the ranks join a store that is already open here: no port that another process could take in between
+    # the ranks join a store that is open already, so no other process can take its port in between
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     folder: Path = options.out / RANKS
     folder.mkdir(exist_ok=True)
@@ -51,25 +51,25 @@ def supervise(trial: Trial, options: argparse.Namespace, notes: list[str]) -> Te
         children.extend(
             subprocess.Popen(command, env={**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(world)
         )
-        lost = _wait(children)
+        failures = _wait(children)
     finally:
         _end(children)
-    ending = _explain(options.out, options.attempt, lost)
+    ending = _explain(options.out, options.attempt, failures)
     if ending.outcome is not Outcome.OK:
         raise TrialEnded(str(ending.outcome), ending.reason or "a rank failed")
     return ending
 
 
 def write_rank_failure(out: Path, attempt: int, rank: int, ending: Termination) -> None:
-    """How a rank other than 0 ended, for the supervisor."""
-    word = {"attempt": attempt, "outcome": str(ending.outcome), "reason": ending.reason}
+    """Write for the supervisor how a rank other than 0 ended."""
+    failure = {"attempt": attempt, "outcome": str(ending.outcome), "reason": ending.reason}
     folder = out / RANKS
     folder.mkdir(exist_ok=True)
-    atomic_write(folder / rank_failure(rank), json.dumps(word))
+    atomic_write(folder / rank_failure(rank), json.dumps(failure))
 
 
 def _wait(children: list[subprocess.Popen[bytes]]) -> dict[int, int]:
-    """Ranks that failed first, by exit status; empty if all ended well."""
+    """Exit status by rank of the ranks that failed first; empty if all succeeded."""
     while True:
         codes = [child.poll() for child in children]
         failed = {rank: code for rank, code in enumerate(codes) if code}
@@ -91,22 +91,22 @@ def _end(children: list[subprocess.Popen[bytes]]) -> None:
             child.wait()
 
 
-def _explain(out: Path, attempt: int, lost: dict[int, int]) -> Termination:
-    """The ending that explains the others, of what the ranks left and of how they were lost."""
+def _explain(out: Path, attempt: int, failures: dict[int, int]) -> Termination:
+    """The termination that explains the others, from the files of the ranks and from their exit statuses (`failures`)."""
     endings: list[Termination] = []
     for path in sorted((out / RANKS).glob(rank_failure("*"))):
-        word = json.loads(path.read_text())
-        if word["attempt"] == attempt:
+        failure = json.loads(path.read_text())
+        if failure["attempt"] == attempt:
             who = path.stem.replace("-", " ")
-            endings.append(Termination(Outcome(word["outcome"]), f"{who}: {word['reason']}"))
-    killed = {rank: signal.Signals(-code).name for rank, code in lost.items() if code < 0}
+            endings.append(Termination(Outcome(failure["outcome"]), f"{who}: {failure['reason']}"))
+    killed = {rank: signal.Signals(-code).name for rank, code in failures.items() if code < 0}
     endings.extend(Termination(Outcome.INFRA, f"worker_lost: rank {rank} was killed by {name}") for rank, name in killed.items())
     own = _rank_zero(out, attempt)
     if own is not None:
         endings.append(own)
     elif not endings:
-        endings.append(Termination(Outcome.CRASHED, f"ranks failed without a word: {lost}"))
-    # a rank that reports "cancelled" was told to end because another one had failed, so it explains nothing
+        endings.append(Termination(Outcome.CRASHED, f"ranks failed without a word: {failures}"))
+    # a rank reports "cancelled" because another one had failed, so it explains nothing
     return explaining([ending for ending in endings if ending.outcome is not Outcome.CANCELLED] or endings)
 
 

@@ -1,7 +1,7 @@
-"""Ray Train around a trial: local mode in this process, or one worker per device on the cluster this job runs on.
+"""Run a trial with Ray Train: in local mode in this process, or with one worker per device on the cluster that this job runs on.
 
-What reaches into Ray's internals, and into torch's for Ray, is here;
-tests/cluster/worker/test_internals.py fails on a version that moved it.
+This module uses internals of Ray, and internals of torch on Ray's behalf. tests/cluster/worker/test_internals.py fails on a version that
+moved them.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from experiments.trial import Trial
 if TYPE_CHECKING:
     from ray.train import RunConfig, ScalingConfig
 
-PASSED_ON = ("SWEEPBENCH_", "TOKENIZERS_", "HF_", "PT_HPU_", "HABANA_EMU_")  # variables of the driver that its workers get
+PASSED_ON = ("SWEEPBENCH_", "TOKENIZERS_", "HF_", "PT_HPU_", "HABANA_EMU_")  # environment variables that the driver passes to its workers
 BACKENDS = {"cuda": "nccl", "hpu": "hccl"}  # gloo elsewhere
 CLEANER_POLL_S = 0.05
 START_TIMEOUT = "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"
 
 
 def fit(trial: Trial, options: argparse.Namespace, notes: list[str]) -> None:
-    """Train. Raises what ended it early: the exception itself in local mode, Ray Train's wrapping of it on a cluster."""
+    """Run the trial. Raises what ended it early: the exception itself in local mode, Ray Train's wrapper of it on a cluster."""
     placement = Placement.model_validate_json(options.placement) if options.placement else None
     if placement:
         os.environ[START_TIMEOUT] = str(placement.start_timeout_s)
@@ -44,7 +44,7 @@ def fit(trial: Trial, options: argparse.Namespace, notes: list[str]) -> None:
         "notes": notes,
         "probe": options.probe,
         "store": options.store,
-        "not_before": time.time() if notes else 0.0,  # the search for the largest batch is no part of the time to the first step
+        "not_before": time.time() if notes else 0.0,  # the batch search does not count towards the time to the first step
     }
     torch_config = TorchConfig(backend=BACKENDS.get(trial.device, "gloo"))
     with prompt_cleaner() if placement else local_hccl() if trial.device == "hpu" else nullcontext():
@@ -52,14 +52,14 @@ def fit(trial: Trial, options: argparse.Namespace, notes: list[str]) -> None:
 
 
 def _here(trial: Trial, out: Path) -> tuple[ScalingConfig, RunConfig]:
-    """Local mode: this process is the only worker, or the rank that its variables say."""
+    """Local mode: this process is the only worker, or the rank that its environment variables name."""
     from ray.train import RunConfig, ScalingConfig
 
     return ScalingConfig(num_workers=0), RunConfig(name=trial.key, storage_path=str(out / RAY))
 
 
 def _on_cluster(trial: Trial, attempt: int, out: Path, placement: Placement) -> tuple[ScalingConfig, RunConfig]:
-    """One worker per device, and no second try: the flow decides about that."""
+    """One worker per device, without retries: the flow decides about those."""
     from ray.train import FailureConfig, RunConfig, ScalingConfig
 
     scaling = ScalingConfig(
@@ -69,19 +69,19 @@ def _on_cluster(trial: Trial, attempt: int, out: Path, placement: Placement) -> 
         placement_strategy=placement.strategy,
         accelerator_type=placement.accelerator_type,
     )
-    passed = {name: value for name, value in os.environ.items() if name.startswith(PASSED_ON)}
+    variables = {name: value for name, value in os.environ.items() if name.startswith(PASSED_ON)}
     run = RunConfig(
         name=f"{trial.key}-a{attempt}",
         storage_path=str(out / RAY),
         failure_config=FailureConfig(max_failures=0, controller_failure_limit=1, max_preemption_failures=0),
-        worker_runtime_env={"env_vars": passed},
+        worker_runtime_env={"env_vars": variables},
     )
     return scaling, run
 
 
 @contextmanager
 def local_hccl() -> Iterator[None]:
-    """Ray Train's local mode asks torch for NCCL or gloo, whatever its configuration says. On a Gaudi the ranks talk over HCCL."""
+    """Make torch use HCCL inside the block. Ray Train's local mode requests NCCL or gloo, whatever its configuration says."""
     import torch.distributed
 
     from cluster.devices.hpu import init_process_group
@@ -96,7 +96,7 @@ def local_hccl() -> Iterator[None]:
 
 @contextmanager
 def prompt_cleaner() -> Iterator[None]:
-    """Ray Train's placement-group cleaner polls every second, and a run waits for it to stop: 1.4 s of every trial."""
+    """Make Ray Train's placement-group cleaner poll faster. It polls every second, and each run waits 1.4 s for it to stop."""
     from ray.train.v2.api import data_parallel_trainer
 
     before = data_parallel_trainer.PlacementGroupCleanerCallback

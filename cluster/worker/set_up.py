@@ -1,4 +1,4 @@
-"""What a trial has before its first step: its device in the precision it asks for, its engine, its workload, its train step."""
+"""Prepare a trial up to its first step: its device in the right precision, its engine, its workload and its train step."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SessionContext:
-    """One rank of a trial that is ready to run."""
+    """One rank of a trial, ready to run."""
 
     parameters: TrainingParameters
     ranks: Ranks
@@ -37,22 +37,22 @@ class SessionContext:
     device: Device
     train_step: TrainStep
     build: Callable[[int], Workload]  # the same workload with another batch size
-    told: Mapping[str, Any] = field(default_factory=dict)  # what building the model told the workload, such as its image size
+    model_facts: Mapping[str, Any] = field(default_factory=dict)  # attributes that building the model set on the workload
 
     @property
     def workload(self) -> Workload:
-        """What the train step runs. A resized one takes its place, so that nothing keeps the memory of the one before."""
+        """The workload that the train step runs. A resized one replaces it there, so that the old one's memory is freed."""
         return self.train_step.workload
 
     def resized(self, batch_size: int) -> Workload:
-        """The workload with another batch size, for the model that is there."""
+        """The workload with another batch size, for the existing model."""
         workload = self.build(batch_size)
-        vars(workload).update(self.told)
+        vars(workload).update(self.model_facts)
         return workload
 
 
 def set_up(trial: Trial, ranks: Ranks, recorder: Recorder, out: Path) -> SessionContext:
-    """Everything up to the first step. Raises Unsupported, DataError, and whatever workload and libraries raise."""
+    """Prepare everything up to the first step. Raises Unsupported, DataError, and whatever workload and libraries raise."""
     recorder.phase("start")
     module = workloads.load(trial.workload)
     parameters: TrainingParameters = module.Parameters.model_validate(trial.parameters)
@@ -62,7 +62,7 @@ def set_up(trial: Trial, ranks: Ranks, recorder: Recorder, out: Path) -> Session
     recorder.environment(facts)
 
     def add_fact(name: str, value: str) -> None:
-        """What a workload found out about where it runs. Readers take the last environment of an attempt."""
+        """Record a fact that a workload learnt about its environment. Readers take an attempt's last environment record."""
         facts[name] = value
         recorder.environment(facts)
 
@@ -81,12 +81,12 @@ def set_up(trial: Trial, ranks: Ranks, recorder: Recorder, out: Path) -> Session
         raise ValueError("batch_size max must be replaced by the size that was found before a trial runs")
     workload = build(parameters.batch_size)
     recorder.phase("build")
-    train_step, told = _train_step(workload, parameters, device, engine, ranks.rank)
-    return SessionContext(parameters, ranks, recorder, out, device, train_step, build, told)
+    train_step, model_facts = _train_step(workload, parameters, device, engine, ranks.rank)
+    return SessionContext(parameters, ranks, recorder, out, device, train_step, build, model_facts)
 
 
 def _set_precision(device: Device, parameters: TrainingParameters) -> None:
-    """Raises Unsupported where the device does not have it."""
+    """Switch the device to the trial's precision. Raises Unsupported if the device does not have it."""
     why_not = device.unsupported(parameters.precision)
     if why_not:
         raise Unsupported(why_not)
@@ -94,25 +94,25 @@ def _set_precision(device: Device, parameters: TrainingParameters) -> None:
     if parameters.allow_tf32:
         if device.kind != "cuda":
             raise Unsupported(f"allow_tf32: only on cuda, and this is {device.kind}")
-        device.set_precision("tf32")  # switches of the process; autocast is the step's own
+        device.set_precision("tf32")  # switches of the whole process; each step sets autocast itself
 
 
 def _train_step(
     workload: Workload, parameters: TrainingParameters, device: Device, engine: Engine, rank: int
 ) -> tuple[TrainStep, dict[str, Any]]:
-    """The train step of a model with the same weights on every rank, and what building that model told the workload."""
+    """The train step, with the same weights on every rank, and the workload's attributes that building the model set."""
     import torch
 
     torch.manual_seed(parameters.seed)
     before = dict(vars(workload))
     model = _model(workload, device.torch_device if parameters.build_on == "device" else None)
-    told = {name: value for name, value in vars(workload).items() if before.get(name) is not value}
+    model_facts = {name: value for name, value in vars(workload).items() if before.get(name) is not value}
     train_step = TrainStep(workload, model, parameters, device, engine)
     torch.manual_seed(parameters.seed + rank)  # other dropout masks on every rank
-    return train_step, told
+    return train_step, model_facts
 
 
-def _model(workload: Workload, place: torch.device | None) -> torch.nn.Module:
-    """Made where it will be: drawing large weights on the CPU takes longer than training them. None: on the CPU."""
-    with nullcontext() if place is None else place:
+def _model(workload: Workload, device: torch.device | None) -> torch.nn.Module:
+    """The model, initialised on `device` (None: the CPU): drawing large weights on the CPU takes longer than training them."""
+    with nullcontext() if device is None else device:
         return workload.model()

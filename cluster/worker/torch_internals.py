@@ -1,6 +1,6 @@
-"""What torch does not document and a trial needs all the same. tests/cluster/worker/test_internals.py fails on a torch that moved it.
+"""Undocumented parts of torch that a trial needs. tests/cluster/worker/test_internals.py fails on a torch that moved them.
 
-What reaches into Ray's internals, and into torch's for Ray, is in ray_train.py.
+ray_train.py holds the uses of Ray's internals, and of torch's on Ray's behalf.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from torch import nn
 
 
 def compile_seconds() -> float | None:
-    """Seconds torch.compile has spent in this process, as dynamo counts them; None on a torch that does not tell."""
+    """Seconds that torch.compile has spent in this process, as dynamo counts them; None if torch does not report them."""
     try:
         from torch._dynamo.utils import compilation_time_metrics
 
@@ -23,20 +23,20 @@ def compile_seconds() -> float | None:
 
 
 def count_cycles(cycles: int) -> None:
-    """Keep the current CUDA stream busy for so many cycles of the device's clock. Nobody waits."""
+    """Keep the current CUDA stream busy for `cycles` cycles of the device's clock. Returns at once."""
     torch.cuda._sleep(cycles)  # type: ignore[no-untyped-call]
 
 
 def checkpoint(model: nn.Module, layers: Iterable[nn.Module]) -> None:
-    """Wrap the layers in place, so that their activations are recomputed in the backward pass."""
+    """Wrap the layers in place, so that the backward pass recomputes their activations."""
     from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
 
-    chosen = {id(layer) for layer in layers}
-    apply_activation_checkpointing(model, check_fn=lambda module: id(module) in chosen)
+    layer_ids = {id(layer) for layer in layers}
+    apply_activation_checkpointing(model, check_fn=lambda module: id(module) in layer_ids)
 
 
 def checkpoint_wrappers(model: nn.Module) -> dict[int, nn.Module]:
-    """By the id of each module that `checkpoint` wrapped: the wrapper."""
+    """id of each module that `checkpoint` wrapped -> its wrapper."""
     from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import CheckpointWrapper
 
     return {id(module._checkpoint_wrapped_module): module for module in model.modules() if isinstance(module, CheckpointWrapper)}

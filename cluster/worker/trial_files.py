@@ -1,7 +1,7 @@
-"""A trial whose files are on storage: brought to this node before it starts, sent there while and after it runs.
+"""A trial's files on storage: copied to this node before the trial starts, and back while it runs and when it ends.
 
-The journal on this node's disk, fsynced, is the truth; a thread sends it on. Where no storage is given, flow and nodes share the trial's
-folder itself and nothing here does anything.
+The fsynced journal on this node's disk is authoritative; a thread copies it to storage. Without storage the flow and the nodes share the
+trial's folder, and these functions use that folder or do nothing.
 """
 
 from __future__ import annotations
@@ -26,52 +26,52 @@ from experiments.trial import Trial
 
 
 def scratch(store: str, attempt: int) -> Path:
-    """Folder of an attempt on this node: below $SWEEPBENCH_SCRATCH, else the system's temporary folder."""
+    """An attempt's folder on this node, below $SWEEPBENCH_SCRATCH or else the system's temporary folder."""
     root = Path(os.environ.get("SWEEPBENCH_SCRATCH") or Path(tempfile.gettempdir()) / f"sweepbench-{os.getuid()}")
     return root / f"{hashlib.sha256(store.encode()).hexdigest()[:16]}-a{attempt}"
 
 
 def trial_text(options: argparse.Namespace) -> str:
-    """trial.json. Raises StorageError."""
+    """The text of trial.json. Raises StorageError, also if storage has no such file."""
     if not options.store:
         return str(options.trial.read_text(encoding="utf-8"))
-    text = _patiently(lambda: Storage(options.store).get(TRIAL))
+    text = _retry(lambda: Storage(options.store).get(TRIAL))
     if text is None:
         raise StorageError(f"{options.store}: trial.json is not there")
     return str(text.decode())
 
 
-def withdrawn(options: argparse.Namespace) -> bool:
-    """True if the flow stopped this attempt while it was waiting to be started."""
-    name = trial_layout.withdrawn(options.attempt)
+def is_withdrawn(options: argparse.Namespace) -> bool:
+    """True if the flow stopped this attempt before it started. Raises StorageError."""
+    name = trial_layout.withdrawal(options.attempt)
     if options.store:
-        return _patiently(lambda: Storage(options.store).get(name)) is not None
+        return _retry(lambda: Storage(options.store).get(name)) is not None
     return bool((options.out / name).exists())
 
 
 def folder_of_rank(config: Mapping[str, Any]) -> Path:
-    """Where rank 0 writes: the trial's folder, or its own part of the scratch folder, which may be on another node than the driver's."""
+    """Rank 0's folder: the trial's, or with storage a part of the scratch folder on rank 0's node, which may not be the driver's."""
     return Path(config["out"]) / RANK_ZERO if config.get("store") else Path(config["out"])
 
 
 @contextmanager
 def mirror(path: Path, options: argparse.Namespace, part: int) -> Iterator[None]:
-    """Send the journal `path` on while the block runs, all of it by its end. Raises StorageError if that cannot be done."""
+    """Copy the journal at `path` to storage while the block runs, completely by its end. Raises StorageError."""
     with _mirror(path, options.store, options.attempt, part):
         yield
 
 
 @contextmanager
 def mirror_of_rank(path: Path, config: Mapping[str, Any], rank: int) -> Iterator[None]:
-    """The same for rank 0's journal, and then its trace if there is one; other ranks write none."""
+    """As `mirror`, for rank 0's journal, and its trace at the end. Does nothing on other ranks and in probes. Raises StorageError."""
     store = config.get("store") if rank == 0 and not config["probe"] else None
     with _mirror(path, store, config["attempt"], 1 if config["not_before"] else 0):
         yield
     if store:
         trace = path.with_name(TRACE)
         if trace.exists():
-            _patiently(lambda: Storage(store).put(TRACE, trace.read_bytes()))
-        shutil.rmtree(path.parent, ignore_errors=True)  # all of it is on the storage now
+            _retry(lambda: Storage(store).put(TRACE, trace.read_bytes()))
+        shutil.rmtree(path.parent, ignore_errors=True)  # everything is on the storage now
 
 
 @contextmanager
@@ -79,30 +79,30 @@ def _mirror(path: Path, store: str | None, attempt: int, part: int) -> Iterator[
     if not store:
         yield
         return
-    sending = JournalMirror(path, Storage(store), attempt, part)
+    copier = JournalMirror(path, Storage(store), attempt, part)
     try:
         yield
     finally:
-        sending.close()
+        copier.close()
 
 
 def collect(options: argparse.Namespace, path: Path) -> None:
-    """Before the result is made of it: the journal that rank 0, here or on another node, has sent."""
+    """Fetch rank 0's journal from storage to `path`: the result is computed from it, and rank 0 may be on another node."""
     if options.store and not options.probe:
         path.unlink(missing_ok=True)
         copy = JournalCopy(path, Storage(options.store), options.attempt)
-        _patiently(copy.fetch)
+        _retry(copy.fetch)
 
 
 def send_result(options: argparse.Namespace, path: Path) -> None:
-    """result.json, by which the flow knows the end. Raises StorageError; the file then stays on this node."""
+    """Send result.json, which tells the flow that the attempt has ended. Raises StorageError; the file then stays on this node."""
     if options.store:
-        _patiently(lambda: Storage(options.store).put(attempt_result(options.attempt), path.read_bytes()))
+        _retry(lambda: Storage(options.store).put(attempt_result(options.attempt), path.read_bytes()))
         shutil.rmtree(options.out, ignore_errors=True)
 
 
 def with_local_data(trial: Trial, store: str | None) -> Trial:
-    """The trial with its data set on this node's disk, where the flow has put the set beside the trials. Copied once, whole."""
+    """The trial with its data set on this node's disk, if the flow has put the set on the trial's storage. Copies a set once."""
     if not store or trial.data is None or not trial.data.uri.startswith(_data_root(store)):
         return trial
     from filelock import FileLock
@@ -114,23 +114,23 @@ def with_local_data(trial: Trial, store: str | None) -> Trial:
     with FileLock(folder.with_name(f"{folder.name}.lock")):
         if not (folder / "_complete").exists():
             source = Storage(trial.data.uri)
-            names = _patiently(source.names)
+            names = _retry(source.names)
             for name in sorted(names, key=lambda name: name == "_complete"):
                 target = folder / name
                 target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(_patiently(lambda name=name: source.get(name)) or b"")
+                target.write_bytes(_retry(lambda name=name: source.get(name)) or b"")
     tokenizer = folder / "tokenizer"
     data = trial.data.model_copy(update={"uri": str(folder), "tokenizer": str(tokenizer) if tokenizer.is_dir() else None})
     return trial.model_copy(update={"data": data})
 
 
 def _data_root(store: str) -> str:
-    """<storage>/data of a trial's folder <storage>/<sweep>/<key>."""
+    """<storage>/data/ for a trial's folder <storage>/<sweep>/<key>."""
     return join(store.partition("?")[0].rsplit("/", 2)[0], "data") + "/"
 
 
-def _patiently(work: Any) -> Any:
-    """Do `work`, again and again while the storage is away. Raises StorageError after PATIENCE_S."""
+def _retry(work: Any) -> Any:
+    """The result of `work`, retried while the storage is unreachable. Raises StorageError after PATIENCE_S seconds."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:

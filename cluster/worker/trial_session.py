@@ -25,21 +25,21 @@ from experiments.trial import Outcome, Trial
 def run_rank(config: dict[str, Any]) -> None:
     """Ray Train's train_loop_per_worker. `config`: trial (JSON), out, attempt, notes, probe (see TrialSession), store, not_before.
 
-    Raises what ended the trial early.
+    `not_before` (Unix time, s) is the earliest time from which the time to the first step counts. Raises what ended the trial early.
     """
     trial = Trial.model_validate_json(config["trial"])
     ranks = Ranks.from_ray()
-    left_over = leftovers.end() if ranks.local_rank == 0 else []
+    cleanup_notes = leftovers.end() if ranks.local_rank == 0 else []
     out = trial_files.folder_of_rank(config)
     sink = JournalWriter(out / JOURNAL, config["attempt"]) if ranks.rank == 0 else NullSink()
-    sent = trial_files.mirror_of_rank(out / JOURNAL, config, ranks.rank)
-    with sent, Recorder(sink, ranks.world_size) as recorder:
-        for note in (*left_over, *config["notes"]):
+    mirror = trial_files.mirror_of_rank(out / JOURNAL, config, ranks.rank)
+    with mirror, Recorder(sink, ranks.world_size) as recorder:
+        for note in (*cleanup_notes, *config["notes"]):
             recorder.note(note)
         try:
-            here = trial_files.with_local_data(trial, config["store"])
+            local_trial = trial_files.with_local_data(trial, config["store"])
             started_at = max(process_started_at(), config["not_before"])
-            TrialSession(here, ranks, recorder, out, config["probe"], started_at).run()
+            TrialSession(local_trial, ranks, recorder, out, config["probe"], started_at).run()
         except BaseException as error:
             with suppress(OSError):  # the disk may be what ended the trial
                 recorder.end(classify(error))
@@ -49,7 +49,7 @@ def run_rank(config: dict[str, Any]) -> None:
 
 
 def process_started_at() -> float:
-    """Unix time, s."""
+    """When this process started: Unix time, s."""
     return psutil.Process().create_time()
 
 
@@ -61,11 +61,11 @@ class TrialSession:
     ranks: Ranks
     recorder: Recorder
     out: Path
-    probe: str | None = None  # what the search for the largest batch knows already (max_batch.encode); None: measure
-    started_at: float = field(default_factory=process_started_at)  # Unix time, s: what the time to the first step counts from
+    probe: str | None = None  # earlier answers of the batch search (max_batch.encode); None: measure
+    started_at: float = field(default_factory=process_started_at)  # Unix time, s: start of the time to the first step
 
     def run(self) -> SessionContext:
-        """Returns what was run. Raises Unsupported, DataError, Diverged, and whatever workload and libraries raise."""
+        """Run all phases and return their context. Raises Unsupported, DataError, Diverged, and whatever workload and libraries raise."""
         context = set_up(self.trial, self.ranks, self.recorder, self.out)
         if self.probe is not None:
             self._probe(context, max_batch.decode(self.probe))
@@ -74,16 +74,16 @@ class TrialSession:
         return context
 
     def _measure(self, context: SessionContext) -> None:
-        aside_s = beside_window.evaluate(context, "before")
+        evaluation_s = beside_window.evaluate(context, "before")
         steps = Steps(context)
-        window = measure(context, steps, self.started_at + aside_s)
+        window = measure(context, steps, self.started_at + evaluation_s)
         beside_window.profile(context, steps, window)
-        if trains(context.workload):  # else it would say what "before" said
+        if trains(context.workload):  # without training it would repeat "before"
             beside_window.evaluate(context, "after")
             beside_window.measure_communication(context, steps, window)
-        beside_window.publish_window(context, window)
+        beside_window.record_window(context, window)
 
-    def _probe(self, context: SessionContext, known: dict[int, max_batch.Probed]) -> None:
+    def _probe(self, context: SessionContext, known: dict[int, max_batch.Answer]) -> None:
         steps = Steps(context)
         window = measure(context, steps, self.started_at)
         try_sizes(context, steps, window, known)

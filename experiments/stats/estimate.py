@@ -1,4 +1,4 @@
-"""A value with its interval, on the logarithmic or on the linear scale, and the quantiles it is made of."""
+"""Estimates: a value with its confidence interval, on the logarithmic or the linear scale, and Student's t for such intervals."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its interval; `n` is the number of repeats.
+    """A value with its interval [low, high]. `se`: standard error; `df`: its degrees of freedom; `n`: number of repeats.
 
-    Unless `linear`, a positive quantity (samples/s, or a ratio), and `se` is the standard error of its logarithm. With `linear`, any number
-    (a score, a count, or a difference), and `se` is in its unit.
+    On the logarithmic scale the value is a positive quantity (samples/s, or a ratio), and `se` is the standard error of its logarithm. If
+    `linear` the value is any number (a score, a count or a difference), and `se` has its unit.
     """
 
     value: float
@@ -31,7 +31,7 @@ class Estimate:
 
     @property
     def relative(self) -> float:
-        """Half the interval's width over the value: 0.012 is printed as ±1.2 %. Of positive quantities only."""
+        """Half the interval's width / the value, for positive values: 0.012 is printed as ±1.2 %."""
         return (self.high - self.low) / (2 * self.value)
 
     @property
@@ -41,7 +41,7 @@ class Estimate:
 
     @property
     def p_value(self) -> float:
-        """Two-sided p that a ratio is 1, or a difference 0."""
+        """Two-sided p-value of the hypothesis that the ratio is 1, or the difference 0 (t test of `effect` / `se`)."""
         effect = abs(self.effect)
         if self.se == 0:
             return 0.0 if effect else 1.0
@@ -49,17 +49,21 @@ class Estimate:
 
     @property
     def effect(self) -> float:
-        """How far a ratio or a difference is from no change, on its scale."""
+        """Distance from no change: the logarithm of a ratio, or a difference itself."""
         return self.value if self.linear else math.log(self.value)
 
 
 def percentile(values: ArrayLike, q: float) -> float:
-    """The q-th percentile (0..100), linear between order statistics. Raises ValueError for no values or q out of range."""
-    array = positive_series(values)
+    """The q-th percentile (0 to 100) of `values` (n,), linear between order statistics. Raises ValueError for n = 0 or q out of range."""
+    array = finite_series(values)
     return float(np.percentile(array, q))
 
 
 def estimate_from_log(log: float, se: float, df: float, n: int, level: float) -> Estimate:
+    """A t interval on the logarithmic scale: `log` and `se` are the logarithm of the value and its standard error.
+
+    The interval is unbounded if `se` is not finite.
+    """
     if not math.isfinite(se):
         return Estimate(math.exp(log), 0.0, math.inf, math.inf, 1, n)
     half = min(t_value(level, df) * se, 300.0)
@@ -67,7 +71,7 @@ def estimate_from_log(log: float, se: float, df: float, n: int, level: float) ->
 
 
 def estimate_from_mean(mean: float, se: float, df: float, n: int, level: float) -> Estimate:
-    """A t interval on the linear scale, `se` in the unit of `mean`; unbounded where `se` is not finite."""
+    """A t interval on the linear scale. `se` has the unit of `mean`; the interval is unbounded if `se` is not finite."""
     if not math.isfinite(se):
         return Estimate(mean, -math.inf, math.inf, math.inf, 1, n, linear=True)
     half = t_value(level, df) * se
@@ -75,18 +79,20 @@ def estimate_from_mean(mean: float, se: float, df: float, n: int, level: float) 
 
 
 def t_value(level: float, df: float) -> float:
+    """Two-sided quantile of Student's t for confidence `level`; of the normal distribution if `df` is infinite."""
     return float(special.ndtri((1 + level) / 2) if math.isinf(df) else special.stdtrit(df, (1 + level) / 2))
 
 
 def t_tail(t: float, df: float) -> float:
-    """P(T > t) of Student's t, of the normal where df is infinite."""
+    """P(T > t) of Student's t; of the normal distribution if `df` is infinite."""
     return float(special.ndtr(-t) if math.isinf(df) else special.stdtr(df, -t))
 
 
-def positive_series(values: ArrayLike) -> Array:
+def finite_series(values: ArrayLike) -> Array:
+    """`values` as a float array (n,), n >= 1. Raises ValueError for another shape or values that are not finite."""
     array: Array = np.asarray(values, dtype=float)
     if array.ndim != 1 or array.size == 0:
-        raise ValueError(f"wanted a series of numbers, got shape {array.shape}")
+        raise ValueError(f"expected a series of numbers, got shape {array.shape}")
     if not np.isfinite(array).all():
         raise ValueError("the series holds values that are not finite")
     return array

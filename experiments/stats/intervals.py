@@ -1,7 +1,7 @@
-"""Intervals, steady state and verdicts: pure functions on arrays. Nothing here reads a clock or a file.
+"""Intervals of rates: of one trial over its steps, and of one cell over its repeats. Pure functions on arrays.
 
-Rates are compared on the logarithm, so that a ratio and its inverse are judged alike. An `Estimate` keeps its standard error (of the
-logarithm, so close to a relative error) and degrees of freedom, and its interval is the two-sided 95 % one unless another level is asked.
+Rates are compared on the logarithmic scale, so that a ratio and its inverse are treated alike. The standard error of a logarithm is close
+to a relative error. Intervals are two-sided, with 95 % confidence unless `level` says otherwise.
 """
 
 from __future__ import annotations
@@ -12,43 +12,47 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from experiments.stats.estimate import LEVEL, Array, Estimate, estimate_from_log, positive_series, t_tail, t_value
+from experiments.stats.estimate import LEVEL, Array, Estimate, estimate_from_log, finite_series, t_tail, t_value
 
 _MOST_BLOCKS = 12
 
 
 def throughput_interval(samples: ArrayLike, times: ArrayLike, *, level: float = LEVEL, draws: int = 2000, seed: int = 0) -> Estimate:
-    """Samples/s over steps with `samples` (n,) and `times` (n,) in s: sum over sum, with a circular block bootstrap interval.
+    """Samples/s = sum of `samples` (n,) / sum of `times` (n,) in s, with the interval of a circular block bootstrap.
 
-    Steps are autocorrelated, so blocks are drawn (Politis & Romano 1992), of the length of Politis & White (2004, corrected by Patton,
-    Politis & White 2009), and at least a twelfth of the series: the automatic length is too short for short, correlated series, and a
-    few long blocks with the right degrees of freedom cover better (fixed-b, Kiefer & Vogelsang 2005; the tests check it). Percentiles
-    are widened for few blocks by Hesterberg's expansion (2015, The American Statistician 69(4), section 3.3).
-    Seeded: the same steps give the same interval. Raises ValueError for other than equal, positive lengths or times that sum to 0.
+    Steps are autocorrelated, so the bootstrap draws blocks of steps (Politis & Romano 1992). Their length is that of Politis & White (2004,
+    corrected by Patton, Politis & White 2009), but at least n / 12. The automatic length is too short for short, correlated series; a few
+    long blocks with the right degrees of freedom cover better (fixed-b, Kiefer & Vogelsang 2005; the tests check the coverage).
+    Hesterberg's expansion widens the percentiles for few blocks (2015, The American Statistician 69(4), section 3.3).
+    `draws`: bootstrap samples. A fixed `seed` gives the same interval for the same steps. With n < 4 the interval is unbounded.
+    Raises ValueError if the lengths differ or are 0, a value is not finite, or a sum is not positive.
     """
-    count, seconds = positive_series(samples), positive_series(times)
+    count, seconds = finite_series(samples), finite_series(times)
     if count.shape != seconds.shape:
         raise ValueError(f"{count.size} sample counts for {seconds.size} times")
     total = float(seconds.sum())
     if not total > 0 or not float(count.sum()) > 0:
         raise ValueError("samples and times must sum to more than 0")
     rate, n = float(count.sum()) / total, count.size
-    if n < 4:  # no spread can be read from so few
+    if n < 4:  # too few to estimate a spread
         return Estimate(rate, 0.0, math.inf, math.inf, 1)
     length = max(block_length(count - rate * seconds), -(-n // _MOST_BLOCKS))
     blocks = -(-n // length)
     starts = np.random.default_rng(seed).integers(0, n, (draws, blocks), dtype=np.int32)
-    drawn = _circular_sums(count, length)[starts].sum(1) / _circular_sums(seconds, length)[starts].sum(1)
+    rates = _circular_sums(count, length)[starts].sum(1) / _circular_sums(seconds, length)[starts].sum(1)
     df = max(1, n // length - 1)
     tail = t_tail(t_value(level, df) * math.sqrt((df + 1) / df), math.inf)
-    low, high = np.quantile(drawn, [tail, 1 - tail])
-    se = float(np.log(drawn).std()) * math.sqrt((df + 1) / df)
+    low, high = np.quantile(rates, [tail, 1 - tail])
+    se = float(np.log(rates).std()) * math.sqrt((df + 1) / df)
     return Estimate(rate, float(low), float(high), se, df)
 
 
 def block_length(series: ArrayLike) -> int:
-    """Steps per block of a circular block bootstrap of the mean (Politis & White 2004; Patton, Politis & White 2009)."""
-    x = positive_series(series)
+    """Steps per block for a circular block bootstrap of the mean of `series` (n,).
+
+    Politis & White (2004), corrected by Patton, Politis & White (2009). Raises ValueError as `finite_series`.
+    """
+    x = finite_series(series)
     n = x.size
     x = x - x.mean()
     most = max(1, math.ceil(min(3 * math.sqrt(n), n / 3)))
@@ -60,11 +64,11 @@ def block_length(series: ArrayLike) -> int:
     run = max(5, math.ceil(math.sqrt(math.log10(n))))
     quiet = np.abs(covariance[1:] / covariance[0]) < 2 * math.sqrt(math.log10(n) / n)
     last = next((m for m in range(quiet.size - run + 1) if quiet[m : m + run].all()), None)
-    if last is None:  # never quiet within reach: the last lag that is not
+    if last is None:  # the correlation never becomes insignificant: take the last significant lag
         loud = np.flatnonzero(~quiet)
         last = int(loud[-1]) + 1 if loud.size else 0
     lags = np.arange(1, min(max(1, 2 * last), reach) + 1)
-    window = np.clip(2 * (1 - lags / max(1, 2 * last)), 0, 1)  # flat top: 1 up to half, then linear to 0
+    window = np.clip(2 * (1 - lags / max(1, 2 * last)), 0, 1)  # flat-top window: 1 up to half, then linear to 0
     slope = 2 * float((window * lags * covariance[lags]).sum())
     level = float(covariance[0] + 2 * (window * covariance[lags]).sum())
     if level <= 0:
@@ -74,10 +78,10 @@ def block_length(series: ArrayLike) -> int:
 
 
 def pooled_spread(groups: Iterable[Sequence[float]]) -> tuple[float, int]:
-    """Standard deviation of the logarithm of repeats, and its degrees of freedom, over groups of repeats: ANOVA's within-group error.
+    """(standard deviation of the logarithm of repeats, its degrees of freedom), pooled over groups: ANOVA's within-group error.
 
-    Two repeats say little about their own spread (t with 1 degree of freedom: 12.7); the cells of one device together say enough, under the
-    assumption that their relative noise is alike. (0, 0) where no group has two.
+    Each group holds the positive values of one cell's repeats. Two repeats alone say little about their spread (t with 1 degree of freedom
+    is 12.7). The cells of one device together say enough, if their relative noise is alike. (0, 0) if no group has two repeats.
     """
     squares, df = 0.0, 0
     for group in groups:
@@ -89,10 +93,10 @@ def pooled_spread(groups: Iterable[Sequence[float]]) -> tuple[float, int]:
 
 
 def repeats_interval(estimates: Sequence[Estimate], *, spread: tuple[float, int] | None = None, level: float = LEVEL) -> Estimate:
-    """One cell from its repeats: geometric mean with a t interval on the logarithm; repeats dominate from two on.
+    """One cell's rate from its repeats: the geometric mean with a t interval on the logarithmic scale.
 
-    `spread` is `pooled_spread` of comparable cells; without it the repeats' own. The error is never taken as smaller than what the steps
-    within the trials already show. One repeat gives back its own interval. Raises ValueError for none.
+    `spread` is `pooled_spread` of comparable cells; None: the spread of these repeats. The standard error is at least that of the steps
+    within the trials. A single repeat keeps its own interval. Raises ValueError for no repeats.
     """
     if not estimates:
         raise ValueError("no repeats")
@@ -106,7 +110,7 @@ def repeats_interval(estimates: Sequence[Estimate], *, spread: tuple[float, int]
 
 
 def _circular_sums(values: Array, length: int) -> Array:
-    """Sum of `length` values from each start on, around the end."""
+    """For each start, the sum of `length` consecutive values (n,), wrapping around the end."""
     padded = np.concatenate([values, values[:length]])
     sums = np.concatenate([[0.0], np.cumsum(padded)])
     return np.asarray(sums[length : length + values.size] - sums[: values.size])

@@ -1,4 +1,4 @@
-"""Intervals on the linear scale, for scores and counts, which may be 0: means and differences, where rates have ratios."""
+"""Intervals on the linear scale, of means and differences: for scores and counts, which may be 0 and so have no ratios."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from experiments.stats.estimate import LEVEL, Estimate, estimate_from_mean
 
 
 def pooled_deviation(groups: Iterable[Sequence[float]]) -> tuple[float, int]:
-    """Standard deviation of repeats, in their unit, and its degrees of freedom, over groups of repeats: ANOVA's within-group error.
+    """(standard deviation of repeats, in their unit, its degrees of freedom), pooled over groups: ANOVA's within-group error.
 
-    (0, 0) where no group has two.
+    (0, 0) if no group has two repeats.
     """
     squares, df = 0.0, 0
     for group in groups:
@@ -25,10 +25,10 @@ def pooled_deviation(groups: Iterable[Sequence[float]]) -> tuple[float, int]:
 
 
 def mean_interval(values: Sequence[float], *, spread: tuple[float, int] | None = None, level: float = LEVEL) -> Estimate:
-    """Arithmetic mean of repeats with a t interval. Raises ValueError for none.
+    """The arithmetic mean of repeats with a t interval. Raises ValueError for no repeats.
 
-    `spread` is `pooled_deviation` of comparable cells. The repeats' own deviation counts where it is larger: the noise of a count grows
-    with it, and two repeats that happen to agree prove nothing. One repeat has no interval.
+    `spread` is `pooled_deviation` of comparable cells. If the repeats' own deviation is larger it is used instead: the noise of a count
+    grows with the count. Two repeats that agree by chance do not narrow the interval. A single repeat has an unbounded interval.
     """
     if not values:
         raise ValueError("no repeats")
@@ -49,10 +49,10 @@ def difference_interval(
     paired: bool = True,
     level: float = LEVEL,
 ) -> Estimate:
-    """`cell` less `baseline`, each given by its repeats in order.
+    """The difference `cell` - `baseline`, each given by its repeats in order.
 
-    As `ratio_interval`: from three interleaved repeats on, a paired t interval; fewer, or with `paired` False: both errors in quadrature,
-    degrees of freedom by Welch (1947) and Satterthwaite (1946). Raises ValueError where a side has no repeats.
+    With equally many interleaved repeats on both sides, at least three: a paired t interval. Otherwise, or with `paired` False: the root of
+    the sum of both squared errors, with degrees of freedom by Welch (1947) and Satterthwaite (1946). Raises ValueError if a side has none.
     """
     pairs = min(len(cell), len(baseline))
     if paired and pairs >= 3 and len(cell) == len(baseline):

@@ -1,7 +1,7 @@
-"""Spikes of the loss and of RMS_t, and which of the first the second explain. Pure functions on series by step.
+"""Spikes of the loss and of RMS_t (cluster/worker/train/rms.py), and which loss spikes follow an RMS spike.
 
-Definitions after Wortsman et al. 2023, "Stable and low-precision training for large-scale vision-language models", appendix on loss spikes.
-The paper does not say over what its running mean and deviation run; here it is the 100 steps before, the step itself left out.
+Definitions from Wortsman et al. 2023, "Stable and low-precision training for large-scale vision-language models", appendix on loss spikes.
+The paper does not define the length of its running mean and deviation; here it is the 100 steps before a step.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from numpy.typing import ArrayLike, NDArray
 
 @dataclass(frozen=True)
 class Rule:
-    """What a spike is. All but `rms` and `deviations` in steps."""
+    """The definition of a spike. All fields but `rms` and `deviations` are in steps."""
 
-    after: int = 1000  # steps at the start that are not judged
+    after: int = 1000  # steps at the start that are ignored
     rms: float = 2.3  # an RMS_t of at least this is a spike
-    deviations: float = 3.2  # a loss so many running standard deviations above its running mean deviates
+    deviations: float = 3.2  # a loss deviates if it is this many running standard deviations above the running mean
     running: int = 100  # length of the running mean and deviation
-    merge: int = 10  # what follows within so many steps is the same event
-    several: int = 2  # a loss spike has at least so many deviating steps: one alone is noise
-    lead: tuple[int, int] = (1, 8)  # an RMS spike explains a loss spike that follows so many steps later
+    merge: int = 10  # deviations at most this many steps apart belong to one event
+    several: int = 2  # a loss spike has at least this many deviating steps: a single one is noise
+    lead: tuple[int, int] = (1, 8)  # an RMS spike explains a loss spike that begins this many steps later (least, most)
 
 
 @dataclass(frozen=True)
 class Event:
-    """Steps from the first to the last one that is beyond the limit, and how many of them are."""
+    """First and last step beyond the limit, and the number of steps between them that are beyond it."""
 
     first: int
     last: int
@@ -37,16 +37,16 @@ class Event:
 
 
 def rms_spikes(steps: ArrayLike, rms: ArrayLike, rule: Rule) -> list[Event]:
-    """Events of RMS_t >= rule.rms beyond rule.after. `steps`, `rms`: (n,), step numbers rising; NaN where RMS_t is not known."""
+    """Events of RMS_t >= rule.rms after step rule.after. `steps`, `rms`: (n,), step numbers rising; NaN where RMS_t is unknown."""
     numbers, values = _series(steps, rms)
     with np.errstate(invalid="ignore"):
         return _events(numbers[(values >= rule.rms) & (numbers > rule.after)], rule.merge)
 
 
 def loss_spikes(steps: ArrayLike, losses: ArrayLike, rule: Rule) -> list[Event]:
-    """Events of at least rule.several losses above running mean + rule.deviations running standard deviations. `steps`, `losses`: (n,).
+    """Events of at least rule.several losses above running mean + rule.deviations * running standard deviation. `steps`, `losses`: (n,).
 
-    The running figures are of the rule.running steps before each; a step with fewer before it is not judged.
+    Mean and deviation are those of the rule.running steps before a step. Steps with fewer predecessors are ignored.
     """
     numbers, values = _series(steps, losses)
     deviating = np.zeros(values.shape, bool)
@@ -55,41 +55,47 @@ def loss_spikes(steps: ArrayLike, losses: ArrayLike, rule: Rule) -> list[Event]:
         limit = before.mean(axis=1) + rule.deviations * before.std(axis=1)
         with np.errstate(invalid="ignore"):
             deviating[rule.running :] = values[rule.running :] > limit
-    found = _events(numbers[deviating & (numbers > rule.after)], rule.merge)
-    return [event for event in found if event.count >= rule.several]
+    events = _events(numbers[deviating & (numbers > rule.after)], rule.merge)
+    return [event for event in events if event.count >= rule.several]
 
 
 def rise(steps: ArrayLike, losses: ArrayLike, event: Event, rule: Rule) -> float:
-    """How far the largest loss of a loss spike is above the mean of the rule.running steps before its first."""
+    """Largest loss of a loss spike less the mean loss of the rule.running steps before it. `steps`, `losses`: (n,)."""
     numbers, values = _series(steps, losses)
     first, last = np.searchsorted(numbers, (event.first, event.last))
     return float(np.nanmax(values[first : last + 1]) - values[first - rule.running : first].mean())
 
 
 def explained(loss: Sequence[Event], rms: Sequence[Event], rule: Rule) -> list[Event]:
-    """The loss spikes that begin rule.lead steps after an RMS spike began."""
+    """The loss spikes that begin rule.lead steps after the beginning of an RMS spike."""
     low, high = rule.lead
     return [event for event in loss if any(low <= event.first - cause.first <= high for cause in rms)]
 
 
 def by_chance(steps: ArrayLike, rms: Sequence[Event], rule: Rule) -> float:
-    """The share of the judged steps that lie rule.lead after an RMS spike: how likely a loss spike anywhere would seem explained."""
+    """Share (0 to 1) of the steps after rule.after that lie rule.lead steps after an RMS spike.
+
+    It is the probability that a loss spike at a random step seems explained.
+    """
     numbers = np.asarray(steps, dtype=np.int64)
-    judged = numbers[numbers > rule.after]
-    if not judged.size:
+    considered = numbers[numbers > rule.after]
+    if not considered.size:
         return 0.0
     low, high = rule.lead
-    covered = np.zeros(judged.shape, bool)
+    covered = np.zeros(considered.shape, bool)
     for event in rms:
-        covered |= (judged >= event.first + low) & (judged <= event.first + high)
+        covered |= (considered >= event.first + low) & (considered <= event.first + high)
     return float(covered.mean())
 
 
-def accident(spikes: int, found: int, share: float) -> float | None:
-    """Chance that at least `found` of `spikes` loss spikes at independent places seem explained, where each does with chance `share`."""
+def accident(spikes: int, explained_spikes: int, share: float) -> float | None:
+    """Probability that at least `explained_spikes` of `spikes` loss spikes at random steps seem explained (binomial); None without spikes.
+
+    `share`: the probability for each of them, see `by_chance`.
+    """
     if not spikes:
         return None
-    return math.fsum(math.comb(spikes, hits) * share**hits * (1 - share) ** (spikes - hits) for hits in range(found, spikes + 1))
+    return math.fsum(math.comb(spikes, hits) * share**hits * (1 - share) ** (spikes - hits) for hits in range(explained_spikes, spikes + 1))
 
 
 def _series(steps: ArrayLike, values: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -99,17 +105,17 @@ def _series(steps: ArrayLike, values: ArrayLike) -> tuple[NDArray[np.int64], NDA
     return numbers, series
 
 
-def _events(found: NDArray[np.int64], merge: int) -> list[Event]:
-    """Steps in rising order, put together where the next is at most `merge` steps on."""
-    if not found.size:
+def _events(steps: NDArray[np.int64], merge: int) -> list[Event]:
+    """Group steps (n,), in rising order: steps at most `merge` apart form one event."""
+    if not steps.size:
         return []
-    parts = np.split(found, np.flatnonzero(np.diff(found) > merge) + 1)
+    parts = np.split(steps, np.flatnonzero(np.diff(steps) > merge) + 1)
     return [Event(int(part[0]), int(part[-1]), int(part.size)) for part in parts]
 
 
 @dataclass(frozen=True)
 class LossSpikes:
-    """The spikes of one trial. `tensors`: the RMS spikes of each tensor, in the order in which they were asked for."""
+    """The spikes of one trial. `tensors`: the RMS spikes by tensor, in the order in which the trial names them."""
 
     rule: Rule
     loss: Sequence[Event]
@@ -121,7 +127,7 @@ class LossSpikes:
         return explained(self.loss, self.tensors[tensor], self.rule)
 
     def accident(self, tensor: str) -> float | None:
-        """See `accident`."""
+        """The probability that as many loss spikes seem explained by chance; see the function `accident`."""
         return accident(len(self.loss), len(self.explained(tensor)), self.chance[tensor])
 
 
@@ -129,5 +135,5 @@ def find_spikes(steps: ArrayLike, losses: ArrayLike, rms: Mapping[str, ArrayLike
     """All spikes of one trial. `steps`, `losses` and each of `rms`: (n,)."""
     tensors = {name: rms_spikes(steps, values, rule) for name, values in rms.items()}
     return LossSpikes(
-        rule, loss_spikes(steps, losses, rule), tensors, {name: by_chance(steps, found, rule) for name, found in tensors.items()}
+        rule, loss_spikes(steps, losses, rule), tensors, {name: by_chance(steps, spikes, rule) for name, spikes in tensors.items()}
     )

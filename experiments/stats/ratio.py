@@ -1,4 +1,4 @@
-"""The interval of a ratio of two cells."""
+"""The interval of the ratio of two cells' rates."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ def ratio_interval(
     paired: bool = True,
     level: float = LEVEL,
 ) -> Estimate:
-    """`cell` over `baseline`, each given by its repeats in order: > 1 is faster.
+    """The ratio `cell` / `baseline` of rates, each given by its repeats in order. Above 1, `cell` is faster.
 
-    From three interleaved repeats on, the i-th of each make a pair (what drifts over the sweep cancels): a paired t interval on the
-    logarithm; not so with `paired` False, for repeats that were not interleaved. Fewer: the errors of both sides in quadrature, degrees
-    of freedom by Welch (1947) and Satterthwaite (1946), or `spread`'s.
+    With equally many interleaved repeats, at least three, the i-th of each form a pair, in which drift over the sweep cancels: a paired t
+    interval on the logarithmic scale. `paired` False is for repeats that were not interleaved. Otherwise the squared errors of both sides
+    add up, with degrees of freedom by Welch (1947) and Satterthwaite (1946), or those of `spread` (see `repeats_interval`).
+    Raises ValueError if a side has no repeats.
     """
     pairs = min(len(cell), len(baseline))
     within = math.hypot(_within(cell), _within(baseline))
@@ -40,5 +41,6 @@ def ratio_interval(
 
 
 def _within(estimates: Sequence[Estimate]) -> float:
+    """Standard error of the mean logarithm that the steps within the trials imply."""
     finite = [estimate.se for estimate in estimates if math.isfinite(estimate.se)]
     return math.sqrt(sum(se**2 for se in finite)) / len(estimates)

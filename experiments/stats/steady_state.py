@@ -1,4 +1,4 @@
-"""Where step times settle."""
+"""The steady state of step times: the step from which on they stay level."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from experiments.stats.estimate import positive_series
+from experiments.stats.estimate import finite_series
 
 
 @dataclass(frozen=True)
 class Steady:
-    """Where a series of step times settles. `start` is an index into the series, None where it never settles."""
+    """Whether and where step times settle. `start` is an index into the series (0-based); None if they never settle."""
 
     settled: bool
     start: int | None
-    drift: float | None  # relative change between the halves of what was kept
+    drift: float | None  # relative change between the halves of the rest; None for too few steps
 
 
 def steady_state(times: ArrayLike, *, batch: int = 5, tolerance: float = 0.05, least: int = 8) -> Steady:
-    """Where step times (n,) in s settle: MSER-5 (White 1997; White, Cobb & Spratt 2000), then a check that what is left is level.
+    """Where step times (n,) in s settle: MSER-5 (White 1997; White, Cobb & Spratt 2000), then a check that the rest is level.
 
-    MSER cuts where the squared standard error of what is left is smallest, within the first half. We take medians of each five steps, not
-    means, so that one slow step is not a transient, and accept a cut only if what it drops differs by 2 %. It never settles (`settled`
-    False) if the halves of the rest still differ by more than `tolerance` and by more than three standard errors, or if there are fewer
-    than `least` steps to tell from.
+    MSER cuts the series, within its first half, where the squared standard error of the rest is smallest. This uses medians of `batch`
+    steps instead of means, so that one slow step does not count as a transient. It accepts a cut only if the mean of the dropped part
+    differs from the rest by 2 %. The series does not settle (`settled` False) if the halves of the rest differ by more than `tolerance`
+    (relative) and by more than three standard errors, or if n < `least`. Raises ValueError for n = 0 or a time that is not finite.
     """
-    x = positive_series(times)
+    x = finite_series(times)
     if x.size < least:
         return Steady(False, None, None)
     size = max(1, min(batch, x.size // least))
@@ -36,10 +36,10 @@ def steady_state(times: ArrayLike, *, batch: int = 5, tolerance: float = 0.05, l
     n = medians.size
     errors = [float(medians[d:].var()) / (n - d) for d in range(n // 2 + 1)]
     cut = int(np.argmin(errors))
-    kept = medians[cut:]
-    if cut and abs(float(medians[:cut].mean()) / float(kept.mean()) - 1) < 0.02:
-        cut, kept = 0, medians
-    first, second = np.array_split(kept, 2)
+    rest = medians[cut:]
+    if cut and abs(float(medians[:cut].mean()) / float(rest.mean()) - 1) < 0.02:
+        cut, rest = 0, medians
+    first, second = np.array_split(rest, 2)
     drift = float(second.mean() / first.mean() - 1)
     error = math.hypot(*(float(half.std(ddof=1)) / math.sqrt(half.size) for half in (first, second))) / float(first.mean())
     if abs(drift) > tolerance and abs(drift) > 3 * error:

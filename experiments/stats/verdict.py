@@ -1,4 +1,4 @@
-"""Same, faster, slower or undecided; and the false discovery rate over many."""
+"""The verdict of a comparison (same, faster, slower or undecided), and the false discovery rate over many comparisons."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from experiments.stats.estimate import Estimate
 
 
 class Verdict(StrEnum):
-    """What a comparison says. `undecided` asks for more interleaved repeats."""
+    """The result of a comparison. `undecided` calls for more interleaved repeats."""
 
     SAME = "same"
     FASTER = "faster"
@@ -19,11 +19,11 @@ class Verdict(StrEnum):
 
 
 def verdict(ratio: Estimate, *, minimum: float, q_value: float | None = None, alpha: float = 0.05) -> Verdict:
-    """Same, faster, slower or undecided, for `ratio` = new over old throughput, or, on the linear scale, new less old.
+    """The verdict on `ratio` = new / old throughput, or on the difference new - old if it is linear.
 
-    faster / slower: it differs from 1 (p, or `q_value` where many are judged at once, below `alpha`), by at least `minimum` (0.02 = 2 %).
-    same: the whole interval lies within `minimum` of 1. Everything else is undecided.
-    Of a difference `minimum` is absolute, and 0 is no change.
+    faster or slower: the ratio differs from 1 significantly (p-value, or `q_value` for many comparisons, below `alpha`) and by at least
+    `minimum` (0.02 = 2 %). same: the whole interval lies within `minimum` of 1. Otherwise undecided. For a difference no change is 0 and
+    `minimum` has its unit. Raises ValueError unless `minimum` > 0.
     """
     if not minimum > 0:
         raise ValueError(f"the minimum effect must be more than 0, got {minimum}")
@@ -38,10 +38,11 @@ def verdict(ratio: Estimate, *, minimum: float, q_value: float | None = None, al
 
 
 def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
-    """q-values, in the order given: reject q < alpha and the expected share of false rejections stays under alpha (1995).
+    """q-values of `p_values` (n,), in the same order (Benjamini & Hochberg 1995).
 
-    Raises ValueError for a p-value outside 0 to 1.
+    If all hypotheses with q < alpha are rejected, the expected share of false rejections is below alpha. Raises ValueError for a p-value
+    outside 0 to 1.
     """
-    from scipy.stats import false_discovery_control  # scipy.stats takes a second to import: only where verdicts are wanted
+    from scipy.stats import false_discovery_control  # scipy.stats takes a second to import: only where verdicts are made
 
     return [float(q) for q in false_discovery_control(p_values)] if len(p_values) else []

@@ -1,4 +1,4 @@
-"""What an attempt ended as, from what is known of it: no clock, no files, no pool."""
+"""Decide the result of an attempt from what the flow knows about its end. Uses no clock, no files and no pool."""
 
 from __future__ import annotations
 
@@ -10,39 +10,42 @@ from cluster.launchers import Status
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.sweep.failure_policy import PREEMPTED
 
-_KILLED = 128  # a shell's exit status for a signal, and more: Ray says 137 for SIGKILL
-_KINDS = {"running low on memory": "host_oom", "preempt": PREEMPTED, "drain": PREEMPTED}  # words of Ray about a job that is over
+_KILLED = 128  # exit statuses from here on mean a signal, as in a shell: Ray reports 137 for SIGKILL
+# phrases in Ray's message about a job that is over -> kind of failure
+_KINDS = {"running low on memory": "host_oom", "preempt": PREEMPTED, "drain": PREEMPTED}
 
 
 @dataclass(frozen=True)
 class AttemptEnd:
-    """Why an attempt is followed no longer. One of `exited`, `unreachable` and `stalled_s`, or else only `stopped`, is why; the rest is
-    what else was known then."""
+    """What the flow knew about an attempt when it stopped following it.
 
-    exited: Status | None = None  # its launcher says that it is over
-    unreachable: str | None = None  # it was not heard of for too long: what its pool or storage said last
-    stalled_s: float | None = None  # it runs, and has written no new record for this long, s
+    The cause is one of `exited`, `unreachable` and `stalled_s`, or else `stopped`. The other fields are further facts.
+    """
+
+    exited: Status | None = None  # its launcher reports that it is over
+    unreachable: str | None = None  # its pool or storage did not answer for too long: the last error
+    stalled_s: float | None = None  # it runs and has written no journal record for this long, s
     stopped: str | None = None  # why the sweep was asked to stop
-    published: TrialResult | None = None  # what its worker published
+    worker_result: TrialResult | None = None  # the result.json of its worker
 
 
 def judge(end: AttemptEnd, trial: Trial, attempt: int, journal: Journal, now: float) -> TrialResult:
-    """The attempt's result: its worker's where there is one, else what its end says. `now`: Unix time, s.
+    """The attempt's result: its worker's if there is one, else one derived from `end`. `now`: Unix time, s.
 
-    A worker that is stopped may still say that it crashed, or that it was lost: then the stop explains its end.
+    A worker that is stopped may still report that it crashed or was lost. The stop then explains its end.
     """
-    result = end.published
+    result = end.worker_result
     still_runs = end.exited is None and end.unreachable is None and end.stalled_s is None
     if result is None or (still_runs and not result.outcome.final):
         outcome, reason = _without_worker(end, journal)
-        result = made_here(trial, attempt, outcome, reason, now, journal)
+        result = flow_result(trial, attempt, outcome, reason, now, journal)
     if end.stopped is not None and result.outcome in (Outcome.CRASHED, Outcome.INFRA):
-        return made_here(trial, attempt, Outcome.CANCELLED, end.stopped, now, journal)
+        return flow_result(trial, attempt, Outcome.CANCELLED, end.stopped, now, journal)
     return result
 
 
-def made_here(trial: Trial, attempt: int, outcome: Outcome, reason: str, now: float, journal: Journal | None = None) -> TrialResult:
-    """The result of an attempt whose worker could not publish one. `journal`: as far as it came."""
+def flow_result(trial: Trial, attempt: int, outcome: Outcome, reason: str, now: float, journal: Journal | None = None) -> TrialResult:
+    """The flow's own result of an attempt whose worker wrote none. `journal`: the attempt's records so far. `now`: Unix time, s."""
     return TrialResult(
         key=trial.key,
         attempt=attempt,
@@ -56,7 +59,7 @@ def made_here(trial: Trial, attempt: int, outcome: Outcome, reason: str, now: fl
 
 
 def _without_worker(end: AttemptEnd, journal: Journal) -> tuple[Outcome, str]:
-    """Outcome and reason of an attempt that published nothing."""
+    """Outcome and reason of an attempt without a result of its worker."""
     if end.exited is not None:
         return _exited(end.exited)
     if end.unreachable is not None:
@@ -69,13 +72,13 @@ def _without_worker(end: AttemptEnd, journal: Journal) -> tuple[Outcome, str]:
 
 
 def _exited(status: Status) -> tuple[Outcome, str]:
-    """Outcome and reason of a process that ended without a word."""
+    """Outcome and reason of a process that ended without a result."""
     why, code = status.message or "it ended without a result", status.exit_code
-    for words, kind in _KINDS.items():  # the trial's process was among what Ray lost, and could not say so itself
-        if words in why:
+    for phrase, kind in _KINDS.items():  # Ray lost the trial's process, which could not report this itself
+        if phrase in why:
             return Outcome.INFRA, f"{kind}: {why}"
     if code == STORAGE_LOST:
         return Outcome.INFRA, f"storage_lost: {why}"
-    if 0 < (code or 0) < _KILLED:  # its own error, before it could publish one
+    if 0 < (code or 0) < _KILLED:  # its own error, before it could write a result
         return Outcome.CRASHED, why
     return Outcome.INFRA, f"worker lost: {why}"

@@ -1,4 +1,4 @@
-"""The attempt that comes next for a trial: one that is not known to have ended, or a new one once the pool takes it."""
+"""Begin a trial's next attempt: continue one that has not ended as far as the flow knows, or start a new one."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from cluster.trial_layout import JOURNAL
 from experiments.trial import Outcome, Trial
 from tasks.sweep.trial_context import TrialContext
 
-_ASK_AGAIN_S = 3.0  # a pool that is down
+_ASK_AGAIN_S = 3.0  # interval between requests to a pool that is down
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """An attempt to follow. `started_here`: False for one that was begun before, by this flow or another."""
+    """An attempt to follow. `started_here`: False if it was started earlier, by this flow or another."""
 
     launch: Launch
     started_here: bool
@@ -34,13 +34,15 @@ class AttemptStarter:
 
     @property
     def next_number(self) -> int:
-        """Number of the attempt that would be started now, 1 for the first."""
+        """Number of the next new attempt, 1 for the first."""
         before = launchers.load(self._folder)
         return (before.attempt if before else 0) + 1
 
     def begin(self) -> Attempt | None:
-        """The attempt to follow now; None if the sweep was stopped. Raises LaunchError once the pool's time to come back is over, and
-        JournalError for a journal that was changed by others."""
+        """The attempt to follow now; None if the sweep was stopped.
+
+        Raises LaunchError if the pool is down for longer than its `wait_s`, and JournalError for a journal that was changed by others.
+        """
         before = launchers.load(self._folder)
         if before and (launch := self._unfinished(before)):
             return Attempt(launch, started_here=False)
@@ -50,32 +52,32 @@ class AttemptStarter:
         return Attempt(new, started_here=True) if new else None
 
     def _unfinished(self, launch: Launch) -> Launch | None:
-        """The trial's last launch if its end is not known: another flow died over it, or gave it up while its pool did not answer.
+        """The trial's last launch if its end is unknown; None if it has ended or the sweep was stopped. Raises LaunchError.
 
-        A pool that does not answer now is waited for: what it runs must not be run twice. Raises LaunchError, None also for a stopped
-        sweep.
+        The end is unknown if another flow died during the attempt, or gave it up because the pool did not answer. This waits for a pool
+        that does not answer, since its trial must not run twice.
         """
-        result = self._context.published(launch)
+        result = self._context.result_of(launch)
         if result is None:
             return launch
-        status = self._patiently(lambda: self._context.launcher.status(launch))
+        status = self._retry(lambda: self._context.launcher.status(launch))
         if status is None or not status.running:
             return None
         if result.outcome is Outcome.INFRA:
             return launch
-        self._patiently(lambda: self._context.launcher.stop(launch))  # it was cancelled, and its pool could not be told
+        self._retry(lambda: self._context.launcher.stop(launch))  # it was cancelled while its pool was unreachable
         return None
 
     def _start(self, number: int) -> Launch | None:
-        """Start an attempt, waiting for a pool that is down; None if the sweep was stopped meanwhile. Raises LaunchError."""
-        JournalFollower(self._folder / JOURNAL).poll()  # raises rather than let a worker append to a journal that was changed
-        launch = self._patiently(lambda: self._context.launcher.start(self._trial, self._folder, number))
+        """Start an attempt, waiting for a pool that is down; None if the sweep was stopped meanwhile. Raises LaunchError, JournalError."""
+        JournalFollower(self._folder / JOURNAL).poll()  # raises, since a worker must not append to a damaged journal
+        launch = self._retry(lambda: self._context.launcher.start(self._trial, self._folder, number))
         if launch is not None:
             launchers.save(launch, self._folder)
         return launch
 
-    def _patiently(self, ask: Callable[[], T]) -> T | None:
-        """What `ask` gives, once the pool answers; None if the sweep was stopped. Raises LaunchError after the pool's time is over."""
+    def _retry(self, ask: Callable[[], T]) -> T | None:
+        """The result of `ask`, retried until the pool answers; None if the sweep was stopped. Raises LaunchError after `wait_s`."""
         stop, pool = self._context.stop, self._context.pool
         while not stop.is_set():
             try:

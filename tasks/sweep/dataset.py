@@ -1,4 +1,4 @@
-"""Resolve and, where we draw it ourselves, build the data set a trial reads."""
+"""Resolve the data set that a trial reads, and build it if it is synthetic."""
 
 from __future__ import annotations
 
@@ -15,26 +15,27 @@ from experiments.config.paths import runs_root
 from experiments.datasets import scenes, texts
 from experiments.trial import DataSource, digest
 
-_GENERATORS: Mapping[str, Any] = {"drawn": scenes, "drawn-text": texts}  # value of the parameter `dataset` -> what draws it
-_WORDS = " or ".join(map(repr, _GENERATORS))
-_VALIDATION_SHARE = 8  # one held-out row for so many drawn ones
+_GENERATORS: Mapping[str, Any] = {"drawn": scenes, "drawn-text": texts}  # value of the parameter `dataset` -> its generator
+_NAMES = " or ".join(map(repr, _GENERATORS))
+_VALIDATION_SHARE = 8  # one held-out row per this many generated ones
 
 
 class DatasetError(UserError):
-    """The data set is not there or not readable: names it and says what would be right."""
+    """The data set does not exist or cannot be read. The message names it and says what would be valid."""
 
 
 def resolve(parameters: Mapping[str, Any]) -> DataSource | None:
-    """The data source of a trial with these parameters, None for a workload that reads none. Starts nothing, builds nothing.
+    """The data source of a trial with these parameters; None for a workload that reads no data. Builds nothing.
 
-    The fingerprint of a drawn set follows from its arguments; of files, from their names, sizes and times. Raises DatasetError.
+    The fingerprint of a synthetic set depends on its arguments, that of files on their names, sizes and modification times. Raises
+    DatasetError.
     """
     dataset = parameters.get("dataset")
     if dataset is None:
         return None
-    if drawn := _GENERATORS.get(dataset):
-        fingerprint = drawn.fingerprint(**_drawn_arguments(parameters))
-        folder = runs_root() / "data" / f"{drawn.__name__.rpartition('.')[2]}-{fingerprint}"
+    if generator := _GENERATORS.get(dataset):
+        fingerprint = generator.fingerprint(**_generator_arguments(parameters))
+        folder = runs_root() / "data" / f"{generator.__name__.rpartition('.')[2]}-{fingerprint}"
         return DataSource(uri=str(folder), fingerprint=fingerprint, tokenizer=str(folder / "tokenizer"))
     if dataset.startswith("hf://"):
         revision = re.search(r"@([0-9a-f]{40})(/|$)", dataset)
@@ -45,41 +46,42 @@ def resolve(parameters: Mapping[str, Any]) -> DataSource | None:
 
 
 def is_built(parameters: Mapping[str, Any]) -> bool:
-    """True unless the set is one that we draw and have not drawn yet."""
+    """True unless the set is synthetic and has not been generated yet. Raises DatasetError."""
     source = resolve(parameters)
     return source is None or parameters.get("dataset") not in _GENERATORS or (Path(source.uri) / "tokenizer").is_dir()
 
 
 def build(parameters: Mapping[str, Any]) -> None:
-    """Draw the set if it is ours and not there yet. One process draws; others wait for it."""
+    """Generate the set if it is synthetic and does not exist yet. One process generates it; others wait. Raises DatasetError."""
     source = resolve(parameters)
-    drawn = _GENERATORS.get(str(parameters.get("dataset")))
-    if source is None or drawn is None:
+    generator = _GENERATORS.get(str(parameters.get("dataset")))
+    if source is None or generator is None:
         return
     folder = Path(source.uri)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.with_suffix(".lock")):
         if not is_built(parameters):
-            drawn.build(folder, **_drawn_arguments(parameters))
+            generator.build(folder, **_generator_arguments(parameters))
 
 
-def _drawn_arguments(parameters: Mapping[str, Any]) -> dict[str, int]:
+def _generator_arguments(parameters: Mapping[str, Any]) -> dict[str, int]:
     rows = int(parameters["drawn_rows"])
     return {"rows": rows, "validation_rows": max(64, rows // _VALIDATION_SHARE), "seed": 0}
 
 
 def _listing(dataset: str) -> str:
+    """Fingerprint of a folder of Parquet files. Raises DatasetError."""
     uri = dataset if "://" in dataset else str(Path(dataset).resolve())
     try:
         filesystem, path = fs.FileSystem.from_uri(uri)
         kind = filesystem.get_file_info(path).type
         if kind == fs.FileType.NotFound:
-            raise DatasetError(f"dataset {dataset} does not exist; give a folder of Parquet files, s3://, gs://, hf:// or {_WORDS}")
+            raise DatasetError(f"dataset {dataset} does not exist; give a folder of Parquet files, s3://, gs://, hf:// or {_NAMES}")
         selector = fs.FileSelector(path, recursive=True) if kind == fs.FileType.Directory else [path]
         files = [info for info in filesystem.get_file_info(selector) if info.type == fs.FileType.File]
     except OSError as error:
         raise DatasetError(f"dataset {dataset} cannot be read: {error}") from error
     parquet = sorted((info.path, info.size, info.mtime_ns or 0) for info in files if info.path.endswith(".parquet"))
     if not parquet:
-        raise DatasetError(f"dataset {dataset}: no *.parquet file there; give a folder of Parquet files, s3://, gs://, hf:// or {_WORDS}")
+        raise DatasetError(f"dataset {dataset}: no *.parquet file there; give a folder of Parquet files, s3://, gs://, hf:// or {_NAMES}")
     return digest([list(entry) for entry in parquet])

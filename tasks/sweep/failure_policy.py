@@ -1,6 +1,6 @@
-"""Whether a trial is tried again after an attempt: decided from results alone, carried out by TrialRunner.
+"""Decide from an attempt's result whether the trial is tried again. TrialRunner carries the decision out.
 
-After Ray Train's FailurePolicy, which also returns a decision and leaves the doing to its controller.
+As in Ray Train, whose FailurePolicy also returns a decision that the controller carries out.
 """
 
 from __future__ import annotations
@@ -10,25 +10,25 @@ from enum import StrEnum
 
 from experiments.trial import Outcome, TrialResult
 
-PREEMPTED = "preempted"  # how the reason of an attempt begins whose node was taken back
+PREEMPTED = "preempted"  # start of the reason of an attempt whose node was preempted, that is taken back by the cluster
 
 
 class Decision(StrEnum):
-    """What follows an attempt."""
+    """What to do after an attempt."""
 
     ACCEPT = "accept"  # its result is the trial's
     RETRY = "retry"
 
 
 @dataclass(frozen=True)
-class Spent:
-    """Attempts of a trial so far, by what they are charged to."""
+class Charges:
+    """Failed attempts of a trial so far, by the budget they are charged to."""
 
     retries: int = 0
     preemptions: int = 0
 
-    def charge(self, result: TrialResult) -> Spent:
-        """With one more attempt, which ended so."""
+    def charge(self, result: TrialResult) -> Charges:
+        """The charges including one more attempt, with this result."""
         if is_preempted(result):
             return replace(self, preemptions=self.preemptions + 1)
         return replace(self, retries=self.retries + 1)
@@ -36,21 +36,21 @@ class Spent:
 
 @dataclass(frozen=True)
 class Policy:
-    """How patient the sweep is with a trial; with its pool: see PoolWatch."""
+    """How patient the sweep is with a trial. PoolWatch holds its patience with a pool."""
 
     retries: int = 2  # further attempts after an infrastructure failure
-    preemptions: int = 5  # further attempts after a node that was taken back, which is no fault of anybody's
+    preemptions: int = 5  # further attempts after preemptions
     hang_timeout_s: float = 600.0  # no new journal record for this long
 
-    def decide(self, result: TrialResult, spent: Spent) -> Decision:
-        """What follows an attempt with this result. `spent`: what was charged until now, this attempt included if it is charged at all.
+    def decide(self, result: TrialResult, charges: Charges) -> Decision:
+        """What to do after an attempt with this result. `charges` includes this attempt, if it is charged at all.
 
-        Only the infrastructure's failures are tried again, each kind within a budget of its own; either budget, once overdrawn, ends it.
+        Only failures of the infrastructure are retried. Retries and preemptions have separate budgets; exceeding either ends the trial.
         """
-        overdrawn = spent.retries > self.retries or spent.preemptions > self.preemptions
+        overdrawn = charges.retries > self.retries or charges.preemptions > self.preemptions
         return Decision.RETRY if result.outcome is Outcome.INFRA and not overdrawn else Decision.ACCEPT
 
 
 def is_preempted(result: TrialResult) -> bool:
-    """True if the attempt ended because its node was taken back."""
+    """True if the attempt ended because its node was preempted."""
     return (result.reason or "").startswith(PREEMPTED)

@@ -1,4 +1,4 @@
-"""Follow one attempt of a trial to its end: ask its pool, read its journal, and leave none of its processes."""
+"""Follow one attempt of a trial to its end: ask its pool, read its journal, and end all its processes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tasks.sweep.attempt_end import AttemptEnd, judge
 from tasks.sweep.trial_context import TrialContext
 
 _POLL_S = 0.2
-_TAIL = 4000  # characters of the log that explain a failure
+_TAIL = 4000  # characters at the end of the log that a failed trial's result keeps
 
 
 class AttemptFollower:
-    """Follows one attempt, which is running or was when it was last heard of."""
+    """Follows one attempt that is running as far as the flow knows."""
 
     def __init__(self, context: TrialContext, trial: Trial, launch: Launch) -> None:
         self._context, self._trial, self._launch, self._folder = context, trial, launch, context.folder(trial)
@@ -25,36 +25,38 @@ class AttemptFollower:
         self._progress_at = self._answered_at = time.monotonic()
 
     def follow(self) -> TrialResult:
-        """The attempt's result, once it is over, is to stop, makes no progress or is out of reach. Raises JournalError."""
-        while (end := self._look()) is None:
+        """Wait until the attempt is over, is stopped, makes no progress or is unreachable, and return its result. Raises JournalError."""
+        while (end := self._poll()) is None:
             self._context.stop.wait(_POLL_S)
         result = judge(end, self._trial, self._launch.attempt, self._journal, time.time())
-        if end.unreachable is not None:  # who does not answer can neither be told to stop nor asked for a log
+        if end.unreachable is not None:  # an unreachable attempt can neither be stopped nor asked for its log
             return result
-        return self._leave(result)
+        return self._finish(result)
 
-    def _look(self) -> AttemptEnd | None:
-        """Look once; None if the attempt is to be followed on."""
+    def _poll(self) -> AttemptEnd | None:
+        """Check the attempt once; None while it must be followed further."""
         status, unreachable = self._ask()
-        # read after asking: what the trial wrote before it ended is then in the file
-        if self._take_new():
+        # read after asking: if it has ended, the file then holds everything it wrote
+        if self._observe_new():
             self._progress_at = time.monotonic()
-        published = self._context.published(self._launch)  # it may be there before its process is over: what was measured is kept
+        result = self._context.result_of(self._launch)  # it may exist before the process ends: what was measured is kept
         stopped = self._context.why_stopped() if self._context.stop.is_set() else None
         if status is not None and not status.running:
-            return AttemptEnd(exited=status, stopped=stopped, published=published)
+            return AttemptEnd(exited=status, stopped=stopped, worker_result=result)
         if unreachable is not None:
-            return AttemptEnd(unreachable=unreachable, stopped=stopped, published=published)
+            return AttemptEnd(unreachable=unreachable, stopped=stopped, worker_result=result)
         if stopped is not None:
-            return AttemptEnd(stopped=stopped, published=published)
+            return AttemptEnd(stopped=stopped, worker_result=result)
         patience_s = self._context.policy.hang_timeout_s
         if time.monotonic() - self._progress_at > patience_s:
-            return AttemptEnd(stalled_s=patience_s, published=published)
+            return AttemptEnd(stalled_s=patience_s, worker_result=result)
         return None
 
     def _ask(self) -> tuple[Status | None, str | None]:
-        """Where the attempt stands, with all that it has written fetched; or (None, why) once it was out of reach for too long, and
-        (None, None) until then."""
+        """The attempt's status, after fetching all that it has written.
+
+        (None, None) while the attempt is unreachable; (None, why) once it has been unreachable for too long.
+        """
         asked_at, pool = time.monotonic(), self._context.pool
         try:
             status = self._context.launcher.status(self._launch)
@@ -62,19 +64,19 @@ class AttemptFollower:
             self._context.launcher.fetch(self._launch, self._folder, last=not status.running)
         except LaunchError as error:
             waited_enough = pool.down(str(error))
-            self._progress_at = asked_at  # not heard of is not hung
-            # The cluster lets go of a trial that it has lost; its storage may come back, and has all of it then
+            self._progress_at = asked_at  # an unreachable trial is never classified as hung
+            # A cluster drops a trial that it has lost. Storage may come back and then still holds everything, so it gets more time.
             only_storage = self._answered_at == asked_at
             too_long = waited_enough if only_storage else asked_at - self._answered_at > pool.lost_after_s
             return None, str(error) if too_long else None
-        if status.pending:  # Ray has not started it: no hang
+        if status.pending:  # Ray has not started it, so it cannot hang
             self._progress_at = asked_at
             self._context.say(self._trial, "pending")
         pool.up()
         return status, None
 
-    def _take_new(self) -> bool:
-        """Pass on what is new in the journal; True if it was this attempt's (what comes first is an earlier one's)."""
+    def _observe_new(self) -> bool:
+        """Pass new journal records of this attempt to the observer; True if there were any. Skips records of earlier attempts."""
         new = []
         for record in self._records.poll():
             self._journal.add(record)
@@ -84,13 +86,13 @@ class AttemptFollower:
             self._context.observe(self._trial, self._launch.attempt, new)
         return bool(new)
 
-    def _leave(self, result: TrialResult) -> TrialResult:
-        """Nothing of it may run beside the next trial; what it wrote until then is taken. A pool that does not answer cannot be asked."""
+    def _finish(self, result: TrialResult) -> TrialResult:
+        """Stop all the attempt's processes, so that none disturbs the next trial, and fetch the rest of what it wrote."""
         launcher = self._context.launcher
         with suppress(LaunchError):
             launcher.stop(self._launch)
             launcher.fetch(self._launch, self._folder, last=True)
-        self._take_new()
+        self._observe_new()
         log = launcher.log(self._launch, self._folder)
         if self._launch.launcher == "ray_job":
             (self._folder / LOG).write_text(log)

@@ -1,4 +1,4 @@
-"""Which of our own files a Python process loads: the import closure of the modules it starts from, found by reading, not by importing."""
+"""Which of the repository's files a Python process loads: the import closure of its root modules, found by parsing the files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Module:
 
     name: str
     path: Path | None  # None: a folder without __init__.py
-    folders: tuple[Path, ...] = ()  # of a package: where its submodules lie
+    folders: tuple[Path, ...] = ()  # of a package: where its submodules are
 
     @property
     def package(self) -> str:
@@ -27,21 +27,21 @@ class Module:
 
 @dataclass(frozen=True)
 class Imports:
-    """Absolute dotted names that a file imports. `from a import b` gives a and a.b: whether b is a module shows when it is looked for."""
+    """Absolute dotted names that a file imports. `from a import b` gives a and a.b, since b may be a module or a name in a."""
 
     at_load: tuple[str, ...]
     in_functions: tuple[str, ...]
 
 
 class SourceTree:
-    """Where the modules of some packages lie. `packages`: dotted name -> folders of its submodules, the first that has one wins."""
+    """Finds the files of modules. `packages`: dotted name -> folders of its submodules, of which the first with the module counts."""
 
     def __init__(self, packages: Mapping[str, Sequence[Path]]) -> None:
         self._packages = {name: tuple(folders) for name, folders in packages.items()}
         self._known: dict[str, Module | None] = {}
 
     def find(self, name: str) -> Module | None:
-        """The module of this name; None if it is none of ours."""
+        """The module of this name; None if it belongs to none of the packages."""
         if name not in self._known:
             self._known[name] = self._find(name)
         return self._known[name]
@@ -67,24 +67,24 @@ class SourceTree:
 def import_closure(
     tree: SourceTree, roots: Sequence[str], skip_in_functions: Callable[[str], bool] = lambda name: False
 ) -> dict[str, Path]:
-    """Dotted name -> file of every module of `tree` that the roots import, themselves included, with the packages that hold them.
+    """Dotted name -> file of the roots, every module of `tree` that they import, and the packages that hold them.
 
-    Imports inside functions count as well; not those for which `skip_in_functions` is true, nor what stands under `if TYPE_CHECKING`.
-    Raises ConfigError for a root that is not there, or a file that is not Python, and names it.
+    Imports inside functions count, except those for which `skip_in_functions(name)` is true. Imports under `if TYPE_CHECKING` do not.
+    Raises ConfigError, which names it, for a root that does not exist or a file that is not valid Python.
     """
     for root in roots:
         if tree.find(root) is None:
             raise ConfigError.one("code", None, root, "there is no such module", "give the name of a file among the code")
     closure: dict[str, Path] = {}
-    seen: set[str] = set()
+    visited: set[str] = set()
     pending = list(roots)
     while pending:
         name = pending.pop()
-        if name in seen:
+        if name in visited:
             continue
-        seen.add(name)
+        visited.add(name)
         module = tree.find(name)
-        if module is None:  # a library's, or a name in a module
+        if module is None:  # a library's module, or a name in a module
             continue
         pending.append(name.rpartition(".")[0])  # Python loads a package before what is in it
         if module.path is None:
@@ -97,7 +97,7 @@ def import_closure(
 
 
 def imports_of(path: Path, package: str) -> Imports:
-    """What the file imports; relative imports start from `package`. Raises ConfigError, with file and line, if it is not Python."""
+    """What the file imports. Relative imports start from `package`. Raises ConfigError, with file and line, if it is not valid Python."""
     try:
         return _imports_in(path.read_bytes(), package)
     except SyntaxError as error:
@@ -108,14 +108,14 @@ def imports_of(path: Path, package: str) -> Imports:
 
 @lru_cache(maxsize=4096)
 def _imports_in(source: bytes, package: str) -> Imports:
-    """By content, so that a file that changes is read anew, and the many trials and devices of a suite share the rest."""
-    found = list(_walk(ast.parse(source).body, package, in_function=False))
-    at_load = dict.fromkeys(name for name, late in found if not late)
-    return Imports(tuple(at_load), tuple(dict.fromkeys(name for name, late in found if late and name not in at_load)))
+    """Cached by content: a changed file is parsed again, and all trials and devices of a suite share the other files."""
+    imports = list(_walk(ast.parse(source).body, package, in_function=False))
+    at_load = dict.fromkeys(name for name, late in imports if not late)
+    return Imports(tuple(at_load), tuple(dict.fromkeys(name for name, late in imports if late and name not in at_load)))
 
 
 def _walk(statements: Sequence[ast.AST], package: str, *, in_function: bool) -> Iterator[tuple[str, bool]]:
-    """(imported name, whether a function imports it) for these statements and those inside them."""
+    """(imported name, whether a function imports it) for these statements and all nested ones."""
     for node in statements:
         match node:
             case ast.Import():
@@ -133,7 +133,7 @@ def _walk(statements: Sequence[ast.AST], package: str, *, in_function: bool) -> 
 
 
 def _absolute(node: ast.ImportFrom, package: str) -> str:
-    """The module behind `from`: `..data` in package a.b.c is a.b.data."""
+    """Absolute name of the module after `from`: `..data` in package a.b.c is a.b.data."""
     if not node.level:
         return node.module or ""
     parents = package.split(".")

@@ -1,4 +1,4 @@
-"""Turn a request into a plan: the suite, validated and expanded, with each trial's key, and what of it is done already."""
+"""Turn a request into a plan: validate and expand the suite, compute each trial's key, and find out which trials are done."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tasks.sweep.trial_key import code_version, libraries_version
 
 
 class TrialState(Strict):
-    """What a plan says of one trial: to do, done, or to be done again and why."""
+    """Whether a trial is done, to do, or to be done again, and why."""
 
     trial: Trial
     state: Literal["done", "to do", "again"]
@@ -32,20 +32,20 @@ class TrialState(Strict):
 
 
 def make_plan(request: Request, sweep_id: str | None = None) -> tuple[Plan, Suite]:
-    """Validate everything and expand. Starts nothing. Raises ConfigError or DatasetError."""
-    known = load_pools()
-    profile, pool_names = _resolve_profile(request, known)
+    """The plan and the suite of a request, fully validated. Starts no trial. Raises ConfigError or DatasetError."""
+    pools = load_pools()
+    profile, pool_names = _resolve_profile(request, pools)
     suite = load_suite(
         request.suite,
         profile=profile,
-        pools=known,
+        pools=pools,
         pool_names=pool_names or None,
         sets=request.set,
         only=request.only,
         repeats=request.repeats,
     )
     sweep_id = sweep_id or new_sweep_id(suite.suite)
-    maker = TrialMaker(sweep_id, known)
+    maker = TrialMaker(sweep_id, pools)
     ordered = matrix.order(matrix.expand(suite), suite.repeats)
     trials = [maker.make(suite, cell, repeat, index) for index, (cell, repeat) in enumerate(ordered)]
     plan = Plan(
@@ -62,34 +62,34 @@ def make_plan(request: Request, sweep_id: str | None = None) -> tuple[Plan, Suit
 
 
 class CurrentInputs:
-    """What a trial is made of besides its configuration, as it is now: code, data and libraries. Each data set is looked at once."""
+    """The current code, data and libraries, which a trial's key holds besides its configuration. Resolves each data set once."""
 
-    def __init__(self, known: Mapping[str, Pool]) -> None:
-        self._known = known
+    def __init__(self, pools: Mapping[str, Pool]) -> None:
+        self._pools = pools
         self._sources: dict[str, DataSource | None] = {}
 
     def source(self, parameters: Mapping[str, Any]) -> DataSource | None:
         """The data set of a trial with these parameters. Raises DatasetError."""
-        asked = digest({name: parameters.get(name) for name in ("dataset", "drawn_rows")})
-        if asked not in self._sources:
-            self._sources[asked] = dataset.resolve(parameters)
-        return self._sources[asked]
+        identity = digest({name: parameters.get(name) for name in ("dataset", "drawn_rows")})
+        if identity not in self._sources:
+            self._sources[identity] = dataset.resolve(parameters)
+        return self._sources[identity]
 
     def key_parts(self, workload: str, pool: str, device: str, source: DataSource | None) -> dict[str, str]:
-        """code, data and libraries. Raises ConfigError for a pool that is not there, or code that is not Python."""
+        """The key parts code, data and libraries. Raises ConfigError for an unknown pool or code that is not valid Python."""
         return {
             "code": code_version(workload, device),
             "data": source.fingerprint if source else "none",
-            "libraries": libraries_version(find_pool(self._known, pool)),
+            "libraries": libraries_version(find_pool(self._pools, pool)),
         }
 
 
 class TrialMaker:
     """Makes the trials of one sweep."""
 
-    def __init__(self, sweep_id: str, known: Mapping[str, Pool]) -> None:
-        self.sweep_id, self._known = sweep_id, known
-        self._inputs = CurrentInputs(known)
+    def __init__(self, sweep_id: str, pools: Mapping[str, Pool]) -> None:
+        self.sweep_id, self._pools = sweep_id, pools
+        self._inputs = CurrentInputs(pools)
 
     def make(
         self,
@@ -102,9 +102,12 @@ class TrialMaker:
         apart: Mapping[str, Any] | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> Trial:
-        """One trial of a cell. `axes`: to be shown instead of the cell's own; `apart`: what makes it another cell though it computes the
-        same; `labels`: tags for MLflow. Raises DatasetError."""
-        pool = self._known[cell.pool]
+        """One trial of a cell. Raises DatasetError, ConfigError.
+
+        `axes`: shown instead of the cell's own. `apart`: added to the configuration, to make another cell of one that computes the same.
+        `labels`: tags of its MLflow run.
+        """
+        pool = self._pools[cell.pool]
         source = self._inputs.source(cell.parameters)
         configuration = {"workload": suite.workload, "pool": cell.pool, "device": pool.device, "parameters": cell.parameters}
         configuration |= dict(apart or {})
@@ -141,7 +144,7 @@ def once_more(trial: Trial, repeat: int, index: int) -> Trial:
 
 
 def check_ready(plan: Plan) -> None:
-    """Raise ConfigError if a trial needs a value that nobody gave, such as a data set that cannot be brought along."""
+    """Raise ConfigError if a parameter without a value needs one, such as a data set that the repository must not contain."""
     lacking: dict[str, str] = {}
     for trial in plan.trials:
         lacking |= workloads.load(trial.workload).Parameters.model_validate(trial.parameters).lacking()
@@ -151,7 +154,10 @@ def check_ready(plan: Plan) -> None:
 
 
 def renew(plan: Plan) -> Plan:
-    """The same plan under today's code, data and libraries: a trial whose key changes is superseded, with what changed."""
+    """The plan with the current code, data and libraries. A trial whose key changes is superseded; `why` names the changed parts.
+
+    Raises ConfigError, DatasetError.
+    """
     inputs = CurrentInputs(load_pools())
     trials, superseded = [], list(plan.superseded)
     for trial in plan.trials:
@@ -159,102 +165,110 @@ def renew(plan: Plan) -> Plan:
         parts = {**trial.key_parts, **inputs.key_parts(trial.workload, trial.pool, trial.device, source)}
         key = trial_key(parts)
         if key != trial.key:
-            superseded.append(Superseded(key=trial.key, by=key, why=changed(trial.key_parts, parts)))
+            superseded.append(Superseded(key=trial.key, by=key, why=key_changes(trial.key_parts, parts)))
             trial = trial.model_copy(update={"key": key, "key_parts": parts, "data": source})  # noqa: PLW2901
         trials.append(trial)
     return plan.model_copy(update={"trials": trials, "superseded": superseded})
 
 
-def changed(old: Mapping[str, str], new: Mapping[str, str]) -> str:
-    """Which parts of a key differ: `code changed (3f2a... -> 91bc...)`."""
+def key_changes(old: Mapping[str, str], new: Mapping[str, str]) -> str:
+    """Which parts of a key differ, as text: `code changed (3f2a... -> 91bc...)`; empty if none do."""
     names = [name for name in new if old.get(name) != new[name]]
     return "; ".join(f"{name} changed ({old.get(name, 'none')[:8]} -> {new[name][:8]})" for name in names)
 
 
 def states(plan: Plan) -> list[TrialState]:
-    """For a plan of an existing sweep: what is done in it, and why the rest runs (again)."""
+    """For an existing sweep: the state of each trial of its plan. Raises StoreError."""
     store = SweepStore(plan.sweep_id)
     why = {entry.by: entry.why for entry in plan.superseded}
-    found = []
+    entries = []
     for trial in plan.trials:
         result = store.result(trial.key)
         if result is not None and result.outcome.final:
-            found.append(TrialState(trial=trial, state="done", why=str(result.outcome)))
+            entries.append(TrialState(trial=trial, state="done", why=str(result.outcome)))
         elif result is not None:
-            found.append(TrialState(trial=trial, state="again", why=f"ended as {result.outcome}: {result.reason}"))
+            entries.append(TrialState(trial=trial, state="again", why=f"ended as {result.outcome}: {result.reason}"))
         elif trial.key in why:
-            found.append(TrialState(trial=trial, state="again", why=why[trial.key]))
+            entries.append(TrialState(trial=trial, state="again", why=why[trial.key]))
         else:
-            found.append(TrialState(trial=trial, state="to do"))
-    return found
+            entries.append(TrialState(trial=trial, state="to do"))
+    return entries
 
 
 def compare_with_last(plan: Plan) -> tuple[str | None, list[TrialState]]:
-    """For a new plan: how each trial stands against the newest sweep of the same suite, and that sweep's id."""
+    """For a new plan: the id of the newest sweep that shares cells with it, and each trial's state in that sweep.
+
+    Considers sweeps of the same suite only; without one the id is None. Raises StoreError.
+    """
     for sweep_id in list_sweeps():
         store = SweepStore(sweep_id)
         old = store.load_plan()
         if not old.trials or old.trials[0].suite != plan.trials[0].suite or sweep_id == plan.sweep_id:
             continue
         earlier = {(trial.repeat, digest({"pool": trial.pool, **trial.parameters})): trial for trial in old.trials}
-        found = []
+        entries = []
         for trial in plan.trials:
             before = earlier.get((trial.repeat, digest({"pool": trial.pool, **trial.parameters})))
             result = store.result(before.key) if before else None
             if before is None or result is None:
-                found.append(TrialState(trial=trial, state="to do"))
+                entries.append(TrialState(trial=trial, state="to do"))
                 continue
-            difference = changed({**before.key_parts, "sweep": ""}, {**trial.key_parts, "sweep": ""})
+            difference = key_changes({**before.key_parts, "sweep": ""}, {**trial.key_parts, "sweep": ""})
             if result.outcome.final and not difference:
-                found.append(TrialState(trial=trial, state="done", why=str(result.outcome)))
+                entries.append(TrialState(trial=trial, state="done", why=str(result.outcome)))
             else:
-                found.append(TrialState(trial=trial, state="again", why=difference or f"ended as {result.outcome}: {result.reason}"))
-        if any(entry.state != "to do" for entry in found):  # else it has no cell of this plan
-            return sweep_id, found
+                entries.append(TrialState(trial=trial, state="again", why=difference or f"ended as {result.outcome}: {result.reason}"))
+        if any(entry.state != "to do" for entry in entries):  # otherwise the sweep shares no cell with this plan
+            return sweep_id, entries
     return None, [TrialState(trial=trial, state="to do") for trial in plan.trials]
 
 
 def expected_seconds(plan: Plan) -> dict[str, float]:
-    """Seconds each cell took when it last ended `ok` in any sweep here, by cell; cells without history are absent."""
-    wanted = {trial.cell for trial in plan.trials}
-    found: dict[str, float] = {}
+    """Cell -> seconds that it took when it last ended with an expected outcome in any sweep here. Cells without history are absent."""
+    cells = {trial.cell for trial in plan.trials}
+    seconds: dict[str, float] = {}
     for sweep_id in list_sweeps():
         store = SweepStore(sweep_id)
         for trial in store.load_plan().trials:
-            if trial.cell in wanted and trial.cell not in found:
+            if trial.cell in cells and trial.cell not in seconds:
                 result = store.result(trial.key)
                 if result is not None and result.outcome.expected:
-                    found[trial.cell] = result.finished_at - result.started_at
-        if len(found) == len(wanted):
+                    seconds[trial.cell] = result.finished_at - result.started_at
+        if len(seconds) == len(cells):
             break
-    return found
+    return seconds
 
 
 def command_of(request: Request, profile: str) -> str:
-    """The command line that asks for the same sweep."""
-    words = ["sweep", "run", request.suite, "--profile", profile]
+    """The `sweep run` command line that requests the same sweep."""
+    arguments = ["sweep", "run", request.suite, "--profile", profile]
     for pool in request.pools:
-        words += ["--pool", pool]
+        arguments += ["--pool", pool]
     for name, value in request.set.items():
-        words += ["--set", f"{name}={yaml_text(value)}"]
+        arguments += ["--set", f"{name}={yaml_text(value)}"]
     for axis, values in request.only.items():
-        words += [word for value in values for word in ("--only", f"{axis}={yaml_text(value)}")]
+        arguments += [argument for value in values for argument in ("--only", f"{axis}={yaml_text(value)}")]
     if request.repeats is not None:
-        words += ["--repeats", str(request.repeats)]
+        arguments += ["--repeats", str(request.repeats)]
     if request.pool_wait_s is not None:
-        words += ["--pool-wait", f"{request.pool_wait_s:g}"]
-    return shlex.join(words)
+        arguments += ["--pool-wait", f"{request.pool_wait_s:g}"]
+    return shlex.join(arguments)
 
 
-def _resolve_profile(request: Request, known: Mapping[str, Pool]) -> tuple[str, list[str]]:
-    """`auto`: full size on the accelerator pools that answer (those asked for, else the suite's own), else smoke if there is one."""
+def _resolve_profile(request: Request, pools: Mapping[str, Pool]) -> tuple[str, list[str]]:
+    """(profile, pool names; none: the suite's own). Resolves the profile `auto`, and returns any other one unchanged.
+
+    If the request names pools: full if one of them has a real accelerator, else the small profile. Otherwise full on the accelerator pools
+    of the suite, and embedded ones, that answer, else the small profile on the suite's pools. The small profile is smoke, or full in a
+    suite without smoke.
+    """
     if request.profile != "auto":
         return request.profile, request.pools
     small = "smoke" if "smoke" in profile_names(request.suite) else "full"
     if request.pools:
-        accelerated = any(known[name].device != "cpu" and not known[name].emulated for name in request.pools if name in known)
+        accelerated = any(pools[name].device != "cpu" and not pools[name].emulated for name in request.pools if name in pools)
         return ("full" if accelerated else small), request.pools
-    full = load_suite(request.suite, profile="full", pools=known)
-    candidates = dict.fromkeys([*(cell.pool for cell in matrix.expand(full)), *(name for name, pool in known.items() if pool.embedded)])
-    reachable = [name for name in candidates if known[name].device != "cpu" and not known[name].emulated and probe(known[name]).reachable]
+    full = load_suite(request.suite, profile="full", pools=pools)
+    candidates = dict.fromkeys([*(cell.pool for cell in matrix.expand(full)), *(name for name, pool in pools.items() if pool.embedded)])
+    reachable = [name for name in candidates if pools[name].device != "cpu" and not pools[name].emulated and probe(pools[name]).reachable]
     return ("full", reachable) if reachable else (small, [])

@@ -1,4 +1,4 @@
-"""Run one trial to a typed outcome: begin an attempt, follow it to its end, and try again where the policy says so."""
+"""Run one trial to a typed outcome: begin an attempt, follow it to its end, and retry if the policy says so."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from cluster.launchers import LaunchError
 from experiments.trial import Outcome, Trial, TrialResult
-from tasks.sweep.attempt_end import made_here
+from tasks.sweep.attempt_end import flow_result
 from tasks.sweep.begin_attempt import Attempt, AttemptStarter
-from tasks.sweep.failure_policy import Decision, Spent
+from tasks.sweep.failure_policy import Charges, Decision
 from tasks.sweep.follow_attempt import AttemptFollower
 from tasks.sweep.trial_context import TrialContext
 
@@ -19,24 +19,24 @@ class TrialRunner(TrialContext):
     """Runs trials of one sweep on one pool."""
 
     def run(self, trial: Trial) -> TrialResult:
-        """The trial's result, also published as result.json. Attempts that only the infrastructure ended are made again, from the start.
+        """Run the trial, save its result.json and return the result. Retries, from the start, attempts that only the infrastructure ended.
 
-        An attempt that another flow left is followed to its end, not repeated, and what became of it costs no retry. Raises JournalError if
-        the journal was changed by others.
+        An attempt that another flow left running is followed to its end instead of repeated, and is not charged as a retry. Raises
+        JournalError if the journal was changed by others.
         """
-        spent, first = Spent(), True
+        charges, first = Charges(), True
         while isinstance(attempt := self._begin(trial), Attempt):
-            result = self._publish(AttemptFollower(self, trial, attempt.launch).follow())
+            result = self._save(AttemptFollower(self, trial, attempt.launch).follow())
             if attempt.started_here or not first:
-                spent = spent.charge(result)
-            if self.stop.is_set() or self.policy.decide(result, spent) is Decision.ACCEPT:
+                charges = charges.charge(result)
+            if self.stop.is_set() or self.policy.decide(result, charges) is Decision.ACCEPT:
                 return result
             first = False
         return attempt
 
     def _begin(self, trial: Trial) -> Attempt | TrialResult:
-        """The attempt to follow, or the trial's result where there is to be none."""
-        if final := self._final(trial):  # a worker may publish it even after its trial was given up here
+        """The attempt to follow, or the trial's result if no attempt begins. Raises JournalError."""
+        if final := self._final(trial):  # a worker may write it even after this flow gave its trial up
             return final
         starter = AttemptStarter(self, trial)
         try:
@@ -49,13 +49,13 @@ class TrialRunner(TrialContext):
             if attempt is not None:
                 return attempt
             outcome, reason = Outcome.CANCELLED, self.why_stopped()
-        return self._publish(made_here(trial, starter.next_number, outcome, reason, time.time()))
+        return self._save(flow_result(trial, starter.next_number, outcome, reason, time.time()))
 
     def _final(self, trial: Trial) -> TrialResult | None:
-        """The trial's result, if it is one that says something about the trial itself."""
+        """The trial's result if it is final (see Outcome.final), else None."""
         result = self.store.result(trial.key)
         return result if result is not None and result.outcome.final else None
 
-    def _publish(self, result: TrialResult) -> TrialResult:
+    def _save(self, result: TrialResult) -> TrialResult:
         self.store.save_result(result)
         return result

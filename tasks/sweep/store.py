@@ -1,7 +1,7 @@
-"""Where sweeps live on disk, and who may work on one.
+"""Sweeps on disk, and the lease that lets one process at a time work on a sweep.
 
-runs/<sweep_id>/ holds plan.json, trials/<key>/..., results.parquet, the report and its figures. A sweep is worked on by the one process
-that holds its lease: a file lock, which the operating system takes back when that process dies, however it dies.
+runs/<sweep_id>/ holds plan.json, trials/<key>/..., results.parquet, the report and its figures. The lease is a file lock, which the
+operating system releases when the process that holds it dies.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SWEEP_ID = re.compile(r"^[a-z0-9][a-z0-9_-]{0,63}-\d{8}-\d{6}-[0-9a-f]{4}$")
 
 
 class StoreError(UserError):
-    """A sweep is not there, not readable, or in use: says which and what to do."""
+    """A sweep does not exist, cannot be read, or is in use. The message says which and what to do."""
 
 
 class SweepBusy(StoreError):
@@ -39,7 +39,7 @@ class SweepBusy(StoreError):
 
 
 class Request(Strict):
-    """What the user asked for: the parameters of `sweep run` and of the flow."""
+    """The user's request: the parameters of `sweep run` and of the flow."""
 
     suite: str
     profile: str = "auto"
@@ -51,7 +51,7 @@ class Request(Strict):
 
 
 class Superseded(Strict):
-    """A trial that was run under another key, and why it is run again."""
+    """A trial that now has another key. `key`: the old one; `by`: the new one; `why`: what changed."""
 
     key: str
     by: str
@@ -59,7 +59,7 @@ class Superseded(Strict):
 
 
 class Plan(Strict):
-    """plan.json: everything a sweep is to do, fixed before its first trial starts."""
+    """plan.json: all trials of a sweep, fixed before the first one starts."""
 
     schema_version: int = 2
     sweep_id: str
@@ -75,12 +75,12 @@ class Plan(Strict):
 
     @property
     def name(self) -> str:
-        """The suite's name; a night's own, since it runs cells of several suites."""
+        """The name of the suite, or of the night, which runs cells of several suites."""
         return self.suite.suite
 
 
 def read_plan(path: Path) -> Plan:
-    """A plan.json. Raises FileNotFoundError, and ValueError (pydantic's ValidationError among them) for what is no plan."""
+    """The plan in a plan.json. Raises FileNotFoundError, and ValueError (such as pydantic's ValidationError) for an invalid plan."""
     text = path.read_text()
     if path.parent.name.startswith("nightly-"):
         text = _with_whole_suite(text)
@@ -88,7 +88,7 @@ def read_plan(path: Path) -> Plan:
 
 
 def _with_whole_suite(text: str) -> str:
-    """The text of a night's plan. Nights before schema 2 kept only those keys of a suite that a report reads."""
+    """The text of a night's plan with a complete suite. Before schema 2 nights kept only the keys of a suite that a report reads."""
     data = json.loads(text)
     if data.get("schema_version") != 1:
         return text
@@ -101,12 +101,12 @@ def _with_whole_suite(text: str) -> str:
 
 
 def new_sweep_id(suite: str) -> str:
-    """Sorts by time, reads well, never collides: bridgetower-20261120-231502-4f1a (UTC)."""
+    """A new id such as bridgetower-20261120-231502-4f1a: suite, UTC time and 4 random hex digits."""
     return f"{suite}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
 
 
 class SweepStore:
-    """The folder of one sweep."""
+    """The folder of one sweep. The constructor raises StoreError for an invalid id."""
 
     def __init__(self, sweep_id: str, root: Path | None = None) -> None:
         if not _SWEEP_ID.match(sweep_id):
@@ -120,7 +120,7 @@ class SweepStore:
         return (self.dir / PLAN).exists()
 
     def load_plan(self) -> Plan:
-        """Raises StoreError if there is none or it cannot be read."""
+        """The sweep's plan. Raises StoreError if there is none or it cannot be read."""
         path = self.dir / PLAN
         try:
             return read_plan(path)
@@ -130,7 +130,7 @@ class SweepStore:
             raise StoreError(f"{path} is not a plan of this version: {error}") from error
 
     def save_plan(self, plan: Plan) -> None:
-        """Write plan.json and each trial's trial.json, whole or not at all."""
+        """Write plan.json, and trial.json of each trial that has none, each atomically. Raises OSError."""
         self.dir.mkdir(parents=True, exist_ok=True)
         for trial in plan.trials:
             folder = self.trial_dir(trial.key)
@@ -143,7 +143,7 @@ class SweepStore:
         return self.dir / TRIALS / key
 
     def result(self, key: str) -> TrialResult | None:
-        """The published result, None while there is none. Raises StoreError if the file is damaged."""
+        """The trial's result; None while there is none. Raises StoreError if the file is damaged."""
         path = self.trial_dir(key) / RESULT
         try:
             return TrialResult.model_validate_json(path.read_text())
@@ -153,14 +153,14 @@ class SweepStore:
             raise StoreError(f"{path} is damaged ({error.error_count()} errors); move it away to run the trial again") from error
 
     def save_result(self, result: TrialResult) -> None:
-        """Publish a result: there whole, or not at all."""
+        """Write a trial's result.json atomically. Raises OSError."""
         atomic_write(self.trial_dir(result.key) / RESULT, result.model_dump_json(indent=1))
 
     # --- one worker at a time
 
     @contextmanager
     def lease(self) -> Iterator[None]:
-        """Hold the sweep. Raises SweepBusy, naming the holder, if another process does."""
+        """Hold the sweep's lease inside the block. Raises SweepBusy, naming the holder, if another process holds it."""
         self.dir.mkdir(parents=True, exist_ok=True)
         lock, holder = FileLock(self.dir / LEASE), self.dir / HOLDER
         try:
@@ -202,13 +202,13 @@ class SweepStore:
         atomic_write(self.stop_file, reason)
 
     def stop_reason(self) -> str | None:
-        """Why the sweep was asked to stop, None if it was not."""
+        """Why the sweep was asked to stop; None if it was not."""
         try:
             return self.stop_file.read_text()
         except FileNotFoundError:
             return None
 
-    # --- the Prefect runs that worked on it, so that a dead one can be told apart from a live one
+    # --- the Prefect flow runs that worked on the sweep, so that dead ones can be recognised
 
     def add_flow_run(self, flow_run_id: str) -> None:
         with open(self.dir / FLOW_RUNS, "a") as file:
@@ -218,25 +218,26 @@ class SweepStore:
         path = self.dir / FLOW_RUNS
         return path.read_text().split() if path.exists() else []
 
-    # --- how far it is
+    # --- progress
 
     def save_status(self, status: int, message: str) -> None:
-        """How the last flow over this sweep ended: an exit status and a line for people."""
+        """Record how the last flow of this sweep ended: its exit status and a line for the user."""
         atomic_write(self.dir / STATUS, json.dumps({"status": status, "message": message, "at": time.time()}, indent=1))
 
     def load_status(self) -> dict[str, Any] | None:
+        """{status, message, at (Unix time, s)} of `save_status`; None if no flow has ended."""
         path = self.dir / STATUS
-        found: dict[str, Any] | None = json.loads(path.read_text()) if path.exists() else None
-        return found
+        status: dict[str, Any] | None = json.loads(path.read_text()) if path.exists() else None
+        return status
 
     def states(self, plan: Plan) -> dict[str, Outcome | None]:
-        """Outcome by trial key, None for one that has no result yet."""
-        found = {trial.key: self.result(trial.key) for trial in plan.trials}
-        return {key: result.outcome if result else None for key, result in found.items()}
+        """Trial key -> outcome; None for a trial without a result. Raises StoreError."""
+        results = {trial.key: self.result(trial.key) for trial in plan.trials}
+        return {key: result.outcome if result else None for key, result in results.items()}
 
 
 def exit_status(states: dict[str, Outcome | None]) -> int:
-    """0: every trial ok or a typed expected outcome; 2: trial failures recorded; 1: the sweep itself is incomplete."""
+    """Exit status of a sweep. 0: all outcomes are expected (Outcome.expected); 1: the sweep is incomplete; 2: some trials failed."""
     if any(outcome in (None, Outcome.CANCELLED) for outcome in states.values()):
         return 1
     return 0 if all(outcome is not None and outcome.expected for outcome in states.values()) else 2
@@ -247,5 +248,5 @@ def list_sweeps(root: Path | None = None) -> list[str]:
     root = root or runs_root()
     if not root.is_dir():
         return []
-    found = [path.parent.name for path in root.glob(f"*/{PLAN}") if _SWEEP_ID.match(path.parent.name)]
-    return sorted(found, key=lambda sweep_id: sweep_id[-20:], reverse=True)
+    sweep_ids = [path.parent.name for path in root.glob(f"*/{PLAN}") if _SWEEP_ID.match(path.parent.name)]
+    return sorted(sweep_ids, key=lambda sweep_id: sweep_id[-20:], reverse=True)

@@ -1,4 +1,4 @@
-"""What starting, following and repeating a trial's attempts have in common."""
+"""The context that starting, following and retrying a trial's attempts share."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ Observer = Callable[[Trial, int, Sequence[Record]], None]
 
 @dataclass(frozen=True)
 class TrialContext:
-    """One sweep on one pool. `observe` is given new journal records, with the trial and the attempt; `say` a word on what a trial waits
-    for, before it has any."""
+    """One sweep on one pool.
+
+    `observe(trial, attempt, records)` is called with new journal records; `say(trial, state)` with what a trial without records waits for.
+    """
 
     store: SweepStore
     launcher: Launcher
@@ -33,8 +35,8 @@ class TrialContext:
     def folder(self, trial: Trial) -> Path:
         return self.store.trial_dir(trial.key)
 
-    def published(self, launch: Launch) -> TrialResult | None:
-        """The trial's result, if it is this attempt's."""
+    def result_of(self, launch: Launch) -> TrialResult | None:
+        """The trial's result if it belongs to this attempt, else None. Raises StoreError."""
         result = self.store.result(launch.key)
         return result if result is not None and result.attempt == launch.attempt else None
 

@@ -1,4 +1,4 @@
-"""What a trial's key depends on besides its configuration: the code and the libraries that run it."""
+"""The parts of a trial's key besides its configuration: versions of the code and the libraries that run it."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ _LIBRARIES = (
 )
 
 
-# A module's own table lies beside it under its name, as cluster/devices/peaks.csv does beside peaks.py. It counts: the peak that a trial
-# writes into its journal, and so its MFU, come from there. These are the suffixes of what travels to a cluster beside Python files.
-# Suites, pools and published numbers are not read by a trial's process, and belong to no module of that name.
+# A module may have a data table of the same name beside it, as peaks.py has cluster/devices/peaks.csv. The table counts as code: a trial
+# writes the peak from it into its journal, for the MFU. These are the suffixes of the files sent to a cluster besides Python files. Suites,
+# pools and the literature's numbers do not count: a trial's process reads none of them, and no module has their names.
 _TABLES = (".csv", ".json", ".txt", ".yaml")
 
 
 @cache
 def code_version(workload: str, device: str) -> str:
-    """16 hex digits over the files whose change can change a trial's result. Raises ConfigError, as `code_files`."""
+    """16 hex digits over the names and contents of `code_files`, whose change can change a trial's result. Raises ConfigError."""
     return digest({name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in code_files(workload, device).items()})
 
 
 def code_files(workload: str, device: str, repository: Path = REPOSITORY) -> dict[str, Path]:
-    """Name -> file of all that a trial's process imports of our code and of the user's workloads, and the tables beside it.
+    """Name -> file of all modules of the repository and of the user's workloads that a trial's process imports, and their tables.
 
-    The names are dotted and say nothing of where the files lie, so a checkout in another place gives the same key. The process chooses its
-    workload and its device by name, which no reading of imports can follow: these two are roots beside its entry point. Raises ConfigError
-    for a workload or device that is not there, or a file that is not Python.
+    The dotted names do not contain the location of the checkout, so every checkout gives the same key. A process loads its workload and
+    its device by name, which parsing imports cannot follow. Both are therefore roots, as is the entry point. Raises ConfigError for an
+    unknown workload or device, or a file that is not valid Python.
     """
     workloads = [repository / "experiments" / "workloads", *(folder / "workloads" for folder in extra_folders())]
     packages = {name: [repository / name] for name in ("cluster", "experiments")}
     tree = SourceTree({**packages, "experiments.workloads": workloads})
     roots = ["cluster.worker.main", f"experiments.workloads.{workload}", f"cluster.devices.{device}"]
-    # The file of another kind of device that some function imports is for trials on that kind (cluster/worker/ray_train.py and hpu)
+    # A function may import another kind of device, for trials on that kind (cluster/worker/ray_train.py imports hpu)
     others = {f"cluster.devices.{kind}" for kind in device_kinds() if kind != device}
     closure = import_closure(tree, roots, skip_in_functions=lambda name: ".".join(name.split(".")[:3]) in others)
     tables = {
@@ -62,7 +62,7 @@ def code_files(workload: str, device: str, repository: Path = REPOSITORY) -> dic
 
 
 def libraries_version(pool: Pool) -> str:
-    """The pool's software: library versions here for an embedded pool, else the pool's declared image and Python."""
+    """16 hex digits for the pool's software: local library versions for an embedded pool, else the declared image and Python."""
     if not pool.embedded or pool.python:
         return digest({"image": pool.image, "python": pool.python})
     return digest({"python": platform.python_version(), **{name: _version(name) for name in _LIBRARIES}})

@@ -1,4 +1,4 @@
-"""The connection to MLflow: which store, and how to reach its pages."""
+"""The connection to MLflow: its store, a client, and the address of its pages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def tracking_uri() -> str:
 
 
 def connect() -> MlflowClient:
-    """A client whose calls fail soon instead of blocking for minutes. The first one to a new database creates its tables, alone."""
+    """A client whose calls fail soon instead of blocking for minutes. For SQLite, one process at a time creates the tables."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
@@ -28,22 +28,22 @@ def connect() -> MlflowClient:
     from mlflow.tracking import MlflowClient
 
     for name in ("mlflow", "alembic"):
-        getLogger(name).setLevel("WARNING")  # else a new database's tables are announced in the middle of the live table
+        getLogger(name).setLevel("WARNING")  # otherwise they log the creation of tables into the live table
     uri = tracking_uri()
     client = MlflowClient(tracking_uri=uri)
     if uri.startswith("sqlite:"):
         runs_root().mkdir(parents=True, exist_ok=True)
-        with FileLock(runs_root() / ".mlflow.lock"):  # eight processes at once on a fresh file: seven crash
+        with FileLock(runs_root() / ".mlflow.lock"):  # without it, of eight processes with a new file seven crashed
             client.search_experiments(max_results=1)
     return client
 
 
 def ui_url() -> str:
-    """Where the MLflow UI is, or will be once `sweep ui` or `make up` has started it."""
+    """Address of the MLflow UI, which `sweep ui` or `make up` may still have to start."""
     uri = tracking_uri()
     return uri.rstrip("/") if uri.startswith("http") else f"http://127.0.0.1:{os.environ.get('SWEEPBENCH_MLFLOW_PORT', '5000')}"
 
 
 def is_local(uri: str) -> bool:
-    """True where the store's artifacts lie on this machine."""
+    """True if the artifacts of the store at `uri` are on this machine."""
     return uri.startswith(("sqlite:", "http://127.0.0.1", "http://localhost"))

@@ -1,4 +1,4 @@
-"""Close a sweep's own run in MLflow with its reports, and leave no run of the sweep open."""
+"""Close a sweep's own run in MLflow, log its reports, and close all other runs of the sweep."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tasks.tracking.values import milliseconds
 def finish_sweep(
     runs: SweepRuns, states: Mapping[str, Outcome | None], artifacts: Iterable[Path], reason: str | None, metrics: Mapping[str, float]
 ) -> None:
-    """`states`: outcome by trial key, None for one that was not run; `reason`: why the sweep ended early, None if it did not."""
+    """Close the sweep's runs. `states`: trial key -> outcome, None if not run. `reason`: why the sweep ended early; None if it did not."""
     client = runs.client
-    runs.parent = runs.find_parent()  # a lost reply may have left two
+    runs.parent = runs.find_parent()  # after a lost reply there may be two
     settle(runs, {trial.key for trial in runs.plan.trials}, reason or "its flow ended before it did")
     for path in artifacts:
         _log_artifact(runs, path)
@@ -32,12 +32,12 @@ def finish_sweep(
 
 
 def is_complete(states: Mapping[str, Outcome | None]) -> bool:
-    """True if every trial was run to an end of its own."""
+    """True if every trial has ended and none was cancelled."""
     return all(outcome is not None and outcome is not Outcome.CANCELLED for outcome in states.values())
 
 
 def sweep_status(states: Mapping[str, Outcome | None]) -> str:
-    """MLflow's word for how the sweep ended."""
+    """MLflow's status of the sweep's run: FINISHED, FAILED or KILLED."""
     if all(outcome is not None and outcome.expected for outcome in states.values()):
         return "FINISHED"
     return "FAILED" if is_complete(states) else "KILLED"

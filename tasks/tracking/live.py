@@ -1,6 +1,6 @@
-"""Feeds MLflow while trials run, from a thread of its own: no outage of MLflow can touch a trial or the flow that follows it.
+"""Log to MLflow while trials run, in a thread: an outage of MLflow affects neither a trial nor the flow that follows it.
 
-What cannot be sent is dropped here, not kept: the journal has it, and the projection at the end of the sweep sends it again.
+Records that cannot be sent are dropped. The journal still has them, and the projection at the end of the sweep sends them again.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from tasks.tracking.client import connect
 from tasks.tracking.log_trial import finish_trial, log_records
 from tasks.tracking.runs import SweepRuns
 
-_QUIET_S = 10.0  # after a failure, before MLflow is tried again
-_GATHER_S = 1.0  # one call a second holds whatever came
+_QUIET_S = 10.0  # pause after a failure
+_GATHER_S = 1.0  # all records of this period go into one call
 
 
 @dataclass
 class _Batch:
-    """What came within one gathering: steps by attempt, and trials that ended."""
+    """What was queued within _GATHER_S seconds: records and start time (Unix, s) by attempt, and trials that ended."""
 
     steps: dict[tuple[str, int], list[Record]] = field(default_factory=dict)
     started: dict[tuple[str, int], float] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class _Batch:
 
 
 class LivePublisher:
-    """`feed` and `finish` never block and never raise."""
+    """Logs a sweep's trials to MLflow while they run. `feed` and `finish` neither block nor raise."""
 
     def __init__(self, plan: Plan, logger: logging.Logger | logging.LoggerAdapter[logging.Logger]) -> None:
         self._plan, self._log = plan, logger
@@ -43,14 +43,14 @@ class LivePublisher:
         self._queue: queue.SimpleQueue[Callable[[_Batch], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="mlflow", daemon=True)
         self.failures = 0
-        self._sent: dict[tuple[str, int], set[int]] = {}  # steps that MLflow took, by attempt
+        self._sent: dict[tuple[str, int], set[int]] = {}  # attempt -> steps that MLflow has accepted
 
     def start(self) -> None:
         if self._thread.ident is None:
             self._thread.start()
 
     def extend(self, plan: Plan) -> None:
-        """Know the trials that a plan has gained."""
+        """Take over a plan that has gained trials."""
         self._plan = plan
         self._trials |= {trial.key: trial for trial in plan.trials}
 
@@ -68,7 +68,7 @@ class LivePublisher:
         self._queue.put(lambda batch: batch.ended.append((trial.key, result, folder)))
 
     def close(self, timeout_s: float = 60.0) -> None:
-        """Send what is queued and end the thread; give up after `timeout_s` (the projection follows anyway)."""
+        """Send the queued records and end the thread. Gives up after `timeout_s` seconds, since the projection follows anyway."""
         if self._thread.ident is not None:
             self._queue.put(None)
             self._thread.join(timeout_s)
@@ -94,8 +94,8 @@ class LivePublisher:
             log_records(runs.client, run_id, records)
             self._sent.setdefault((key, attempt), set()).update(record["step"] for record in records if record["kind"] == "step")
         for key, result, folder in batch.ended:
-            sent = self._sent.pop((key, result.attempt), set())
-            finish_trial(runs, self._trials[key], read_journal(folder / JOURNAL), result, folder, sent)
+            sent_steps = self._sent.pop((key, result.attempt), set())
+            finish_trial(runs, self._trials[key], read_journal(folder / JOURNAL), result, folder, sent_steps)
 
     def _gather(self) -> tuple[_Batch, bool]:
         batch = _Batch()

@@ -1,4 +1,4 @@
-"""Fill the MLflow run of a trial's attempt from its journal: step by step while it runs, and whole at its end."""
+"""Fill the MLflow run of a trial's attempt from its journal: step by step while it runs, and completely at its end."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 
 def log_records(client: MlflowClient, run_id: str, records: Iterable[Record]) -> None:
-    """Per-step metrics with the journal's own timestamps."""
+    """Log the metrics of `step` records with the journal's timestamps."""
     log_metrics(client, run_id, list(step_metrics(records)))
 
 
 def finish_trial(
     runs: SweepRuns, trial: Trial, journal: Journal, result: TrialResult, trial_dir: Path, sent: Collection[int] = frozenset()
 ) -> str:
-    """Bring one run to its end: every step once, summary, environment, steps.parquet, outcome. Returns the run's id.
+    """Complete and close one run: every step once, summary, environment, steps.parquet and outcome. Returns the run's id.
 
-    A run that is whole and says the same already is left alone. `sent`: steps that MLflow is known to have taken. Sending them again would
-    change nothing, but takes as long as the first time.
+    A run that is already complete with the same content is not changed. `sent`: steps that MLflow is known to have. Sending them again
+    would change nothing, but would take as long as the first time.
     """
     client = runs.client
     run_id = runs.trial_run(trial, result.attempt, result.started_at)
@@ -44,13 +44,13 @@ def finish_trial(
     log_metrics(client, run_id, list(_summary_metrics(own, result)))
     log_tags(client, run_id, _end_tags(trial, own, result))
     _log_files(client, run_id, trial_dir)
-    client.set_tag(run_id, PUBLISHED, stamp)  # last: a run with this tag is whole
+    client.set_tag(run_id, PUBLISHED, stamp)  # last: a run with this tag is complete
     client.set_terminated(run_id, _status(result.outcome), end_time=milliseconds(result.finished_at))
     return run_id
 
 
 def step_metrics(records: Iterable[Record]) -> Iterable[Metric]:
-    """The metrics of step records (experiments.step_record) against step; what is not finite cannot be drawn."""
+    """The metrics of `step` records (see experiments.step_record) by step, without values that are not finite."""
     from mlflow.entities import Metric
 
     for record in records:
@@ -63,11 +63,11 @@ def step_metrics(records: Iterable[Record]) -> Iterable[Metric]:
 
 
 def _summary_metrics(journal: Journal, result: TrialResult) -> Iterable[Metric]:
-    """The summary at the time of the trial's end: of the journal's raw steps where they are whole, else what the result has."""
+    """The summary metrics, at the time of the trial's end: recomputed from a complete journal, else those of the result."""
     from mlflow.entities import Metric
 
-    whole = journal.window is not None and result.outcome is Outcome.OK
-    summary = summarise(journal.steps, journal.window, journal.evaluations) if whole else result.summary
+    complete = journal.window is not None and result.outcome is Outcome.OK
+    summary = summarise(journal.steps, journal.window, journal.evaluations) if complete else result.summary
     for name, value in summary.items():
         if value is not None and math.isfinite(float(value)):
             yield Metric(name, float(value), milliseconds(result.finished_at), 0)
@@ -77,7 +77,7 @@ def _end_tags(trial: Trial, journal: Journal, result: TrialResult) -> dict[str, 
     return {
         "trial.outcome": str(result.outcome),
         **({"reason": result.reason or str(result.outcome)} if result.outcome is not Outcome.OK else {}),
-        "emulated": str(trial.emulated or result.emulated).lower(),  # known for sure only once the device has said so
+        "emulated": str(trial.emulated or result.emulated).lower(),  # the device itself may report that it is emulated
         **prefixed_tags("env", journal.environment or result.environment),
     }
 
@@ -91,7 +91,7 @@ def _log_files(client: MlflowClient, run_id: str, trial_dir: Path) -> None:
 
 
 def _status(outcome: Outcome) -> str:
-    """MLflow's word for how the run ended."""
+    """MLflow's status of a trial's run: FINISHED, FAILED or KILLED."""
     if outcome is Outcome.OK:
         return "FINISHED"
     return "KILLED" if outcome is Outcome.CANCELLED else "FAILED"

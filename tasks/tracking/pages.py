@@ -1,6 +1,6 @@
-"""What a person reads on MLflow's pages besides the figures: descriptions, and links that compare a sweep's trials.
+"""Texts of MLflow's pages: descriptions, and links that compare a sweep's trials.
 
-Links within MLflow are relative (`#/experiments/...`), so that they hold for whatever address the UI is served at.
+Links within MLflow are relative (`#/experiments/...`), so that they work at any address of the UI.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from urllib.parse import quote, urlencode
 from experiments.metrics import metric_of
 from tasks.sweep.store import Plan
 
-NOTE = "mlflow.note.content"  # a description
+NOTE = "mlflow.note.content"  # the tag that holds a description
 _ABOUT = "A run is a sweep, the runs nested in it are its trials. The artifacts of a sweep's run hold its report and its figures."
-# What of a trial stands beside its axes in the table of trials
+# Metrics shown beside a trial's axes in the table of trials
 _METRICS = ("throughput", "step_time_median_s", "data_wait_share", "final_loss", "eval_loss_after")
 _FIGURE = re.compile(r"(!\[[^\]]*\]\()(figures/[^)]+)\)")
-
-
 _LATEST = "Latest sweep: "
-_TRAINING = "workflowType=machine_learning"  # else MLflow opens the pages made for chat programs
+_TRAINING = "workflowType=machine_learning"  # otherwise MLflow opens its pages for chat programs
 
 
 def experiment_tags(plan: Plan, experiment_id: str, parent: str, before: Mapping[str, str]) -> dict[str, str]:
-    """Tags of the suite's experiment: its kind, the view behind `table_link`, and a description unless somebody wrote one of their own."""
+    """Tags to set on the suite's experiment: its kind, the view of `table_link`, and a description unless a user wrote one.
+
+    `before`: the experiment's current tags; only tags with a new value are returned.
+    """
     tags = {"mlflow.experimentKind": "custom_model_development", _view_name(plan): _view(plan)}
     if before.get(NOTE, _LATEST).startswith(_LATEST):
         run = f"[{plan.sweep_id}]({run_link(experiment_id, parent)})"
@@ -36,7 +37,7 @@ def experiment_tags(plan: Plan, experiment_id: str, parent: str, before: Mapping
 
 
 def source_tags(plan: Plan) -> dict[str, str]:
-    """Who started what, where MLflow looks for it."""
+    """MLflow's own tags for the user, the command and the commit."""
     commit = plan.git.get("commit")
     try:
         user = getpass.getuser()
@@ -47,7 +48,7 @@ def source_tags(plan: Plan) -> dict[str, str]:
 
 
 def sweep_note(plan: Plan, experiment_id: str) -> str:
-    """Description of a sweep's run, in Markdown."""
+    """The description of a sweep's run, in Markdown."""
     return f"{_compare(experiment_id, plan.sweep_id)}\n\n`{plan.command}`"
 
 
@@ -56,17 +57,17 @@ def _compare(experiment_id: str, sweep_id: str) -> str:
 
 
 def run_link(experiment_id: str, run_id: str) -> str:
-    """The page of a run."""
+    """Address of a run's page."""
     return f"#/experiments/{experiment_id}/runs/{run_id}?{_TRAINING}"
 
 
 def table_link(experiment_id: str, sweep_id: str) -> str:
-    """The sweep's trials as a table with their axes and main metrics: the view kept in a tag of the experiment."""
+    """Address of a table of the sweep's trials with their axes and main metrics. A tag of the experiment holds this view."""
     return f"#/experiments/{experiment_id}/runs?{_TRAINING}&viewStateShareKey={quote(sweep_id)}"
 
 
 def charts_link(experiment_id: str, sweep_id: str) -> str:
-    """The same view as charts of every metric, one line or bar a trial."""
+    """Address of charts of all metrics, with a line or bar for each of the sweep's trials."""
     return f"{table_link(experiment_id, sweep_id)}&compareRunsMode=CHART"
 
 
@@ -75,19 +76,19 @@ def _view_name(plan: Plan) -> str:
 
 
 def _view(plan: Plan) -> str:
-    """The view of `table_link`, as MLflow's own Share button would write it."""
+    """The view of `table_link`, in the format of MLflow's Share button."""
     axes = list(plan.trials[0].axes) if plan.trials else []
     main = metric_of(plan.suite.report.metric)
     names = dict.fromkeys((main.name, *_METRICS))
     columns = [*(f"params.`{axis}`" for axis in axes), *(f"metrics.`{name}`" for name in names), "tags.`trial.outcome`"]
     mixed = len({trial.emulated for trial in plan.trials}) > 1
     state: dict[str, Any] = {
-        # what an emulated device gave is in no comparison with what was measured
+        # results of emulated devices are not compared with measurements
         "searchFilter": trials_of(plan.sweep_id) + (" and tags.`emulated` = 'false'" if mixed else ""),
-        "orderByKey": f"metrics.`{main.name}`",  # the best first; in order of time the trials would be folded into the sweep's row
+        "orderByKey": f"metrics.`{main.name}`",  # the best first; sorted by time, the trials would be folded into the sweep's row
         "orderByAsc": main.lower_is_better,
         "selectedColumns": columns,
-        "runsHiddenMode": "SHOW_ALL",  # in charts, where ten would be the default
+        "runsHiddenMode": "SHOW_ALL",  # in charts, which show ten by default
     }
     return json.dumps(state)
 
@@ -98,7 +99,7 @@ def trials_of(sweep_id: str) -> str:
 
 
 def with_figures(markdown: str, run_id: str, base: str) -> str:
-    """A report whose figures are taken from the run's artifacts on the MLflow server at `base`; those on white, for pages of any colour."""
+    """A report whose figures are the run's artifacts on the MLflow server at `base`: PNG, on white for pages of any colour."""
 
     def replace(match: re.Match[str]) -> str:
         path = match[2].removesuffix(".svg") + ".png"
@@ -108,7 +109,7 @@ def with_figures(markdown: str, run_id: str, base: str) -> str:
 
 
 def linked_figures(markdown: str, experiment_id: str, run_id: str) -> str:
-    """A report for MLflow's own pages, which show no pictures in Markdown: links to the pages that show them."""
+    """A report for MLflow's pages, which show no images in Markdown: links to the pages of the figures instead."""
 
     def replace(match: re.Match[str]) -> str:
         return f"- {match[1][1:]}#/experiments/{experiment_id}/runs/{run_id}/artifacts/{match[2]})"

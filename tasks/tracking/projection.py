@@ -1,4 +1,4 @@
-"""Project a whole sweep onto MLflow from its journals; doing it again changes nothing."""
+"""Project a whole sweep onto MLflow from its journals. Repeating it changes nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tasks.tracking.runs import SweepRuns
 
 @dataclass(frozen=True)
 class Published:
-    """Where a sweep is in MLflow. `base` is the server's address, with a slash at its end, also where none runs just now."""
+    """Where a sweep is in MLflow. `base`: the server's address with a final slash, even if no server is running."""
 
     sweep_id: str
     base: str
@@ -32,7 +32,7 @@ class Published:
 
     @property
     def served(self) -> bool:
-        """True if a server at `base` took what was published."""
+        """True if the runs were published to a server, and not to a local database."""
         return tracking_uri().startswith("http")
 
     @property
@@ -55,10 +55,10 @@ def publish_sweep(
     wait_s: float,
     log: Logger | LoggerAdapter[Logger] | None = None,
 ) -> Published:
-    """Publish every finished trial from its journal and close the parent run.
+    """Publish every finished trial from its journal and close the sweep's own run.
 
-    Tries again for `wait_s` seconds while MLflow does not answer or its database is locked, then raises what it said. Raises JournalError
-    for journals that were changed by others, after all the others have been published.
+    Retries for `wait_s` seconds while MLflow does not answer or its database is locked, then raises MLflow's error. Raises JournalError for
+    a journal that was changed by others, after publishing all other trials.
     """
     deadline = time.monotonic() + wait_s
     pause = 1.0
@@ -70,15 +70,15 @@ def publish_sweep(
         except Exception as error:
             if time.monotonic() + pause > deadline:
                 raise
-            said = str(error).strip().split("\n", 1)[0][:200]
-            (log or getLogger(__name__)).warning("MLflow does not answer (%s); again in %.0f s", said, pause)
+            message = str(error).strip().split("\n", 1)[0][:200]
+            (log or getLogger(__name__)).warning("MLflow does not answer (%s); again in %.0f s", message, pause)
             time.sleep(pause)
             pause = min(pause * 2, 10.0)
 
 
 def _publish_once(store: SweepStore, plan: Plan, artifacts: list[Path], reason: str | None) -> Published:
     runs = SweepRuns(connect(), plan)
-    found: dict[str, str] = {}
+    run_ids: dict[str, str] = {}
     damaged: JournalError | None = None
     results = {trial.key: store.result(trial.key) for trial in plan.trials}
     for trial in plan.trials:
@@ -86,7 +86,7 @@ def _publish_once(store: SweepStore, plan: Plan, artifacts: list[Path], reason: 
             continue
         folder = store.trial_dir(trial.key)
         try:
-            found[trial.key] = finish_trial(runs, trial, read_journal(folder / JOURNAL), result, folder)
+            run_ids[trial.key] = finish_trial(runs, trial, read_journal(folder / JOURNAL), result, folder)
         except JournalError as error:
             damaged = damaged or error
     states = {key: result.outcome if result else None for key, result in results.items()}
@@ -94,12 +94,12 @@ def _publish_once(store: SweepStore, plan: Plan, artifacts: list[Path], reason: 
     if damaged:
         raise damaged
     base = f"{ui_url()}/"
-    links = {key: base + pages.run_link(runs.experiment_id, run_id) for key, run_id in found.items()}
+    links = {key: base + pages.run_link(runs.experiment_id, run_id) for key, run_id in run_ids.items()}
     return Published(plan.sweep_id, base, runs.experiment_id, runs.parent, links)
 
 
 def sweep_metrics(plan: Plan, results: Mapping[str, TrialResult | None]) -> dict[str, float]:
-    """Metrics of the sweep's own run: how many trials ended how, and the best rate (samples/s) among those that were measured."""
+    """Metrics of the sweep's own run: the number of trials by outcome, and the best throughput (samples/s) without emulated trials."""
     counts = Counter(f"trials_{result.outcome if result else 'not_run'}" for result in results.values())
     metrics = {"trials": float(len(results)), **{name: float(count) for name, count in counts.items()}}
     emulated = {trial.key for trial in plan.trials if trial.emulated}

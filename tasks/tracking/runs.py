@@ -1,9 +1,9 @@
-"""MLflow as a projection of the journals: experiment = suite, parent run = sweep, nested run = one attempt of a trial.
+"""Find and create the MLflow runs of a sweep. Experiment = suite, parent run = sweep, nested run = one attempt of a trial.
 
-Everything in this package can be done again at any time and gives the same runs: a run is found by its tags before one is created,
-timestamps come from the journal, and MLflow drops a metric row that it has already. So a lost server, a lost reply or a killed flow costs
-a replay. This file finds and creates the runs; log_trial.py fills a trial's, finish_sweep.py closes the sweep's, settle_runs.py ends
-those that nobody works on.
+MLflow is a projection of the journals: every function of this package can be repeated at any time and gives the same runs. A run is looked
+up by its tags before one is created, timestamps come from the journal, and MLflow ignores a metric row that it already has. After a lost
+server, a lost reply or a killed flow it is enough to repeat the projection. log_trial.py fills a trial's run, finish_sweep.py closes the
+sweep's, and settle_runs.py closes the runs without an active attempt.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
     from mlflow.tracking import MlflowClient
 
-PUBLISHED = "trial.published"  # tag of a run that is whole; its value names what was published
+PUBLISHED = "trial.published"  # tag of a complete run; its value identifies the published content
 
 
 class SweepRuns:
-    """The runs of one sweep in MLflow, each created where there is none. Of several for one thing, after a lost reply, one stays."""
+    """The runs of one sweep in MLflow. Creates missing ones. Keeps one run of several duplicates, which a lost reply can cause."""
 
     def __init__(self, client: MlflowClient, plan: Plan) -> None:
         self.client, self.plan = client, plan
@@ -35,7 +35,7 @@ class SweepRuns:
         self._describe_experiment()
 
     def find_parent(self) -> str:
-        """Id of the sweep's own run."""
+        """Id of the sweep's own run, created if there is none."""
         plan = self.plan
         existing = self._search(f"tags.`sweep.id` = '{plan.sweep_id}' and tags.`sweep.role` = 'parent'")
         if existing:
@@ -53,7 +53,7 @@ class SweepRuns:
         return self._create(plan.sweep_id, plan.created_at, tags)
 
     def trial_run(self, trial: Trial, attempt: int, started_at: float) -> str:
-        """Id of the run of one attempt. `started_at`: Unix time, s, for a run that is created."""
+        """Id of the run of one attempt, created if there is none. `started_at` (Unix time, s): start time of a new run."""
         existing = self._search(f"tags.`trial.key` = '{trial.key}' and tags.`trial.attempt` = '{attempt}'")
         if existing:
             return str(keep_canonical(self.client, existing).info.run_id)
@@ -64,7 +64,7 @@ class SweepRuns:
         return run_id
 
     def attempts(self) -> list[Run]:
-        """One run for each attempt of any trial of the sweep."""
+        """The runs of all attempts of the sweep's trials, one each."""
         same: dict[tuple[str, str], list[Run]] = {}
         for run in self._search(pages.trials_of(self.plan.sweep_id)):
             same.setdefault((run.data.tags["trial.key"], run.data.tags["trial.attempt"]), []).append(run)
@@ -96,7 +96,7 @@ class SweepRuns:
         return str(run.info.run_id)
 
     def _search(self, query: str) -> list[Run]:
-        """Every run that fits, from all pages of the answer."""
+        """All runs that match `query`, from all pages of the answer."""
         runs: list[Run] = []
         token = None
         while True:
@@ -108,26 +108,26 @@ class SweepRuns:
 
 
 def find_experiment(client: MlflowClient, name: str) -> str:
-    """Id of the experiment of this name, created if there is none. Two flows may do so at once."""
+    """Id of the experiment of this name, created if there is none. Two flows may create it at once."""
     existing = client.get_experiment_by_name(name)
     if existing is None:
         location = (runs_root() / "mlartifacts" / name).as_uri() if is_local(tracking_uri()) else None
         try:
             return str(client.create_experiment(name, artifact_location=location))
         except Exception:
-            existing = client.get_experiment_by_name(name)  # somebody else was first
+            existing = client.get_experiment_by_name(name)  # another process was first
             if existing is None:
                 raise
     return str(existing.experiment_id)
 
 
 def rank(run: Run) -> tuple[bool, bool, int, str]:
-    """Orders runs for one thing: one that is whole first, then one that has ended, then the earliest."""
+    """Sort key for duplicate runs: complete ones first, then ended ones, then by start time."""
     return (PUBLISHED not in run.data.tags, run.info.status == "RUNNING", run.info.start_time, run.info.run_id)
 
 
 def keep_canonical(client: MlflowClient, runs: Sequence[Run]) -> Run:
-    """The first of several runs for one thing, by `rank`; the others are deleted."""
+    """Keep the first of duplicate runs, by `rank`, and delete the others."""
     first, *others = sorted(runs, key=rank)
     for other in others:
         client.set_tag(other.info.run_id, "reason", f"duplicate of {first.info.run_id}")

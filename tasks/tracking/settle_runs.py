@@ -1,4 +1,4 @@
-"""End every MLflow run of a sweep that nobody works on: older attempts, trials under another key, what a dead flow left RUNNING."""
+"""Close every MLflow run of a sweep without an active attempt: older attempts, superseded trials, runs that a dead flow left RUNNING."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Settlement:
-    """What is to become of a run. `status` None: it keeps the one that it has."""
+    """What to do with a run. `status` None: it keeps its status."""
 
     reason: str
     status: str | None
@@ -23,7 +23,7 @@ class Settlement:
 
 
 def settle(runs: SweepRuns, keys: Collection[str], reason: str) -> None:
-    """Settle the sweep's runs. `keys`: of the trials that its plan has now; `reason`: why the last attempts among them did not end."""
+    """Settle the sweep's runs. `keys`: the trials in its current plan. `reason`: why their last attempts did not end."""
     attempts = runs.attempts()
     latest = latest_attempts(attempts)
     superseded = {entry.key: entry for entry in runs.plan.superseded if entry.key not in keys}
@@ -39,7 +39,7 @@ def settle(runs: SweepRuns, keys: Collection[str], reason: str) -> None:
 
 
 def latest_attempts(attempts: Iterable[Run]) -> dict[str, int]:
-    """Number of the last attempt by trial key."""
+    """Trial key -> number of the last attempt."""
     latest: dict[str, int] = {}
     for run in attempts:
         key, number = _identity(run)
@@ -48,7 +48,7 @@ def latest_attempts(attempts: Iterable[Run]) -> dict[str, int]:
 
 
 def settlement_of(run: Run, latest: Mapping[str, int], superseded: Mapping[str, Superseded], reason: str) -> Settlement | None:
-    """What is to become of the run of an attempt; None if it has ended and its trial is still wanted."""
+    """What to do with the run of an attempt; None if it has ended and its trial is not superseded."""
     key, number = _identity(run)
     running = run.info.status == "RUNNING"
     if entry := superseded.get(key):

@@ -1,4 +1,4 @@
-"""Values as MLflow takes them: times, texts, and calls within its limits."""
+"""Convert values for MLflow, and split calls to stay within its limits."""
 
 from __future__ import annotations
 
@@ -19,21 +19,23 @@ _TEXT = 5000  # characters of the longest tag value
 
 
 def milliseconds(seconds: float) -> int:
-    """MLflow's times are whole milliseconds since 1970."""
+    """A Unix time in s as MLflow's whole milliseconds."""
     return round(seconds * 1000)
 
 
 def prefixed_tags(prefix: str, values: Mapping[str, Any]) -> dict[str, str]:
-    """{"<prefix>.<name>": text} of all that is known."""
+    """{"<prefix>.<name>": text} of the values that are not None."""
     return {f"{prefix}.{name}": yaml_text(value)[:_TEXT] for name, value in values.items() if value is not None}
 
 
 def log_metrics(client: MlflowClient, run_id: str, metrics: Sequence[Metric]) -> None:
+    """Log metrics in calls of at most 1000."""
     for chunk in _chunks(metrics, _METRICS):
         client.log_batch(run_id, metrics=chunk)
 
 
 def log_params(client: MlflowClient, run_id: str, values: Mapping[str, Any]) -> None:
+    """Log parameters in calls of at most 100."""
     from mlflow.entities import Param
 
     for chunk in _chunks([Param(name, yaml_text(value)) for name, value in values.items()], _PARAMS):
@@ -41,6 +43,7 @@ def log_params(client: MlflowClient, run_id: str, values: Mapping[str, Any]) -> 
 
 
 def log_tags(client: MlflowClient, run_id: str, tags: Mapping[str, str]) -> None:
+    """Log tags in calls of at most 100."""
     from mlflow.entities import RunTag
 
     for chunk in _chunks([RunTag(name, value) for name, value in tags.items()], _PARAMS):

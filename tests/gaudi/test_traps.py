@@ -28,7 +28,7 @@ def test_adapting_transformers_breaks_clip_and_ours_does_not() -> None:
     from optimum.habana.transformers.modeling_utils import adapt_transformers_to_gaudi
     from transformers.models.clip import modeling_clip
 
-    from cluster.worker.train.engine_habana import CLIP_CLASSES, clip_kept
+    from cluster.worker.train.engine_habana import CLIP_CLASSES, preserve_clip_classes
     from experiments import workloads
 
     clip_pairs = workloads.load("clip_pairs")
@@ -43,7 +43,7 @@ def test_adapting_transformers_breaks_clip_and_ours_does_not() -> None:
     torch.manual_seed(0)
     stock = modeling_clip.CLIPModel(clip_pairs.config()).eval()
     image, text = embeddings(stock)
-    with clip_kept():
+    with preserve_clip_classes():
         adapt_transformers_to_gaudi()
         broken = modeling_clip.CLIPModel(clip_pairs.config()).eval()
         broken.load_state_dict(stock.state_dict())
@@ -166,13 +166,13 @@ def test_the_trainer_forgets_bf16_and_ours_is_not_it(tmp_path: Path) -> None:
     from optimum.habana import GaudiConfig, GaudiTrainer, GaudiTrainingArguments
     from transformers.models.clip import modeling_clip
 
-    from cluster.worker.train.engine_habana import clip_kept
+    from cluster.worker.train.engine_habana import preserve_clip_classes
     from experiments import workloads
 
     before = dict(os.environ)
     try:  # its state is in variables, too
         options = {"use_habana": True, "use_lazy_mode": True, "bf16": True, "report_to": "none"}
-        with clip_kept():  # its arguments adapt transformers once more
+        with preserve_clip_classes():  # its arguments adapt transformers once more
             arguments = GaudiTrainingArguments(output_dir=str(tmp_path), **options)
             assert arguments.bf16
             model = modeling_clip.CLIPModel(workloads.load("clip_pairs").config())

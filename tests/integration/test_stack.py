@@ -128,7 +128,7 @@ def test_up_again_mends_what_died_and_leaves_the_rest(stack: Stack, mended: Mend
     assert mended.status.returncode == 1
     assert {row["name"]: row["state"] for row in json.loads(mended.status.stdout)}["mlflow"] == "dead"
     assert mended.up.returncode == 0, mended.up.stderr
-    assert f"MLflow server: pid {mended.before['mlflow']} is no longer it" in mended.up.stdout
+    assert f"MLflow server: pid {mended.before['mlflow']} no longer runs" in mended.up.stdout
     assert mended.up.stdout.count("already running") == 3
     assert {name for name in NAMES if mended.after[name] != mended.before[name]} == {"mlflow"}
     assert post(f"{stack.settings.mlflow_url}/api/2.0/mlflow/experiments/search", {"max_results": 1})[0] == 200

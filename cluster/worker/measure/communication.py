@@ -1,6 +1,6 @@
-"""What the all-reduce of gradients costs a data-parallel step: how long it takes, and how much longer it makes the step.
+"""Cost of the gradients' all-reduce in a data-parallel step: how long it takes alone, and how much longer it makes a step.
 
-Measured after everything else of a trial, on steps that belong to no figure: under no_sync() the replicas drift apart.
+Measured at the end of a trial, on steps that enter no figure, because the replicas drift apart under DDP's no_sync().
 """
 
 from __future__ import annotations
@@ -15,18 +15,20 @@ if TYPE_CHECKING:
     from cluster.worker.train.train_step import TrainStep
     from experiments.step_record import StepTiming
 
-BUCKET_BYTES = 25 * 2**20  # DDP's own size of a bucket
-BUFFERS = 4  # taken in turn: their bytes together are more than a device's cache holds
+BUCKET_BYTES = 25 * 2**20  # DDP's default bucket size
+BUFFERS = 4  # used in turn: together they exceed a device's cache
 ALONE_ROUNDS = 3
 
-Blocks = Callable[[int, Callable[["StepTiming"], None]], None]  # train so many steps, tell each
+Blocks = Callable[[int, Callable[["StepTiming"], None]], None]  # (number of steps, what to do with each step's timing)
 
 
 def measure(train_step: TrainStep, device: Device, steps: int, run: Blocks) -> dict[str, Any]:
-    """Train `steps` (at least 2) with and as many without the all-reduce, then all-reduce as many bytes with nothing beside it.
+    """Train `steps` steps with and as many without the all-reduce, then all-reduce as many bytes without other work.
 
-    The two take turns (with, without, without, with) in blocks, whose first step is left out. Returns medians in seconds, means over
-    ranks: `with_s` and `without_s` (forward and backward of a step), `step_s` (all of a step with the all-reduce), `alone_s`, `bytes`.
+    The steps run in blocks (with, without, without, with), whose first steps are discarded. Returns medians in seconds, averaged over
+    ranks: `with_s` and `without_s` (forward and backward of a step), `step_s` (a whole step with the all-reduce), `alone_s` (one all-reduce
+    of all gradients, by time.perf_counter). Also returns `bytes` of the gradients and `steps`, the steps measured of each kind. The times
+    of steps come from the device's step clock.
     """
     half = max(1, steps // 2)
     timings: dict[bool, list[StepTiming]] = {True: [], False: []}
@@ -36,17 +38,21 @@ def measure(train_step: TrainStep, device: Device, steps: int, run: Blocks) -> d
             run(half + 1, block.append)
         timings[synchronised] += block[1:]
     size = sum(parameter.numel() * parameter.element_size() for parameter in train_step.trained)
-    mine = [
+    medians = [
         statistics.median(timing.forward_backward_s for timing in timings[True]),
         statistics.median(timing.forward_backward_s for timing in timings[False]),
         statistics.median(timing.total_s for timing in timings[True]),
         statistics.median(_alone(size, device) for _ in range(ALONE_ROUNDS)),
     ]
-    return {**dict(zip(("with_s", "without_s", "step_s", "alone_s"), _mean(mine, device), strict=True)), "bytes": size, "steps": 2 * half}
+    return {
+        **dict(zip(("with_s", "without_s", "step_s", "alone_s"), _mean(medians, device), strict=True)),
+        "bytes": size,
+        "steps": 2 * half,
+    }
 
 
 def _alone(size: int, device: Device) -> float:
-    """Seconds in which all ranks sum `size` bytes, one bucket after the other."""
+    """Seconds that all ranks take to sum `size` bytes, in buckets of BUCKET_BYTES."""
     import torch
     from torch import distributed
 
@@ -69,6 +75,7 @@ def _alone(size: int, device: Device) -> float:
 
 
 def _mean(values: list[float], device: Device) -> list[float]:
+    """Each value averaged over the ranks."""
     import torch
     from torch import distributed
 

@@ -1,4 +1,4 @@
-"""The measured loop. Timing boundaries are the clock's marks: nothing is timed that cannot be seen here."""
+"""The measured loop. The marks of the clock, all set here, are the boundaries of a step's parts."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ Batch = dict[str, Any]
 
 
 class TrainStepLike(Protocol):
-    """What the loop asks of a train step; cluster.worker.train.train_step.TrainStep is one."""
+    """What the loop needs of a train step; cluster.worker.train.train_step.TrainStep implements it."""
 
     def place(self, batch: Batch) -> Batch:
-        """The batch on the device."""
+        """Copy the batch to the device and return it."""
 
     def forward_backward(self, batch: Batch) -> torch.Tensor:
-        """Forward and backward, or forward alone; returns the loss, still on the device."""
+        """Run forward and backward, or forward alone without training. Returns the loss, a scalar on the device."""
 
     def update(self, step: int) -> None:
-        """The optimiser's step; nothing where nothing is trained."""
+        """Run the optimiser for step `step` (1-based); does nothing without training."""
 
     def samples(self, batch: Batch) -> int:
-        """Samples in a batch."""
+        """Number of samples in a batch."""
 
 
 def run_steps(steps: range, batches: Iterator[Batch], train_step: TrainStepLike, clock: Clock, record: Callable[[StepTiming], None]) -> int:
-    """Train the given steps (1-based) and record each once its times and its loss are known. Returns this rank's samples.
+    """Train the given steps (1-based) and pass each to `record` once its times and loss are known. Returns this rank's samples.
 
-    On return the device has done all of it and every step is recorded. Nothing in here waits for a device that runs beside the host,
-    except that the clock keeps the host from running further ahead than a few steps.
+    On return the device has finished the steps and all of them are recorded. The loop does not wait for a device that runs asynchronously,
+    except that the clock keeps the host from running more than a few steps ahead.
     """
     total = 0
     for step in steps:
         batch = next(batches)
         clock.mark(DATA)
-        placed = train_step.place(batch)
+        device_batch = train_step.place(batch)
         clock.mark(COPY)
-        loss = train_step.forward_backward(placed)
+        loss = train_step.forward_backward(device_batch)
         clock.mark(COMPUTE)
         train_step.update(step)
         clock.mark(UPDATE)
-        samples = train_step.samples(placed)
+        samples = train_step.samples(device_batch)
         total += samples
         for timing in clock.finish(step, samples, loss):
             record(timing)

@@ -1,4 +1,4 @@
-"""A torch.profiler trace of a few steps, and the table of where their time went."""
+"""A torch.profiler trace of a few steps, and the breakdown of their time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cluster.worker.measure.trace_breakdown import breakdown
 
 @contextmanager
 def trace(path: Path | None) -> Iterator[None]:
-    """Profile what runs inside and write a gzipped Chrome trace, whole or not at all. None: do not profile (ranks other than 0)."""
+    """Profile the block and write a gzipped Chrome trace to `path` atomically. With None (ranks other than 0) do not profile."""
     if path is None:
         yield
         return
@@ -34,6 +34,6 @@ def trace(path: Path | None) -> Iterator[None]:
 
 
 def read_breakdown(path: Path, steps: int) -> dict[str, Any] | None:
-    """`breakdown` of a trace's file."""
+    """The `breakdown` of the trace file at `path`, which holds `steps` steps."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         return breakdown(json.load(file)["traceEvents"], steps)

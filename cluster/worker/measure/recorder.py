@@ -1,4 +1,4 @@
-"""What a trial writes down while it runs: rank 0 into the journal, the other ranks nowhere."""
+"""The records of a running trial: rank 0 writes them into the journal, the other ranks discard them."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from experiments.step_record import StepTiming
 
 
 class Sink(Protocol):
-    """The part of JournalWriter that is needed here."""
+    """The part of JournalWriter that a Recorder needs."""
 
     def append(self, kind: str, t: float | None = None, **fields: Any) -> None: ...
     def close(self) -> None: ...
 
 
 class NullSink:
-    """The sink of ranks other than 0."""
+    """Discards all records: the sink of ranks other than 0."""
 
     def append(self, kind: str, t: float | None = None, **fields: Any) -> None:
-        """Nothing."""
+        """Discard the record."""
 
     def close(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class Recorder:
-    """Typed records into a sink. Raises OSError once the journal cannot be written."""
+    """Writes typed records into a sink. All methods raise OSError once the journal cannot be written."""
 
     def __init__(self, sink: Sink | JournalWriter, world_size: int = 1) -> None:
         self._sink, self._world_size = sink, world_size
@@ -47,7 +47,7 @@ class Recorder:
         self._sink.append("note", text=text)
 
     def step(self, timing: StepTiming, *, measured: bool, more: Mapping[str, float | None] | None = None) -> None:
-        """Record a step, with `more` fields. Raises Diverged if its loss is not finite, after having recorded it."""
+        """Record a step, with `more` as further fields. Then raise Diverged if its loss is not finite. Raises ImpossibleData."""
         record = step_record(timing, world_size=self._world_size, measured=measured)
         self._sink.append("step", t=timing.ended_at, **{**record, **(more or {})})
         if not math.isfinite(timing.loss):

@@ -1,4 +1,4 @@
-"""Arithmetic on timings. No clock, no torch: times come in as arguments, and data that cannot be is an error."""
+"""Build the journal's step and window records from timings. Uses no clock and no torch. Impossible measurements raise an error."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from typing import Any
 
 from experiments.step_record import PARTS, TOTAL, StepRecord, StepTiming
 
-RESOLUTION_S = 1e-5  # device events are read as 32-bit milliseconds: sums of parts may differ by this much
+RESOLUTION_S = 1e-5  # s; device events are 32-bit milliseconds, so a sum of parts may differ by this much
 
 
 class ImpossibleData(ValueError):
-    """A measurement that cannot have happened."""
+    """An impossible measurement, such as a negative or non-finite time."""
 
 
 def step_record(timing: StepTiming, *, world_size: int, measured: bool) -> dict[str, Any]:
-    """The journal's `step` record without its time: seconds, `samples` over all ranks. Raises ImpossibleData."""
+    """The journal's `step` record without `t`: times in seconds, `samples` summed over all ranks.
+
+    Raises ImpossibleData for a negative or non-finite time, no samples, no time, or parts that do not add up to the total within rounding.
+    """
     times = {name: float(getattr(timing, name)) for name in (*PARTS, TOTAL)}
     for name, seconds in times.items():
         if not math.isfinite(seconds) or seconds < 0:
@@ -28,12 +31,12 @@ def step_record(timing: StepTiming, *, world_size: int, measured: bool) -> dict[
     if abs(sum(times.values()) - total) > max(RESOLUTION_S * len(times), 1e-3 * total):
         raise ImpossibleData(f"step {timing.step}: its parts take {sum(times.values()):.6f} s, all of it {total:.6f} s")
     record = StepRecord(**{**vars(timing), "samples": timing.samples * world_size}, measured=measured)
-    return {name: value for name, value in record.values().items() if name != "t"}  # the journal's line has it
+    return {name: value for name, value in record.values().items() if name != "t"}  # the journal adds it
 
 
 @dataclass(frozen=True)
 class RankWindow:
-    """One rank's measured window: from synchronised start to synchronised end."""
+    """One rank's measured window, from the common start of all ranks to the end of its device's work. `wall_s`: time.perf_counter."""
 
     rank: int
     samples: int
@@ -44,9 +47,10 @@ class RankWindow:
 
 
 def window_record(ranks: Sequence[RankWindow]) -> dict[str, Any]:
-    """The journal's `window` record from all ranks: samples summed, wall time and peak memory of the worst, power of all devices together.
+    """The journal's `window` record from all ranks: samples and energy (J) summed, the longest wall time (s), the largest peak memory.
 
-    Raises ImpossibleData: no ranks, a rank twice or missing, no samples, no time, energy that ran backwards.
+    mean_power_w = total energy / longest wall time, of all devices together. Raises ImpossibleData if a rank is missing or occurs twice,
+    if a rank has no samples or no time, or if an energy is negative.
     """
     if sorted(window.rank for window in ranks) != list(range(len(ranks))) or not ranks:
         raise ImpossibleData(f"windows of ranks {[window.rank for window in ranks]}")

@@ -1,7 +1,7 @@
-"""A deliberate slow-down of known size, to see whether the verdicts find it: `injected_slowdown` of a trial.
+"""A deliberate slow-down of known size, the parameter `injected_slowdown`, which tests whether the verdicts detect it.
 
-Each step of the measured window is made longer by that share of itself, on the device: what is judged is a real trial that really is
-slower. The trial's parameters, its journal and its MLflow run say so, and it is no part of any cell's history.
+Each step of the measured window takes longer by this share of its own time, on the device, so the trial really is slower. The trial's
+parameters, its journal and its MLflow run state the slow-down, and the trial enters no cell's history.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 _PROBE_CYCLES = 50_000_000  # a few hundredths of a second on a GPU
 
 
-class Slowed:
-    """A train step whose steps take longer (see cluster.worker.measure.loop.TrainStepLike).
+class SlowedTrainStep:
+    """A train step that takes longer (see cluster.worker.measure.loop.TrainStepLike).
 
-    CPU: computes nothing for `share` of the step's own time, by the host's clock, so the size is exact. CUDA: a kernel that only counts
-    cycles runs in the compute stream for `share` of the median warm-up step; its clock is measured once. Elsewhere: Unsupported.
+    On a CPU it spins for `share` of the step's own time by time.perf_counter, so the size is exact. On CUDA a kernel that only counts
+    cycles runs in the compute stream for `share` of the median warm-up step; the device's clock rate is measured once. Other devices raise
+    Unsupported.
     """
 
     def __init__(self, inner: TrainStep, share: float) -> None:
@@ -41,7 +42,7 @@ class Slowed:
         self._spend = self._on_host if kind == "cpu" else self._on_device
 
     def start(self) -> None:
-        """From the next step on. Raises Unsupported where warm-up was too short to know how long a step takes."""
+        """Slow down from the next step on. Raises Unsupported if the warm-up was too short to know how long a step takes."""
         if self._spend == self._on_device:
             if len(self._intervals) < 3:
                 raise Unsupported("injected_slowdown: needs at least 5 warm-up steps on a GPU, to know how long a step takes")
@@ -69,18 +70,19 @@ class Slowed:
     def samples(self, batch: Batch) -> int:
         return self.inner.samples(batch)
 
-    def _on_host(self, took: float) -> None:
-        until = time.perf_counter() + self.share * took
+    def _on_host(self, step_s: float) -> None:
+        until = time.perf_counter() + self.share * step_s
         while time.perf_counter() < until:
             pass
 
-    def _on_device(self, took: float) -> None:
+    def _on_device(self, step_s: float) -> None:
         count_cycles(self._cycles)
 
 
 def _cycles_per_s() -> float:
+    """Clock rate of the current CUDA device, from one timed kernel."""
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-    count_cycles(_PROBE_CYCLES)  # wakes the clock up
+    count_cycles(_PROBE_CYCLES)  # raises the clock from idle
     begin.record()
     count_cycles(_PROBE_CYCLES)
     end.record()

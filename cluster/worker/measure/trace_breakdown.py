@@ -1,4 +1,4 @@
-"""Where the device's time goes, from a Chrome trace of torch.profiler: kernels put into groups a person thinks in. Pure arithmetic."""
+"""Breakdown of the device's time by groups of kernels, from a Chrome trace of torch.profiler."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Event = dict[str, Any]
 ON_DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 ON_HOST = "cpu_op"
 
-# The first pattern that a name contains, in lower case, is its group.
+# A name, in lower case, belongs to the first group whose pattern it contains.
 _GROUPS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (group, re.compile(pattern))
     for group, pattern in (
@@ -37,45 +37,46 @@ OTHER = "other"
 
 
 def group_of(name: str) -> str:
-    """The group of a kernel, or of an operator where there are no kernels."""
+    """The group of a kernel, or of a host operator if the trace has no kernels."""
     lower = name.lower()
     return next((group for group, pattern in _GROUPS if pattern.search(lower)), OTHER)
 
 
 def breakdown(events: Iterable[Event], steps: int) -> dict[str, Any] | None:
-    """What `steps` traced steps spent, by group; None for a trace without operations.
+    """The time of `steps` traced steps, by group; None for a trace without operations.
 
-    `events`: the trace's traceEvents; times in microseconds. Where kernels ran on a device only these count, else the host's operators,
-    each without the operators that it called. Returns `where` (device or host), `steps`, `span_s` (first start to last end, per step),
-    `idle_s` (nothing ran, per step) and `groups`, the largest first: `group`, `seconds` and `calls` per step, `top`, its costliest name.
-    Groups that ran beside each other count in full, so that groups and idle time may add up to more than the span.
+    `events`: the trace's traceEvents; times in microseconds. If kernels ran on a device, only they count; otherwise the host's operators,
+    each without the operators it called. Returns `where` (device or host), `steps`, `span_s` (first start to last end, s per step),
+    `idle_s` (time in which nothing ran, s per step) and `groups`, the largest first. A group has `group`, `seconds` and `calls` per step,
+    and `top`, the name that took most of its time. Groups that ran at the same time both count in full, so the groups and the idle time
+    may add up to more than the span. Raises ValueError for less than one step.
     """
     if steps < 1:
         raise ValueError(f"{steps} steps were traced")
     spans = [event for event in events if event.get("ph") == "X" and event.get("dur", 0) > 0]
-    chosen = [event for event in spans if event.get("cat") in ON_DEVICE]
-    where = "device" if chosen else "host"
-    if chosen:
-        spent = [(str(event["name"]), float(event["dur"])) for event in chosen]
+    operations = [event for event in spans if event.get("cat") in ON_DEVICE]
+    where = "device" if operations else "host"
+    if operations:
+        times = [(str(event["name"]), float(event["dur"])) for event in operations]
     else:
-        chosen = [event for event in spans if event.get("cat") == ON_HOST]
-        spent = list(_own_times(chosen))
-    if not chosen:
+        operations = [event for event in spans if event.get("cat") == ON_HOST]
+        times = list(_own_times(operations))
+    if not operations:
         return None
     seconds: dict[str, float] = defaultdict(float)
     calls: dict[str, int] = defaultdict(int)
     by_name: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for name, micros in spent:
+    for name, micros in times:
         group = group_of(name)
         seconds[group] += micros / 1e6
         calls[group] += 1
         by_name[group][name] += micros
-    begin, end = min(event["ts"] for event in chosen), max(event["ts"] + event["dur"] for event in chosen)
+    begin, end = min(event["ts"] for event in operations), max(event["ts"] + event["dur"] for event in operations)
     return {
         "where": where,
         "steps": steps,
         "span_s": (end - begin) / 1e6 / steps,
-        "idle_s": (end - begin - _covered(chosen)) / 1e6 / steps,
+        "idle_s": (end - begin - _covered(operations)) / 1e6 / steps,
         "groups": [
             {
                 "group": group,
@@ -98,13 +99,13 @@ def _covered(events: Sequence[Event]) -> float:
 
 
 def _own_times(events: Sequence[Event]) -> Iterable[tuple[str, float]]:
-    """(name, microseconds) of each operator without those it called: events of one thread lie within each other or apart."""
+    """(name, microseconds) of each operator without the operators it called. Events of one thread are nested or disjoint."""
     threads: dict[Any, list[Event]] = defaultdict(list)
     for event in events:
         threads[event.get("pid"), event.get("tid")].append(event)
-    for mine in threads.values():
+    for thread_events in threads.values():
         open_: list[tuple[float, list[Any]]] = []  # (end, [name, own time])
-        for event in sorted(mine, key=lambda event: (event["ts"], -event["dur"])):
+        for event in sorted(thread_events, key=lambda event: (event["ts"], -event["dur"])):
             while open_ and open_[-1][0] <= event["ts"]:
                 yield tuple(open_.pop()[1])
             if open_:

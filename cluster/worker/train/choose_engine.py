@@ -1,29 +1,29 @@
-"""Which engine runs a trial's training, and why one cannot."""
+"""Choose the engine that trains a trial's model, and check that it can."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from cluster.worker.train import optimizers, parallel
+from cluster.worker.train.engine import Engine
 from experiments.components.workload import Unsupported
 from experiments.parameters import TrainingParameters, lazy_mode
 
 if TYPE_CHECKING:
     from cluster.devices import Device
-from cluster.worker.train.engine import Engine
 
 
 def why_not(parameters: TrainingParameters, device: Device) -> str | None:
     """Why this combination of engine, mode and device cannot run; None if it can."""
     kind = device.kind
     if kind != "hpu":
-        only_there = {
+        hpu_only = {
             "engine optimum_habana": parameters.engine == "optimum_habana",
             "ddp fast": parameters.ddp == "fast",
             "hpu_graphs": parameters.hpu_graphs,
             "hpu_lazy": parameters.hpu_lazy is not None,
         }
-        return next((f"{name}: only on hpu, and this is {kind}" for name, wanted in only_there.items() if wanted), None)
+        return next((f"{name}: only on hpu, and this is {kind}" for name, requested in hpu_only.items() if requested), None)
     if parameters.ddp == "fast" and parameters.engine != "optimum_habana":
         return "ddp fast: optimum-habana's all-reduce; needs engine optimum_habana"
     lazy = lazy_mode(parameters.model_dump())
@@ -37,9 +37,9 @@ def why_not(parameters: TrainingParameters, device: Device) -> str | None:
 
 
 def choose_engine(parameters: TrainingParameters, device: Device, world_size: int) -> Engine:
-    """The engine that the parameters name. Raises Unsupported."""
-    if wrong := why_not(parameters, device) or parallel.why_not(parameters) or optimizers.why_not(parameters, device.kind):
-        raise Unsupported(wrong)
+    """The engine that the parameters name. Raises Unsupported if the parameters do not go together on this device."""
+    if reason := why_not(parameters, device) or parallel.why_not(parameters) or optimizers.why_not(parameters, device.kind):
+        raise Unsupported(reason)
     if parameters.engine == "optimum_habana":
         from cluster.worker.train.engine_habana import OptimumHabana
 

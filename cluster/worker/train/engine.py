@@ -1,6 +1,6 @@
-"""How a model is trained: `native` is plain torch, on any device; `optimum_habana` is in engine_habana.py.
+"""Engines: how a model is trained. `native`, here, is plain torch on any device; `optimum_habana` is in engine_habana.py.
 
-The train step asks an engine for all that differs between them. An engine changes how a step is computed, never what: same loss, same data.
+An engine provides the parts of a train step that differ between the two. It changes how a step is computed, but not the loss or the data.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 
 class Engine:
-    """Plain torch."""
+    """The engine `native`: plain torch."""
 
     def __init__(self, parameters: TrainingParameters, device: Device, world_size: int) -> None:
         self.parameters, self.device, self.world_size = parameters, device, world_size
 
     def adapt(self) -> None:
-        """Before the model is built."""
+        """Called before the model is built."""
 
     def compile_layers(self, layers: list[torch.nn.Module]) -> None:
-        """Raises Unsupported for a workload without layers."""
+        """Compile each layer in place if the trial asks for it. Raises Unsupported for a workload that names no layers."""
         if self.parameters.compile != "layer":
             return
         if not layers:
@@ -37,7 +37,7 @@ class Engine:
             layer.compile(backend=self.device.compile_backend)
 
     def checkpoint(self, model: torch.nn.Module, layers: list[torch.nn.Module]) -> None:
-        """Recompute the layers' activations in the backward pass. Raises Unsupported where that cannot be done."""
+        """Make the backward pass recompute the layers' activations if the trial asks for it. Raises Unsupported if that is impossible."""
         if not self.parameters.activation_checkpointing:
             return
         if self.device.kind == "hpu" and not getattr(model, "supports_gradient_checkpointing", True):
@@ -47,7 +47,7 @@ class Engine:
         torch_internals.checkpoint(model, layers)
 
     def graphs(self, model: torch.nn.Module, *, training: bool, find_unused: bool) -> None:
-        """Replace the model's forward by HPU graphs, recorded on first use of each shape."""
+        """Replace the model's forward by HPU graphs, recorded at the first use of each input shape, if the trial asks for it."""
         if not self.parameters.hpu_graphs:
             return
         from habana_frameworks.torch import hpu
@@ -59,31 +59,31 @@ class Engine:
 
     @property
     def sharded(self) -> bool:
-        """Whether no device has the whole model: then every rank takes part in whatever calls it."""
+        """Whether no device holds the whole model. Then every rank must take part in each call of the model."""
         return self.world_size > 1 and self.parameters.parallel != "ddp"
 
     def whole(self, model: torch.nn.Module) -> Any:
-        """The model as a step calls it, on one device."""
+        """The model as a step on one device calls it, compiled if the trial asks for compile model."""
         return torch.compile(model, backend=self.device.compile_backend) if self.parameters.compile == "model" else model
 
     def distribute(self, model: Any, *, find_unused: bool, units: list[torch.nn.Module]) -> Any:
-        """The model as a step calls it: replicated with its gradients averaged over the ranks, or sharded by `units`. See parallel.py."""
+        """The model as a step on several devices calls it: replicated with averaged gradients, or sharded by `units`. See parallel.py."""
         return parallel.distribute(model, self.parameters, self.device.torch_device, find_unused=find_unused, units=units)
 
     def optimizer(self, trained: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
-        """The update rule over the parameters that are trained."""
+        """The optimiser of the trained parameters. Raises Unsupported."""
         return optimizers.build(self.parameters, trained)
 
     def after_backward(self, model: torch.nn.Module) -> None:
-        """The gradients of this rank are there, or being computed."""
+        """Called after a step's backward pass, whose gradients the device may still be computing."""
         self.device.flush()
 
     def clip(self, model: Any, trained: list[torch.nn.Parameter]) -> None:
-        """Limit the gradients' norm over all parameters. `model` is what `distribute` gave."""
+        """Limit the norm of all gradients together. `model` is the result of `distribute`."""
         if self.parameters.clip_grad_norm is not None:
             parallel.clip(model, trained, self.parameters.clip_grad_norm)
 
     def after_update(self, optimizer: torch.optim.Optimizer) -> None:
-        """The optimiser has done its step: ready the gradients for the next one."""
+        """Called after the optimiser's step: reset the gradients for the next step."""
         self.device.flush()
-        optimizer.zero_grad(set_to_none=not self.parameters.hpu_graphs)  # a graph writes where it was recorded
+        optimizer.zero_grad(set_to_none=not self.parameters.hpu_graphs)  # a graph writes to the recorded addresses

@@ -1,7 +1,7 @@
-"""Training as optimum-habana does it on a Gaudi: its model classes, its fast DDP, Habana's fused optimiser and clip.
+"""The engine `optimum_habana` on a Gaudi: optimum-habana's model classes and fast DDP, and Habana's fused optimiser and clipping.
 
-Its trainer is not used: the measured loop is ours on every device. What its trainer does beyond that loop (it puts args.bf16 back to False,
-and does not divide the loss by the number of accumulated gradients) therefore cannot reach a trial.
+It does not use optimum-habana's trainer, since the measured loop is the same on every device. The trainer's own behaviour therefore
+cannot affect a trial: it resets args.bf16 to False, and does not divide the loss by the number of accumulated gradients.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import torch
 from cluster.worker.train.engine import Engine
 from experiments.components.workload import Unsupported
 
-# optimum-habana 1.21.2 replaces these by classes that transformers 4.55's CLIP text and vision models do not fit: text raises, vision
-# computes something else without a word. CLIP runs on a Gaudi with transformers' own.
+# optimum-habana 1.21.2 replaces these by classes that do not fit the CLIP models of transformers 4.55: the text model raises, the vision
+# model silently computes something else. On a Gaudi CLIP therefore runs with the classes of transformers.
 CLIP_CLASSES = ("CLIPVisionEmbeddings", "CLIPAttention", "CLIPEncoderLayer", "CLIPEncoder", "CLIPVisionTransformer", "CLIPVisionModel")
 _adapted = False
 
 
 def adapt() -> None:
-    """optimum-habana's changes to transformers, once in a process, with CLIP's classes put back. Raises Unsupported without it."""
-    global _adapted  # noqa: PLW0603  # what it changes is the process's
+    """Apply optimum-habana's changes to transformers, once per process, except to CLIP. Raises Unsupported without optimum-habana."""
+    global _adapted  # noqa: PLW0603  # the changes are global to the process
     if _adapted:
         return
     try:
@@ -34,14 +34,14 @@ def adapt() -> None:
             from optimum.habana.transformers.modeling_utils import adapt_transformers_to_gaudi
     except ImportError as error:
         raise Unsupported(f"engine optimum_habana: optimum-habana cannot be imported here ({error})") from error
-    with clip_kept():
+    with preserve_clip_classes():
         adapt_transformers_to_gaudi()
     _adapted = True
 
 
 @contextmanager
 def _own_programs() -> Iterator[None]:
-    """This Python's programs first on PATH: optimum-habana asks `pip` for the bridge's version when imported, and fails on another's."""
+    """Put this Python's programs first on PATH: on import optimum-habana asks `pip` for the bridge's version, and needs this Python's."""
     before = os.environ.get("PATH")
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), before or os.defpath])
     try:
@@ -54,8 +54,8 @@ def _own_programs() -> Iterator[None]:
 
 
 @contextmanager
-def clip_kept() -> Iterator[None]:
-    """CLIP's classes as they were, whatever replaced them meanwhile."""
+def preserve_clip_classes() -> Iterator[None]:
+    """Restore CLIP's classes at the end of the block, whatever replaced them inside."""
     from transformers.models.clip import modeling_clip
 
     before = {name: getattr(modeling_clip, name) for name in CLIP_CLASSES if hasattr(modeling_clip, name)}
@@ -67,7 +67,7 @@ def clip_kept() -> Iterator[None]:
 
 
 class OptimumHabana(Engine):
-    """See Engine."""
+    """The engine `optimum_habana`; its methods are documented in Engine."""
 
     def adapt(self) -> None:
         adapt()
@@ -79,7 +79,7 @@ class OptimumHabana(Engine):
     def distribute(self, model: Any, *, find_unused: bool, units: list[torch.nn.Module]) -> Any:
         if not self._fast:
             return super().distribute(model, find_unused=find_unused, units=units)
-        for value in (*model.parameters(), *model.buffers()):  # torch's DDP does this when it is made
+        for value in (*model.parameters(), *model.buffers()):  # as torch's DDP does when it is constructed
             torch.distributed.broadcast(value.data, src=0)
         return model
 
@@ -92,7 +92,7 @@ class OptimumHabana(Engine):
             trained,
             lr=self.parameters.learning_rate,
             betas=(0.9, self.parameters.beta2),
-            eps=self.parameters.adam_eps,  # its own default is 1e-6, and its weight decay 0: other training
+            eps=self.parameters.adam_eps,  # by default 1e-6, and weight decay 0, which would train differently
             weight_decay=self.parameters.weight_decay,
         )
         if self.parameters.clip_grad_norm is not None:
@@ -118,5 +118,5 @@ class OptimumHabana(Engine):
 
     def after_update(self, optimizer: torch.optim.Optimizer) -> None:
         self.device.flush()
-        # fast DDP packs gradients by a recorded graph: gradients made anew would not be in it, and the ranks would drift apart unseen
+        # fast DDP packs gradients by a recorded graph. It would miss newly allocated gradients, and the ranks would silently drift apart
         optimizer.zero_grad(set_to_none=not (self._fast or self.parameters.hpu_graphs))

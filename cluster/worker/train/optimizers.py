@@ -1,4 +1,4 @@
-"""The update rules: torch's AdamW, and StableAdamW from the library optimi.
+"""The update rules: AdamW from torch, and StableAdamW from the library optimi.
 
 StableAdamW (Wortsman et al. 2023, algorithm 2) is AdamW with the update clipping of Adafactor. For each tensor, with gradient g_t:
 
@@ -6,9 +6,9 @@ StableAdamW (Wortsman et al. 2023, algorithm 2) is AdamW with the update clippin
     RMS_t = sqrt(mean(g_t^2 / max(u_t, eps^2))),   rate_t = lr / max(1, RMS_t)
     p_t = p_{t-1} - rate_t (weight_decay p_{t-1} + v_t / (sqrt(u_t) + eps))
 
-The bias correction is in the betas: with b for beta the averages are what Adam's are after dividing by 1 - beta^t, so where RMS_t <= 1 the
-update is AdamW's own. Weight decay is multiplied by the clipped rate, as AdamW's is by its rate (optimi's decouple_lr, which would take the
-rate out of it, is left off).
+The betas hold the bias correction: with b in place of beta, v_t and u_t equal Adam's averages after their division by 1 - beta^t. The
+update therefore is AdamW's wherever RMS_t <= 1. Weight decay is multiplied by the clipped rate, as AdamW's is by its rate; optimi's
+decouple_lr, which would change this, is off.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BETA1 = 0.9
 
 
 def why_not(parameters: TrainingParameters, kind: str) -> str | None:
-    """Why the update rule, or RMS_t, does not go with the other parameters on a device of this kind; None if it does."""
+    """Why the update rule, or measuring RMS_t, cannot be combined with the other parameters on this kind of device; None if it can."""
     sharded = parameters.parallel != "ddp" and parameters.devices > 1
     whole = f"RMS_t is over a whole tensor, with parallel {parameters.parallel} a device has a part of it; use ddp"
     if parameters.update_rule == "stable_adamw":
@@ -44,7 +44,7 @@ def why_not(parameters: TrainingParameters, kind: str) -> str | None:
 
 
 def build(parameters: TrainingParameters, trained: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
-    """The optimiser that the parameters name. Raises Unsupported where its library, or Triton, is not there."""
+    """The optimiser that the parameters name. Raises Unsupported if its library, or Triton, is not installed."""
     if parameters.update_rule == "stable_adamw":
         return _stable_adamw(parameters, trained)
     kind = parameters.optimizer
@@ -60,7 +60,7 @@ def build(parameters: TrainingParameters, trained: list[torch.nn.Parameter]) -> 
 
 
 def _stable_adamw(parameters: TrainingParameters, trained: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
-    """`foreach` and `per_parameter` ask the device for each tensor's RMS_t in each step, and wait for it; `fused` (Triton) does not."""
+    """StableAdamW. `foreach` and `per_parameter` wait in each step for the device to return every RMS_t; `fused` (Triton) does not."""
     kind = parameters.optimizer
     try:
         from optimi import StableAdamW
@@ -69,7 +69,7 @@ def _stable_adamw(parameters: TrainingParameters, trained: list[torch.nn.Paramet
     if kind == "fused" and importlib.util.find_spec("triton") is None:
         raise Unsupported("update_rule stable_adamw: optimizer fused needs Triton, which is not installed; use foreach or per_parameter")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of its foreach, in favour of Triton, which a CPU has not
+        warnings.simplefilter("ignore", DeprecationWarning)  # its foreach is deprecated in favour of Triton, which needs a GPU
         optimizer: torch.optim.Optimizer = StableAdamW(
             trained,
             lr=parameters.learning_rate,

@@ -1,7 +1,7 @@
-"""RMS_t of chosen tensors in each step: how far the squared gradient is above what the optimiser's second moment expects of it.
+"""RMS_t of selected tensors in each step: the squared gradient in relation to the optimiser's second moment (no unit).
 
-RMS_t = sqrt(mean(g_t^2 / max(u_t, eps^2))) with the bias-corrected second moment u_t that the update itself divides by (Wortsman et al.
-2023, section 3; Shazeer & Stern 2018). About 1 while the second moment is up to date, and more where it is not.
+RMS_t = sqrt(mean(g_t^2 / max(u_t, eps^2))), with the gradient g_t and the bias-corrected second moment u_t that the update divides by
+(Wortsman et al. 2023, section 3; Shazeer & Stern 2018). It is about 1 while u_t follows the squared gradient, and larger if u_t lags.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from experiments.step_record import RMS
 
 
 class RmsWatch:
-    """RMS_t of some tensors before each update, without waiting for the device.
+    """Measures RMS_t of some tensors before each update, without waiting for the device.
 
-    `measure` queues the computation and a copy to the host before the end of the step; `read` gives the numbers once the clock has
-    returned that step, by when the device has passed them. The state of skipped steps (fp16's loss scaler) is not in between: what is
-    told of such a step is what its update would have been, and null where the gradient overflowed.
+    `measure` queues the computation and a copy to the host before the end of the step. `read` returns the numbers after the clock has
+    returned that step; by then the device has computed them. If fp16's loss scaler skips a step, its RMS_t is that of the skipped update,
+    or None if the gradient overflowed.
     """
 
     def __init__(self, tensors: Mapping[str, torch.nn.Parameter], optimizer: torch.optim.Optimizer, *, page_locked: bool) -> None:
@@ -33,22 +33,22 @@ class RmsWatch:
 
     @torch.no_grad()
     def measure(self, step: int) -> None:
-        """The gradients of `step` are as the optimiser will take them, and its state is that of the step before."""
+        """Queue RMS_t of `step`. Call it when the gradients are final and the optimiser has not yet updated its state."""
         values = torch.stack([self._rms(tensor) for tensor in self._tensors.values()])
         slot = step % len(self._cells)
         self._cells[slot].copy_(values, non_blocking=True)
         self._steps[slot] = step
 
     def read(self, step: int) -> dict[str, float | None]:
-        """`rms.<tensor>` of a step that the device has done; null where it is not finite. Raises RuntimeError for a step that is gone."""
+        """`rms.<tensor>` -> RMS_t of a finished step, None if not finite. Raises RuntimeError if later steps have overwritten it."""
         slot = step % len(self._cells)
         if self._steps[slot] != step:
             raise RuntimeError(f"the RMS of step {step} was not kept")
-        found = zip(self._tensors, self._cells[slot].tolist(), strict=True)
-        return {RMS + name: value if math.isfinite(value) else None for name, value in found}
+        values = zip(self._tensors, self._cells[slot].tolist(), strict=True)
+        return {RMS + name: value if math.isfinite(value) else None for name, value in values}
 
     def _rms(self, tensor: torch.nn.Parameter) -> torch.Tensor:
-        if tensor.grad is None:  # no part of this batch's loss
+        if tensor.grad is None:  # this batch's loss does not depend on it
             return torch.full((), math.nan, device=tensor.device)
         group = self._group[id(tensor)]
         squared = tensor.grad.detach().float().square()
@@ -57,28 +57,28 @@ class RmsWatch:
 
 
 def _second_moment(squared: torch.Tensor, state: Mapping[str, torch.Tensor], group: Mapping[str, object]) -> torch.Tensor:
-    """The bias-corrected u_t that an optimiser is about to make of its state and this squared gradient."""
+    """The bias-corrected u_t of the next update, from the optimiser's state and the squared gradient (same shape)."""
     if "exp_avg_sq" not in state:
-        return squared.clone()  # of the first step, after its correction: the squared gradient itself
+        return squared.clone()  # in the first step the corrected u_t is the squared gradient itself
     before = state["exp_avg_sq"].float()
-    if "beta2" in group:  # optimi: one count of steps for a group, and its average is corrected already
-        beta2, done = float(group["beta2"]), int(group["step"])  # type: ignore[arg-type, call-overload]
-        weight = (1 - beta2) / (1 - beta2 ** (done + 1))
+    if "beta2" in group:  # optimi counts steps per group and keeps the corrected average
+        beta2, steps = float(group["beta2"]), int(group["step"])  # type: ignore[arg-type, call-overload]
+        weight = (1 - beta2) / (1 - beta2 ** (steps + 1))
         return before.lerp(squared, weight)
     beta2 = group["betas"][1]  # type: ignore[index]
-    # torch: counted for each tensor, on the device where the implementation is fused; so nothing here may ask for its value
+    # torch counts steps per tensor, on the device if the implementation is fused, so reading the count would wait for the device
     correction = -torch.expm1((state["step"] + 1) * math.log(beta2))
     return before.mul(beta2).add_(squared, alpha=1 - beta2).div_(correction)
 
 
-def chosen(model: torch.nn.Module, patterns: str) -> dict[str, torch.nn.Parameter]:
-    """The trained tensors that the names or patterns of `rms_tensors` mean. Raises ValueError for one that means none."""
+def watched_tensors(model: torch.nn.Module, patterns: str) -> dict[str, torch.nn.Parameter]:
+    """Name -> trained tensor for the names or patterns of `rms_tensors`. Raises ValueError for a pattern that matches none."""
     trained = {name: tensor for name, tensor in model.named_parameters() if tensor.requires_grad}
-    found: dict[str, torch.nn.Parameter] = {}
+    tensors: dict[str, torch.nn.Parameter] = {}
     for pattern in (part.strip() for part in patterns.split(",")):
         matched = {name: tensor for name, tensor in trained.items() if fnmatchcase(name, pattern)}
         if not matched:
             some = ", ".join(list(trained)[:5])
             raise ValueError(f"rms_tensors: {pattern!r} is none of this model's {len(trained)} trained tensors ({some}, ...)")
-        found |= matched
-    return found
+        tensors |= matched
+    return tensors

@@ -1,4 +1,4 @@
-"""Makes a workload's model ready to train, or to infer, as the trial asks, and does one step of it. What differs by engine: engine.py."""
+"""Wraps a workload's model and optimiser and runs one step of training or inference. engine.py holds what differs by engine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from cluster.worker.train import parallel
 from cluster.worker.train.choose_engine import choose_engine
 from cluster.worker.train.engine import Engine
-from cluster.worker.train.rms import RmsWatch, chosen
+from cluster.worker.train.rms import RmsWatch, watched_tensors
 from experiments.components.workload import graph_units, shard_units, trains
 from experiments.parameters import TrainingParameters
 
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 
 class TrainStep:
-    """See measure.loop.TrainStepLike. Where nothing is trained a step is the forward pass: no gradient, no optimiser, no DDP."""
+    """Implements measure.loop.TrainStepLike. Without training a step is the forward pass alone: no gradient, no optimiser, no DDP.
+
+    The constructor raises Unsupported, and ValueError for `rms_tensors` that match no tensor.
+    """
 
     def __init__(
         self, workload: Workload, model: torch.nn.Module, parameters: TrainingParameters, device: Device, engine: Engine | None = None
@@ -30,10 +33,12 @@ class TrainStep:
         self.engine = engine or choose_engine(parameters, device, world_size=1)
         self.trains = trains(workload)
         self.sharded = self.engine.sharded and self.trains
-        # what is evaluated, whatever wraps it. A sharded model is moved unit by unit: a device may be too small for all of it
+        # The model without wrappers, for evaluation. A sharded model is moved unit by unit, since a device may be too small for all of it.
         self.plain = (model if self.sharded else model.to(device.torch_device)).train(self.trains)
         self._forward = self.plain.forward
-        watched = chosen(self.plain, parameters.rms_tensors) if parameters.rms_tensors and self.trains else {}  # by their plain names
+        watched = (
+            watched_tensors(self.plain, parameters.rms_tensors) if parameters.rms_tensors and self.trains else {}
+        )  # before wrapping changes their names
         layers = workload.layers(self.plain)
         self.engine.compile_layers(layers)
         self.engine.checkpoint(self.plain, layers)
@@ -74,10 +79,10 @@ class TrainStep:
             group["lr"] = self.learning_rate(step)
         if self.scaler:
             if self.parameters.clip_grad_norm is not None or self.rms:
-                self.scaler.unscale_(self.optimizer)  # the limit, and RMS_t, are of the gradients themselves
+                self.scaler.unscale_(self.optimizer)  # the limit and RMS_t apply to unscaled gradients
             self.engine.clip(self.model, self.trained)
             self._watch(step)
-            self.scaler.step(self.optimizer)  # skips the step if a gradient overflowed
+            self.scaler.step(self.optimizer)  # skips the update if a gradient overflowed
             self.scaler.update()
         else:
             self.engine.clip(self.model, self.trained)
@@ -90,26 +95,29 @@ class TrainStep:
             self.rms.measure(step)
 
     def diagnostics(self, step: int) -> dict[str, float | None]:
-        """What else is known of a step that the clock has returned: RMS_t of the tensors in `rms_tensors`."""
+        """Further values of a step that the clock has returned: RMS_t of the tensors in `rms_tensors`."""
         return self.rms.read(step) if self.rms else {}
 
     def samples(self, batch: Batch) -> int:
         return self.workload.samples(batch)
 
     def learning_rate(self, step: int) -> float:
-        """Of a step (1-based): rises over the warm-up, falls from the full rate to 0 after the last step; steps beyond it train at 0."""
+        """The learning rate of a step (1-based). It rises linearly over `learning_rate_warmup` steps, then follows the schedule.
+
+        `linear` and `cosine` fall from the full rate to 0 after the last step; later steps train at 0.
+        """
         schedule, rate, warmup = self.parameters.learning_rate_schedule, self.parameters.learning_rate, self.parameters.learning_rate_warmup
         if step <= warmup:
             return rate * step / warmup
-        done = min(1.0, (step - 1 - warmup) / max(1, self._all_steps - warmup))
+        progress = min(1.0, (step - 1 - warmup) / max(1, self._all_steps - warmup))
         if schedule == "constant":
             return rate
-        return rate * (1 - done) if schedule == "linear" else rate * (1 + math.cos(math.pi * done)) / 2
+        return rate * (1 - progress) if schedule == "linear" else rate * (1 + math.cos(math.pi * progress)) / 2
 
     def evaluate(self) -> dict[str, float]:
-        """The workload's held-out metrics in the trial's precision, with what compilation and HPU graphs made left aside.
+        """The workload's held-out metrics in the trial's precision, without compilation and HPU graphs.
 
-        Every rank calls this where the model is sharded, one is enough where it is not.
+        If the model is sharded every rank must call this; otherwise one rank is enough.
         """
         self.plain.eval()
         stepping, self.plain.forward = self.plain.forward, self._forward
@@ -124,5 +132,5 @@ class TrainStep:
             self.plain.train(self.trains)
 
     def gradients_apart(self, apart: bool = True) -> AbstractContextManager[Any]:
-        """Steps inside leave each rank its own gradients: DDP's no_sync(). Nothing where `apart` is false."""
+        """A context whose steps do not all-reduce gradients: DDP's no_sync(). Does nothing if `apart` is False."""
         return self.model.no_sync() if apart else nullcontext()

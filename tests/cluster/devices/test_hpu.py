@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cluster.devices import _hpu_tools, load
-from cluster.devices._hpu_tools import ToolError, hl_smi, mine, number, parse
+from cluster.devices._hpu_tools import ToolError, hl_smi, number, own_row, parse
 from cluster.worker.main import _set_defaults
 from cluster.worker.outcome import classify
 from cluster.worker.train.choose_engine import why_not
@@ -38,10 +38,10 @@ def test_what_is_no_row_is_named() -> None:
 
 def test_a_process_finds_its_own_accelerator() -> None:
     rows = [{"index": str(i), "module_id": str(7 - i)} for i in range(8)]
-    assert mine(rows, {"HLS_MODULE_ID": "5"})["index"] == "2"
-    assert mine(rows, {"HABANA_VISIBLE_MODULES": "4,5"})["index"] == "3"
-    assert mine(rows, {"HABANA_VISIBLE_MODULES": "all"})["index"] == "0"
-    assert mine([], {}) == {}
+    assert own_row(rows, {"HLS_MODULE_ID": "5"})["index"] == "2"
+    assert own_row(rows, {"HABANA_VISIBLE_MODULES": "4,5"})["index"] == "3"
+    assert own_row(rows, {"HABANA_VISIBLE_MODULES": "all"})["index"] == "0"
+    assert own_row([], {}) == {}
 
 
 def _tool(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,7 +117,7 @@ def test_dead_component_is_named_and_started_again(stack: Stack) -> None:
     orphan = process.members(stack.record("mlflow"))
     assert len(orphan) == 1  # its child outlived it and is known by its mark
     after = stack.up()
-    assert f"MLFLOW: pid {before['mlflow']} is no longer it" in stack.heard
+    assert f"MLFLOW: pid {before['mlflow']} no longer runs" in stack.heard
     assert after["mlflow"] != before["mlflow"]
     assert after["worker"] == before["worker"]
     assert not runs(orphan[0])

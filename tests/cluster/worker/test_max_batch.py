@@ -13,7 +13,7 @@ import torch
 from cluster.devices.cpu import Cpu
 from cluster.journal.journal import JournalWriter, read_journal
 from cluster.worker import main, max_batch
-from cluster.worker.max_batch import PROBE_HEADROOM, RESOLUTION, Found, Probed, decode, predict, search
+from cluster.worker.max_batch import PROBE_HEADROOM, RESOLUTION, Answer, SearchResult, decode, predict, search
 from cluster.worker.measure.recorder import Recorder
 from cluster.worker.outcome import Termination, TrialEnded, classify
 from cluster.worker.rank_group import Ranks
@@ -35,10 +35,10 @@ class Device:
         wobble = self.noise * random.Random(size).uniform(-1, 1)
         return self.fixed + self.each * size + self.bend * size**2 + wobble
 
-    def __call__(self, size: int) -> Probed:
+    def __call__(self, size: int) -> Answer:
         self.tried.append(size)
         used = self.used(size)
-        return Probed(False) if used > 1 else Probed(used <= ROOM, used)  # over 1 it died and could tell nothing
+        return Answer(False) if used > 1 else Answer(used <= ROOM, used)  # over 1 it died and could tell nothing
 
 
 def check(device: Device, good: int, bad: int | None) -> None:
@@ -60,7 +60,7 @@ def test_the_large_model_of_the_h100_takes_five_probes_where_doubling_took_thirt
     told, silent = Device(0.1647, 0.01045, noise=0.002), Device(0.1647, 0.01045, noise=0.002)
     good, bad = search(told, room=ROOM)
     check(told, good, bad)
-    search(lambda size: Probed(silent(size).fits), room=ROOM)
+    search(lambda size: Answer(silent(size).fits), room=ROOM)
     assert good == pytest.approx(77, abs=1) and len(told.tried) <= 5 and len(silent.tried) >= 12
 
 
@@ -84,9 +84,9 @@ def test_random_devices_are_always_bracketed() -> None:
 def test_a_device_that_tells_nothing_is_searched_by_doubling_and_bisection(capacity: int) -> None:
     tried: list[int] = []
 
-    def probe(size: int) -> Probed:
+    def probe(size: int) -> Answer:
         tried.append(size)
-        return Probed(size <= capacity)
+        return Answer(size <= capacity)
 
     good, bad = search(probe)
     assert bad is not None and good <= capacity < bad
@@ -96,12 +96,12 @@ def test_a_device_that_tells_nothing_is_searched_by_doubling_and_bisection(capac
 
 
 def test_not_even_one_sample() -> None:
-    assert search(lambda size: Probed(False)) == (0, 1)
+    assert search(lambda size: Answer(False)) == (0, 1)
 
 
 @pytest.mark.parametrize("used", [None, 1e-9])
 def test_the_search_stops_at_its_limit(used: float | None) -> None:
-    assert search(lambda size: Probed(True, used and used * size), limit=64) == (64, None)
+    assert search(lambda size: Answer(True, used and used * size), limit=64) == (64, None)
 
 
 def test_the_line_is_drawn_through_sizes_that_are_apart() -> None:
@@ -149,7 +149,7 @@ class Here:
                 TrialSession(trial, Ranks(), recorder, options.out, probe=options.probe).run()
             except Exception as error:
                 ending = classify(error)
-        main.publish_result(trial, options.out, options.attempt, 0.0, ending)
+        main.write_result(trial, options.out, options.attempt, 0.0, ending)
 
     def __enter__(self) -> Here:
         return self
@@ -200,7 +200,7 @@ def test_a_model_that_does_not_fit_at_all_is_a_result_with_its_reason(tmp_path: 
     assert len(Here.commands) == 1
 
 
-def found_on(folder: Path, monkeypatch: pytest.MonkeyPatch, device: type[Pretended], **parameters: Any) -> tuple[Found, list[str]]:
+def found_on(folder: Path, monkeypatch: pytest.MonkeyPatch, device: type[Pretended], **parameters: Any) -> tuple[SearchResult, list[str]]:
     Pretended.opened, Here.commands = 0, []
     device.opened = 0
     monkeypatch.setattr("cluster.worker.set_up.load_device", lambda kind, rank: device())

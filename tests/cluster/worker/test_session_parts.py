@@ -38,12 +38,12 @@ def ready(folder: Path, **parameters: Any) -> SessionContext:
 def test_a_context_does_not_change(tmp_path: Path) -> None:
     context = ready(tmp_path)
     with pytest.raises(dataclasses.FrozenInstanceError):
-        context.told = {}  # type: ignore[misc]
+        context.model_facts = {}  # type: ignore[misc]
     assert context.workload is context.train_step.workload
 
 
 def test_a_resized_workload_has_its_batch_size_and_what_building_the_model_told(tmp_path: Path) -> None:
-    context = dataclasses.replace(ready(tmp_path), told={"image_size": 288})
+    context = dataclasses.replace(ready(tmp_path), model_facts={"image_size": 288})
     resized = context.resized(3)
     assert resized is not context.workload and vars(resized)["image_size"] == 288
     assert resized.samples(next(iter(resized.batches()))) == 3

@@ -111,7 +111,7 @@ def test_an_injected_slow_down_begins_with_the_window_and_is_said(setting: Setti
         def start(self) -> None:
             self.world.log.append("slow from here")
 
-    monkeypatch.setattr(measured_window, "Slowed", Slow)
+    monkeypatch.setattr(measured_window, "SlowedTrainStep", Slow)
     window = setting.run(injected_slowdown=0.25)
     assert window["injected_slowdown"] == 0.25
     assert setting.train_step.steps == [], "every step goes through it"

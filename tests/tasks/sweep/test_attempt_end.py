@@ -11,7 +11,7 @@ from cluster.journal.journal import Journal
 from cluster.journal.replication import STORAGE_LOST
 from cluster.launchers import Status
 from experiments.trial import Outcome, TrialResult
-from tasks.sweep.attempt_end import AttemptEnd, judge, made_here
+from tasks.sweep.attempt_end import AttemptEnd, flow_result, judge
 from tests.contracts import make_trial
 
 KEY = "dddd000000000002"
@@ -73,14 +73,14 @@ def test_a_trial_that_makes_no_progress_hangs_and_says_where(ended: Any, steps: 
 @pytest.mark.parametrize("outcome", Outcome)
 def test_what_its_worker_published_counts_before_how_it_ended(ended: Any, end: dict[str, Any], outcome: Outcome) -> None:
     said = published(outcome)
-    assert ended(AttemptEnd(**end, published=said)) == (said.outcome, said.reason)
+    assert ended(AttemptEnd(**end, worker_result=said)) == (said.outcome, said.reason)
 
 
 @pytest.mark.parametrize("end", [{}, {"exited": exited(1, "x")}, {"unreachable": "x"}])
 @pytest.mark.parametrize("outcome", [None, *Outcome])
 def test_a_stop_explains_every_end_that_says_nothing_of_the_trial(ended: Any, end: dict[str, Any], outcome: Outcome | None) -> None:
     """Also a crash; not what was measured, and not what a worker says of its own cancellation once it is over."""
-    found = ended(AttemptEnd(**end, stopped="enough", published=published(outcome) if outcome else None))
+    found = ended(AttemptEnd(**end, stopped="enough", worker_result=published(outcome) if outcome else None))
     kept = outcome not in (None, Outcome.CRASHED, Outcome.INFRA) and not (outcome is Outcome.CANCELLED and not end)
     assert found == ((outcome, published(outcome).reason) if kept and outcome else (Outcome.CANCELLED, "enough"))
 
@@ -88,9 +88,9 @@ def test_a_stop_explains_every_end_that_says_nothing_of_the_trial(ended: Any, en
 def test_a_result_made_here_has_what_the_journal_knows(tmp_path: Path) -> None:
     trial = make_trial(tmp_path, KEY)
     journal = Journal(attempt=2, started_at=NOW - 60, environment={"host": "h", "emulated": True})
-    result = made_here(trial, 2, Outcome.INFRA, "x", NOW, journal)
+    result = flow_result(trial, 2, Outcome.INFRA, "x", NOW, journal)
     assert (result.started_at, result.finished_at, result.emulated) == (NOW - 60, NOW, True)
     assert (result.environment, result.summary, result.detail) == ({"host": "h", "emulated": True}, {}, None)
-    bare = made_here(trial, 2, Outcome.INFRA, "x", NOW)
+    bare = flow_result(trial, 2, Outcome.INFRA, "x", NOW)
     assert (bare.started_at, bare.finished_at, bare.emulated, bare.environment) == (NOW, NOW, trial.emulated, {})
-    assert made_here(trial.model_copy(update={"emulated": True}), 2, Outcome.INFRA, "x", NOW).emulated is True
+    assert flow_result(trial.model_copy(update={"emulated": True}), 2, Outcome.INFRA, "x", NOW).emulated is True

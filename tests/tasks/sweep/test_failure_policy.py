@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from experiments.trial import Outcome, TrialResult
-from tasks.sweep.failure_policy import Decision, Policy, Spent, is_preempted
+from tasks.sweep.failure_policy import Charges, Decision, Policy, is_preempted
 
 
 def result(outcome: Outcome, reason: str | None = "made up") -> TrialResult:
@@ -17,23 +17,23 @@ LOST, PREEMPTED = result(Outcome.INFRA, "worker lost: x"), result(Outcome.INFRA,
 
 @pytest.mark.parametrize("outcome", [outcome for outcome in Outcome if outcome is not Outcome.INFRA])
 def test_what_is_not_the_infrastructures_failure_is_accepted(outcome: Outcome) -> None:
-    assert Policy(retries=9, preemptions=9).decide(result(outcome), Spent()) is Decision.ACCEPT
+    assert Policy(retries=9, preemptions=9).decide(result(outcome), Charges()) is Decision.ACCEPT
 
 
 @pytest.mark.parametrize(
     ("spent", "decision"),
     [
-        (Spent(), Decision.RETRY),  # the attempt of a dead flow, charged to nobody
-        (Spent(retries=2), Decision.RETRY),
-        (Spent(retries=3), Decision.ACCEPT),
-        (Spent(preemptions=5), Decision.RETRY),
-        (Spent(preemptions=6), Decision.ACCEPT),
-        (Spent(retries=2, preemptions=5), Decision.RETRY),
-        (Spent(retries=3, preemptions=0), Decision.ACCEPT),
-        (Spent(retries=0, preemptions=6), Decision.ACCEPT),
+        (Charges(), Decision.RETRY),  # the attempt of a dead flow, charged to nobody
+        (Charges(retries=2), Decision.RETRY),
+        (Charges(retries=3), Decision.ACCEPT),
+        (Charges(preemptions=5), Decision.RETRY),
+        (Charges(preemptions=6), Decision.ACCEPT),
+        (Charges(retries=2, preemptions=5), Decision.RETRY),
+        (Charges(retries=3, preemptions=0), Decision.ACCEPT),
+        (Charges(retries=0, preemptions=6), Decision.ACCEPT),
     ],
 )
-def test_each_budget_may_be_spent_and_not_overdrawn(spent: Spent, decision: Decision) -> None:
+def test_each_budget_may_be_spent_and_not_overdrawn(spent: Charges, decision: Decision) -> None:
     policy = Policy()
     assert (policy.retries, policy.preemptions, policy.hang_timeout_s) == (2, 5, 600.0)
     assert policy.decide(LOST, spent) is policy.decide(PREEMPTED, spent) is decision
@@ -41,15 +41,15 @@ def test_each_budget_may_be_spent_and_not_overdrawn(spent: Spent, decision: Deci
 
 def test_without_a_budget_the_first_failure_is_accepted() -> None:
     policy = Policy(retries=0, preemptions=0)
-    assert policy.decide(LOST, Spent()) is Decision.RETRY
-    assert policy.decide(LOST, Spent().charge(LOST)) is Decision.ACCEPT
-    assert policy.decide(PREEMPTED, Spent().charge(PREEMPTED)) is Decision.ACCEPT
+    assert policy.decide(LOST, Charges()) is Decision.RETRY
+    assert policy.decide(LOST, Charges().charge(LOST)) is Decision.ACCEPT
+    assert policy.decide(PREEMPTED, Charges().charge(PREEMPTED)) is Decision.ACCEPT
 
 
 def test_an_attempt_is_charged_to_one_budget() -> None:
-    assert Spent().charge(LOST) == Spent(retries=1)
-    assert Spent(1, 1).charge(PREEMPTED) == Spent(retries=1, preemptions=2)
-    assert Spent(1, 1).charge(result(Outcome.INFRA, None)) == Spent(retries=2, preemptions=1)
+    assert Charges().charge(LOST) == Charges(retries=1)
+    assert Charges(1, 1).charge(PREEMPTED) == Charges(retries=1, preemptions=2)
+    assert Charges(1, 1).charge(result(Outcome.INFRA, None)) == Charges(retries=2, preemptions=1)
 
 
 @pytest.mark.parametrize(

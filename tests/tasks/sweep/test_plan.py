@@ -15,7 +15,7 @@ from experiments.config.errors import ConfigError
 from experiments.trial import trial_key
 from tasks.sweep import plan as tasks_plan
 from tasks.sweep import trial_key as environment_module
-from tasks.sweep.plan import changed, check_ready, once_more, renew, states
+from tasks.sweep.plan import check_ready, key_changes, once_more, renew, states
 from tasks.sweep.plan import make_plan as plan_of_request
 from tasks.sweep.store import Plan, Request, Superseded
 from tasks.sweep.trial_key import code_version
@@ -242,7 +242,7 @@ def test_only_the_trials_whose_key_changes_are_superseded(extra: Path, monkeypat
     ],
 )
 def test_what_differs_between_two_keys_in_words(new: dict[str, str], text: str) -> None:
-    assert changed({"code": "1" * 16, "data": "none"}, new) == text
+    assert key_changes({"code": "1" * 16, "data": "none"}, new) == text
 
 
 def test_a_plan_keeps_the_command_with_its_profile(extra: Path) -> None:

@@ -10,7 +10,7 @@ import torch
 
 from cluster.worker import torch_internals
 from cluster.worker.measure import slowdown
-from cluster.worker.measure.slowdown import Slowed
+from cluster.worker.measure.slowdown import SlowedTrainStep
 from experiments.components.workload import Unsupported
 
 TICK = 2.0**-13  # s that one look at the clock takes: what waits by the clock gets on
@@ -81,7 +81,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Host:
     return made
 
 
-def durations(slowed: Slowed, host: Host, steps: range, loading_s: float = 0.25) -> list[float]:
+def durations(slowed: SlowedTrainStep, host: Host, steps: range, loading_s: float = 0.25) -> list[float]:
     """Of each step: loading included, as a trial's clock counts it."""
     found = []
     for step in steps:
@@ -95,7 +95,7 @@ def durations(slowed: Slowed, host: Host, steps: range, loading_s: float = 0.25)
 
 
 def test_each_measured_step_is_longer_by_the_share_of_all_of_it_and_warm_up_is_not(host: Host) -> None:
-    slowed = Slowed(Worker(host), 0.5)  # type: ignore[arg-type]
+    slowed = SlowedTrainStep(Worker(host), 0.5)  # type: ignore[arg-type]
     assert durations(slowed, host, range(1, 11)) == pytest.approx([1.0] * 10, abs=10 * TICK)
     slowed.start()
     first, *others = durations(slowed, host, range(11, 31))
@@ -105,7 +105,7 @@ def test_each_measured_step_is_longer_by_the_share_of_all_of_it_and_warm_up_is_n
 
 
 def test_what_passes_between_warm_up_and_the_window_is_no_part_of_a_step(host: Host) -> None:
-    slowed = Slowed(Worker(host), 1.0)  # type: ignore[arg-type]
+    slowed = SlowedTrainStep(Worker(host), 1.0)  # type: ignore[arg-type]
     durations(slowed, host, range(1, 3))
     slowed.start()
     host.now += 1000  # the ranks wait for each other
@@ -114,7 +114,7 @@ def test_what_passes_between_warm_up_and_the_window_is_no_part_of_a_step(host: H
 
 def test_a_gpu_counts_cycles_for_the_share_of_the_median_warm_up_step(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     gpu, worker = Gpu(monkeypatch), Worker(host, "cuda")
-    slowed = Slowed(worker, 0.08)  # type: ignore[arg-type]
+    slowed = SlowedTrainStep(worker, 0.08)  # type: ignore[arg-type]
     for step, seconds in enumerate([60.0, 60.0, 3.0, 1.0, 20.0, 2.0, 1.0], 1):  # compilation in the first two; median of the others: 2 s
         worker.parts = (0.0, seconds, 0.0)
         durations(slowed, host, range(step, step + 1), loading_s=0.0)
@@ -129,16 +129,16 @@ def test_a_gpu_counts_cycles_for_the_share_of_the_median_warm_up_step(host: Host
 def test_the_host_of_a_cpu_asks_no_gpu(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (slowdown, torch_internals):
         monkeypatch.setattr(module, "torch", None)
-    slowed = Slowed(Worker(host), 0.5)  # type: ignore[arg-type]
+    slowed = SlowedTrainStep(Worker(host), 0.5)  # type: ignore[arg-type]
     slowed.start()  # without any warm-up
     durations(slowed, host, range(1, 2))
 
 
 def test_where_the_size_would_not_be_known_the_trial_is_unsupported(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Unsupported, match="device of kind hpu"):
-        Slowed(Worker(host, "hpu"), 0.08)  # type: ignore[arg-type]
+        SlowedTrainStep(Worker(host, "hpu"), 0.08)  # type: ignore[arg-type]
     Gpu(monkeypatch)
-    short = Slowed(Worker(host, "cuda"), 0.08)  # type: ignore[arg-type]
+    short = SlowedTrainStep(Worker(host, "cuda"), 0.08)  # type: ignore[arg-type]
     durations(short, host, range(1, 5))
     with pytest.raises(Unsupported, match="at least 5 warm-up steps"):
         short.start()

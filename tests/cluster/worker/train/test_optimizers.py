@@ -16,7 +16,7 @@ from cluster.journal.journal import JournalWriter, read_journal
 from cluster.worker.measure.recorder import Recorder
 from cluster.worker.rank_group import Ranks
 from cluster.worker.train import optimizers
-from cluster.worker.train.rms import RmsWatch, chosen
+from cluster.worker.train.rms import RmsWatch, watched_tensors
 from cluster.worker.trial_session import TrialSession
 from experiments.components.workload import Unsupported
 from experiments.parameters import SAME_MATHEMATICS, TrainingParameters
@@ -112,9 +112,9 @@ def test_a_step_is_read_after_the_host_ran_ahead_and_no_later_and_unknown_is_nul
 def test_tensors_are_named_by_patterns_and_one_that_means_nothing_is_an_error() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
     model[1].weight.requires_grad_(False)
-    assert list(chosen(model, "1.*, 0.weight")) == ["1.bias", "0.weight"], "in the order asked for"
+    assert list(watched_tensors(model, "1.*, 0.weight")) == ["1.bias", "0.weight"], "in the order asked for"
     with pytest.raises(ValueError, match=r"rms_tensors: '1.weight' is none of this model's 3 trained tensors \(0.weight, "):
-        chosen(model, "0.*,1.weight")
+        watched_tensors(model, "0.*,1.weight")
 
 
 def test_which_rule_trains_is_part_of_what_is_learnt_and_how_it_is_implemented_is_not() -> None:
