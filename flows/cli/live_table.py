@@ -51,8 +51,8 @@ def render(progress: SweepProgress, height: int) -> Group:
     for row in rows[start : start + room]:
         table.add_row(*_cells(row))
     finished = sum(row.ended is not None for row in rows)
-    remaining_s = progress.seconds_left()
-    footer = f"{finished} of {len(rows)} trials" + (f", about {clock(remaining_s)} left" if remaining_s is not None and finished < len(rows) else "")
+    eta_s = progress.seconds_left()
+    footer = f"{finished} of {len(rows)} trials" + (f", about {clock(eta_s)} left" if eta_s is not None and finished < len(rows) else "")
     down = [Text(f"pool {name}: {problem}", style="red") for name, problem in pools.items()]
     return Group(table, *down, Text(f"{footer}. {progress.note}".strip(), style="bold"))
 
