@@ -144,12 +144,12 @@ def _references(cells: Sequence[Cell]) -> list[Values]:
         return repr((cell.pool, sorted((name, value) for name, value in cell.parameters.items() if name not in SAME_MATHEMATICS)))
 
     there = {learnt(cell) for cell in cells if cell.parameters["precision"] == REFERENCE}
-    found: dict[str, Values] = {}
+    references: dict[str, Values] = {}
     for cell in cells:
         if cell.parameters["batch_size"] != "max" and (kind := learnt(cell)) not in there:
             as_fp32 = {"precision": REFERENCE, "compile": "none", "pool": cell.pool, "device": cell.device}
-            found.setdefault(kind, {**cell.parameters, **as_fp32})
-    return list(found.values())
+            references.setdefault(kind, {**cell.parameters, **as_fp32})
+    return list(references.values())
 
 
 def show(values: Mapping[str, Any]) -> str:
@@ -157,21 +157,21 @@ def show(values: Mapping[str, Any]) -> str:
     return " ".join(f"{name}={value}" for name, value in values.items())
 
 
-def _product(suite: Suite, given: Values) -> Iterator[Values]:
-    """All combinations of axes and linked groups, those in `given` held at their value. A linked group of which one axis is given
-    keeps the rows that have that value; if there is none, `given` has to name the whole group (checked when the suite is loaded)."""
+def _product(suite: Suite, entry: Values) -> Iterator[Values]:
+    """All combinations of axes and linked groups, those in `entry` held at their value. A linked group of which one axis is given
+    keeps the rows that have that value; if there is none, `entry` has to name the whole group (checked when the suite is loaded)."""
     factors: list[list[Values]] = []
     for name, options in suite.axes.items():
-        factors.append([{name: given[name]}] if name in given else [{name: value} for value in options])
+        factors.append([{name: entry[name]}] if name in entry else [{name: value} for value in options])
     for group in suite.linked:
-        named = {name: given[name] for name in group if name in given}
+        named = {name: entry[name] for name in group if name in entry}
         rows = [dict(zip(group, row, strict=True)) for row in zip(*group.values(), strict=True)]
         factors.append([row for row in rows if all(same(row[name], value) for name, value in named.items())] or [named])
     for combination in itertools.product(*factors):
         chosen: Values = {}
         for part in combination:
             chosen |= part
-        yield chosen | given
+        yield chosen | entry
 
 
 def same(left: Any, right: Any) -> bool:
@@ -181,10 +181,10 @@ def same(left: Any, right: Any) -> bool:
 
 def _test(match: Match) -> Test:
     """A function that says whether a cell's values match every key."""
-    wanted = [(name, frozenset((type(v), v) for v in (value if isinstance(value, list) else [value]))) for name, value in match.items()]
+    criteria = [(name, frozenset((type(v), v) for v in (value if isinstance(value, list) else [value]))) for name, value in match.items()]
 
     def matches(values: Values) -> bool:
-        for name, options in wanted:
+        for name, options in criteria:
             value = values.get(name)  # a required parameter that nothing gives is reported when the cell is validated
             if (type(value), value) not in options:
                 return False

@@ -62,17 +62,17 @@ def _check_figure(profile: ProfileContext, number: int, figure: ReportFigure, ax
 def _check_published(profile: ProfileContext, report: Report) -> None:
     if report.published is None:
         return
-    wanted, workload = report.published, profile.file.workload
+    column, workload = report.published, profile.file.workload
     of_metric = [entry for entry in literature_for(workload, metric=None) if OURS.get(entry.metric, ("",))[0] == report.metric]
-    batches = [entry.batch for entry in of_metric if entry.accelerator == wanted.accelerator]
+    batches = [entry.batch for entry in of_metric if entry.accelerator == column.accelerator]
     if not batches:
         known = list(dict.fromkeys(entry.accelerator for entry in of_metric))
-        hint = choose(wanted.accelerator, known) if known else "remove it, or add a line to experiments/literature/published.csv"
-        problem = f"nobody published {report.metric} of {workload} on {wanted.accelerator!r}"
+        hint = choose(column.accelerator, known) if known else "remove it, or add a line to experiments/literature/published.csv"
+        problem = f"nobody published {report.metric} of {workload} on {column.accelerator!r}"
         profile.complain(profile.key("report", "published", "accelerator"), problem, hint)
-    elif wanted.batch is not None and wanted.batch not in batches:
+    elif column.batch is not None and column.batch not in batches:
         key, hint = profile.key("report", "published", "batch"), f"one of {', '.join(map(str, batches))}"
-        profile.complain(key, f"{wanted.accelerator} has no line with batch {wanted.batch}", hint)
+        profile.complain(key, f"{column.accelerator} has no line with batch {column.batch}", hint)
 
 
 # --- metrics by name

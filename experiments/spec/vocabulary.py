@@ -60,8 +60,8 @@ class Vocabulary:
 
 def too_large(cells: Iterable[Cell], pools: Mapping[str, PoolFacts]) -> set[tuple[str, int]]:
     """(pool, devices) of the cells that need more devices than their pool has."""
-    wanted = {(cell.pool, int(cell.parameters["devices"])) for cell in cells}
-    return {(pool, devices) for pool, devices in wanted if devices > (pools[pool].capacity or devices)}
+    needs = {(cell.pool, int(cell.parameters["devices"])) for cell in cells}
+    return {(pool, devices) for pool, devices in needs if devices > (pools[pool].capacity or devices)}
 
 
 def with_pools(suite: Suite, pools: Mapping[str, PoolFacts]) -> Suite:
