@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from experiments.parameters import TrainingParameters
 from experiments.spec.matrix import expansion, order
-from experiments.spec.schema import Condition, Report, Suite
+from experiments.spec.schema import Condition, ReportSettings, Suite
 
 LIMIT_S = 5.0
 
@@ -69,7 +69,7 @@ def suite() -> Suite:
         repeats=1,
         limit=100_000,
         baseline={},
-        report=Report(rows=["pool"], columns="precision"),
+        report=ReportSettings(rows=["pool"], columns="precision"),
         retries=2,
         hang_timeout_s=600.0,
     )

@@ -28,7 +28,7 @@ Test = Callable[[Values], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class PlannedCell:
     """One combination of values: the pool it runs on and the workload's complete parameters."""
 
     pool: str
@@ -49,18 +49,18 @@ class CellError(Exception):
 class Expansion:
     """The cells, and how many cells each rule matched, in the rules' order: 0 means that a rule does nothing."""
 
-    cells: list[Cell] = field(default_factory=list)
+    cells: list[PlannedCell] = field(default_factory=list)
     conditions: list[int] = field(default_factory=list)
     excludes: list[int] = field(default_factory=list)
     includes: list[int] = field(default_factory=list)
 
 
-def expand(suite: Suite) -> list[Cell]:
+def expand(suite: Suite) -> list[PlannedCell]:
     """The suite's cells. Raises CellError for a cell that the workload refuses, ConfigError if there is no such workload."""
     return expansion(suite, workloads.load(suite.workload).Parameters).cells
 
 
-def order(cells: Sequence[Cell], repeats: int) -> list[tuple[Cell, int]]:
+def order(cells: Sequence[PlannedCell], repeats: int) -> list[tuple[PlannedCell, int]]:
     """(cell, repeat), repeats from 1, in the order in which trials start: A B C A B C; a drift of the machine affects all cells alike."""
     return [(cell, repeat) for repeat in range(1, repeats + 1) for cell in cells]
 
@@ -113,7 +113,7 @@ def expansion(suite: Suite, schema: type[TrainingParameters]) -> Expansion:
         # single values were checked when the suite was loaded: only a schema that changes or completes them needs writing out
         parameters = values if valid.__dict__ == values else valid.model_dump(mode="json")
         axes = {name: pool if name == "pool" else parameters[name] for name in names}
-        result.cells.append(Cell(pool, device, axes, parameters))
+        result.cells.append(PlannedCell(pool, device, axes, parameters))
         return True
 
     for chosen in _product(suite, {}):
@@ -134,13 +134,13 @@ def expansion(suite: Suite, schema: type[TrainingParameters]) -> Expansion:
     return result
 
 
-def _references(cells: Sequence[Cell]) -> list[Values]:
+def _references(cells: Sequence[PlannedCell]) -> list[Values]:
     """One fp32 cell, not compiled, for all cells of a pool that learn the same as each other and have none; as the first of them else.
 
     None for the largest batch that fits: what it will be is not known, and fp32 fits less of it.
     """
 
-    def learnt(cell: Cell) -> str:
+    def learnt(cell: PlannedCell) -> str:
         return repr((cell.pool, sorted((name, value) for name, value in cell.parameters.items() if name not in SAME_MATHEMATICS)))
 
     there = {learnt(cell) for cell in cells if cell.parameters["precision"] == REFERENCE}

@@ -8,14 +8,14 @@ from experiments.config.errors import KeyPath, choose
 from experiments.literature.reader import OURS, literature_for
 from experiments.metrics import Direction, Scale, metric_of
 from experiments.spec.profile import ProfileContext
-from experiments.spec.schema import Report, ReportFigure
+from experiments.spec.schema import ReportFigure, ReportSettings
 
 
-def check_report(profile: ProfileContext, axes: Sequence[str]) -> Report:
+def check_report(profile: ProfileContext, axes: Sequence[str]) -> ReportSettings:
     """`report`; where there is none, a table whose columns are the last axis."""
-    report: Report | None = profile.section("report")
+    report: ReportSettings | None = profile.section("report")
     if report is None:
-        return Report(rows=list(axes[:-1]) or list(axes), columns=axes[-1])
+        return ReportSettings(rows=list(axes[:-1]) or list(axes), columns=axes[-1])
     _check_table(profile, report, axes)
     _check_compared(profile, report)
     for number, figure in enumerate(report.figures):
@@ -24,7 +24,7 @@ def check_report(profile: ProfileContext, axes: Sequence[str]) -> Report:
     return report
 
 
-def _check_table(profile: ProfileContext, report: Report, axes: Sequence[str]) -> None:
+def _check_table(profile: ProfileContext, report: ReportSettings, axes: Sequence[str]) -> None:
     for number, name in enumerate(report.rows):
         key = profile.key("report", "rows", number)
         if name not in axes:
@@ -59,7 +59,7 @@ def _check_figure(profile: ProfileContext, number: int, figure: ReportFigure, ax
             profile.complain(key(field), f"{name!r} is not an axis", choose(name, axes))
 
 
-def _check_published(profile: ProfileContext, report: Report) -> None:
+def _check_published(profile: ProfileContext, report: ReportSettings) -> None:
     if report.published is None:
         return
     column, workload = report.published, profile.file.workload
@@ -78,7 +78,7 @@ def _check_published(profile: ProfileContext, report: Report) -> None:
 # --- metrics by name
 
 
-def _check_compared(profile: ProfileContext, report: Report) -> None:
+def _check_compared(profile: ProfileContext, report: ReportSettings) -> None:
     """Complain about a metric of the table that cells cannot be compared by, and about a `minimum_effect` that does not fit it."""
     key = profile.key("report", "metric")
     if not _check_metric(profile, key, report.metric):
