@@ -56,7 +56,7 @@ class Outcome:
 def ours(nights: Nights, history: int, before: int) -> tuple[NDArray[np.int8], NDArray[np.int_], NDArray[np.float64]]:
     """Codes of `experiments.regression.decision` for (runs, cells), the trials each took, and a score to move the threshold by.
 
-    This is the code that judges real nights. `before`: trials of each cell on the past nights.
+    This is the code that decides real nights. `before`: trials of each cell on the past nights.
     """
     past, now = nights.cells[:, :, -1 - history : -1, :before], nights.cells[:, :, -1]
     canary = np.broadcast_to(nights.canary[:, None], nights.cells.shape)
