@@ -61,9 +61,9 @@ def products(rows: int, outputs: int, inputs: int, *, tiles: bool) -> list[dict[
     }
     shape = f"{outputs} x {inputs}"
     flops = 2.0 * rows * outputs * inputs
-    found = []
+    results = []
     for name, call in work.items():
-        found.append({"name": f"{name}, {shape}", "tflops": flops / milliseconds(call) / 1e9})
+        results.append({"name": f"{name}, {shape}", "tflops": flops / milliseconds(call) / 1e9})
     # the weight gradient: inner dimension is the rows
     gradient = torch.randn(rows, outputs, device="cuda").bfloat16()
     _, g8_t, g_scale = fused.cast_fp8(gradient)
@@ -72,7 +72,7 @@ def products(rows: int, outputs: int, inputs: int, *, tiles: bool) -> list[dict[
         "fp8, weight gradient, fast sums": lambda: fused._fp8(g8_t, x8_t, g_scale, x_scale, None, torch.float32, fast=True),
         "fp8, weight gradient, exact sums": lambda: fused._fp8(g8_t, x8_t, g_scale, x_scale, None, torch.float32, fast=False),
     }.items():
-        found.append({"name": f"{name}, {shape}", "tflops": flops / milliseconds(call) / 1e9})
+        results.append({"name": f"{name}, {shape}", "tflops": flops / milliseconds(call) / 1e9})
     own = fused.TILE
     try:
         for tile in TILES if tiles else (own,):
@@ -80,12 +80,12 @@ def products(rows: int, outputs: int, inputs: int, *, tiles: bool) -> list[dict[
             for name, a, b, a_scale, b_scale in (("int8 fused", xi, wi, row_scale, wi_scale), ("fp8 fused", xr, w8, fp8_rows, w_scale)):
                 try:
                     ms = milliseconds(lambda: fused.scaled_matmul(a, b, a_scale, b_scale, None, torch.bfloat16))  # noqa: B023  # called at once
-                    found.append({"name": f"{name}, {shape}", "tile": str(tile), "tflops": flops / ms / 1e9})
+                    results.append({"name": f"{name}, {shape}", "tile": str(tile), "tflops": flops / ms / 1e9})
                 except Exception as error:  # a tile that does not fit the device is an answer too
-                    found.append({"name": f"{name}, {shape}", "tile": str(tile), "error": str(error)[:120]})
+                    results.append({"name": f"{name}, {shape}", "tile": str(tile), "error": str(error)[:120]})
     finally:
         fused.TILE = own
-    return found
+    return results
 
 
 def passes(rows: int, columns: int) -> list[dict[str, Any]]:

@@ -218,8 +218,8 @@ def report(options: argparse.Namespace, device: Device, parameters: Any, rounds:
         "settings": {name: value for name, value in parameters.model_dump().items() if name in SHOWN},
         "samples_per_s": {name: round(statistics.median(one[name] for one in rounds), 2) for name in loops},
     }
-    found = ratios(rounds)
-    for name, ratio in found.items():
+    comparisons = ratios(rounds)
+    for name, ratio in comparisons.items():
         summary[name] = {"value": round(ratio.value, 4), "low": round(ratio.low, 4), "high": round(ratio.high, 4)}
         say(began, f"{name} {ratio.value:.4f} ({ratio.low:.4f} to {ratio.high:.4f})")
     summary |= {
@@ -230,7 +230,7 @@ def report(options: argparse.Namespace, device: Device, parameters: Any, rounds:
         "samples_per_s_by_round": [{name: round(rate, 3) for name, rate in one.items()} for one in rounds],
     }
     print(json.dumps(summary), flush=True)
-    return 1 if "measured_over_bare" in found and found["measured_over_bare"].high < LEAST_RATIO else 0
+    return 1 if "measured_over_bare" in comparisons and comparisons["measured_over_bare"].high < LEAST_RATIO else 0
 
 
 def ratios(rounds: list[dict[str, float]]) -> dict[str, Estimate]:

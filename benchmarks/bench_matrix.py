@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from experiments.parameters import TrainingParameters
 from experiments.spec.matrix import expansion, order
-from experiments.spec.schema import Condition, Report, Suite
+from experiments.spec.schema import Condition, ReportSettings, Suite
 
 LIMIT_S = 5.0
 
@@ -69,7 +69,7 @@ def suite() -> Suite:
         repeats=1,
         limit=100_000,
         baseline={},
-        report=Report(rows=["pool"], columns="precision"),
+        report=ReportSettings(rows=["pool"], columns="precision"),
         retries=2,
         hang_timeout_s=600.0,
     )
@@ -77,8 +77,8 @@ def suite() -> Suite:
 
 def main() -> int:
     started = time.perf_counter()
-    found = expansion(suite(), Parameters)
-    trials = order(found.cells, 1)
+    matrix = expansion(suite(), Parameters)
+    trials = order(matrix.cells, 1)
     seconds = time.perf_counter() - started
     print(json.dumps({"benchmark": "matrix", "cells": len(trials), "seconds": round(seconds, 3), "limit_s": LIMIT_S}))
     return 0 if seconds < LIMIT_S and len(trials) >= 100_000 else 1

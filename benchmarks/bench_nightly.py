@@ -39,13 +39,14 @@ CHUNK = 250
 
 @dataclass
 class Outcome:
-    """Of one rule under one noise: rates over cell-nights. `equal`: a 5 % slow-down found with the threshold moved so that 1 % of this
-    noise's nights are false alarms; `pooled`: with one threshold for all noises, at which 1 % of all are."""
+    """Of one rule under one noise: rates over cell-nights. `power`: by effect, the share of such slow-downs found; `equal`: that of 5 %
+    with the threshold moved so that 1 % of this noise's nights are false alarms; `pooled`: the same with one threshold for all noises,
+    at which 1 % of all are."""
 
     noise: str
     rule: str
     false_alarms: float
-    found: dict[float, float]
+    power: dict[float, float]
     equal: float = 0.0
     pooled: float = 0.0
     undecided: float | None = None
@@ -55,7 +56,7 @@ class Outcome:
 def ours(nights: Nights, history: int, before: int) -> tuple[NDArray[np.int8], NDArray[np.int_], NDArray[np.float64]]:
     """Codes of `experiments.regression.decision` for (runs, cells), the trials each took, and a score to move the threshold by.
 
-    This is the code that judges real nights. `before`: trials of each cell on the past nights.
+    This is the code that decides real nights. `before`: trials of each cell on the past nights.
     """
     past, now = nights.cells[:, :, -1 - history : -1, :before], nights.cells[:, :, -1]
     canary = np.broadcast_to(nights.canary[:, None], nights.cells.shape)
@@ -106,7 +107,7 @@ def measure_ours(noise: str, family: Family, runs: int, history: int = OURS) -> 
     """
     first = [ours(nights, history, LOOKS[0])[1].mean() for nights in chunks(family, min(runs, CHUNK), 0.0, 99)]
     before = round(float(np.mean(first)))
-    found, undecided, trials, false_alarms = {}, 0.0, 0.0, 0.0
+    power, undecided, trials, false_alarms = {}, 0.0, 0.0, 0.0
     null = slower = np.empty(0)
     for number, effect in enumerate(EFFECTS):
         results = [ours(nights, history, before) for nights in chunks(family, runs, effect, number)]
@@ -116,11 +117,11 @@ def measure_ours(noise: str, family: Family, runs: int, history: int = OURS) -> 
             false_alarms = float(np.isin(codes, (SLOWER, FASTER)).mean())
             undecided, trials = float((codes == UNDECIDED).mean()), float(taken.mean())
         else:
-            found[effect] = float((codes[:, 0] == SLOWER).mean())
+            power[effect] = float((codes[:, 0] == SLOWER).mean())
         if effect == 0.05:
             slower = score[:, 0]
     equal = float((slower > _threshold(null)).mean())
-    return Outcome(noise, "sweepbench", false_alarms, found, equal, 0.0, undecided, trials), null, slower
+    return Outcome(noise, "sweepbench", false_alarms, power, equal, 0.0, undecided, trials), null, slower
 
 
 def measure(rule: Rule, families: Mapping[str, Family], runs: int) -> list[Outcome]:
@@ -129,9 +130,9 @@ def measure(rule: Rule, families: Mapping[str, Family], runs: int) -> list[Outco
     pooled = _threshold(np.concatenate([mine[0.0].ravel() for mine in scores.values()]))
     outcomes = []
     for noise, mine in scores.items():
-        found = {effect: float((score[:, 0] > rule.stock).mean()) for effect, score in mine.items() if effect}
+        power = {effect: float((score[:, 0] > rule.stock).mean()) for effect, score in mine.items() if effect}
         equal, same = (float((mine[0.05][:, 0] > threshold).mean()) for threshold in (_threshold(mine[0.0].ravel()), pooled))
-        outcomes.append(Outcome(noise, rule.name, float((mine[0.0] > rule.stock).mean()), found, equal, same))
+        outcomes.append(Outcome(noise, rule.name, float((mine[0.0] > rule.stock).mean()), power, equal, same))
     return outcomes
 
 
@@ -179,7 +180,7 @@ def _markdown(outcomes: list[Outcome], noises: list[str]) -> str:
         lines = [f"| {title} | {' | '.join(noises)} |", f"| :-- |{' --: |' * len(noises)}"]
         return lines + [f"| {rule} | {' | '.join(text(by[rule, noise]) for noise in noises)} |" for rule in names]
 
-    stock = grid("false alarms / finds 5 %", rules, lambda one: f"{one.false_alarms:.2%} / {one.found[0.05]:.1%}".replace("%", " %"))
+    stock = grid("false alarms / finds 5 %", rules, lambda one: f"{one.false_alarms:.2%} / {one.power[0.05]:.1%}".replace("%", " %"))
     equal = grid(
         "finds 5 % at 1 % false alarms: tuned to the noise / one threshold",
         rules,
@@ -188,15 +189,15 @@ def _markdown(outcomes: list[Outcome], noises: list[str]) -> str:
     mine = grid(
         "finds 3 % / 8 %, undecided, trials",
         rules[:1],
-        lambda one: f"{one.found[0.03]:.0%} / {one.found[0.08]:.0%}, {one.undecided:.1%}, {one.trials:.1f}".replace("%", " %"),
+        lambda one: f"{one.power[0.03]:.0%} / {one.power[0.08]:.0%}, {one.undecided:.1%}, {one.trials:.1f}".replace("%", " %"),
     )
     return "\n".join([*stock, "", *equal, "", *mine])
 
 
 def _figures(outcome: Outcome) -> dict[str, float | None]:
-    found = {f"finds {effect:.0%}": value for effect, value in outcome.found.items()}
+    rates = {f"finds {effect:.0%}": value for effect, value in outcome.power.items()}
     rest = {"finds 5% tuned": outcome.equal, "finds 5% one threshold": outcome.pooled}
-    return {"false alarms": outcome.false_alarms, **found, **rest, "undecided": outcome.undecided, "trials": outcome.trials}
+    return {"false alarms": outcome.false_alarms, **rates, **rest, "undecided": outcome.undecided, "trials": outcome.trials}
 
 
 if __name__ == "__main__":

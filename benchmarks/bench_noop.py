@@ -75,8 +75,8 @@ def watch(flow: subprocess.Popen[bytes], runs: Path) -> dict[int, float]:
 
 
 def result_times(runs: Path) -> list[tuple[float, float]]:
-    found = [json.loads(path.read_text()) for path in runs.glob("*/trials/*/result.json")]
-    return [(result["started_at"], result["finished_at"]) for result in found if result["outcome"] == "ok"]
+    results = [json.loads(path.read_text()) for path in runs.glob("*/trials/*/result.json")]
+    return [(result["started_at"], result["finished_at"]) for result in results if result["outcome"] == "ok"]
 
 
 def report(trials: int, status: int, wall: float, spans: list[tuple[float, float]], memory: dict[int, float]) -> int:

@@ -74,9 +74,9 @@ def main() -> None:
             night = (first + timedelta(days=number - 1)).isoformat()
             done = _sweep(clone, "nightly", "cpu", "--date", night)
             print(f"night {number} {night}: exit status {done.returncode}: {done.stderr.strip().splitlines()[-1:]}", flush=True)
-        found = _sweep(clone, "bisect", CELL, f"HEAD~{1 + options.after}", "HEAD", "--name", "cpu", "--json")
-        (work / "bisect.json").write_text(found.stdout)
-        print(found.stderr + found.stdout, flush=True)
+        bisection = _sweep(clone, "bisect", CELL, f"HEAD~{1 + options.after}", "HEAD", "--name", "cpu", "--json")
+        (work / "bisect.json").write_text(bisection.stdout)
+        print(bisection.stderr + bisection.stdout, flush=True)
     _results(runs, work, options.out, first + timedelta(days=options.plant - 1))
 
 

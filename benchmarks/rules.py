@@ -72,8 +72,8 @@ class Otava(Rule):
     def score(self, past: Array, now: Array) -> Array:
         means = np.exp(np.concatenate([past[..., -49:, :].mean(-1), now.mean(-1)[..., None]], axis=-1))
         flat = means.reshape(-1, means.shape[-1])
-        found = np.array([self._one(series) for series in flat])
-        return found.reshape(means.shape[:-1])
+        scores = np.array([self._one(series) for series in flat])
+        return scores.reshape(means.shape[:-1])
 
     def _one(self, series: Array) -> float:
         """The smallest p at which tonight (or the night before) would be reported, as 1 - p."""
@@ -92,26 +92,26 @@ def change_points(series: Array, max_pvalue: float, window: int = 50) -> list[in
         here = [start + index for index in _split(series[start : start + window], first)]
         weak |= set(here)
         start = max(here[-1] if here else 0, start + window // 2)
-    found = sorted(weak)
-    p = [_p(series, found, index) for index in found]
-    while found:
+    points = sorted(weak)
+    p = [_p(series, points, index) for index in points]
+    while points:
         worst = p.index(max(p))
         if p[worst] < max_pvalue:
             break
-        del found[worst], p[worst]
+        del points[worst], p[worst]
         for place in (worst, worst + 1):  # the package renews these two; the point before keeps its old p
-            if place < len(found):
-                p[place] = _p(series, found, found[place])
-    return found
+            if place < len(points):
+                p[place] = _p(series, points, points[place])
+    return points
 
 
 def _split(series: Array, level: float) -> list[int]:
-    found: list[int] = []
+    points: list[int] = []
     while True:
-        best = max(((*_candidate(series, a, b),) for a, b in _intervals(found, series.size) if b - a > 1), default=None)
-        if best is None or _p(series, sorted([*found, best[1]]), best[1]) > level:
-            return found
-        found = sorted([*found, best[1]])
+        best = max(((*_candidate(series, a, b),) for a, b in _intervals(points, series.size) if b - a > 1), default=None)
+        if best is None or _p(series, sorted([*points, best[1]]), best[1]) > level:
+            return points
+        points = sorted([*points, best[1]])
 
 
 def _intervals(points: list[int], size: int) -> list[tuple[int, int]]:

@@ -17,10 +17,10 @@ def runs_root() -> Path:
 
 def extra_folders() -> list[Path]:
     """Folders of $SWEEPBENCH_EXTRA; each may hold suites/, workloads/ and pools.yaml. Raises ConfigError for one that is not there."""
-    found = []
+    folders = []
     for text in filter(None, os.environ.get("SWEEPBENCH_EXTRA", "").split(os.pathsep)):
         folder = Path(text).resolve()
         if not folder.is_dir():
             raise ConfigError.one("SWEEPBENCH_EXTRA", None, "", f"{text} is not a folder", f"name folders, separated by {os.pathsep!r}")
-        found.append(folder)
-    return found
+        folders.append(folder)
+    return folders

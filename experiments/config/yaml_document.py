@@ -134,8 +134,8 @@ def _build(node: yaml.Node, key: KeyPath, lines: dict[KeyPath, int], path: Path)
         for name_node, value_node in node.value:
             line = name_node.start_mark.line + 1
             if not isinstance(name_node, yaml.ScalarNode) or name_node.tag != "tag:yaml.org,2002:str":
-                shown = name_node.value if isinstance(name_node, yaml.ScalarNode) else "a list or mapping"
-                raise ConfigError.one(path, line, dotted(key), f"key {shown} is not text", "put the key in quotes")
+                key_text = name_node.value if isinstance(name_node, yaml.ScalarNode) else "a list or mapping"
+                raise ConfigError.one(path, line, dotted(key), f"key {key_text} is not text", "put the key in quotes")
             name = name_node.value
             if name in data:
                 first = lines[(*key, name)]

@@ -51,8 +51,8 @@ def summary(examples: Sequence[Scores]) -> dict[str, float]:
     """Share of correct examples (0 to 1) as winoground_text, _image and _group. Raises ValueError for no examples."""
     if not examples:
         raise ValueError("no examples")
-    judged = [judge(scores) for scores in examples]
-    return {f"winoground_{name}": sum(one[name] for one in judged) / len(judged) for name in CHANCE}
+    outcomes = [judge(scores) for scores in examples]
+    return {f"winoground_{name}": sum(one[name] for one in outcomes) / len(outcomes) for name in CHANCE}
 
 
 def read(folder: Path) -> Iterator[Example]:
@@ -73,9 +73,9 @@ def read(folder: Path) -> Iterator[Example]:
                 missing = [column for column in COLUMNS if column not in names]
                 if missing:
                     raise WinogroundError(f"{path} has no column {', '.join(missing)}; it has {', '.join(names)}")
-                wanted = [*COLUMNS, *(name for name in ("id", "tag") if name in names)]
+                columns = [*COLUMNS, *(name for name in ("id", "tag") if name in names)]
                 row = 0
-                for batch in file.iter_batches(batch_size=16, columns=wanted):
+                for batch in file.iter_batches(batch_size=16, columns=columns):
                     for values in batch.to_pylist():
                         yield _example(values, folder, f"{path.name} row {row}")
                         row += 1

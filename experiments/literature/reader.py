@@ -39,7 +39,7 @@ class LiteratureValue:
 
         A value that the source does not state is listed as such.
         """
-        found = [] if same_device(self.accelerator, device) else [f"device {self.accelerator}, ours {device}"]
+        differences = [] if same_device(self.accelerator, device) else [f"device {self.accelerator}, ours {device}"]
         for name, word, theirs in (
             ("model", "model", self.model),
             ("devices", "devices", self.devices),
@@ -49,10 +49,10 @@ class LiteratureValue:
         ):
             ours = parameters.get(name)
             if theirs is None:
-                found.append(f"{word} not said")
+                differences.append(f"{word} not said")
             elif ours is not None and ours != theirs:
-                found.append(f"{word} {theirs}, ours {ours}")
-        return found + ([self.extra] if self.extra and self.cell is None else [])  # else it says which of our cells this is
+                differences.append(f"{word} {theirs}, ours {ours}")
+        return differences + ([self.extra] if self.extra and self.cell is None else [])  # else it says which of our cells this is
 
 
 def same_device(accelerator: str, device: str) -> bool:
@@ -64,14 +64,14 @@ def same_device(accelerator: str, device: str) -> bool:
 @cache
 def read_published(path: Path = PATH) -> tuple[LiteratureValue, ...]:
     """All lines. Raises ValueError, naming file, line and field, for one that cannot be read."""
-    found = []
+    values = []
     with open(path, newline="") as file:
         for row in csv.DictReader(file):
             try:
-                found.append(_parse(row))
+                values.append(_parse(row))
             except (ValueError, TypeError, AttributeError, KeyError) as error:
-                raise ValueError(f"{path.name}, line {len(found) + 2}: {error}") from error
-    return tuple(found)
+                raise ValueError(f"{path.name}, line {len(values) + 2}: {error}") from error
+    return tuple(values)
 
 
 # published metric -> (our summary metric, factor from their unit to ours); `speedup` is over the suite's baseline and has no factor

@@ -29,7 +29,7 @@ Effect = Annotated[float, Field(gt=_LEAST, lt=1)]
 BlockName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]+/[a-z0-9-]+$")]
 
 
-# What nights judge: their words, smallest effects and whether the node shows in them are the registry's
+# What nights decide on: their words, smallest effects and whether the node shows in them are the registry's
 METRICS: dict[str, Metric] = {
     name: metric_of(name)
     for name in (

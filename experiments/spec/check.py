@@ -95,7 +95,7 @@ def _check_rules(profile: ProfileContext, expansion: matrix.Expansion) -> None:
                 profile.complain(profile.key(section, number, *rest), problem, hint)
 
 
-def _check_cells(profile: ProfileContext, suite: Suite, cells: list[matrix.Cell]) -> None:
+def _check_cells(profile: ProfileContext, suite: Suite, cells: list[matrix.PlannedCell]) -> None:
     """Complain about no cells, no baseline among them, too many trials, and cells of more devices than their pool has."""
     trials = len(cells) * suite.repeats
     if not cells:

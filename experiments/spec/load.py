@@ -34,18 +34,18 @@ class SuiteInfo(Strict):
 
 def list_suites() -> list[SuiteInfo]:
     """Every suite that can be named, sorted. A file that cannot be read is listed with its problem."""
-    found = []
+    suites = []
     for name, path in sorted(_files().items()):
         try:
             file = _read(path)[1]
         except ConfigError as error:
-            found.append(SuiteInfo(name=name, file=str(_shown(path)), workload=None, description="", profiles=[], problem=str(error)))
+            suites.append(SuiteInfo(name=name, file=str(_shown(path)), workload=None, description="", profiles=[], problem=str(error)))
         else:
             info = SuiteInfo(
                 name=name, file=str(_shown(path)), workload=file.workload, description=file.description, profiles=[BASE, *file.profiles]
             )
-            found.append(info)
-    return found
+            suites.append(info)
+    return suites
 
 
 def suite_file(name_or_path: str | Path) -> Path:
@@ -92,8 +92,8 @@ def load_suite(
         raise
     suites, problems = {}, []
     for name in [BASE, *file.profiles]:
-        suite, found = check(document, file, name, schema, pools)
-        problems += [problem for problem in found if problem not in problems]
+        suite, profile_problems = check(document, file, name, schema, pools)
+        problems += [problem for problem in profile_problems if problem not in problems]
         if suite is not None:
             suites[name] = suite
     if problems:
@@ -127,10 +127,10 @@ def _shown(path: Path) -> Path:
 
 def _files() -> dict[str, Path]:
     """Suite name -> file. Raises ConfigError if two files give one name."""
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for folder in [_HERE, *(extra / "suites" for extra in extra_folders())]:
         for path in sorted(folder.glob("*.yaml")):
-            if path.stem in found:
-                raise ConfigError.one(path, None, "", f"the suite {path.stem} is already in {found[path.stem]}", "rename one of them")
-            found[path.stem] = path
-    return found
+            if path.stem in paths:
+                raise ConfigError.one(path, None, "", f"the suite {path.stem} is already in {paths[path.stem]}", "rename one of them")
+            paths[path.stem] = path
+    return paths

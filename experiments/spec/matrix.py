@@ -28,7 +28,7 @@ Test = Callable[[Values], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class PlannedCell:
     """One combination of values: the pool it runs on and the workload's complete parameters."""
 
     pool: str
@@ -49,18 +49,18 @@ class CellError(Exception):
 class Expansion:
     """The cells, and how many cells each rule matched, in the rules' order: 0 means that a rule does nothing."""
 
-    cells: list[Cell] = field(default_factory=list)
+    cells: list[PlannedCell] = field(default_factory=list)
     conditions: list[int] = field(default_factory=list)
     excludes: list[int] = field(default_factory=list)
     includes: list[int] = field(default_factory=list)
 
 
-def expand(suite: Suite) -> list[Cell]:
+def expand(suite: Suite) -> list[PlannedCell]:
     """The suite's cells. Raises CellError for a cell that the workload refuses, ConfigError if there is no such workload."""
     return expansion(suite, workloads.load(suite.workload).Parameters).cells
 
 
-def order(cells: Sequence[Cell], repeats: int) -> list[tuple[Cell, int]]:
+def order(cells: Sequence[PlannedCell], repeats: int) -> list[tuple[PlannedCell, int]]:
     """(cell, repeat), repeats from 1, in the order in which trials start: A B C A B C; a drift of the machine affects all cells alike."""
     return [(cell, repeat) for repeat in range(1, repeats + 1) for cell in cells]
 
@@ -113,7 +113,7 @@ def expansion(suite: Suite, schema: type[TrainingParameters]) -> Expansion:
         # single values were checked when the suite was loaded: only a schema that changes or completes them needs writing out
         parameters = values if valid.__dict__ == values else valid.model_dump(mode="json")
         axes = {name: pool if name == "pool" else parameters[name] for name in names}
-        result.cells.append(Cell(pool, device, axes, parameters))
+        result.cells.append(PlannedCell(pool, device, axes, parameters))
         return True
 
     for chosen in _product(suite, {}):
@@ -134,22 +134,22 @@ def expansion(suite: Suite, schema: type[TrainingParameters]) -> Expansion:
     return result
 
 
-def _references(cells: Sequence[Cell]) -> list[Values]:
+def _references(cells: Sequence[PlannedCell]) -> list[Values]:
     """One fp32 cell, not compiled, for all cells of a pool that learn the same as each other and have none; as the first of them else.
 
     None for the largest batch that fits: what it will be is not known, and fp32 fits less of it.
     """
 
-    def learnt(cell: Cell) -> str:
+    def learnt(cell: PlannedCell) -> str:
         return repr((cell.pool, sorted((name, value) for name, value in cell.parameters.items() if name not in SAME_MATHEMATICS)))
 
     there = {learnt(cell) for cell in cells if cell.parameters["precision"] == REFERENCE}
-    found: dict[str, Values] = {}
+    references: dict[str, Values] = {}
     for cell in cells:
         if cell.parameters["batch_size"] != "max" and (kind := learnt(cell)) not in there:
             as_fp32 = {"precision": REFERENCE, "compile": "none", "pool": cell.pool, "device": cell.device}
-            found.setdefault(kind, {**cell.parameters, **as_fp32})
-    return list(found.values())
+            references.setdefault(kind, {**cell.parameters, **as_fp32})
+    return list(references.values())
 
 
 def show(values: Mapping[str, Any]) -> str:
@@ -157,21 +157,21 @@ def show(values: Mapping[str, Any]) -> str:
     return " ".join(f"{name}={value}" for name, value in values.items())
 
 
-def _product(suite: Suite, given: Values) -> Iterator[Values]:
-    """All combinations of axes and linked groups, those in `given` held at their value. A linked group of which one axis is given
-    keeps the rows that have that value; if there is none, `given` has to name the whole group (checked when the suite is loaded)."""
+def _product(suite: Suite, entry: Values) -> Iterator[Values]:
+    """All combinations of axes and linked groups, those in `entry` held at their value. A linked group of which one axis is given
+    keeps the rows that have that value; if there is none, `entry` has to name the whole group (checked when the suite is loaded)."""
     factors: list[list[Values]] = []
     for name, options in suite.axes.items():
-        factors.append([{name: given[name]}] if name in given else [{name: value} for value in options])
+        factors.append([{name: entry[name]}] if name in entry else [{name: value} for value in options])
     for group in suite.linked:
-        named = {name: given[name] for name in group if name in given}
+        named = {name: entry[name] for name in group if name in entry}
         rows = [dict(zip(group, row, strict=True)) for row in zip(*group.values(), strict=True)]
         factors.append([row for row in rows if all(same(row[name], value) for name, value in named.items())] or [named])
     for combination in itertools.product(*factors):
         chosen: Values = {}
         for part in combination:
             chosen |= part
-        yield chosen | given
+        yield chosen | entry
 
 
 def same(left: Any, right: Any) -> bool:
@@ -181,10 +181,10 @@ def same(left: Any, right: Any) -> bool:
 
 def _test(match: Match) -> Test:
     """A function that says whether a cell's values match every key."""
-    wanted = [(name, frozenset((type(v), v) for v in (value if isinstance(value, list) else [value]))) for name, value in match.items()]
+    criteria = [(name, frozenset((type(v), v) for v in (value if isinstance(value, list) else [value]))) for name, value in match.items()]
 
     def matches(values: Values) -> bool:
-        for name, options in wanted:
+        for name, options in criteria:
             value = values.get(name)  # a required parameter that nothing gives is reported when the cell is validated
             if (type(value), value) not in options:
                 return False

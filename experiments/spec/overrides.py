@@ -31,9 +31,9 @@ def check_overrides(
     def complain(option: str, key: str, problem: str, hint: str) -> None:
         problems.append(Problem(option, None, key, problem, hint))
 
-    def value(option: str, name: str, given: Any) -> Any:
+    def value(option: str, name: str, setting: Any) -> Any:
         """Text is read as a YAML scalar where the workload takes that, else as text."""
-        options = [scalar(given), given] if isinstance(given, str) else [given]
+        options = [scalar(setting), setting] if isinstance(setting, str) else [setting]
         tried = [words.value(name, item) for item in options]
         good = [clean for clean, wrong in tried if wrong is None]
         if not good and tried[0][1]:
@@ -41,10 +41,10 @@ def check_overrides(
         return good[0] if good else BAD
 
     axes, clean_sets = dict(suite.axes), dict[str, Any]()
-    wanted = [*pool_names, *([str(sets["pool"])] if "pool" in sets else [])]
-    for name in wanted:
+    pool_values = [*pool_names, *([str(sets["pool"])] if "pool" in sets else [])]
+    for name in pool_values:
         value("--pool", "pool", name)
-    for name, given in sets.items():
+    for name, setting in sets.items():
         if name == "pool":
             continue
         if wrong := words.unknown(name):
@@ -52,7 +52,7 @@ def check_overrides(
         elif any(name in group for group in suite.linked):
             complain("--set", name, "is linked to other axes", f"choose with --only {name}=value")
         else:
-            clean_sets[name] = value("--set", name, given)
+            clean_sets[name] = value("--set", name, setting)
             axes |= {name: [clean_sets[name]]} if name in axes else {}
     for name in only:
         if name not in suite.axis_names:
@@ -62,9 +62,9 @@ def check_overrides(
         complain("--repeats", "", f"is {repeats}", "should be 1 to 1000")
     if problems:
         raise ConfigError(problems)
-    if wanted:
-        axes |= {"pool": list(dict.fromkeys(wanted))} if "pool" in axes else {}
-        clean_only["pool"] = [name for name in clean_only.get("pool", wanted) if name in wanted]  # linked and included cells too
+    if pool_values:
+        axes |= {"pool": list(dict.fromkeys(pool_values))} if "pool" in axes else {}
+        clean_only["pool"] = [name for name in clean_only.get("pool", pool_values) if name in pool_values]  # linked and included cells too
     update = {"axes": axes, "sets": clean_sets, "only": clean_only, "repeats": repeats or suite.repeats}
     changed = with_pools(suite.model_copy(update=update), pools)
     _check_cells(changed, schema, pools)

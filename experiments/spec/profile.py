@@ -42,10 +42,10 @@ class ProfileContext:
 
     def key(self, section: str, *rest: str | int) -> KeyPath:
         """Where a key of the section stands in the file: in the profile, or in the suite that it inherits from."""
-        given = self.gives(section)
+        in_profile = self.gives(section)
         if section == "fixed":  # merged key by key
-            given = bool(rest) and rest[0] in self.sections.fixed
-        return (*(self.prefix if given else ()), section, *rest)
+            in_profile = bool(rest) and rest[0] in self.sections.fixed
+        return (*(self.prefix if in_profile else ()), section, *rest)
 
     def complain(self, key: KeyPath, problem: str, hint: str) -> None:
         """Note a problem at `key`."""
@@ -73,10 +73,10 @@ class ProfileContext:
         """
         if name in ("pool", "device") or self.words.schema.model_fields[name].annotation not in (str, str | None):
             return
-        given = (self.file, *self.file.profiles.values())
-        lists = [sections.axes.get(name, []) for sections in given]
-        lists += [group.get(name, []) for sections in given for group in sections.linked]
-        lists.append([entry[name] for sections in given for entry in sections.include if name in entry])
+        levels = (self.file, *self.file.profiles.values())
+        lists = [sections.axes.get(name, []) for sections in levels]
+        lists += [group.get(name, []) for sections in levels for group in sections.linked]
+        lists.append([entry[name] for sections in levels for entry in sections.include if name in entry])
         known = {str(one) for values in lists for one in values}
         if known and str(value) not in known:
             self.complain(key, f"{value!r} is no value of the axis {name} in any profile", choose(str(value), sorted(known)))

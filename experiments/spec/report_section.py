@@ -8,14 +8,14 @@ from experiments.config.errors import KeyPath, choose
 from experiments.literature.reader import OURS, literature_for
 from experiments.metrics import Direction, Scale, metric_of
 from experiments.spec.profile import ProfileContext
-from experiments.spec.schema import Report, ReportFigure
+from experiments.spec.schema import ReportFigure, ReportSettings
 
 
-def check_report(profile: ProfileContext, axes: Sequence[str]) -> Report:
+def check_report(profile: ProfileContext, axes: Sequence[str]) -> ReportSettings:
     """`report`; where there is none, a table whose columns are the last axis."""
-    report: Report | None = profile.section("report")
+    report: ReportSettings | None = profile.section("report")
     if report is None:
-        return Report(rows=list(axes[:-1]) or list(axes), columns=axes[-1])
+        return ReportSettings(rows=list(axes[:-1]) or list(axes), columns=axes[-1])
     _check_table(profile, report, axes)
     _check_compared(profile, report)
     for number, figure in enumerate(report.figures):
@@ -24,7 +24,7 @@ def check_report(profile: ProfileContext, axes: Sequence[str]) -> Report:
     return report
 
 
-def _check_table(profile: ProfileContext, report: Report, axes: Sequence[str]) -> None:
+def _check_table(profile: ProfileContext, report: ReportSettings, axes: Sequence[str]) -> None:
     for number, name in enumerate(report.rows):
         key = profile.key("report", "rows", number)
         if name not in axes:
@@ -59,26 +59,26 @@ def _check_figure(profile: ProfileContext, number: int, figure: ReportFigure, ax
             profile.complain(key(field), f"{name!r} is not an axis", choose(name, axes))
 
 
-def _check_published(profile: ProfileContext, report: Report) -> None:
+def _check_published(profile: ProfileContext, report: ReportSettings) -> None:
     if report.published is None:
         return
-    wanted, workload = report.published, profile.file.workload
+    column, workload = report.published, profile.file.workload
     of_metric = [entry for entry in literature_for(workload, metric=None) if OURS.get(entry.metric, ("",))[0] == report.metric]
-    batches = [entry.batch for entry in of_metric if entry.accelerator == wanted.accelerator]
+    batches = [entry.batch for entry in of_metric if entry.accelerator == column.accelerator]
     if not batches:
         known = list(dict.fromkeys(entry.accelerator for entry in of_metric))
-        hint = choose(wanted.accelerator, known) if known else "remove it, or add a line to experiments/literature/published.csv"
-        problem = f"nobody published {report.metric} of {workload} on {wanted.accelerator!r}"
+        hint = choose(column.accelerator, known) if known else "remove it, or add a line to experiments/literature/published.csv"
+        problem = f"nobody published {report.metric} of {workload} on {column.accelerator!r}"
         profile.complain(profile.key("report", "published", "accelerator"), problem, hint)
-    elif wanted.batch is not None and wanted.batch not in batches:
+    elif column.batch is not None and column.batch not in batches:
         key, hint = profile.key("report", "published", "batch"), f"one of {', '.join(map(str, batches))}"
-        profile.complain(key, f"{wanted.accelerator} has no line with batch {wanted.batch}", hint)
+        profile.complain(key, f"{column.accelerator} has no line with batch {column.batch}", hint)
 
 
 # --- metrics by name
 
 
-def _check_compared(profile: ProfileContext, report: Report) -> None:
+def _check_compared(profile: ProfileContext, report: ReportSettings) -> None:
     """Complain about a metric of the table that cells cannot be compared by, and about a `minimum_effect` that does not fit it."""
     key = profile.key("report", "metric")
     if not _check_metric(profile, key, report.metric):

@@ -54,7 +54,7 @@ class PublishedColumn(Strict):
     batch: int | None = Field(default=None, ge=1, description="samples per device; null: the first line of the accelerator")
 
 
-class Report(Strict):
+class ReportSettings(Strict):
     """The comparison table of a sweep's report, and its figures."""
 
     rows: list[str] = Field(min_length=1, description="axes whose values name the rows")
@@ -87,7 +87,7 @@ class Sections(Strict):
     repeats: int = Field(default=1, ge=1, le=1000, description="how often each cell runs, interleaved")
     limit: int = Field(default=2000, ge=1, le=MAX_TRIALS, description="most trials (cells x repeats) the suite may have")
     baseline: dict[str, Scalar] = Field(default_factory=dict, description="axis -> value: the cell that the others are compared with")
-    report: Report | None = None
+    report: ReportSettings | None = None
     retries: int = Field(default=2, ge=0, le=20, description="attempts after the first, for infrastructure failures only")
     hang_timeout_s: float = Field(default=600, gt=0, le=86_400, description="a trial that makes no progress for so long is ended")
 
@@ -128,7 +128,7 @@ class Suite(Strict):
     repeats: int
     limit: int
     baseline: dict[str, Scalar]
-    report: Report
+    report: ReportSettings
     retries: int
     hang_timeout_s: float
 

@@ -12,7 +12,7 @@ from experiments.config.errors import ConfigError, choose
 from experiments.config.validate import say
 from experiments.metrics import metric_of
 from experiments.parameters import TrainingParameters
-from experiments.spec.matrix import Cell
+from experiments.spec.matrix import PlannedCell
 from experiments.spec.schema import PoolFacts, Suite
 
 BASE = "full"  # the name of the suite without a profile
@@ -58,10 +58,10 @@ class Vocabulary:
         return self._adapters[name]
 
 
-def too_large(cells: Iterable[Cell], pools: Mapping[str, PoolFacts]) -> set[tuple[str, int]]:
+def too_large(cells: Iterable[PlannedCell], pools: Mapping[str, PoolFacts]) -> set[tuple[str, int]]:
     """(pool, devices) of the cells that need more devices than their pool has."""
-    wanted = {(cell.pool, int(cell.parameters["devices"])) for cell in cells}
-    return {(pool, devices) for pool, devices in wanted if devices > (pools[pool].capacity or devices)}
+    needs = {(cell.pool, int(cell.parameters["devices"])) for cell in cells}
+    return {(pool, devices) for pool, devices in needs if devices > (pools[pool].capacity or devices)}
 
 
 def with_pools(suite: Suite, pools: Mapping[str, PoolFacts]) -> Suite:

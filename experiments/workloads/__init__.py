@@ -62,18 +62,18 @@ def _files() -> dict[str, Path]:
     """Name -> file. Makes the extra folders importable as part of this package, in child processes too."""
     folders = [_HERE, *(folder / "workloads" for folder in extra_folders())]
     __path__[:] = [str(folder) for folder in folders]
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for folder in folders:
         for path in sorted([*folder.glob("*.py"), *(inner.parent for inner in folder.glob("*/__init__.py"))]):
             if path.name.startswith("_"):
                 continue
             if not _NAME.match(path.stem):
                 raise ConfigError.one(path, None, "", "cannot be the name of a workload", "use a-z, 0-9 and _, starting with a letter")
-            if path.stem in found:
-                raise ConfigError.one(path, None, "", f"the workload {path.stem} is already in {found[path.stem]}", "rename one of them")
-            found[path.stem] = path
+            if path.stem in paths:
+                raise ConfigError.one(path, None, "", f"the workload {path.stem} is already in {paths[path.stem]}", "rename one of them")
+            paths[path.stem] = path
     importlib.invalidate_caches()
-    return found
+    return paths
 
 
 with suppress(ConfigError):  # said when a workload is asked for; here only so that a child process can import one

@@ -173,8 +173,8 @@ class Clip:
     def evaluate(self, model: Any, place: Callable[[Batch], Batch]) -> dict[str, float]:
         """Loss on held-out pairs, and `magnitude_N`: the mean |output| of the vision tower's block N (the feature-magnitude figure)."""
         blocks = model.vision_model.encoder.layers
-        shown = sorted({round(at * (len(blocks) - 1) / (SHOWN_BLOCKS - 1)) for at in range(SHOWN_BLOCKS)})
-        magnitudes: dict[int, list[float]] = {at: [] for at in shown}
+        block_numbers = sorted({round(at * (len(blocks) - 1) / (SHOWN_BLOCKS - 1)) for at in range(SHOWN_BLOCKS)})
+        magnitudes: dict[int, list[float]] = {at: [] for at in block_numbers}
 
         def listen(at: int) -> Callable[..., None]:
             def hook(module: object, inputs: object, output: Any) -> None:
@@ -182,7 +182,7 @@ class Clip:
 
             return hook
 
-        hooks = [blocks[at].register_forward_hook(listen(at)) for at in shown]
+        hooks = [blocks[at].register_forward_hook(listen(at)) for at in block_numbers]
         items = self._items(self.pairs.held_out, augment=False)
         try:
             losses = [float(self.loss(model, place(batch))) for batch in self.pairs.held_out_batches(items)]

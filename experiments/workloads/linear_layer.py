@@ -120,10 +120,10 @@ class LinearLayer:
         import torch
 
         batch = place(self._batch(torch.Generator().manual_seed(2**31 - 1)))
-        found = {"loss": float(self.loss(model, batch)), "chance_loss": float(batch["y"].square().mean())}
+        metrics = {"loss": float(self.loss(model, batch)), "chance_loss": float(batch["y"].square().mean())}
         if self.parameters.linear.startswith("switchback") or self.parameters.kernels == "fused":
-            found["quantise_share"] = self._quantise_share(model, batch)
-        return found
+            metrics["quantise_share"] = self._quantise_share(model, batch)
+        return metrics
 
     def _quantise_share(self, model: nn.Module, batch: Batch) -> float:
         """Both timed as the trial runs them, compiled if it is: evaluation by itself is eager."""

@@ -151,15 +151,15 @@ class Winoground:
 
         pairs, size = self._pairs(), self.context.batch_size
         numbers = range(len(self.examples))
-        found = torch.cat([self.scores(model, place(pairs[list(numbers[at : at + size])])).cpu() for at in numbers[::size]])
-        if not bool(found.isfinite().all()):
+        scores = torch.cat([self.scores(model, place(pairs[list(numbers[at : at + size])])).cpu() for at in numbers[::size]])
+        if not bool(scores.isfinite().all()):
             raise DataError(f"{self.weights} gives scores that are not finite")
         return {
-            "loss": float(_choice(found)),
+            "loss": float(_choice(scores)),
             "chance_loss": math.log(2),
-            **winoground.summary(found.tolist()),
+            **winoground.summary(scores.tolist()),
             **{f"chance_winoground_{name}": chance for name, chance in winoground.CHANCE.items()},
-            "winoground_examples": float(len(found)),
+            "winoground_examples": float(len(scores)),
         }
 
     def flops_per_sample(self) -> float | None:

@@ -49,18 +49,18 @@ def plan(
     if (suite is None) == (sweep is None):
         raise typer.BadParameter("give a suite, or --sweep and a sweep's id: one of the two")
     if sweep:
-        wanted = planning.renew(SweepStore(_sweep_id(sweep)).load_plan())
-        against: str | None = wanted.sweep_id
-        found = planning.states(wanted)
+        sweep_plan = planning.renew(SweepStore(_sweep_id(sweep)).load_plan())
+        against: str | None = sweep_plan.sweep_id
+        states = planning.states(sweep_plan)
     else:
         assert suite is not None
-        wanted, _ = planning.make_plan(_request(suite, profile, pool, set_, only, repeats))
-        against, found = planning.compare_with_last(wanted)
-    expected = planning.expected_seconds(wanted)
+        sweep_plan, _ = planning.make_plan(_request(suite, profile, pool, set_, only, repeats))
+        against, states = planning.compare_with_last(sweep_plan)
+    expected = planning.expected_seconds(sweep_plan)
     if as_json:
-        print_json(show_plan.plan_json(wanted, found, expected, against))
+        print_json(show_plan.plan_json(sweep_plan, states, expected, against))
     else:
-        show_plan.print_plan(out, wanted, found, expected, against, auto=profile == "auto" and not sweep)
+        show_plan.print_plan(out, sweep_plan, states, expected, against, auto=profile == "auto" and not sweep)
 
 
 @app.command(epilog="Examples: sweep run bridgetower · sweep run bridgetower --pool cpu --set steps=50 --only model=tiny --repeats 3")
@@ -91,16 +91,16 @@ def run(
 
     if profile_steps is not None:
         set_ = [*(set_ or []), f"profile_steps={profile_steps}"]
-    wanted, _ = make_plan(_request(suite, profile, pool, set_, only, repeats).model_copy(update={"pool_wait_s": pool_wait}))
-    check_ready(wanted)
+    sweep_plan, _ = make_plan(_request(suite, profile, pool, set_, only, repeats).model_copy(update={"pool_wait_s": pool_wait}))
+    check_ready(sweep_plan)
     if profile == "auto":
-        pools_used = ", ".join(dict.fromkeys(trial.pool for trial in wanted.trials))
-        err.print(f"profile auto: took [bold]{wanted.profile}[/], pool {pools_used}", highlight=False)
+        pools_used = ", ".join(dict.fromkeys(trial.pool for trial in sweep_plan.trials))
+        err.print(f"profile auto: took [bold]{sweep_plan.profile}[/], pool {pools_used}", highlight=False)
     try:
-        SweepStore(wanted.sweep_id).save_plan(wanted)
+        SweepStore(sweep_plan.sweep_id).save_plan(sweep_plan)
     except OSError as error:
         raise StoreError(f"{runs_root()} cannot be written ({error.strerror}); SWEEPBENCH_RUNS names another folder") from None
-    raise typer.Exit(run_sweep(wanted, out, err))
+    raise typer.Exit(run_sweep(sweep_plan, out, err))
 
 
 @app.command(epilog="Example: sweep resume last")
@@ -112,11 +112,11 @@ def resume(sweep_id: SweepId, pool_wait: PoolWaitOption = None) -> None:
     from tasks.sweep.plan import renew, states
     from tasks.sweep.store import SweepStore
 
-    wanted = renew(SweepStore(_sweep_id(sweep_id)).load_plan())
+    sweep_plan = renew(SweepStore(_sweep_id(sweep_id)).load_plan())
     if pool_wait is not None:
-        wanted = wanted.model_copy(update={"request": wanted.request.model_copy(update={"pool_wait_s": pool_wait})})
-    show_plan.print_why_again(err, states(wanted))
-    raise typer.Exit(run_sweep(wanted, out, err))
+        sweep_plan = sweep_plan.model_copy(update={"request": sweep_plan.request.model_copy(update={"pool_wait_s": pool_wait})})
+    show_plan.print_why_again(err, states(sweep_plan))
+    raise typer.Exit(run_sweep(sweep_plan, out, err))
 
 
 @app.command("list", epilog="Examples: sweep list · sweep list --json")
@@ -229,13 +229,13 @@ def _pairs(option: str, texts: list[str] | None) -> list[tuple[str, Any]]:
     from experiments.config.errors import ConfigError
     from experiments.config.yaml_document import scalar
 
-    found = []
+    pairs = []
     for text in texts or []:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise ConfigError.one(option, None, text, "is not KEY=VALUE", f"write it as {option} steps=50")
-        found.append((name, scalar(value)))
-    return found
+        pairs.append((name, scalar(value)))
+    return pairs
 
 
 def _sweep_id(text: str) -> str:

@@ -51,8 +51,8 @@ def render(progress: SweepProgress, height: int) -> Group:
     for row in rows[start : start + room]:
         table.add_row(*_cells(row))
     finished = sum(row.ended is not None for row in rows)
-    left = progress.seconds_left()
-    footer = f"{finished} of {len(rows)} trials" + (f", about {clock(left)} left" if left is not None and finished < len(rows) else "")
+    eta_s = progress.seconds_left()
+    footer = f"{finished} of {len(rows)} trials" + (f", about {clock(eta_s)} left" if eta_s is not None and finished < len(rows) else "")
     down = [Text(f"pool {name}: {problem}", style="red") for name, problem in pools.items()]
     return Group(table, *down, Text(f"{footer}. {progress.note}".strip(), style="bold"))
 
@@ -74,16 +74,16 @@ def _cells(row: TrialProgress) -> tuple[str | Text, ...]:
 
 def _lines(progress: SweepProgress, console: Console, stop: threading.Event) -> None:
     seen: dict[str, str] = {}
-    said: dict[str, str] = {}
+    last_pools: dict[str, str] = {}
     while True:
         last = stop.is_set()
         with progress.lock:
             rows, pools = list(progress.rows.values()), dict(progress.pools)
-        for name in said.keys() | pools.keys():
-            if said.get(name) != pools.get(name):
+        for name in last_pools.keys() | pools.keys():
+            if last_pools.get(name) != pools.get(name):
                 text = f"{time.strftime('%H:%M:%S')} pool {name}: {pools.get(name, 'answers again')}"
                 console.print(text, highlight=False, soft_wrap=True)
-        said = pools
+        last_pools = pools
         for number, row in enumerate(rows, 1):
             if row.outcome is None or seen.get(row.trial.key) == row.outcome:
                 continue

@@ -21,9 +21,9 @@ def print_comparison(out: Console, store: SweepStore, *, emulated: bool = False)
     if emulated:
         out.print("EMULATED: NOT A MEASUREMENT", style="bold red")
     out.print()
-    drawn = table.rich()
-    if Measurement.get(out, out.options.update(max_width=10_000), drawn).maximum <= out.width:
-        out.print(drawn)
+    rich_table = table.rich()
+    if Measurement.get(out, out.options.update(max_width=10_000), rich_table).maximum <= out.width:
+        out.print(rich_table)
         return
     out.print(table.title, style="italic", highlight=False)  # too wide for this terminal: a line for each cell
     for names, cells in table.rows:
@@ -51,12 +51,12 @@ def print_two_sweeps(out: Console, a: SweepStore, b: SweepStore) -> None:
     """`sweep compare`: every cell that both have, and how B stands to A."""
     from tasks.report.compare_sweeps import compare, write_comparison
 
-    found = compare(a.dir, b.dir)
-    out.print(found.headline, highlight=False)
-    if found.pairs:
-        table = make_table(*found.table.header)
-        for row in found.table.rows:
+    comparison = compare(a.dir, b.dir)
+    out.print(comparison.headline, highlight=False)
+    if comparison.pairs:
+        table = make_table(*comparison.table.header)
+        for row in comparison.table.rows:
             table.add_row(*(Text(text) for text in row))
         out.print(table)
-    _, html = write_comparison(found, b.dir)
+    _, html = write_comparison(comparison, b.dir)
     out.print(f"report: {html}", highlight=False, soft_wrap=True)

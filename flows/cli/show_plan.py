@@ -63,8 +63,8 @@ def print_plan(
     cells = len({trial.cell for trial in plan.trials})
     out.print(f"{plan.trials[0].suite}, profile {plan.profile}{chosen}: {cells} cells, {len(states)} trials", highlight=False)
     if against:
-        said = ", ".join(f"{count} {state}" for state, count in counts.items())
-        out.print(f"against {against}: {said}. `sweep run` measures all anew; `sweep resume {against}` goes on", highlight=False)
+        tally = ", ".join(f"{count} {state}" for state, count in counts.items())
+        out.print(f"against {against}: {tally}. `sweep run` measures all anew; `sweep resume {against}` goes on", highlight=False)
     total = _expected_total(plan, states, expected, against)
     out.print("expected: " + (clock(total) if total is not None else "unknown, no history yet for some cells"), highlight=False)
 

@@ -57,7 +57,7 @@ class Session:
         """
         self._stop_superseded()
         self._publisher.start()
-        left: list[Trial] = []
+        rest: list[Trial] = []
         begun: list[Trial] = []  # perhaps running still
         for trial in self.plan.trials:
             result = self.store.result(trial.key)
@@ -66,9 +66,9 @@ class Session:
             elif launchers.load(self.store.trial_dir(trial.key)) is not None and (result is None or result.outcome is Outcome.INFRA):
                 begun.append(trial)
             else:
-                left.append(trial)
-        self.log.info("%d of %d trials to run, %d of them begun", len(begun) + len(left), len(self.plan.trials), len(begun))
-        return begun + left
+                rest.append(trial)
+        self.log.info("%d of %d trials to run, %d of them begun", len(begun) + len(rest), len(self.plan.trials), len(begun))
+        return begun + rest
 
     def _stop_superseded(self) -> None:
         for old in self.plan.superseded:

@@ -70,7 +70,7 @@ def on_a_scale_for(metric: Metric, values: Sequence[float], minimum: float | Non
 
 
 def smallest_effect(metric: Metric, minimum: float | None = None) -> float:
-    """The smallest effect that cells are judged by: on the logarithmic scale `minimum`, relative; else the metric's, in its unit."""
+    """The smallest effect that decides between cells: on the logarithmic scale `minimum`, relative; else the metric's, in its unit."""
     return minimum or MINIMUM_EFFECT if metric.scale is Scale.LOG else metric.minimum_effect
 
 

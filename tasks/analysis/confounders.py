@@ -20,7 +20,7 @@ def confounders(cells: Sequence[Cell]) -> list[tuple[str, list[tuple[str, list[C
 
     Environment values, and parameters that the suite set differently without an axis. Numbers within 1 % count as equal (clocks).
     """
-    found = []
+    differences = []
     axes = {axis for cell in cells for axis in cell.axes if len({value_key(c.axes.get(axis)) for c in cells}) > 1}
     hidden = (_OF_THE_POOL if "pool" in axes else frozenset()) | ({"world_size", "device_count"} if "devices" in axes else frozenset())
     for name in dict.fromkeys(key for cell in cells for row in cell.measured for key in row.environment):
@@ -36,12 +36,12 @@ def confounders(cells: Sequence[Cell]) -> list[tuple[str, list[tuple[str, list[C
         known = numbers(row.environment.get(name) for cell in cells for row in cell.measured)
         close = len(known) == sum(len(cell.measured) for cell in cells) and max(known) <= min(known) * 1.01
         if len(groups) > 1 and not close:
-            found.append((name, list(groups.items())))
+            differences.append((name, list(groups.items())))
     meant = {name for cell in cells for name in cell.named} if axes & NAMES_OF_SETTINGS else set()
     for name in dict.fromkeys(key for cell in cells for key in cell.trial.parameters if key not in meant):
         settings: dict[str, list[Cell]] = {}
         for cell in cells:
             settings.setdefault(str(cell.trial.parameters.get(name)), []).append(cell)
         if len(settings) > 1 and name not in axes:
-            found.append((name, list(settings.items())))
-    return found
+            differences.append((name, list(settings.items())))
+    return differences

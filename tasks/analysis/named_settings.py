@@ -25,16 +25,16 @@ def settings_rows(cells: Sequence[Cell]) -> tuple[str, list[list[str]]]:
     An empty axis where no axis only names settings.
     """
     axis = next((name for cell in cells for name in cell.axes if name in NAMES_OF_SETTINGS), "")
-    found: dict[str, Mapping[str, Any]] = {}
+    settings_by_value: dict[str, Mapping[str, Any]] = {}
     for cell in cells:
         if axis in cell.axes:
-            found.setdefault(str(cell.axes[axis]), {name: cell.trial.parameters.get(name) for name in sorted(cell.named)})
-    if len(found) < 2:
+            settings_by_value.setdefault(str(cell.axes[axis]), {name: cell.trial.parameters.get(name) for name in sorted(cell.named)})
+    if len(settings_by_value) < 2:
         return "", []
     rows = []
     first: Mapping[str, Any] = {}
-    for value, settings in found.items():
-        told = {name: setting for name, setting in settings.items() if not first or setting != first[name]}
-        rows.append([value, ", ".join(f"{name} {table_text(setting)}" for name, setting in told.items()) or "as the first"])
+    for value, settings in settings_by_value.items():
+        changes = {name: setting for name, setting in settings.items() if not first or setting != first[name]}
+        rows.append([value, ", ".join(f"{name} {table_text(setting)}" for name, setting in changes.items()) or "as the first"])
         first = first or settings
     return axis, rows

@@ -23,11 +23,11 @@ def gate_on_parity(cells: Sequence[Cell]) -> None:
             continue
         curves = [row.losses for row in reference.measured]
         try:
-            judged = [loss_parity(curves[0], row.losses, others=curves[1:]) for row in cell.measured]
+            parities = [loss_parity(curves[0], row.losses, others=curves[1:]) for row in cell.measured]
         except ValueError as error:
             cell.parity_note = f"the loss was not gated: {error}"
             continue
-        cell.parity = max(judged, key=lambda parity: parity.worst)
+        cell.parity = max(parities, key=lambda parity: parity.worst)
         if not cell.parity.inside:
             where, by = cell.parity.left_at, cell.parity.worst
             how = f"by {by:.1f} times its half-width" if math.isfinite(by) else "it is not finite there"
@@ -57,6 +57,6 @@ def _reference(cell: Cell, cells: Sequence[Cell]) -> tuple[Cell | None, str]:
 
 def _settings(cell: Cell) -> dict[str, Any]:
     """The cell's parameters, with the batch that `max` came to."""
-    found = next((row.result.summary.get("batch_size") for row in cell.measured if row.result), None)
+    batch_size = next((row.result.summary.get("batch_size") for row in cell.measured if row.result), None)
     settings = dict(cell.trial.parameters)
-    return {**settings, "batch_size": found} if found is not None and settings.get("batch_size") == "max" else settings
+    return {**settings, "batch_size": batch_size} if batch_size is not None and settings.get("batch_size") == "max" else settings

@@ -110,8 +110,8 @@ def search(commits: Sequence[str], good: str, measure: Measure, most: int, minim
         say(f"{step.commit[:12]}: {(step.ratio.value - 1) * 100:+.1f} % against GOOD after {len(pairs)} pairs: {step.verdict}")
         if side is Side.OPEN:
             between = (commits[low] if low >= 0 else good, commits[high])
-            left = f"{between[0][:12]}..{between[1][:12]}"
-            text = f"{step.commit[:12]} stays undecided after {len(pairs)} pairs; the commit is one of {high - low} in {left}."
+            suspects = f"{between[0][:12]}..{between[1][:12]}"
+            text = f"{step.commit[:12]} stays undecided after {len(pairs)} pairs; the commit is one of {high - low} in {suspects}."
             return Bisection(f"{text} More pairs (`--most`) or a quieter machine decide it.", None, "", between, whole, steps, trials)
         low, high = (middle, high) if side is Side.ABOVE else (low, middle)
     return Bisection(f"{commits[high]} is the first bad commit: {change}.", commits[high], "", None, whole, steps, trials)

@@ -19,7 +19,7 @@ from experiments.config.errors import ConfigError
 from experiments.regression.definition import METRICS, NightCells, NightFile, cell_id, drop_to_fit
 from experiments.spec import matrix
 from experiments.spec.load import load_suite
-from experiments.spec.schema import Report, Suite
+from experiments.spec.schema import ReportSettings, Suite
 from experiments.trial import Scalar, Trial
 from tasks.nightly.store import AA_CONTROL, SLOWED_CONTROL, Dropped, Night, NightCell, Role
 from tasks.sweep.plan import TrialMaker, expected_seconds, once_more
@@ -34,7 +34,7 @@ class NightEntry:
 
     part: NightCells  # of the definition, that the cell comes from
     suite: Suite
-    cell: matrix.Cell
+    cell: matrix.PlannedCell
     role: Role
     identity: str
     slowdown: float = 0.0
@@ -227,7 +227,7 @@ def _as_suite(definition: NightFile, entries: Sequence[NightEntry]) -> Suite:
         repeats=definition.repeats,
         limit=len(entries),
         baseline={},
-        report=Report(rows=["suite", "pool"], columns=None, title=f"Night: {definition.nightly}"),
+        report=ReportSettings(rows=["suite", "pool"], columns=None, title=f"Night: {definition.nightly}"),
         retries=max(entry.suite.retries for entry in entries),
         hang_timeout_s=max(entry.suite.hang_timeout_s for entry in entries),
     )

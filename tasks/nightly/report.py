@@ -192,7 +192,7 @@ def write_night(
     figures = _figures(night, nights, past, now, changes, folder / "figures")
     text, page = folder / "report.md", folder / "report.html"
     atomic_write(text, markdown(night, nights, changes, figures))
-    drawn = [(title, Markup(inline_svg(path, title, f"f{index}"))) for index, (title, path) in enumerate(figures)]  # noqa: S704
+    inline_figures = [(title, Markup(inline_svg(path, title, f"f{index}"))) for index, (title, path) in enumerate(figures)]  # noqa: S704
     atomic_write(
         page,
         render_page(
@@ -203,7 +203,7 @@ def write_night(
             table=verdict_table(night),
             nodes=node_table(night),
             remarks=remarks(night, nights, changes),
-            drawn=drawn,
+            figures=inline_figures,
         ),
     )
     return text, page

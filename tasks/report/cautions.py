@@ -49,9 +49,9 @@ def _settled_late(row: TrialRow) -> bool:
 
 
 def _of_loss_parity(cells: Sequence[Cell]) -> list[str]:
-    left = [f"{cell.name}: {cell.parity_note}." for cell in cells if cell.parity_note and not cell.claimed]
+    outside = [f"{cell.name}: {cell.parity_note}." for cell in cells if cell.parity_note and not cell.claimed]
     ungated = Counter(cell.parity_note for cell in cells if cell.parity_note and cell.claimed)
-    return [*left, *(f"Loss parity could not be checked for {plural(count, 'cell')}: {note}." for note, count in ungated.items())]
+    return [*outside, *(f"Loss parity could not be checked for {plural(count, 'cell')}: {note}." for note, count in ungated.items())]
 
 
 def _of_media_pipe(cells: Sequence[Cell]) -> list[str]:

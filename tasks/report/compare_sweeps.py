@@ -137,7 +137,7 @@ def compare(sweep_dir_a: Path, sweep_dir_b: Path, *, minimum: float = MINIMUM_EF
     if pool_blind and (len(left) < len(a) or len(right) < len(b)):  # several pools in one sweep: no telling which to match
         left, right, pool_blind = {}, {}, False
     both = [key for key in left if key in right]
-    pairs = _judge([(left[key], right[key]) for key in both], minimum)
+    pairs = _decide([(left[key], right[key]) for key in both], minimum)
     matched = {id(cell) for pair in pairs for cell in (pair.a, pair.b)}
     rest = [[cell for cell in side if id(cell) not in matched] for side in (a, b)]
     return Comparison(sweeps[0].sweep_id, sweeps[1].sweep_id, pairs, rest[0], rest[1], minimum, pool_blind and bool(pairs))
@@ -147,7 +147,7 @@ def _identity(cell: Cell, with_pool: bool) -> str:
     return json.dumps([cell.trial.workload, cell.trial.pool if with_pool else None, cell.trial.parameters], sort_keys=True)
 
 
-def _judge(cells: Sequence[tuple[Cell, Cell]], minimum: float) -> list[Pair]:
+def _decide(cells: Sequence[tuple[Cell, Cell]], minimum: float) -> list[Pair]:
     logarithmic = all(cell.metric.scale is Scale.LOG for pair in cells for cell in pair)
     pooled = (pooled_spread if logarithmic else pooled_deviation)(cell.values for pair in cells for cell in pair)
     ratios = [ratio_of(b, a, spread=pooled if pooled[1] else None, paired=False) if a.estimates and b.estimates else None for a, b in cells]
@@ -177,8 +177,8 @@ def _explained(comparison: Comparison) -> str:
     if comparison.differences:
         metric = next(pair.b.metric for pair in comparison.pairs if pair.ratio is not None)
         least = difference(smallest_effect(metric, comparison.minimum), metric)
-        said = f"{metric.label} may be 0, so B is compared with A by their difference: {metric.direction} is better."
-        return f"{said} Differences under {least} count as the same; undecided asks for more repeats."
+        explanation = f"{metric.label} may be 0, so B is compared with A by their difference: {metric.direction} is better."
+        return f"{explanation} Differences under {least} count as the same; undecided asks for more repeats."
     return (
         f"The ratio is B over A: above 1 is faster. Differences under {percent(comparison.minimum)} count as the same; "
         "undecided asks for more repeats. The false discovery rate over all cells is 5 %."

@@ -105,15 +105,15 @@ def build_table(cells: Sequence[Cell], suite: Suite) -> ComparisonTable:
         rows.setdefault(name, {})[tuple(cell.axes.get(axis) for axis in column_axes)] = cell
     metric = cells[0].metric if cells else None
     parity = {cell.parity_note for cell in cells if cell.measured}
-    said = parity.pop() if len(parity) == 1 and len(cells) > 1 else None  # of all cells alike: the report says it once
+    shared_note = parity.pop() if len(parity) == 1 and len(cells) > 1 else None  # of all cells alike: the report says it once
     heads = [" · ".join(label(axis, value) for axis, value in zip(column_axes, values, strict=True)) for values in columns]
     return ComparisonTable(
         suite.report.title or (_title(metric) if metric else ""),
         row_axes,
         heads if column_axes else [metric.name] if metric else [],
         [
-            ([table_text(value) for value in name], [table_cell(found.get(values), said=said) for values in columns])
-            for name, found in rows.items()
+            ([table_text(value) for value in name], [table_cell(row.get(values), shared_note=shared_note) for values in columns])
+            for name, row in rows.items()
         ],
         _comparison(metric) if metric else "x is the speed-up over",
     )
@@ -133,8 +133,8 @@ def _title(metric: Metric) -> str:
     return f"{name[:1].upper()}{name[1:]}" + (f", {metric.unit}" if metric.unit and metric.unit not in name else "")
 
 
-def table_cell(cell: Cell | None, *, said: str | None = None) -> TableCell:
-    """What one place of the table says; empty where the matrix has no such cell. `said`: a parity note that is not repeated here."""
+def table_cell(cell: Cell | None, *, shared_note: str | None = None) -> TableCell:
+    """What one place of the table says; empty where the matrix has no such cell. `shared_note`: a parity note that is not repeated here."""
     if cell is None:
         return TableCell()
     if cell.estimate is None:
@@ -145,7 +145,7 @@ def table_cell(cell: Cell | None, *, said: str | None = None) -> TableCell:
         notes.append("did not settle")
     if cell.differs:
         notes.append(f"also differs from its baseline: {', '.join(cell.differs)}")
-    if cell.parity_note and not (cell.claimed and cell.parity_note == said):
+    if cell.parity_note and not (cell.claimed and cell.parity_note == shared_note):
         notes.append(cell.parity_note)
     elif cell.parity is not None and not cell.parity_note:
         notes.append(f"loss within the band of fp32, {cell.parity.steps[-1]} steps")

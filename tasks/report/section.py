@@ -34,7 +34,7 @@ class Figures:
     """(title, SVG file) of each figure. Markdown links to the file by its folder's name, the page holds its content."""
 
     kind: ClassVar[str] = "figures"
-    drawn: Sequence[tuple[str, Path]]
+    figures: Sequence[tuple[str, Path]]
 
 
 @dataclass(frozen=True)

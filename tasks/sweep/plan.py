@@ -94,7 +94,7 @@ class TrialMaker:
     def make(
         self,
         suite: Suite,
-        cell: matrix.Cell,
+        cell: matrix.PlannedCell,
         repeat: int,
         index: int,
         *,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from experiments.spec.schema import Report, Suite
+from experiments.spec.schema import ReportSettings, Suite
 from experiments.trial import Outcome, Trial, TrialResult, digest
 from tasks.sweep.store import Plan, Request, SweepStore
 
@@ -34,7 +34,7 @@ def make_suite(name: str = "made_up", **fields: Any) -> Suite:
         "repeats": 1,
         "limit": 2000,
         "baseline": {},
-        "report": Report(rows=["pool"], columns="pool"),
+        "report": ReportSettings(rows=["pool"], columns="pool"),
         "retries": 2,
         "hang_timeout_s": 600.0,
     }

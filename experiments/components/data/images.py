@@ -185,9 +185,9 @@ class CorruptRows:
     def __len__(self) -> int:
         return len(self._seen)
 
-    def add(self, found: list[tuple[int, str, str]]) -> None:
+    def add(self, entries: list[tuple[int, str, str]]) -> None:
         """Note the rows that are new. Raises DataError, naming all, once there are more than the cap."""
-        for row, name, why in found:
+        for row, name, why in entries:
             if row in self._seen:
                 continue
             self._seen[row] = name

@@ -105,11 +105,11 @@ class Splits:
 
         size, count = self.parameters.evaluation_batch_size, len(self.held_out)
         rows = iter(range(min(count, self.parameters.evaluation_samples)))
-        found = False
+        any_batch = False
         while len(part := tuple(islice(rows, size))) == size:
-            found = True
+            any_batch = True
             yield BatchIndices(part, tuple(range(max(0, count - SPARE_ROWS), count)), 0)
-        if not found:
+        if not any_batch:
             raise DataError(f"{count} held-out rows are fewer than one evaluation batch of {size}")
 
     def held_out_batches(self, dataset: Any) -> Iterator[Batch]:

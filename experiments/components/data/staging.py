@@ -45,11 +45,11 @@ def copy(files: Any, path: str, splits: tuple[str, ...], folder: Path) -> Path:
         listed = files.get_file_info(fs.FileSelector(path))
     except OSError as error:
         raise DataError(f"{path} cannot be listed: {error}") from error
-    found = [
+    parquet_files = [
         item for item in listed if item.base_name.endswith(".parquet") and item.base_name.removesuffix(".parquet").split("-")[0] in splits
     ]
     with FileLock(folder / ".lock"):
-        for item in found:
+        for item in parquet_files:
             target = folder / item.base_name
             if target.is_file() and target.stat().st_size == item.size:
                 continue

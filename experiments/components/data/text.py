@@ -29,7 +29,7 @@ class TextParameters(SplitParameters):
 
 def token_id(tokenizer: Any, names: tuple[str, ...]) -> int | None:
     """The id of the first of these tokens that the tokenizer has."""
-    return next((int(found) for name in names if (found := tokenizer.token_to_id(name)) is not None), None)
+    return next((int(number) for name in names if (number := tokenizer.token_to_id(name)) is not None), None)
 
 
 def check_vocabulary(tokenizer: Any, vocabulary: int) -> None:
@@ -40,12 +40,12 @@ def check_vocabulary(tokenizer: Any, vocabulary: int) -> None:
 
 def text_of(rows: Any, row: int, column: int) -> str:
     """The text in the row's first (0) or second (1) column. Raises CorruptRow where there is none, DataError where it is no text."""
-    found = rows.read(row)[column]
-    if found is None or found == "":
+    text = rows.read(row)[column]
+    if text is None or text == "":
         raise CorruptRow(f"no {rows.columns[column]}")
-    if not isinstance(found, str):
-        raise DataError(f"{rows.name(row)}: column {rows.columns[column]!r} holds {type(found).__name__}, wanted text")
-    return found
+    if not isinstance(text, str):
+        raise DataError(f"{rows.name(row)}: column {rows.columns[column]!r} holds {type(text).__name__}, wanted text")
+    return text
 
 
 class Passages:

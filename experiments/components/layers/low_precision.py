@@ -143,9 +143,9 @@ def _torchao(model: nn.Module, arm: str, chosen: list[tuple[nn.Module, str]], de
     except ImportError as error:
         raise Unsupported(f"linear {arm}: torchao is not installed ({error})") from error
     recipe = "tensorwise" if arm == "fp8_tensorwise" else "rowwise_with_gw_hp"
-    wanted = {id(getattr(parent, name)) for parent, name in chosen}
+    layer_ids = {id(getattr(parent, name)) for parent, name in chosen}
     settings = Float8LinearConfig.from_recipe_name(recipe)
-    convert_to_float8_training(model, config=settings, module_filter_fn=lambda module, name: id(module) in wanted)
+    convert_to_float8_training(model, config=settings, module_filter_fn=lambda module, name: id(module) in layer_ids)
 
 
 def _bitsandbytes(old: nn.Linear, device_kind: str) -> nn.Module:

@@ -72,12 +72,12 @@ def config(parameters: Parameters) -> Any:
 
 
 @contextmanager
-def sdpa_allowed(wanted: bool) -> Iterator[None]:
+def sdpa_allowed(use_sdpa: bool) -> Iterator[None]:
     """Let transformers build BridgeTower with SDPA: it declares no support, although text and cross layers use the attention interface.
 
     Raises Unsupported on a transformers whose BridgeTower has no such interface: SDPA would silently be eager there.
     """
-    if not wanted:
+    if not use_sdpa:
         yield
         return
     from transformers.models.bridgetower import modeling_bridgetower as module

@@ -50,11 +50,11 @@ class Items:
         self.long = pairs.tokenizer()
         self.long.no_padding()
 
-    def __getitem__(self, wanted: tuple[BatchIndices, str]) -> Batch:
+    def __getitem__(self, key: tuple[BatchIndices, str]) -> Batch:
         """Raises DataError where too few rows of a batch are readable."""
         import torch
 
-        indices, kind = wanted
+        indices, kind = key
         generator = torch.Generator().manual_seed(indices.seed & 0x7FFFFFFF)
         if kind == "text":
             tokens = self._long_texts(indices)
@@ -106,8 +106,8 @@ class Items:
             tokens: list[int] = []
             at = row
             while len(tokens) < length:
-                found = self.long.encode(self.rows.read(at % len(self.rows))[1] or "").ids
-                tokens += found
+                ids = self.long.encode(self.rows.read(at % len(self.rows))[1] or "").ids
+                tokens += ids
                 at += 1
                 if at - row > 4 * length:
                     raise DataError(f"the captions after {self.rows.name(row)} are empty: nothing to read")

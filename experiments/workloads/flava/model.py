@@ -59,15 +59,15 @@ def flops(size: str, text_length: int, long_text_length: int) -> dict[str, float
     passes = {name: once + layers for name, (once, layers) in _passes(size, text_length, long_text_length).items()}
     settings = config(size)
     patches = (settings.image_config.image_size // settings.image_config.patch_size) ** 2
-    told = round(MASKED_PATCHES * patches)
+    masked_patches = round(MASKED_PATCHES * patches)
 
     def head(vocabulary: int, positions: float) -> float:
         return float(2 * settings.hidden_size * (settings.hidden_size + vocabulary) * positions)
 
     codes, words = settings.image_config.vocab_size, settings.text_config.vocab_size
-    pair_heads = head(codes, (1 - NEGATIVES) * told) + head(words, (1 - NEGATIVES) * 0.15 * text_length)
+    pair_heads = head(codes, (1 - NEGATIVES) * masked_patches) + head(words, (1 - NEGATIVES) * 0.15 * text_length)
     return {
-        "image": 3 * passes["image"] + passes["image"] + passes["codebook"] + 3 * head(codes, told),
+        "image": 3 * passes["image"] + passes["image"] + passes["codebook"] + 3 * head(codes, masked_patches),
         "pair": 3 * (passes["plain"] + passes["masked"] + pair_heads) + passes["codebook"],
         "text": 3 * (passes["text"] + head(words, 0.15 * long_text_length)),
     }
@@ -75,7 +75,7 @@ def flops(size: str, text_length: int, long_text_length: int) -> dict[str, float
 
 def recomputed_flops(size: str, text_length: int, long_text_length: int) -> dict[str, float]:
     """FLOPs that activation checkpointing adds to a sample, by kind of batch: the forward pass of the layers that are trained."""
-    layers = {name: found for name, (_, found) in _passes(size, text_length, long_text_length).items()}
+    layers = {name: in_layers for name, (_, in_layers) in _passes(size, text_length, long_text_length).items()}
     return {"image": layers["image"], "pair": layers["plain"] + layers["masked"], "text": layers["text"]}
 
 
@@ -88,11 +88,11 @@ def _passes(size: str, text_length: int, long_text_length: int) -> dict[str, tup
     """
     _, _, _, layers, multimodal, *_ = SIZES[size]
     one, wider, deeper = (_forward_flops(size, shape, text_length, long_text_length) for shape in ((1, 1), (2, 1), (1, 2)))
-    found = {}
+    costs = {}
     for name, value in one.items():
         tower, fusion = wider[name] - value, deeper[name] - value
-        found[name] = (value - tower - fusion, layers * tower + multimodal * fusion)
-    return found
+        costs[name] = (value - tower - fusion, layers * tower + multimodal * fusion)
+    return costs
 
 
 def _forward_flops(size: str, shape: tuple[int, int], text_length: int, long_text_length: int) -> dict[str, float]:

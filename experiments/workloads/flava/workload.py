@@ -108,7 +108,7 @@ class Flava:
                 pair = place(pair)
                 with codes_seen(inner) as seen:
                     matching.append(float(self._forward(model, pair).loss_info.itm))
-                codes |= set(torch.cat([found.flatten() for found in seen]).tolist())
+                codes |= set(torch.cat([part.flatten() for part in seen]).tolist())
         finally:
             inner.global_contrastive_weight = weight
         return {

@@ -69,8 +69,8 @@ class Diffusion(nn.Module):
         """What the UNet is told with and without the prompt, (batch, 77, width) each."""
         if self.text_encoder is None:
             return batch["prompt_embeds"], batch["negative_prompt_embeds"]
-        told, untold = self.text_encoder(torch.cat([batch["prompt"], batch["no_prompt"]]))[0].chunk(2)
-        return told, untold
+        conditional, unconditional = self.text_encoder(torch.cat([batch["prompt"], batch["no_prompt"]]))[0].chunk(2)
+        return conditional, unconditional
 
     def noise_error(self, batch: Batch) -> torch.Tensor:
         """The mean squared error of the noise told in latents that are half of it, in the training objective's measure."""
@@ -81,8 +81,8 @@ class Diffusion(nn.Module):
         share = float(self.scheduler.alphas_cumprod[at])
         noisy = share**0.5 * clean + (1 - share) ** 0.5 * noise
         kind = self.unet.dtype
-        told = self.unet(noisy.to(kind), at, prompt.to(kind), return_dict=False)[0]
-        error: torch.Tensor = (told.float() - noise).square().mean()
+        prediction = self.unet(noisy.to(kind), at, prompt.to(kind), return_dict=False)[0]
+        error: torch.Tensor = (prediction.float() - noise).square().mean()
         return error
 
 
@@ -103,15 +103,15 @@ def parts(parameters: Parameters) -> tuple[Any, Any, Any]:
     from transformers import CLIPTextConfig, CLIPTextModel
 
     kinds = {"unet": UNet2DConditionModel, "vae": AutoencoderKL, "text_encoder": CLIPTextModel}
-    wanted = [name for name in kinds if name != "text_encoder" or parameters.text_encoder]
+    names = [name for name in kinds if name != "text_encoder" or parameters.text_encoder]
     if parameters.weights is not None:
         folder = Path(parameters.weights).expanduser()
-        if lacking := [name for name in wanted if not (folder / name / "config.json").is_file()]:
+        if lacking := [name for name in names if not (folder / name / "config.json").is_file()]:
             raise DataError(
                 f"{folder} has no {' and no '.join(lacking)}: wanted a folder as StableDiffusionPipeline.save_pretrained makes it"
             )
         options = {"use_safetensors": True, "local_files_only": True}  # never unpickle a checkpoint
-        loaded = {name: kinds[name].from_pretrained(str(folder / name), **options).float() for name in wanted}
+        loaded = {name: kinds[name].from_pretrained(str(folder / name), **options).float() for name in names}
         return loaded["unet"], loaded["vae"], loaded.get("text_encoder")
     (widths, layers, heads, latent), (vae_widths, vae_layers), (text, text_layers, text_heads, vocabulary) = SIZES[parameters.model]
     unet = UNet2DConditionModel(

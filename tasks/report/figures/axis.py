@@ -20,18 +20,18 @@ from tasks.report.text_format import OUTCOMES, number, quantity, times
 MARKS = {64: "s"}  # by the number of devices of a published value; a diamond for the others
 
 
-def axis_figure(cells: Sequence[Cell], wanted: ReportFigure) -> Figure | None:
-    """Bars of `wanted.metric` over the values of axis `wanted.x`, in a colour for each series. None where no cell has the metric.
+def axis_figure(cells: Sequence[Cell], figure_spec: ReportFigure) -> Figure | None:
+    """Bars of `figure_spec.metric` over the values of axis `figure_spec.x`, in a colour for each series. None where no cell has the metric.
 
     A cell that ended without the metric is an absent bar with its outcome in its place. What others published of a cell is a mark on it.
     """
-    metric = metric_of(wanted.metric)
-    shown = [cell for cell in cells if cell.outcome != "to do" and _is_wanted(cell, wanted.where)]
-    values = {id(cell): _over_baseline(cell, metric) if wanted.relative else cell.mean(metric.name) for cell in shown}
+    metric = metric_of(figure_spec.metric)
+    selection = [cell for cell in cells if cell.outcome != "to do" and _matches(cell, figure_spec.where)]
+    values = {id(cell): _over_baseline(cell, metric) if figure_spec.relative else cell.mean(metric.name) for cell in selection}
     if not any(is_number(value) for value in values.values()):
         return None
-    names = list(dict.fromkeys(table_text(cell.axes.get(wanted.x)) for cell in shown))
-    series = _series(shown, wanted)
+    names = list(dict.fromkeys(table_text(cell.axes.get(figure_spec.x)) for cell in selection))
+    series = _series(selection, figure_spec)
     figure = Figure(figsize=(8.6, 4.2), layout="constrained")
     axes = figure.add_subplot()
     width = 0.84 / len(series)
@@ -40,40 +40,40 @@ def axis_figure(cells: Sequence[Cell], wanted: ReportFigure) -> Figure | None:
         heights = [values[id(members[name])] if name in members else None for name in names]
         axes.bar(at, [height or 0.0 for height in heights], width * 0.92, color=COLOURS[number_of % len(COLOURS)], label=who)
         for place, name, height in zip(at, names, heights, strict=True):
-            text = _text(height, metric, relative=wanted.relative) if height is not None else _absent(members.get(name))
+            text = _text(height, metric, relative=figure_spec.relative) if height is not None else _absent(members.get(name))
             colour = INK if height is not None else RED
             axes.text(place, height or 0.0, f" {text}", rotation=90, ha="center", va="bottom", fontsize=7.5, color=colour)
             if name in members:
-                _mark(axes, place, width, published_values(members[name], metric, relative=wanted.relative))
-    _label_axes(axes, names, wanted, metric)
+                _mark(axes, place, width, published_values(members[name], metric, relative=figure_spec.relative))
+    _label_axes(axes, names, figure_spec, metric)
     _add_legend(figure, axes, columns=len(series))
     return figure
 
 
-def _is_wanted(cell: Cell, where: Mapping[str, Any]) -> bool:
+def _matches(cell: Cell, where: Mapping[str, Any]) -> bool:
     """Whether each parameter or axis in `where` has its value, or one of its values."""
     values = cell.trial.parameters | dict(cell.axes)
     return all(values.get(key) in (value if isinstance(value, list) else [value]) for key, value in where.items())
 
 
-def _series(cells: Sequence[Cell], wanted: ReportFigure) -> dict[str, dict[str, Cell]]:
+def _series(cells: Sequence[Cell], figure_spec: ReportFigure) -> dict[str, dict[str, Cell]]:
     """Cells by the name of their series, then by their value of the horizontal axis. Only axes that vary name a series."""
-    varies = [axis for axis in wanted.series if len({repr(cell.axes.get(axis)) for cell in cells}) > 1]
+    varies = [axis for axis in figure_spec.series if len({repr(cell.axes.get(axis)) for cell in cells}) > 1]
     series: dict[str, dict[str, Cell]] = {}
     for cell in cells:
         who = " · ".join(label(axis, cell.axes.get(axis)) for axis in varies) or "ours"
-        series.setdefault(who, {})[table_text(cell.axes.get(wanted.x))] = cell
+        series.setdefault(who, {})[table_text(cell.axes.get(figure_spec.x))] = cell
     return series
 
 
-def _label_axes(axes: Any, names: Sequence[str], wanted: ReportFigure, metric: Metric) -> None:
+def _label_axes(axes: Any, names: Sequence[str], figure_spec: ReportFigure, metric: Metric) -> None:
     axes.set_xticks(range(len(names)), names)
     if sum(map(len, names)) > 70:  # characters: more would overlap
         axes.tick_params(axis="x", labelrotation=25)
         for tick in axes.get_xticklabels():
             tick.set(ha="right", rotation_mode="anchor")
-    axes.set_xlabel(wanted.x.replace("_", " "))
-    axes.set_ylabel(f"{metric.label}, relative" if wanted.relative else metric.title)
+    axes.set_xlabel(figure_spec.x.replace("_", " "))
+    axes.set_ylabel(f"{metric.label}, relative" if figure_spec.relative else metric.title)
     axes.margins(y=0.25)
     axes.grid(axis="x", visible=False)
 
@@ -90,15 +90,15 @@ def _add_legend(figure: Figure, axes: Any, columns: int) -> None:
 
 def published_values(cell: Cell, metric: Metric, *, relative: bool) -> list[tuple[float, LiteratureValue]]:
     """What others published of this very cell, save for the hardware, in the figure's unit."""
-    found = []
+    values = []
     for entry in literature_for(cell.trial.workload, metric=None):
         if entry.cell is None or not entry.is_of(cell.trial.parameters) or entry.model != cell.trial.parameters.get("model"):
             continue
         if relative and entry.metric == "speedup" and metric.name == cell.metric.name:
-            found.append((entry.value, entry))
+            values.append((entry.value, entry))
         elif not relative and entry.metric in OURS and OURS[entry.metric][0] == metric.name:
-            found.append((entry.value * OURS[entry.metric][1], entry))
-    return found
+            values.append((entry.value * OURS[entry.metric][1], entry))
+    return values
 
 
 def _mark(axes: Any, place: float, width: float, published: Sequence[tuple[float, LiteratureValue]]) -> None:

@@ -18,18 +18,18 @@ COLOURS = (*islice(cycle(_OF_PARTS), len(PART_SHARES)), GREY)  # of a step's par
 
 def decomposition_figure(cells: Sequence[Cell]) -> Figure | None:
     """Mean step time, split into its parts."""
-    shown = [cell for cell in cells if cell.measured and all(cell.mean(name) is not None for name in PART_SHARES)][:MOST]
-    if not shown:
+    selection = [cell for cell in cells if cell.measured and all(cell.mean(name) is not None for name in PART_SHARES)][:MOST]
+    if not selection:
         return None
-    figure, axes = bars(len(shown), legend=True)
-    left = np.zeros(len(shown))
-    shares = np.array([_shares(cell) for cell in shown])
-    steps = np.array([_mean_step_ms(cell) for cell in shown])
+    figure, axes = bars(len(selection), legend=True)
+    left = np.zeros(len(selection))
+    shares = np.array([_shares(cell) for cell in selection])
+    steps = np.array([_mean_step_ms(cell) for cell in selection])
     for name, colour, share in zip(PART_NAMES, COLOURS, shares.T, strict=True):
         part = share * steps
-        axes.barh(range(len(shown)), part, left=left, height=0.62, color=colour, label=name)
+        axes.barh(range(len(selection)), part, left=left, height=0.62, color=colour, label=name)
         left += part
-    axes.set_yticks(range(len(shown)), [cell.name for cell in shown])
+    axes.set_yticks(range(len(selection)), [cell.name for cell in selection])
     axes.set_xlabel("mean step time (ms)")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=len(PART_NAMES), fontsize=9)
     return figure

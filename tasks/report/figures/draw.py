@@ -39,8 +39,8 @@ def draw_figures(
     folder.mkdir(parents=True, exist_ok=True)
     made = []
     asked: list[tuple[str, str, Draw]] = [
-        (f"suite-{at}", wanted.title, partial(numbered_figure if "*" in wanted.metric else axis_figure, wanted=wanted))
-        for at, wanted in enumerate(own, 1)
+        (f"suite-{at}", figure_spec.title, partial(numbered_figure if "*" in figure_spec.metric else axis_figure, figure_spec=figure_spec))
+        for at, figure_spec in enumerate(own, 1)
     ]
     for name, title, draw in (*asked, *_FIGURES):
         with mpl.rc_context(STYLE):

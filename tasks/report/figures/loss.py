@@ -18,16 +18,16 @@ def loss_figure(cells: Sequence[Cell]) -> Figure | None:
     trained = [
         cell for cell in cells if cell.measured and cell.mean(next(iter(LATENCIES))) is None
     ]  # only what does not train has a latency
-    shown = [cell for cell in trained if np.isfinite(cell.measured[0].losses).sum() >= 2]
-    if not shown:
+    curves = [cell for cell in trained if np.isfinite(cell.measured[0].losses).sum() >= 2]
+    if not curves:
         return None
     figure = Figure(figsize=(8.6, 4.2), layout="constrained")
     axes = figure.add_subplot()
-    by_cell = len(shown) <= len(CURVES)
-    names = [cell.name if by_cell else str(cell.trial.parameters.get("precision", "")) for cell in shown]
+    by_cell = len(curves) <= len(CURVES)
+    names = [cell.name if by_cell else str(cell.trial.parameters.get("precision", "")) for cell in curves]
     colours = dict(zip(dict.fromkeys(names), CURVES * (1 + len(names) // len(CURVES)), strict=False))
     seen: set[str] = set()
-    for cell, name in zip(shown, names, strict=True):
+    for cell, name in zip(curves, names, strict=True):
         row = cell.measured[0]
         style = "-" if cell.claimed else "--"
         axes.plot(
@@ -40,7 +40,7 @@ def loss_figure(cells: Sequence[Cell]) -> Figure | None:
             label=None if name in seen else name,
         )
         seen.add(name)
-    gated = next((cell.parity for cell in shown if cell.parity is not None), None)
+    gated = next((cell.parity for cell in curves if cell.parity is not None), None)
     if gated is not None:
         middle = gated.steps - (gated.steps[0] - 1) / 2  # of each window
         low, high = gated.reference - gated.half_width, gated.reference + gated.half_width

@@ -25,19 +25,19 @@ POINTS = 300  # of a curve in the figure: beyond that the smallest and the large
 
 def spike_figure(cells: Sequence[Cell]) -> Figure | None:
     """For each cell, of its first repeat: the loss, and beneath it RMS_t of the first tensor watched. Same scales throughout."""
-    found = [(cell, row, result) for cell in cells for row in cell.rows[:1] if (result := spikes_of(row)) is not None and result.tensors]
-    found = found[:MOST]
-    if not found:
+    panels = [(cell, row, result) for cell in cells for row in cell.rows[:1] if (result := spikes_of(row)) is not None and result.tensors]
+    panels = panels[:MOST]
+    if not panels:
         return None
-    varying = varying_axes([cell for cell, _, _ in found])
-    columns = min(COLUMNS, len(found))
-    lines = -(-len(found) // columns)
+    varying = varying_axes([cell for cell, _, _ in panels])
+    columns = min(COLUMNS, len(panels))
+    lines = -(-len(panels) // columns)
     figure = Figure(figsize=(3.6 * columns + 0.5, 3.1 * lines + 0.4), layout="constrained")
     grid = figure.subplots(2 * lines, columns, sharex=True, squeeze=False, height_ratios=[2, 1] * lines)
-    losses = np.concatenate([row.losses[np.isfinite(row.losses)] for _, row, _ in found])
-    values = np.concatenate([row.rms[next(iter(result.tensors))] for _, row, result in found])
+    losses = np.concatenate([row.losses[np.isfinite(row.losses)] for _, row, _ in panels])
+    values = np.concatenate([row.rms[next(iter(result.tensors))] for _, row, result in panels])
     top, high = float(losses.max()), max(3.0, float(np.nanmax(values)) if np.isfinite(values).any() else 0.0)
-    for at, (cell, row, result) in enumerate(found):
+    for at, (cell, row, result) in enumerate(panels):
         above, beneath = grid[2 * (at // columns)][at % columns], grid[2 * (at // columns) + 1][at % columns]
         _draw(above, beneath, row, result)
         outcome = "" if cell.outcome == "ok" else f": {OUTCOMES.get(cell.outcome, cell.outcome)}"
@@ -49,7 +49,7 @@ def spike_figure(cells: Sequence[Cell]) -> Figure | None:
             beneath.set_ylabel("RMS")
         beneath.set_xlabel("step")
         beneath.tick_params(labelbottom=True)
-    for at in range(len(found), lines * columns):
+    for at in range(len(panels), lines * columns):
         grid[2 * (at // columns)][at % columns].set_axis_off()
         grid[2 * (at // columns) + 1][at % columns].set_axis_off()
     handles = {label: handle for axes in grid.flat for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}

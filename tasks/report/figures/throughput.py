@@ -15,15 +15,15 @@ from tasks.report.text_format import OUTCOMES, quantity, spread
 
 def throughput_figure(cells: Sequence[Cell]) -> Figure | None:
     """The metric of each cell with its 95 % interval; a cell without a value is an absent point with its outcome."""
-    shown = [cell for cell in cells if cell.outcome != "to do"][:MOST]
-    if not any(cell.estimate for cell in shown):
+    selection = [cell for cell in cells if cell.outcome != "to do"][:MOST]
+    if not any(cell.estimate for cell in selection):
         return None
-    figure, axes = bars(len(shown))
-    top = max(cell.estimate.value for cell in shown if cell.estimate)
+    figure, axes = bars(len(selection))
+    top = max(cell.estimate.value for cell in selection if cell.estimate)
     top = top if top > 0 else 1.0  # a score of 0 in every cell
-    able = [cell for cell in shown if cell.estimate and cell.claimed and cell.metric.direction is not Direction.NEITHER]
+    able = [cell for cell in selection if cell.estimate and cell.claimed and cell.metric.direction is not Direction.NEITHER]
     best = max(able, key=_goodness, default=None)
-    for y, cell in enumerate(shown):
+    for y, cell in enumerate(selection):
         if cell.estimate is None:
             axes.text(top * 0.01, y, OUTCOMES.get(cell.outcome, cell.outcome), va="center", fontstyle="italic", color=RED)
             continue
@@ -34,9 +34,9 @@ def throughput_figure(cells: Sequence[Cell]) -> Figure | None:
             axes.plot([max(value.low, 0), high], [y, y], color=INK, linewidth=1.4, solid_capstyle="butt")
             axes.plot([max(value.low, 0), high], [y, y], "|", color=INK, markersize=7)
         axes.text(max(high if np.isfinite(value.se) else 0, value.value) + top * 0.012, y, _value_text(cell), va="center", fontsize=9)
-    axes.set_yticks(range(len(shown)), [cell.name for cell in shown])
+    axes.set_yticks(range(len(selection)), [cell.name for cell in selection])
     axes.set_xlim(0, top * 1.32)
-    metric = shown[0].metric
+    metric = selection[0].metric
     axes.set_xlabel(f"{metric.title}, 95 % interval" if metric.unit else metric.label)
     return figure
 

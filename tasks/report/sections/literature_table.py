@@ -45,12 +45,12 @@ class Column:
 
 def published_table(cells: Sequence[Cell], suite: Suite) -> TextTable:
     """Empty where the suite names no published column to compare with, or nobody published its metric."""
-    wanted = suite.report.published
-    if not wanted or not cells:
+    reference = suite.report.published
+    if not reference or not cells:
         return TextTable([""], [])
     metric = cells[0].metric
     entries = [entry for entry in literature_for(cells[0].trial.workload, metric=None) if OURS.get(entry.metric, ("",))[0] == metric.name]
-    base = next((entry for entry in entries if _matches(entry, wanted)), None)
+    base = next((entry for entry in entries if _matches(entry, reference)), None)
     if base is None:
         return TextTable([""], [])
     unit, scale = base.unit, OURS[base.metric][1]
@@ -81,8 +81,8 @@ def published_table(cells: Sequence[Cell], suite: Suite) -> TextTable:
     return TextTable(["", *map(str, columns)], rows, numeric=True)
 
 
-def _matches(entry: LiteratureValue, wanted: PublishedColumn) -> bool:
-    return entry.accelerator == wanted.accelerator and wanted.batch in (None, entry.batch)
+def _matches(entry: LiteratureValue, reference: PublishedColumn) -> bool:
+    return entry.accelerator == reference.accelerator and reference.batch in (None, entry.batch)
 
 
 def _column_of(entry: LiteratureValue) -> Column:

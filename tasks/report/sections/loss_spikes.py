@@ -38,28 +38,28 @@ def spikes_of(row: TrialRow) -> LossSpikes | None:
 def spike_table(cells: Sequence[Cell]) -> TextTable:
     """A row for each cell, with the first tensor watched, and one for each other tensor; counts are summed over the cell's repeats."""
     judgements = {id(cell): [(row, result) for row in cell.rows if (result := spikes_of(row)) is not None] for cell in cells}
-    shown = [cell for cell in cells if judgements[id(cell)]]
-    if not shown:
+    selection = [cell for cell in cells if judgements[id(cell)]]
+    if not selection:
         return TextTable([], [])
-    varying = varying_axes(shown)
-    first = next((name for cell in shown for _, result in judgements[id(cell)] for name in result.tensors), "")
+    varying = varying_axes(selection)
+    first = next((name for cell in selection for _, result in judgements[id(cell)] for name in result.tensors), "")
     header = ["cell", "loss spikes", "largest rise", f"RMS spikes of {first}" if first else "RMS spikes", "largest RMS", "explained"]
     header += ["by chance", "held-out loss", "loss at the end", "steps judged", "outcome"]
     rows = []
-    for cell in shown:
-        found = judgements[id(cell)]
-        after = found[0][1].rule.after
-        rises = [rise(row.steps, row.losses, event, result.rule) for row, result in found for event in result.loss]
-        spikes = [str(sum(len(result.loss) for _, result in found)), number(max(rises, default=None), 3)]
+    for cell in selection:
+        results = judgements[id(cell)]
+        after = results[0][1].rule.after
+        rises = [rise(row.steps, row.losses, event, result.rule) for row, result in results for event in result.loss]
+        spikes = [str(sum(len(result.loss) for _, result in results)), number(max(rises, default=None), 3)]
         rest = [
             number(cell.mean("eval_loss_after"), 3),
-            number(_mean(float(np.mean(row.losses[-min(END, max(1, row.losses.size // 10)) :])) for row, _ in found), 3),
-            str(sum(int((row.steps > after).sum()) for row, _ in found)),
-            OUTCOMES.get(cell.outcome, cell.outcome) + ("" if len(found) == 1 else f", {plural(len(found), 'repeat')}"),
+            number(_mean(float(np.mean(row.losses[-min(END, max(1, row.losses.size // 10)) :])) for row, _ in results), 3),
+            str(sum(int((row.steps > after).sum()) for row, _ in results)),
+            OUTCOMES.get(cell.outcome, cell.outcome) + ("" if len(results) == 1 else f", {plural(len(results), 'repeat')}"),
         ]
-        tensors = list(found[0][1].tensors)
-        rows.append([short_name(cell, varying), *spikes, *(_of_tensor(found, tensors[0]) if tensors else ["–"] * 4), *rest])
-        rows += [[f"↳ {tensor}", "", "", *_of_tensor(found, tensor), *[""] * len(rest)] for tensor in tensors[1:]]
+        tensors = list(results[0][1].tensors)
+        rows.append([short_name(cell, varying), *spikes, *(_of_tensor(results, tensors[0]) if tensors else ["–"] * 4), *rest])
+        rows += [[f"↳ {tensor}", "", "", *_of_tensor(results, tensor), *[""] * len(rest)] for tensor in tensors[1:]]
     return TextTable(header, rows, numeric=True)
 
 
@@ -72,16 +72,16 @@ def short_name(cell: Cell, axes: Sequence[str]) -> str:
     return " · ".join(label(axis, cell.axes[axis]) for axis in axes) or cell.name
 
 
-def _of_tensor(found: Sequence[tuple[TrialRow, LossSpikes]], tensor: str) -> list[str]:
-    spikes = sum(len(result.loss) for _, result in found)
-    hits = sum(len(result.explained(tensor)) for _, result in found)
-    after = found[0][1].rule.after
-    seen = [row.rms[tensor][(row.steps > after) & np.isfinite(row.rms[tensor])] for row, _ in found]
-    chance = _mean(result.chance[tensor] for _, result in found)
+def _of_tensor(results: Sequence[tuple[TrialRow, LossSpikes]], tensor: str) -> list[str]:
+    spikes = sum(len(result.loss) for _, result in results)
+    hits = sum(len(result.explained(tensor)) for _, result in results)
+    after = results[0][1].rule.after
+    seen = [row.rms[tensor][(row.steps > after) & np.isfinite(row.rms[tensor])] for row, _ in results]
+    chance = _mean(result.chance[tensor] for _, result in results)
     # the chance of an accident is one trial's: repeats of a cell draw the same data
-    accidents = [value for _, result in found if (value := result.accident(tensor)) is not None]
+    accidents = [value for _, result in results if (value := result.accident(tensor)) is not None]
     return [
-        str(sum(len(result.tensors[tensor]) for _, result in found)),
+        str(sum(len(result.tensors[tensor]) for _, result in results)),
         number(max((float(values.max()) for values in seen if values.size), default=None), 3),
         f"{hits} of {spikes}" if spikes else "–",
         percent(chance) + (f"; {number(accidents[0], 2)}" if len(accidents) == 1 and hits else ""),

@@ -21,12 +21,12 @@ def profile(cells: Sequence[Cell]) -> TextTable:
     header = ["cell", "what ran", "per step", "share", "calls per step", "longest of them"]
     rows = []
     for cell in cells:
-        found = next((row.profile for row in cell.rows if row.outcome == "ok" and row.profile), None)
-        if not found:
+        trace = next((row.profile for row in cell.rows if row.outcome == "ok" and row.profile), None)
+        if not trace:
             continue
-        span = float(found["span_s"])
-        for group in found["groups"]:
+        span = float(trace["span_s"])
+        for group in trace["groups"]:
             spent = float(group["seconds"])
             rows.append([cell.name, group["group"], seconds(spent), percent(spent / span), number(group["calls"], 3), group["top"]])
-        rows.append([cell.name, f"nothing ({found['where']} idle)", seconds(found["idle_s"]), percent(found["idle_s"] / span), "–", "–"])
+        rows.append([cell.name, f"nothing ({trace['where']} idle)", seconds(trace["idle_s"]), percent(trace["idle_s"] / span), "–", "–"])
     return TextTable(header, rows, names=2)

@@ -10,7 +10,7 @@ import pytest
 
 from experiments import workloads
 from experiments.config.scalar_text import yaml_text
-from experiments.spec.matrix import Cell, CellError, _product, _test, expand, expansion, order, product_size, same, show
+from experiments.spec.matrix import CellError, PlannedCell, _product, _test, expand, expansion, order, product_size, same, show
 from experiments.spec.schema import Suite
 from tests.experiments.spec.suite_helpers import Workshop, workshop
 
@@ -133,7 +133,7 @@ def test_a_refused_combination_can_be_excluded(workshop: Workshop) -> None:
 
 
 def test_order_is_interleaved() -> None:
-    cells = [Cell("cpu", "cpu", {"seed": seed}, {"seed": seed}) for seed in "ABC"]
+    cells = [PlannedCell("cpu", "cpu", {"seed": seed}, {"seed": seed}) for seed in "ABC"]
     assert [(cell.axes["seed"], repeat) for cell, repeat in order(cells, 3)] == [(seed, repeat) for repeat in (1, 2, 3) for seed in "ABC"]
     assert order([], 3) == []
 
