@@ -38,5 +38,5 @@ def as_environment(state: dict[str, Any]) -> dict[str, str]:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True, timeout=_TIMEOUT_S)
-    return done.stdout.strip()
+    process = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True, timeout=_TIMEOUT_S)
+    return process.stdout.strip()

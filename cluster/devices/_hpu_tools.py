@@ -71,14 +71,14 @@ def _ask(columns: Sequence[str]) -> str:
     if program is None:
         raise ToolError("hl-smi is not on this machine")
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [program, "-Q", ",".join(columns), "-f", "csv,noheader"], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ToolError(f"hl-smi did not answer: {error}") from error
-    if done.returncode:
-        raise ToolError(f"hl-smi failed: {(done.stderr or done.stdout).strip()[:200]}")
-    return done.stdout
+    if process.returncode:
+        raise ToolError(f"hl-smi failed: {(process.stderr or process.stdout).strip()[:200]}")
+    return process.stdout
 
 
 class Hlml:

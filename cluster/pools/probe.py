@@ -89,15 +89,15 @@ def _habana(timeout_s: float) -> tuple[int, None]:
 
 def _run(command: list[str], timeout_s: float, hint: str) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
     except FileNotFoundError:
         raise PoolError(f"{command[0]} is not on this machine; {hint}") from None
     except (OSError, subprocess.TimeoutExpired) as error:
         raise PoolError(f"{command[0]} did not answer: {error}") from None
-    if done.returncode:
-        last = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["no output"]
+    if process.returncode:
+        last = (process.stderr or process.stdout).strip().splitlines()[-1:] or ["no output"]
         raise PoolError(f"{command[0]} failed: {last[0][:200]}; {hint}")
-    return done.stdout
+    return process.stdout
 
 
 def admit(pool: Pool, placement: Placement, timeout_s: float = _TIMEOUT_S * 2) -> None:

@@ -54,18 +54,22 @@ class Settings:
 
     @property
     def prefect_url(self) -> str:
+        """Address of the Prefect server, without /api."""
         return f"http://{HOST}:{self.ports['prefect']}"
 
     @property
     def mlflow_url(self) -> str:
+        """Address of the MLflow server."""
         return f"http://{HOST}:{self.ports['mlflow']}"
 
     @property
     def ray_url(self) -> str:
+        """Address of the Ray dashboard, which serves the Jobs API."""
         return f"http://{HOST}:{self.ports['ray_dashboard']}"
 
     @property
     def mlflow_database(self) -> str:
+        """SQLAlchemy URL of MLflow's database."""
         return f"sqlite:///{self.runs / 'mlflow.db'}"
 
     @property

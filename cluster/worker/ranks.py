@@ -105,7 +105,7 @@ def _explain(out: Path, attempt: int, failures: dict[int, int]) -> Termination:
     if own is not None:
         endings.append(own)
     elif not endings:
-        endings.append(Termination(Outcome.CRASHED, f"ranks failed without a word: {failures}"))
+        endings.append(Termination(Outcome.CRASHED, f"ranks failed without giving a reason: {failures}"))
     # a rank reports "cancelled" because another one had failed, so it explains nothing
     return explaining([ending for ending in endings if ending.outcome is not Outcome.CANCELLED] or endings)
 

@@ -51,8 +51,8 @@ def difference_interval(
 ) -> Estimate:
     """The difference `cell` - `baseline`, each given by its repeats in order.
 
-    With equally many interleaved repeats on both sides, at least three: a paired t interval. Otherwise, or with `paired` False: the root of
-    the sum of both squared errors, with degrees of freedom by Welch (1947) and Satterthwaite (1946). Raises ValueError if a side has none.
+    With equally many interleaved repeats, at least three: a paired t interval. Otherwise, or with `paired` False: the root of the sum of
+    both squared errors, with degrees of freedom by Welch (1947) and Satterthwaite (1946). Raises ValueError if a side has no repeats.
     """
     pairs = min(len(cell), len(baseline))
     if paired and pairs >= 3 and len(cell) == len(baseline):

@@ -117,6 +117,7 @@ class SweepStore:
     # --- the plan
 
     def exists(self) -> bool:
+        """True if the sweep has a plan."""
         return (self.dir / PLAN).exists()
 
     def load_plan(self) -> Plan:
@@ -140,6 +141,7 @@ class SweepStore:
         atomic_write(self.dir / PLAN, plan.model_dump_json(indent=1))
 
     def trial_dir(self, key: str) -> Path:
+        """The folder of the trial with this key."""
         return self.dir / TRIALS / key
 
     def result(self, key: str) -> TrialResult | None:
@@ -195,6 +197,7 @@ class SweepStore:
 
     @property
     def stop_file(self) -> Path:
+        """The file that asks the sweep to stop; its text is the reason."""
         return self.dir / STOP
 
     def request_stop(self, reason: str) -> None:
@@ -211,10 +214,12 @@ class SweepStore:
     # --- the Prefect flow runs that worked on the sweep, so that dead ones can be recognised
 
     def add_flow_run(self, flow_run_id: str) -> None:
+        """Add the id of a Prefect flow run that works on the sweep."""
         with open(self.dir / FLOW_RUNS, "a") as file:
             file.write(flow_run_id + "\n")
 
     def flow_runs(self) -> list[str]:
+        """Ids of all Prefect flow runs that have worked on the sweep, oldest first."""
         path = self.dir / FLOW_RUNS
         return path.read_text().split() if path.exists() else []
 

@@ -33,6 +33,7 @@ class TrialContext:
     say: Callable[[Trial, str], None] = lambda trial, state: None
 
     def folder(self, trial: Trial) -> Path:
+        """The trial's folder."""
         return self.store.trial_dir(trial.key)
 
     def result_of(self, launch: Launch) -> TrialResult | None:
@@ -41,4 +42,5 @@ class TrialContext:
         return result if result is not None and result.attempt == launch.attempt else None
 
     def why_stopped(self) -> str:
+        """Why the sweep was stopped, as a reason for its trials' results."""
         return self.store.stop_reason() or "the sweep was stopped"

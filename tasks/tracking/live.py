@@ -46,6 +46,7 @@ class LivePublisher:
         self._sent: dict[tuple[str, int], set[int]] = {}  # attempt -> steps that MLflow has accepted
 
     def start(self) -> None:
+        """Start the thread, once."""
         if self._thread.ident is None:
             self._thread.start()
 

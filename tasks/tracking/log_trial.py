@@ -26,11 +26,11 @@ def log_records(client: MlflowClient, run_id: str, records: Iterable[Record]) ->
 
 
 def finish_trial(
-    runs: SweepRuns, trial: Trial, journal: Journal, result: TrialResult, trial_dir: Path, sent: Collection[int] = frozenset()
+    runs: SweepRuns, trial: Trial, journal: Journal, result: TrialResult, trial_dir: Path, sent_steps: Collection[int] = frozenset()
 ) -> str:
     """Complete and close one run: every step once, summary, environment, steps.parquet and outcome. Returns the run's id.
 
-    A run that is already complete with the same content is not changed. `sent`: steps that MLflow is known to have. Sending them again
+    A run that is already complete with the same content is not changed. `sent_steps`: steps that MLflow already has. Sending them again
     would change nothing, but would take as long as the first time.
     """
     client = runs.client
@@ -40,7 +40,7 @@ def finish_trial(
     if run.data.tags.get(PUBLISHED) == stamp and run.info.status != "RUNNING":
         return run_id
     own = journal if journal.attempt == result.attempt else Journal()
-    log_records(client, run_id, [record for record in own.steps if record["step"] not in sent])
+    log_records(client, run_id, [record for record in own.steps if record["step"] not in sent_steps])
     log_metrics(client, run_id, list(_summary_metrics(own, result)))
     log_tags(client, run_id, _end_tags(trial, own, result))
     _log_files(client, run_id, trial_dir)

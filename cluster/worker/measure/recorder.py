@@ -38,12 +38,15 @@ class Recorder:
         self._sink, self._world_size = sink, world_size
 
     def phase(self, name: str) -> None:
+        """Record that the trial enters a phase."""
         self._sink.append("phase", name=name)
 
     def environment(self, fields: dict[str, Any]) -> None:
+        """Record the environment; readers take the last record of an attempt."""
         self._sink.append("environment", **fields)
 
     def note(self, text: str) -> None:
+        """Record a sentence for people."""
         self._sink.append("note", text=text)
 
     def step(self, timing: StepTiming, *, measured: bool, more: Mapping[str, float | None] | None = None) -> None:
@@ -54,12 +57,15 @@ class Recorder:
             raise Diverged(timing.step, timing.loss)
 
     def window(self, fields: dict[str, Any]) -> None:
+        """Record the measured window; readers take the last record of an attempt."""
         self._sink.append("window", **fields)
 
     def evaluation(self, when: str, metrics: dict[str, float]) -> None:
+        """Record held-out metrics `before` or `after` training; a value that is not finite becomes None."""
         self._sink.append("evaluation", when=when, metrics={k: v if math.isfinite(v) else None for k, v in metrics.items()})
 
     def end(self, ending: Termination) -> None:
+        """Record how the attempt ended."""
         self._sink.append("end", t=time.time(), outcome=str(ending.outcome), reason=ending.reason)
 
     def __enter__(self) -> Self:

@@ -68,4 +68,4 @@ def test_a_killed_rank_is_a_lost_worker_and_words_of_an_earlier_attempt_do_not_c
 
 
 def test_ranks_that_left_no_word_crashed(tmp_path: Path) -> None:
-    assert _explain(tmp_path, 1, {1: 3}) == Termination(Outcome.CRASHED, "ranks failed without a word: {1: 3}")
+    assert _explain(tmp_path, 1, {1: 3}) == Termination(Outcome.CRASHED, "ranks failed without giving a reason: {1: 3}")

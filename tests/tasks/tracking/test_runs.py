@@ -112,7 +112,7 @@ def test_emulation_is_told_from_the_plan_or_from_the_device(client: Client, plan
 def test_steps_that_were_taken_are_not_sent_again(client: Client) -> None:
     trial = make_trial(1)
     journalled(trial, 1)
-    _, run_id = finished(client, make_result(trial), trial, sent={1, 2, 4})
+    _, run_id = finished(client, make_result(trial), trial, sent_steps={1, 2, 4})
     assert steps_of(client, run_id) == [3, 5, 6]
 
 
