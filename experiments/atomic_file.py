@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +15,8 @@ def atomic_write(path: Path, text: str) -> None:
 
 def atomic_file(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write` fill a temporary file in the same folder, then rename it to `path`. Raises what `write` raises, and OSError."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # A shared folder is written by several hosts, so a process id would not be unique
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         write(temporary)
         with open(temporary, "rb+") as file:

@@ -7,10 +7,11 @@ where the store's own tools find them (AWS_*, instance roles, GOOGLE_APPLICATION
 from __future__ import annotations
 
 import os
-import secrets
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from experiments.atomic_file import atomic_file
 
 SCHEMES = ("file", "s3", "gs")
 _CONNECT_S, _REQUEST_S = 5.0, 20.0
@@ -123,15 +124,7 @@ def _filesystem(uri: str) -> tuple[Any, str]:
 
 def _write_local(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")  # other hosts write here too, so a process id is not unique
-    try:
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    atomic_file(path, lambda temporary: temporary.write_bytes(data))
 
 
 class _named:

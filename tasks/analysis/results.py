@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from pydantic import ValidationError
 
 from cluster.journal.journal import JournalError, Record, read_journal
 from cluster.trial_layout import JOURNAL, PLAN, RESULT, RESULTS, STEPS, TRIAL, TRIALS
+from experiments.atomic_file import atomic_file
 from experiments.config.errors import UserError
 from experiments.step_record import FIELDS, RMS
 from experiments.summary import NAMES, Value, rms_names, summarise
@@ -268,16 +268,8 @@ def _array(values: Sequence[Any], kind: Any = None) -> Any:
 
 
 def _write(table: Any, path: Path) -> None:
-    """Whole or not at all: temporary file, fsync, rename."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            pq.write_table(table, file, compression="zstd", write_page_checksum=True)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    """Whole or not at all."""
+    atomic_file(path, lambda temporary: pq.write_table(table, temporary, compression="zstd", write_page_checksum=True))
 
 
 def _model(kind: type[T], path: Path) -> T | None:
