@@ -13,6 +13,7 @@ from cluster.stack.settings import environment
 from flows.cli import live_table
 from flows.cli.show_comparison import print_comparison, print_where
 from flows.runtime.prefect_server import own_server
+from tasks.report.text_format import plural
 from tasks.sweep.plan import expected_seconds
 from tasks.sweep.store import Plan, SweepStore
 
@@ -39,7 +40,9 @@ def run_sweep(plan: Plan, out: Console, err: Console) -> int:
         with store.lease():  # raises, naming the holder
             pass
     server = prepare_environment()
-    err.print(f"sweep [bold]{plan.sweep_id}[/]: {len(plan.trials)} trials, results in {store.dir}", highlight=False, soft_wrap=True)
+    err.print(
+        f"sweep [bold]{plan.sweep_id}[/]: {plural(len(plan.trials), 'trial')}, results in {store.dir}", highlight=False, soft_wrap=True
+    )
     with ExitStack() as stack:
         if server is None:
             err.print("starting a Prefect server for this command (`make up` starts one that stays) ...", highlight=False)

@@ -63,11 +63,12 @@ class SweepProgress:
             row = self.rows[trial.key]
             row.state, row.started = "starting", time.monotonic()
 
-    def finish(self, trial: Trial, outcome: Outcome, reason: str | None) -> None:
-        """A trial has ended, now or in an earlier flow."""
+    def finish(self, trial: Trial, outcome: Outcome, reason: str | None, samples_per_s: float | None = None) -> None:
+        """A trial has ended, now or in an earlier flow. `samples_per_s`: its result's throughput; a trial that failed has none."""
         with self.lock:
             row = self.rows[trial.key]
             row.state, row.outcome, row.reason, row.ended = "done", outcome, reason, time.monotonic()
+            row.samples_per_s = samples_per_s
 
     def set_pool_problem(self, name: str, problem: str | None) -> None:
         """What is wrong with a pool now, None for nothing."""
@@ -87,6 +88,7 @@ class SweepProgress:
             row = self.rows[trial.key]
             if attempt != row.attempt:
                 row.attempt, row.step, row._samples, row._seconds = attempt, 0, 0.0, 0.0
+                row.loss, row.samples_per_s = None, None
             for record in records:
                 if record["kind"] == "environment":
                     row.emulated = row.trial.emulated or bool(record.get("emulated"))

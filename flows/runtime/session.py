@@ -62,7 +62,7 @@ class Session:
         for trial in self.plan.trials:
             result = self.store.result(trial.key)
             if result is not None and result.outcome.final:
-                self.progress.finish(trial, result.outcome, result.reason)
+                self.progress.finish(trial, result.outcome, result.reason, result.summary.get("throughput"))
             elif launchers.load(self.store.trial_dir(trial.key)) is not None and (result is None or result.outcome is Outcome.INFRA):
                 begun.append(trial)
             else:

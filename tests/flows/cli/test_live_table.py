@@ -47,6 +47,26 @@ def test_each_trial_has_a_row_and_the_last_line_counts_them() -> None:
     assert footer[0].startswith("1 of 3 trials") and footer[0].endswith(". publishing")
 
 
+def test_an_ended_trial_shows_its_results_rate_and_a_failed_one_none() -> None:
+    trials = [make_trial(number) for number in (1, 2)]
+    progress = SweepProgress(trials)
+    step = {"kind": "step", "step": 4, "loss": 0.5, "measured": True, "samples": 10, "total_s": 2.0}
+    for trial in trials:
+        progress.observe(trial, 1, [step])
+    progress.finish(trials[0], Outcome.OK, None, 4.75)
+    progress.finish(trials[1], Outcome.CANCELLED, "interrupted")
+    assert [progress.rows[trial.key].samples_per_s for trial in trials] == [4.75, None]
+
+
+def test_another_attempt_begins_without_the_rate_of_the_one_before() -> None:
+    trial = make_trial(1)
+    progress = SweepProgress([trial])
+    progress.observe(trial, 1, [{"kind": "step", "step": 4, "loss": 0.5, "measured": True, "samples": 10, "total_s": 2.0}])
+    progress.observe(trial, 2, [{"kind": "phase", "name": "build"}])
+    row = progress.rows[trial.key]
+    assert (row.attempt, row.step, row.loss, row.samples_per_s) == (2, 0, None, None)
+
+
 def test_a_short_terminal_shows_the_trials_around_the_first_that_runs() -> None:
     trials = [make_trial(number) for number in range(1, 21)]
     progress = SweepProgress(trials)
