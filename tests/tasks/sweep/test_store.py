@@ -12,7 +12,7 @@ import pytest
 from filelock import FileLock
 
 from experiments.trial import Outcome
-from tasks.sweep.store import StoreError, SweepBusy, SweepStore, exit_status, list_sweeps, new_sweep_id
+from tasks.sweep.store import StoreError, SweepBusy, SweepStore, exit_status, list_sweeps, new_sweep_id, read_plan
 from tests.tasks.plan_support import SWEEP_ID, make_plan, make_result, make_trial, saved
 
 
@@ -178,3 +178,31 @@ def test_sweeps_are_listed_newest_first_whatever_their_names(tmp_path: Path) -> 
         (SweepStore(ids[0]).dir.parent / name / "plan.json").write_text("{}")
     assert list_sweeps() == [ids[1], ids[2], ids[3], ids[0]]
     assert list_sweeps(tmp_path / "nowhere") == []
+
+
+# --- plans of earlier versions
+
+
+def test_a_night_of_schema_1_is_read_with_a_complete_suite(tmp_path: Path) -> None:
+    """Nights kept only those keys of a suite that a report reads, and an empty list for no columns."""
+    plan = make_plan([make_trial(1), make_trial(2)])
+    data = json.loads(plan.model_dump_json())
+    report = {"rows": ["suite", "pool"], "columns": [], "metric": "throughput", "title": "Night: small"}
+    kept = {"suite": "nightly-small", "description": "Two cells.", "retries": 1, "hang_timeout_s": 60.0, "report": report}
+    path = tmp_path / "nightly-small-20260101-000000-0000" / "plan.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps({**data, "schema_version": 1, "suite": kept}))
+    suite = read_plan(path).suite
+    assert (suite.suite, suite.description, suite.retries, suite.hang_timeout_s) == ("nightly-small", "Two cells.", 1, 60.0)
+    assert (suite.report.rows, suite.report.columns, suite.report.title) == (["suite", "pool"], None, "Night: small")
+    assert (suite.workload, suite.profile, suite.file, suite.repeats, suite.limit) == ("", "nightly", "", 1, 2)
+    assert [suite.pools, suite.fixed, suite.axes, suite.sets, suite.only, suite.baseline] == [{}] * 6
+    assert [suite.linked, suite.conditions, suite.exclude, suite.include] == [[]] * 4
+
+
+def test_a_night_of_this_version_is_read_as_it_is(tmp_path: Path) -> None:
+    plan = make_plan([make_trial(1)])
+    path = tmp_path / "nightly-small-20260101-000000-0000" / "plan.json"
+    path.parent.mkdir()
+    path.write_text(plan.model_dump_json())
+    assert read_plan(path) == plan
