@@ -97,6 +97,7 @@ class TrialResult(Strict):
     outcome: Outcome
     reason: str | None = Field(None, description="one line; always present unless the outcome is ok")
     detail: str | None = Field(None, description="traceback or log tail")
+    disturbed: str | None = Field(None, description="what else was on the device or its host while it measured; null: nothing, or unknown")
     started_at: float = Field(description="Unix time, s")
     finished_at: float = Field(description="Unix time, s")
     emulated: bool = False
