@@ -2,8 +2,8 @@
 
 Pure arithmetic over the records that a sampler writes beside a trial (cluster/sampler), one JSON object each:
 
-- `sampler`, first of an attempt: `attempt`, `device` (kind), `hz`, `user` (who runs the trial), `emulated`, `sources` (name -> null, or
-  why it is not available).
+- `sampler`, first of an attempt: `attempt`, `device` (kind), `hz`, `user` (who runs the trial), `emulated`, `locked_clocks_mhz` (null: not
+  locked), `sources` (name -> null, or why it is not available).
 - `state`: `t` (Unix time, s), `devices` and `cpu`; either is absent where its source failed.
   - devices: a list of {index, uuid, sm_mhz, memory_mhz, power_w, temperature_c, capped_by: [word], others: [{pid, user, memory_bytes}]},
     read at `t`; null where unknown. `others` are processes on the device that are not the trial's.

@@ -8,12 +8,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from experiments.parameters import Precision
-
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a process that only asks an accelerator's tools imports this package too, and nothing heavy with it
     import torch
 
     from cluster.devices.clock import Clock
+    from experiments.parameters import Precision
 
 Batch = dict[str, Any]
 
