@@ -20,13 +20,19 @@ LOOK_S = 1.0  # between two looks for new processes
 
 @dataclass
 class _Process:
-    """A process of the trial and its CPU time at the last reading, in s: its own, and that of its children that have ended."""
+    """A process of the trial, and its CPU times at the last reading, in s: its own, and those of the children that it has waited for."""
 
     handle: psutil.Process
     parent: int
     own_s: float = 0.0
     children_s: float = 0.0
-    expected_s: float = 0.0  # counted already, of children that were gone at the last reading and are not yet in children_s
+    children_at_first_s: float = 0.0
+    followed_s: float = 0.0  # of children_s: what is counted already, as those children's own
+
+    @property
+    def unseen_s(self) -> float:
+        """Time of children that ended before anybody looked, or after the last look."""
+        return max(0.0, self.children_s - self.children_at_first_s - self.followed_s)
 
 
 class TrialProcesses:
@@ -36,11 +42,11 @@ class TrialProcesses:
         self._key, self._worker, self._clock = key, worker, clock
         self._seen: set[int] = set()
         self._own: dict[int, _Process] = {}
-        self._used_s = 0.0
-        self._looked_at = -1e9
+        self._used_s = 0.0  # by processes themselves, and by unseen children of those that have ended
         self._look()
         for process in self._own.values():  # counting begins here
             process.own_s, process.children_s = _times(process.handle) or (0.0, 0.0)
+            process.children_at_first_s = process.children_s
 
     @property
     def pids(self) -> frozenset[int]:
@@ -50,7 +56,8 @@ class TrialProcesses:
     def used_s(self) -> float:
         """CPU time that they have used since this object was made, in s.
 
-        The time of a child that was not seen counts once its parent has waited for it.
+        The time of a child that was not seen counts once its parent has waited for it. A child that its parent waits for between the
+        readings of the two counts twice until the next call, so the value may also fall.
         """
         if self._clock() - self._looked_at >= LOOK_S:
             self._look()
@@ -59,21 +66,17 @@ class TrialProcesses:
             if times is None:
                 self._forget(pid)
                 continue
-            own_s, children_s = times
-            self._used_s += max(0.0, own_s - process.own_s)
-            ended_s = max(0.0, children_s - process.children_s)
-            counted_s = min(process.expected_s, ended_s)
-            process.expected_s -= counted_s
-            self._used_s += ended_s - counted_s
-            process.own_s, process.children_s = own_s, children_s
-        return self._used_s
+            self._used_s += max(0.0, times[0] - process.own_s)
+            process.own_s, process.children_s = times
+        return self._used_s + sum(process.unseen_s for process in self._own.values())
 
     def _forget(self, pid: int) -> None:
-        """A process has ended. Its parent's `children_s` will grow by what has been counted of it already."""
+        """A process has ended. What is counted of it comes to its parent's `children_s` as well."""
         process = self._own.pop(pid)
+        self._used_s += process.unseen_s
         parent = self._own.get(process.parent)
         if parent is not None:
-            parent.expected_s += process.own_s + process.children_s
+            parent.followed_s += process.own_s + process.children_s
 
     def _look(self) -> None:
         self._looked_at = self._clock()
