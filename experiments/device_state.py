@@ -2,8 +2,8 @@
 
 Pure arithmetic over the records that a sampler writes beside a trial (cluster/sampler), one JSON object each:
 
-- `sampler`, first of an attempt: `attempt`, `device` (kind), `hz`, `user` (who runs the trial), `emulated`, `locked_clocks_mhz` (null: not
-  locked), `sources` (name -> null, or why it is not available).
+- `sampler`, first of an attempt: `attempt`, `device` (kind), `hz`, `cores` (of the host), `user` (who runs the trial), `emulated`,
+  `locked_clocks_mhz` (null: not locked), `sources` (name -> null, or why it is not available).
 - `state`: `t` (Unix time, s), `devices` and `cpu`; either is absent where its source failed.
   - devices: a list of {index, uuid, sm_mhz, memory_mhz, power_w, temperature_c, capped_by: [word], others: [{pid, user, memory_bytes}]},
     read at `t`; null where unknown. `others` are processes on the device that are not the trial's.
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 Record = Mapping[str, Any]
@@ -50,6 +50,9 @@ CPU_LIMITS = HostLimits(others=0.05, steal=0.01)
 # Beside an accelerator the cores only submit work and load data. While half of them are free, a thread that is woken finds one at once;
 # where that is not enough, data_wait shows it.
 ACCELERATOR_LIMITS = HostLimits(others=0.5, steal=0.1)
+# Cores that a trial's own flow may use on the same machine: following a trial takes it 0.12 to 0.14 of a core, the Prefect server 0.015
+# (two cores of an Intel Xeon, 2026-11-22). That is more than 5 % of a machine of few cores, and every trial of a sweep has it alike.
+FLOW_CORES = 0.2
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,12 @@ def measured_window(steps: Sequence[Record]) -> tuple[float, float] | None:
     return (measured[0]["t"] - measured[0]["total_s"], measured[-1]["t"]) if measured else None
 
 
+def host_limits(kind: str, cores: int | None) -> HostLimits:
+    """The limits beside a device of that kind, on a host with so many cores (None: unknown, taken to be many)."""
+    limits = CPU_LIMITS if kind == "cpu" else ACCELERATOR_LIMITS
+    return replace(limits, others=max(limits.others, FLOW_CORES / cores)) if cores else limits
+
+
 def summarise_state(records: Iterable[Record], begin: float, end: float) -> DeviceState:
     """The state between `begin` and `end` (Unix time, s) from one attempt's records, in order of time.
 
@@ -142,7 +151,7 @@ def summarise_state(records: Iterable[Record], begin: float, end: float) -> Devi
         gaps=sum(span.gap for span in spans),
         **host,
         **devices,
-        disturbed=_disturbed(kind, host, devices, spans),
+        disturbed=_disturbed(host_limits(kind, header.get("cores")), host, devices, spans),
     )
 
 
@@ -242,9 +251,8 @@ def _one_device(readings: Sequence[tuple[Record, float]], user: str | None) -> d
     }
 
 
-def _disturbed(kind: str, host: Mapping[str, Any], devices: Mapping[str, Any], spans: Sequence[_Span]) -> str | None:
+def _disturbed(limits: HostLimits, host: Mapping[str, Any], devices: Mapping[str, Any], spans: Sequence[_Span]) -> str | None:
     """Every reason with its figure, the surest first, joined by `; `."""
-    limits = CPU_LIMITS if kind == "cpu" else ACCELERATOR_LIMITS
     reasons = [_other_process(spans)] if devices.get("other_processes") else []
     reasons += [
         f"{DISTURBING_CAPS[word]} in {_percent(share)} of the samples (limit {_percent(SLOWDOWN_LIMIT)})"

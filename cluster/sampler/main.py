@@ -152,6 +152,7 @@ def _header(options: argparse.Namespace, sources: list[Source], unavailable: dic
         "attempt": options.attempt,
         "device": options.device,
         "hz": HZ,
+        "cores": psutil.cpu_count(),
         "user": _user(),
         "emulated": options.emulated or any(getattr(source, "emulated", False) for source in sources),
         "sources": {**{source.name: None for source in sources}, **unavailable},

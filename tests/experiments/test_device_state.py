@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from experiments.device_state import NAMES, DeviceState, measured_window, summarise_state
+from experiments.device_state import NAMES, DeviceState, host_limits, measured_window, summarise_state
 
 HEADER = {"kind": "sampler", "t": 0.0, "attempt": 1, "device": "cuda", "hz": 10.0, "user": "ada", "emulated": False, "sources": {}}
 CPU_HEADER = {**HEADER, "device": "cpu"}
@@ -164,6 +164,18 @@ def test_other_work_on_the_cores(header: dict[str, Any], limit: float, text: str
 
 
 @pytest.mark.parametrize(("header", "limit"), [(CPU_HEADER, 0.01), (HEADER, 0.1)])
+@pytest.mark.parametrize(
+    ("kind", "cores", "limit"),
+    [("cpu", None, 0.05), ("cpu", 1, 0.2), ("cpu", 2, 0.1), ("cpu", 4, 0.05), ("cpu", 64, 0.05), ("cuda", 2, 0.5), ("hpu", 64, 0.5)],
+)
+def test_on_few_cores_the_sweeps_own_flow_is_allowed_for(kind: str, cores: int | None, limit: float) -> None:
+    header = {**HEADER, "device": kind, "cores": cores}
+    assert summarise_state([header, *states(20, cpu=host(others=limit))], 0.0, 2.0).disturbed is None
+    text = summarise_state([header, *states(20, cpu=host(others=limit + 0.001))], 0.0, 2.0).disturbed
+    assert text == f"other processes used {100 * limit + 0.1:.3g} % of the CPU (limit {100 * limit:.3g} %)"
+    assert host_limits(kind, cores).others == limit
+
+
 def test_time_that_the_hypervisor_took(header: dict[str, Any], limit: float) -> None:
     assert summarise_state([header, *states(20, cpu=host(steal=limit))], 0.0, 2.0).disturbed is None
     text = summarise_state([header, *states(20, cpu=host(steal=limit + 0.03))], 0.0, 2.0).disturbed

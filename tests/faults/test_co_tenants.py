@@ -17,7 +17,7 @@ from cluster.launchers.local import LocalLauncher
 from cluster.pools.pool import Pool
 from cluster.sampler.state_file import read_state
 from experiments.config.paths import REPOSITORY
-from experiments.device_state import CPU_LIMITS, measured_window
+from experiments.device_state import host_limits, measured_window
 from experiments.trial import Outcome
 from tests.contracts import make_trial, result_of, wait
 
@@ -72,13 +72,14 @@ def test_processes_that_use_the_cores_beside_a_cpu_trial_are_named_with_what_the
     steps = read_journal(folder / "journal.jsonl").steps
     window = measured_window(steps)
     assert window is not None
+    limit = host_limits("cpu", cores).others
     share = sum(used_between(log, *window) for log in logs) / (cores * (window[1] - window[0]))
-    assert share > 2 * CPU_LIMITS.others, "the co-tenants did not get the cores: nothing to notice"
+    assert share > 1.2 * limit, "the co-tenants did not get the cores: nothing to notice"
 
     measured = result.summary["cpu_others_share"]
     assert measured is not None and 0.9 * share - 0.02 < measured <= 1.0, "the kernel counts by ticks; others may use the machine too"
     assert result.disturbed is not None
-    assert f"other processes used {100 * measured:.3g} % of the CPU (limit 5 %)" in result.disturbed
+    assert f"other processes used {100 * measured:.3g} % of the CPU (limit {100 * limit:.3g} %)" in result.disturbed
     assert result.summary["state_coverage"] is not None and result.summary["state_coverage"] > 0
     state = read_state(folder, 1, steps)
     assert state is not None and (state.disturbed, state.cpu_others_share) == (result.disturbed, measured), "from the file, as any report"

@@ -77,6 +77,7 @@ def test_it_samples_while_the_block_runs_and_the_file_is_whole_after_it(tmp_path
     attempt, header, *states = records(tmp_path)
     assert (attempt["kind"], attempt["pid"], header["kind"]) == ("attempt", process.pid, "sampler")
     assert (header["attempt"], header["device"], header["hz"], header["emulated"]) == (1, "cpu", 10.0, False)
+    assert header["cores"] == psutil.cpu_count()
     assert header["user"] == psutil.Process().username() and "devices" not in header["sources"]
     assert {state["kind"] for state in states} == {"state"} and len(states) >= 2
     assert {*states[-1]["cpu"]} == {"mhz", "mhz_min", "load1", "steal", "others", "psi_some", "throttled"}
