@@ -42,8 +42,8 @@ class Device(Protocol):
     def set_threads(self, threads: int | None, ranks_here: int) -> int | None:
         """Set the number of intra-operator threads (None: the device's default) and return it. `ranks_here`: ranks on this node."""
 
-    def clock(self) -> Clock:
-        """A new step clock."""
+    def clock(self, *, synchronous: bool = False) -> Clock:
+        """A new step clock; `synchronous`: on the host, with the device's work done at the end of each step."""
 
     def place(self, batch: Batch, prepare: Callable[[Batch], Batch], *, prefetch: bool) -> Batch:
         """Copy a host batch to the device and prepare it there; with `prefetch` concurrently with the device's computation."""

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from cluster.devices import Batch
-from cluster.devices.clock import EventClock
+from cluster.devices.clock import Clock, EventClock, HostClock
 from experiments.components.workload import Unsupported
 from experiments.parameters import Precision
 
@@ -62,7 +62,9 @@ class Cuda:
             torch.set_num_threads(threads)
         return torch.get_num_threads()
 
-    def clock(self) -> EventClock:
+    def clock(self, *, synchronous: bool = False) -> Clock:
+        if synchronous:
+            return HostClock(synchronise=self.synchronize)
         clock = EventClock(
             lambda: torch.cuda.Event(enable_timing=True, blocking=True),  # type: ignore[no-untyped-call]  # blocking: waiting leaves the core to the DataLoader
             lambda: torch.zeros((), pin_memory=True),

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from cluster.devices import Batch, _hpu_tools
-from cluster.devices.clock import EventClock
+from cluster.devices.clock import Clock, EventClock, HostClock
 from experiments.components.workload import Unsupported
 from experiments.parameters import Precision
 
@@ -81,8 +81,8 @@ class Hpu:
             torch.set_num_threads(threads)
         return torch.get_num_threads()
 
-    def clock(self) -> EventClock:
-        return HpuClock(self)
+    def clock(self, *, synchronous: bool = False) -> Clock:
+        return HostClock(synchronise=self.synchronize) if synchronous else HpuClock(self)
 
     def event(self) -> Any:
         """A new event with timing."""
