@@ -15,19 +15,20 @@ _TIMEOUT_S = 20.0
 
 
 def git_state(folder: Path = REPOSITORY) -> dict[str, Any]:
-    """{"commit": 40 hex digits, "dirty": bool} of the checkout in `folder`; {} without a commit or without git.
+    """{"commit": 40 hex digits, "dirty": bool, "checked": bool} of the checkout in `folder`; {} without a commit or without git.
 
     Dirty means that a file in the folders of code differs from the commit, or is untracked and not ignored: Python would import it all
     the same. Files elsewhere in the checkout, such as notes and results, do not count.
 
     On the nodes of a Ray cluster the code has no git history. There SWEEPBENCH_GIT_COMMIT and SWEEPBENCH_GIT_DIRTY carry the state of the
-    checkout that the code came from (`as_environment`).
+    checkout that the code came from (`as_environment`): there the commit is asserted, and `checked` is False.
     """
     commit = os.environ.get(COMMIT_VARIABLE)
     if commit:
-        return {"commit": commit, "dirty": os.environ.get(DIRTY_VARIABLE) == "1"}
+        return {"commit": commit, "dirty": os.environ.get(DIRTY_VARIABLE) == "1", "checked": False}
     try:
-        return {"commit": _git(folder, "rev-parse", "HEAD"), "dirty": bool(_git(folder, "status", "--porcelain", "--", *CODE))}
+        dirty = bool(_git(folder, "status", "--porcelain", "--", *CODE))
+        return {"commit": _git(folder, "rev-parse", "HEAD"), "dirty": dirty, "checked": True}
     except (OSError, subprocess.SubprocessError):
         return {}
 

@@ -72,6 +72,9 @@ class Device(Protocol):
     def energy_j(self) -> float | None:
         """The device's cumulative energy counter in joules; only differences are meaningful. None if there is no counter."""
 
+    def accelerator_ids(self) -> list[str]:
+        """Stable ids of all accelerators of this host, not only the trial's; [] where they are unknown. Only a hash of them is recorded."""
+
     def describe(self) -> dict[str, Any]:
         """Plain scalars for the trial's environment: device_name, device_count, driver, clocks_mhz, power_limit_w, clock."""
 

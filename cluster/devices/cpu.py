@@ -80,6 +80,9 @@ class Cpu:
     def energy_j(self) -> float | None:
         return None
 
+    def accelerator_ids(self) -> list[str]:
+        return []
+
     def describe(self) -> dict[str, Any]:
         return {
             "device_kind": "cpu",

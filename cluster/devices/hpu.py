@@ -124,6 +124,12 @@ class Hpu:
     def energy_j(self) -> float | None:
         return None if self.emulated else self._hlml.energy_j()
 
+    def accelerator_ids(self) -> list[str]:
+        try:
+            return [uuid for row in _hpu_tools.hl_smi(("uuid",)) if (uuid := row.get("uuid"))]
+        except _hpu_tools.ToolError:
+            return []
+
     def describe(self) -> dict[str, Any]:
         return {
             "device_kind": "hpu",

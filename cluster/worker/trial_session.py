@@ -31,7 +31,7 @@ def run_rank(config: dict[str, Any]) -> None:
     ranks = Ranks.from_ray()
     cleanup_notes = leftovers.end() if ranks.local_rank == 0 else []
     out = trial_files.folder_of_rank(config)
-    sink = JournalWriter(out / JOURNAL, config["attempt"]) if ranks.rank == 0 else NullSink()
+    sink = JournalWriter(out / JOURNAL, config["attempt"], trial=trial.key) if ranks.rank == 0 else NullSink()
     mirror = trial_files.mirror_of_rank(out / JOURNAL, config, ranks.rank)
     with mirror, Recorder(sink, ranks.world_size) as recorder:
         for note in (*cleanup_notes, *config["notes"]):

@@ -21,6 +21,7 @@ from experiments.config.errors import UserError
 from experiments.step_record import FIELDS, RMS
 from experiments.summary import NAMES, Value, rms_names, summarise
 from experiments.trial import Outcome, Scalar, Trial, TrialResult
+from tasks.analysis.early_records import summary_of_today, window_of_today
 from tasks.sweep.store import Plan, read_plan
 
 T = TypeVar("T", Trial, TrialResult)
@@ -135,11 +136,12 @@ def _load(trial: Trial, trial_dir: Path) -> TrialRow:
     summary: dict[str, Value] = {}
     try:
         if result is None or result.outcome is Outcome.OK:  # a rate of a trial that failed is not a result
-            summary = dict(summarise(steps, meta.get("window"), meta.get("evaluations", ())))
+            window = window_of_today(meta.get("window"), trial.parameters)
+            summary = dict(summarise(steps, window, meta.get("evaluations", ())))
     except (ValueError, KeyError) as error:
         raise ResultsError(f"{trial_dir / JOURNAL} holds what cannot be: {error}") from error
     if result is not None and not steps:
-        summary |= result.summary
+        summary |= summary_of_today(result.summary, result.environment)
     return TrialRow(
         trial,
         result,
