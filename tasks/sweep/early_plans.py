@@ -13,21 +13,21 @@ RENAMED = {f"latency_{rank}_s": f"service_time_{rank}_s" for rank in ("p50", "p9
 
 def upgraded(plan: Mapping[str, Any], *, night: bool) -> dict[str, Any]:
     """The content of a plan.json as this version writes it. `night`: of a night, whose first plans kept only a part of their suite."""
-    version = int(plan.get("schema_version", 1))
-    result = dict(plan)
+    version, suite = plan.get("schema_version", 1), plan.get("suite")
+    if not isinstance(version, int) or not isinstance(suite, dict) or not isinstance(suite.get("report"), dict):
+        return dict(plan)  # whoever validates it says what is wrong
     if version < 2 and night:
-        result["suite"] = _whole_suite(plan)
+        suite = _whole_suite(suite, len(plan["trials"]))
     if version < SEALED_SINCE:
-        result["suite"] = {**result["suite"], "report": _with_names_of_today(result["suite"]["report"])}
-    return result
+        suite = {**suite, "report": _with_names_of_today(suite["report"])}
+    return {**plan, "suite": suite}
 
 
-def _whole_suite(plan: Mapping[str, Any]) -> dict[str, Any]:
+def _whole_suite(suite: Mapping[str, Any], trials: int) -> dict[str, Any]:
     """A complete suite. Before schema 2 nights kept only the keys of a suite that a report reads."""
-    suite = plan["suite"]
     empty: dict[str, Any] = {name: {} for name in ("pools", "fixed", "axes", "sets", "only", "baseline")}
     empty |= {name: [] for name in ("linked", "conditions", "exclude", "include")}
-    own = {"workload": "", "profile": "nightly", "file": "", "repeats": 1, "limit": len(plan["trials"])}
+    own = {"workload": "", "profile": "nightly", "file": "", "repeats": 1, "limit": trials}
     return {**empty, **own, **suite, "report": {**suite["report"], "columns": suite["report"]["columns"] or None}}
 
 
