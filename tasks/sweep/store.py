@@ -91,7 +91,7 @@ def read_plan(path: Path) -> Plan:
     if not isinstance(content, dict):
         raise ValueError("a plan is an object")
     content.pop(SEAL, None)
-    return Plan.model_validate(upgraded(content, night=path.parent.name.startswith("nightly-")))
+    return Plan.model_validate_json(json.dumps(upgraded(content, night=path.parent.name.startswith("nightly-"))))
 
 
 def new_sweep_id(suite: str) -> str:
