@@ -79,7 +79,8 @@ class JournalWriter:
         self._error: OSError | None = None
         self._stop = threading.Event()
         self._interval = interval
-        self.append("attempt", attempt=attempt, pid=os.getpid(), **({"trial": trial} if trial else {}))
+        first: Record = {"attempt": attempt, "pid": os.getpid(), **({"trial": trial} if trial else {})}
+        self.append("attempt", **first)
         self.flush()
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._thread.start()
