@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 from experiments.config.paths import REPOSITORY, extra_folders
@@ -38,6 +39,12 @@ def hash_of(files: Mapping[str, Path]) -> str:
 def source_tree() -> str:
     """The hash of the code that this process imports from, as it lies there now: some 20 ms. Raises OSError."""
     return hash_of(source_files())
+
+
+@cache
+def running_tree() -> str:
+    """`source_tree` as it was when this process first asked: where it imports its modules. A forked process inherits it. Raises OSError."""
+    return source_tree()
 
 
 def _below(folder: Path) -> list[Path]:

@@ -11,7 +11,7 @@ from typing import Any
 from cluster.devices import Device
 from cluster.devices._processor import model_name
 from cluster.git_state import git_state
-from cluster.source_tree import source_tree
+from cluster.source_tree import running_tree
 from cluster.worker.host_identity import host_id
 
 LIBRARIES = ("torch", "torch-optimi", "transformers", "diffusers", "ray", "torchvision", "numpy", "pillow", "pyarrow", "tokenizers")
@@ -37,7 +37,7 @@ def environment(device: Device, world_size: int, threads: int | None) -> dict[st
         "git_commit": git.get("commit"),
         "git_dirty": git.get("dirty"),
         "git_checked": git.get("checked"),
-        "tree": source_tree(),
+        "tree": running_tree(),
     }
 
 

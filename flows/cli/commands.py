@@ -176,7 +176,7 @@ def publish(
     to: Annotated[Path | None, typer.Option("--to", help="folder of the page; an earlier page of this command is replaced")] = None,
     check: Annotated[Path | None, typer.Option("--check", help="tell instead whether this page is as it was written")] = None,
 ) -> None:
-    """Write a results page from whole sweeps: plans, raw steps, reports, a README and a manifest. Refuses what was edited or put together."""
+    """Write a results page from whole sweeps: plans, raw steps, reports, a README, a manifest. Refuses what was edited or put together."""
     from tasks.report.manifest import check_published
     from tasks.report.publish import publish as publish_sweeps
     from tasks.sweep.store import SweepStore

@@ -66,6 +66,18 @@ def test_a_file_that_was_removed_or_only_staged_makes_it_dirty(checkout: Path) -
     assert git_state(checkout) == {"commit": git(checkout, "rev-parse", "HEAD"), "dirty": False, "checked": True}
 
 
+def test_code_that_git_ignores_is_not_of_the_commit(checkout: Path) -> None:
+    (checkout / ".gitignore").write_text("*.log\n/runs/\ncluster/secret.py\n")
+    git(checkout, "commit", "-q", "-a", "-m", "ignore")
+    assert git_state(checkout)["dirty"] is False
+    copy = checkout / "runs" / "copy"
+    (copy / "cluster").mkdir(parents=True)
+    (copy / "cluster" / "code.py").write_text("x = 3\n")
+    assert git_state(copy) == {}, "git would call it clean, and the commit of the checkout around it is not its commit"
+    (checkout / "cluster" / "secret.py").write_text("")
+    assert git_state(checkout)["dirty"] is True, "Python imports it all the same"
+
+
 def test_outside_a_checkout_and_before_the_first_commit_nothing_is_known(checkout: Path, tmp_path: Path) -> None:
     (tmp_path / "bare").mkdir()
     assert git_state(tmp_path / "bare") == {}
