@@ -111,8 +111,8 @@ class TrialMaker:
         """
         pool = self._pools[cell.pool]
         source = self._inputs.source(cell.parameters)
-        configuration = {"workload": suite.workload, "pool": cell.pool, "device": pool.device, "parameters": cell.parameters}
-        configuration |= dict(apart or {})
+        configuration: dict[str, Any] = {"workload": suite.workload, "pool": cell.pool, "device": pool.device}
+        configuration |= {"parameters": cell.parameters, **(apart or {})}
         if pool.lock_clocks_mhz is not None:  # another clock is another cell; a pool that locks none keeps its cells
             configuration["lock_clocks_mhz"] = pool.lock_clocks_mhz
         parts = key_parts(
