@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -30,7 +30,13 @@ NAMES_OF_SETTINGS = frozenset({"rung", "strategy"})
 
 
 class TrainingParameters(Strict):
-    """Settings of the measured loop. A workload's `Parameters` class extends this; each field can be an axis."""
+    """Settings of the measured loop. A workload's `Parameters` class extends this; each field can be an axis.
+
+    `same_work`: the parameters that change what a sample costs or is, such as the model or an image's size. Cells are ranked, and compared
+    with a baseline, only where these are equal. A class names its own; those of the classes that it extends are added (`work_parameters`).
+    """
+
+    same_work: ClassVar[tuple[str, ...]] = ()
 
     devices: int = Field(1, ge=1, le=4096, description="data-parallel workers, one device each")
     precision: Precision = Field("fp32", description="fp32; tf32 (matrix products); bf16 (autocast); fp16 (autocast + GradScaler)")
@@ -91,6 +97,11 @@ class TrainingParameters(Strict):
     def lacking(self) -> dict[str, str]:
         """Parameters without a value that need one before a trial can run: name -> what to give."""
         return {}
+
+
+def work_parameters(schema: type[TrainingParameters]) -> tuple[str, ...]:
+    """The parameters that change the work, by `same_work` of the class and of all classes that it extends, each name once."""
+    return tuple(dict.fromkeys(name for each in reversed(schema.__mro__) for name in vars(each).get("same_work", ())))
 
 
 def lazy_mode(parameters: Mapping[str, Any]) -> bool:

@@ -84,6 +84,10 @@ class Sections(Strict):
     parity_reference: bool = Field(
         default=False, description="add the fp32 cells that loss parity needs and that are missing: one for all cells that learn the same"
     )
+    same_work: list[str] = Field(
+        default_factory=list,
+        description="axes that change the work, besides those that the workload names: only cells with equal values are compared",
+    )
     repeats: int = Field(default=1, ge=1, le=1000, description="how often each cell runs, interleaved")
     limit: int = Field(default=2000, ge=1, le=MAX_TRIALS, description="most trials (cells x repeats) the suite may have")
     baseline: dict[str, Scalar] = Field(default_factory=dict, description="axis -> value: the cell that the others are compared with")
@@ -125,6 +129,7 @@ class Suite(Strict):
     sets: dict[str, Any] = Field(description="--set: stronger than everything above")
     only: dict[str, list[Scalar]] = Field(description="--only: cells with other values are left out")
     parity_reference: bool = False  # plans of early sweeps lack it
+    same_work: list[str] = Field(default_factory=list, description="the workload's too; plans of earlier sweeps lack it")
     repeats: int
     limit: int
     baseline: dict[str, Scalar]
