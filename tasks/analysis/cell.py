@@ -33,6 +33,8 @@ class Cell:
     differs: list[str] = field(default_factory=list)  # confounders against the baseline cell
     parity: Parity | None = None
     parity_note: str | None = None
+    work: Mapping[str, Any] = field(default_factory=dict)  # what changes its work -> value; cells of equal work are ranked
+    other_work: str = ""  # why it is not compared with the cell that the suite names: what differs in their work
     named: frozenset[str] = frozenset()  # parameters that an axis such as a ladder's rung stands for
 
     @property

@@ -17,6 +17,7 @@ from tasks.analysis.confounders import confounders, value_key
 from tasks.analysis.named_settings import named_by
 from tasks.analysis.parity_gate import gate_on_parity
 from tasks.analysis.results import TrialRow
+from tasks.analysis.same_work import other_work, set_work
 
 MINIMUM_EFFECT = 0.02  # a smaller difference is "same": 2 %
 
@@ -37,6 +38,7 @@ def make_cells(rows: Iterable[TrialRow], suite: Suite, *, emulated: bool = False
             cell.spread = spread if spread[1] else None
     for cell in cells:
         cell.named = named_by(suite, cell.axes)
+    set_work(cells, suite)
     _compare(cells, suite)
     gate_on_parity(cells)
     return cells
@@ -77,7 +79,9 @@ def smallest_effect(metric: Metric, minimum: float | None = None) -> float:
 def _compare(cells: Sequence[Cell], suite: Suite) -> None:
     pairs = []
     for cell in cells:
-        cell.baseline = find_baseline(cell, cells, suite)
+        named = find_baseline(cell, cells, suite)
+        cell.other_work = other_work(cell, named) if named is not None else ""
+        cell.baseline = None if cell.other_work else named
         if cell.baseline is not None and cell.baseline is not cell and cell.estimates and cell.baseline.estimates:
             cell.speedup = ratio_of(cell, cell.baseline)
             cell.differs = [name for name, *_ in confounders([cell.baseline, cell])]

@@ -226,6 +226,7 @@ def _as_suite(definition: NightFile, entries: Sequence[NightEntry]) -> Suite:
         parity_reference=False,
         repeats=definition.repeats,
         limit=len(entries),
+        same_work=list(dict.fromkeys(name for entry in entries for name in entry.suite.same_work)),
         baseline={},
         report=ReportSettings(rows=["suite", "pool"], columns=None, title=f"Night: {definition.nightly}"),
         retries=max(entry.suite.retries for entry in entries),
