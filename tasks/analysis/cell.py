@@ -30,6 +30,7 @@ class Cell:
     baseline: Cell | None = None
     speedup: Estimate | None = None
     verdict: Verdict | None = None
+    why_undecided: str | None = None  # a fragment, such as "one trial"
     differs: list[str] = field(default_factory=list)  # confounders against the baseline cell
     parity: Parity | None = None
     parity_note: str | None = None

@@ -7,19 +7,15 @@ from dataclasses import replace
 
 from experiments.metrics import Direction, Metric, Scale, metric_of
 from experiments.spec.schema import Suite
-from experiments.stats.estimate import Estimate
 from experiments.stats.intervals import pooled_spread
-from experiments.stats.linear import difference_interval, pooled_deviation
-from experiments.stats.ratio import ratio_interval
-from experiments.stats.verdict import benjamini_hochberg, verdict
+from experiments.stats.linear import pooled_deviation
 from tasks.analysis.cell import Cell, numbers
 from tasks.analysis.confounders import confounders, value_key
+from tasks.analysis.judge_cells import MINIMUM_EFFECT, judge_pairs, ratio_of
 from tasks.analysis.named_settings import named_by
 from tasks.analysis.parity_gate import gate_on_parity
 from tasks.analysis.results import TrialRow
 from tasks.analysis.same_work import other_work, set_work
-
-MINIMUM_EFFECT = 0.02  # a smaller difference is "same": 2 %
 
 
 def make_cells(rows: Iterable[TrialRow], suite: Suite, *, emulated: bool = False) -> list[Cell]:
@@ -44,20 +40,6 @@ def make_cells(rows: Iterable[TrialRow], suite: Suite, *, emulated: bool = False
     return cells
 
 
-def ratio_of(cell: Cell, baseline: Cell, *, spread: tuple[float, int] | None = None, paired: bool = True) -> Estimate:
-    """How many times better `cell` is than `baseline`: > 1 is better, whichever direction the metric has. `paired`: one sweep's repeats.
-
-    Of a score or a count, by how much it is better: a difference, > 0 is better. `spread` is on the metric's scale. A metric that is better
-    neither high nor low is compared as one of which more is better.
-    """
-    alike = cell.trial.pool == baseline.trial.pool and cell.metric.scale is baseline.metric.scale
-    pooled = spread or (cell.spread if alike else None)
-    one, other = (baseline, cell) if cell.metric.lower_is_better else (cell, baseline)
-    if {cell.metric.scale, baseline.metric.scale} != {Scale.LOG}:
-        return difference_interval(one.values, other.values, spread=pooled, paired=paired)
-    return ratio_interval(one.estimates, other.estimates, spread=pooled, paired=paired)
-
-
 def on_a_scale_for(metric: Metric, values: Sequence[float], minimum: float | None = None) -> Metric:
     """The metric as these values can be compared: on the linear scale where one of them is 0 or less, so that it has no ratio.
 
@@ -71,11 +53,6 @@ def on_a_scale_for(metric: Metric, values: Sequence[float], minimum: float | Non
     return replace(metric, scale=Scale.LINEAR, minimum_effect=effect or MINIMUM_EFFECT)
 
 
-def smallest_effect(metric: Metric, minimum: float | None = None) -> float:
-    """The smallest effect that decides between cells: on the logarithmic scale `minimum`, relative; else the metric's, in its unit."""
-    return minimum or MINIMUM_EFFECT if metric.scale is Scale.LOG else metric.minimum_effect
-
-
 def _compare(cells: Sequence[Cell], suite: Suite) -> None:
     pairs = []
     for cell in cells:
@@ -87,10 +64,9 @@ def _compare(cells: Sequence[Cell], suite: Suite) -> None:
             cell.differs = [name for name, *_ in confounders([cell.baseline, cell])]
             if cell.metric.direction is not Direction.NEITHER:
                 pairs.append(cell)
-    q_values = benjamini_hochberg([cell.speedup.p_value for cell in pairs if cell.speedup])
-    for cell, q in zip(pairs, q_values, strict=True):
-        assert cell.speedup is not None
-        cell.verdict = verdict(cell.speedup, minimum=smallest_effect(cell.metric, suite.report.minimum_effect), q_value=q)
+    judged = judge_pairs([(cell, cell.baseline) for cell in pairs if cell.baseline], suite.report.minimum_effect)
+    for cell, found in zip(pairs, judged, strict=True):
+        cell.verdict, cell.why_undecided = found.verdict, found.why_undecided
 
 
 def find_baseline(cell: Cell, cells: Sequence[Cell], suite: Suite) -> Cell | None:

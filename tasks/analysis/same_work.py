@@ -12,7 +12,7 @@ from experiments.spec.schema import Suite
 from experiments.trial import label
 from tasks.analysis.cell import Cell
 
-_NOT_SET = "the workload's own"  # what a value of null is, such as of image_size
+_NOT_SET = "not set"  # null, as of an image_size that is the model's own
 
 
 def set_work(cells: Sequence[Cell], suite: Suite) -> None:
@@ -35,7 +35,7 @@ def work_names(cell: Cell, suite: Suite) -> list[str]:
 
 
 def other_work(cell: Cell, baseline: Cell) -> str:
-    """What of the work differs, for people: `image_size 256, there the workload's own`; empty where both do the same."""
+    """What of the work differs, for people: `image_size 256, there not set`; empty where both do the same."""
     names = dict.fromkeys([*baseline.work, *cell.work])
     differ = [name for name in names if cell.work.get(name) != baseline.work.get(name)]
     return "; ".join(f"{name} {_text(cell.work.get(name))}, there {_text(baseline.work.get(name))}" for name in differ)

@@ -15,8 +15,9 @@ from experiments.stats.intervals import pooled_spread
 from experiments.stats.linear import pooled_deviation
 from experiments.stats.verdict import Verdict, benjamini_hochberg, verdict
 from tasks.analysis.cell import Cell
-from tasks.analysis.compare_cells import MINIMUM_EFFECT, make_cells, ratio_of, smallest_effect
+from tasks.analysis.compare_cells import make_cells
 from tasks.analysis.confounders import confounders
+from tasks.analysis.judge_cells import MINIMUM_EFFECT, ratio_of, smallest_effect
 from tasks.analysis.results import load_sweep
 from tasks.report.comparison_table import TextTable
 from tasks.report.html import render_page

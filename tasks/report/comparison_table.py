@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from experiments.config.scalar_text import table_text
 from experiments.metrics import Kind, Metric, Scale
 from experiments.spec.schema import Suite
+from experiments.stats.verdict import Verdict
 from experiments.trial import Scalar, label
 from tasks.analysis.cell import Cell
 from tasks.analysis.compare_cells import layout, make_cells
 from tasks.analysis.results import load_sweep
-from tasks.report.text_format import OUTCOMES, change, change_with_verdict, quantity, spread
+from tasks.report.marks import Mark, in_order, marks_of
+from tasks.report.text_format import OUTCOMES, change, change_interval, quantity, spread
 
 if TYPE_CHECKING:
     from rich.table import Table
+    from rich.text import Text
 
 
 @dataclass(frozen=True)
@@ -40,19 +43,52 @@ class TableCell:
     value: str = ""
     plus_minus: str = ""
     speedup: str = ""  # x1.17 (1.15–1.19), or "baseline"
-    short: str = ""  # x1.17
-    struck: bool = False
+    marks: Sequence[Mark] = ()  # of the speed-up
     outcome: str = ""
     reason: str = ""
     notes: Sequence[str] = ()
 
     @property
     def plain(self) -> str:
-        """For a terminal: `123.4 samples/s ±1.2 %  x1.17`."""
+        """For a terminal: `123.4 samples/s ±1.2 %  x1.17 (1.04–1.30) ?`."""
         if self.outcome:
             return self.outcome
-        short = f"~~{self.short}~~" if self.struck and self.short else self.short
-        return "  ".join(part for part in (f"{self.value} {self.plus_minus}".strip(), short) if part)
+        shown = " ".join([self.change, *(mark.sign for mark in self.marks)])
+        return "  ".join(part for part in (f"{self.value} {self.plus_minus}".strip(), shown.strip()) if part)
+
+    def rich(self) -> Text:
+        """As `plain`, with colours: green and red only for what is decided and claimed."""
+        from rich.text import Text
+
+        if self.outcome:
+            return Text(self.outcome, style="dim" if self.outcome == "to do" else "yellow")
+        text = Text(f"{self.value} {self.plus_minus}".strip(), style="bold")
+        if self.change:
+            text.append("  ")
+            text.append(self.change, style="strike not bold" if self.struck else f"not bold {self._colour}")
+            text.append("".join(f" {mark.sign}" for mark in self.marks), style="not bold dim")
+        return text
+
+    @property
+    def _colour(self) -> str:
+        if self.marks or self.cell is None or self.cell.verdict is None:
+            return "dim"
+        return "green" if self.cell.verdict is Verdict.FASTER else "red"
+
+    @property
+    def change(self) -> str:
+        """The speed-up with its interval; empty for a baseline."""
+        return self.speedup if self.cell is not None and self.cell.speedup is not None else ""
+
+    @property
+    def words(self) -> str:
+        """The marks in words: `undecided, unproven`."""
+        return ", ".join(self.marks)
+
+    @property
+    def struck(self) -> bool:
+        """Whether the speed-up is crossed out."""
+        return Mark.STRUCK in self.marks
 
 
 @dataclass(frozen=True)
@@ -70,6 +106,21 @@ class ComparisonTable:
     def header(self) -> list[str]:
         return [*(axis.replace("_", " ") for axis in self.row_axes), *self.columns]
 
+    @property
+    def marks(self) -> list[Mark]:
+        """The marks that the table uses, to be explained under it."""
+        return in_order(mark for _, cells in self.rows for cell in cells for mark in cell.marks)
+
+    @property
+    def legend(self) -> str:
+        """What the words beside the speed-ups mean; empty where there are none."""
+        return "; ".join(f"{mark}: {mark.meaning}" for mark in self.marks)
+
+    @property
+    def signs(self) -> str:
+        """The same of the terminal's signs."""
+        return "; ".join(f"{mark.sign} {mark}: {mark.meaning}" for mark in self.marks)
+
     def plain_rows(self) -> list[list[str]]:
         """Rows of text below `header`."""
         return [[*names, *(cell.plain for cell in cells)] for names, cells in self.rows]
@@ -79,11 +130,12 @@ class ComparisonTable:
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(title=Text(self.title), title_justify="left")
+        caption = Text(self.signs, style="dim not italic") if self.signs else None
+        table = Table(title=Text(self.title), title_justify="left", caption=caption, caption_justify="left")
         for index, name in enumerate(self.header):
             table.add_column(Text(name), justify="left" if index < len(self.row_axes) else "right", no_wrap=index < len(self.row_axes))
         for names, cells in self.rows:
-            table.add_row(*(Text(name) for name in names), *(_rich_cell(cell) for cell in cells))
+            table.add_row(*(Text(name) for name in names), *(cell.rich() for cell in cells))
         return table
 
 
@@ -143,6 +195,8 @@ def table_cell(cell: Cell | None, *, shared_note: str | None = None) -> TableCel
     notes = [f"{len(failed)} of {len(cell.rows)} repeats: {', '.join(sorted({row.outcome for row in failed}))}"] if failed else []
     if not all(row.summary.get("settled") for row in cell.measured):
         notes.append("did not settle")
+    if cell.other_work:
+        notes.append(f"other work than the baseline's, so not compared: {cell.other_work}")
     if cell.differs:
         notes.append(f"also differs from its baseline: {', '.join(cell.differs)}")
     if cell.parity_note and not (cell.claimed and cell.parity_note == shared_note):
@@ -155,26 +209,18 @@ def table_cell(cell: Cell | None, *, shared_note: str | None = None) -> TableCel
         cell,
         quantity(cell.estimate.value, cell.metric),
         spread(cell.estimate, cell.metric),
-        "baseline" if cell.baseline is cell else change_with_verdict(cell.speedup, cell.verdict, cell.metric) if cell.speedup else "",
-        change(cell.speedup, cell.metric) if cell.speedup else "",
-        struck=not cell.claimed,
+        "baseline" if cell.baseline is cell else _change(cell),
+        marks_of(cell),
         notes=notes,
     )
+
+
+def _change(cell: Cell) -> str:
+    """The speed-up over the baseline with its interval; empty where the cell has none."""
+    return f"{change(cell.speedup, cell.metric)} {change_interval(cell.speedup, cell.metric)}" if cell.speedup else ""
 
 
 def _ordered(values: Sequence[Scalar]) -> list[Scalar]:
     """Numbers by size, then words in the order of the plan, which is the suite's."""
     numbers = sorted({value for value in values if isinstance(value, int | float) and not isinstance(value, bool)})
     return [*numbers, *dict.fromkeys(value for value in values if not isinstance(value, int | float) or isinstance(value, bool))]
-
-
-def _rich_cell(cell: TableCell) -> Any:
-    from rich.text import Text
-
-    if cell.outcome:
-        return Text(cell.outcome, style="dim" if cell.outcome == "to do" else "yellow")
-    text = Text(f"{cell.value} {cell.plus_minus}".strip(), style="bold")
-    if cell.short:
-        text.append("  ")
-        text.append(cell.short, style="strike not bold" if cell.struck else "not bold green")
-    return text

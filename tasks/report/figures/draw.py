@@ -22,7 +22,6 @@ from tasks.report.figures.throughput import throughput_figure
 Draw = Callable[[Sequence[Cell]], Figure | None]  # None where there is no data for the figure
 # (file name, title, function), in order
 _FIGURES: tuple[tuple[str, str, Draw], ...] = (
-    ("throughput", "Each cell, with 95 % intervals", throughput_figure),
     ("spikes", "Loss, RMS of the first tensor watched, and the spikes of both", spike_figure),
     ("loss", "Loss curves", loss_figure),
     ("decomposition", "Where a step's time goes", decomposition_figure),
@@ -30,11 +29,16 @@ _FIGURES: tuple[tuple[str, str, Draw], ...] = (
 
 
 def draw_figures(
-    cells: Sequence[Cell], folder: Path, watermark: str | None = None, *, own: Sequence[ReportFigure] = ()
+    cells: Sequence[Cell],
+    folder: Path,
+    watermark: str | None = None,
+    *,
+    own: Sequence[ReportFigure] = (),
+    winners: Sequence[Cell] = (),
 ) -> list[tuple[str, Path]]:
     """(title, SVG path) of each figure that there is data for; a PNG lies beside each. Old figures of the same name are replaced.
 
-    `own`: the figures that the suite asks for (`report.figures`); they come first.
+    `own`: the figures that the suite asks for (`report.figures`); they come first. `winners`: the cells that stand out.
     """
     folder.mkdir(parents=True, exist_ok=True)
     made = []
@@ -42,6 +46,7 @@ def draw_figures(
         (f"suite-{at}", figure_spec.title, partial(numbered_figure if "*" in figure_spec.metric else axis_figure, figure_spec=figure_spec))
         for at, figure_spec in enumerate(own, 1)
     ]
+    asked.append(("throughput", "Each cell, with 95 % intervals", partial(throughput_figure, winners=winners)))
     for name, title, draw in (*asked, *_FIGURES):
         with mpl.rc_context(STYLE):
             figure = draw(cells)
