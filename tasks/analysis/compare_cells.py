@@ -11,6 +11,7 @@ from experiments.stats.estimate import Estimate
 from experiments.stats.intervals import pooled_spread
 from experiments.stats.linear import difference_interval, pooled_deviation
 from experiments.stats.ratio import ratio_interval
+from experiments.stats.spread import SpreadLookup
 from experiments.stats.verdict import benjamini_hochberg, verdict
 from tasks.analysis.cell import Cell, numbers
 from tasks.analysis.confounders import confounders, value_key
@@ -21,8 +22,11 @@ from tasks.analysis.results import TrialRow
 MINIMUM_EFFECT = 0.02  # a smaller difference is "same": 2 %
 
 
-def make_cells(rows: Iterable[TrialRow], suite: Suite, *, emulated: bool = False) -> list[Cell]:
-    """Cells in the plan's order, compared with their baselines: of the trials that measured, or of the emulated ones, never of both."""
+def make_cells(rows: Iterable[TrialRow], suite: Suite, *, emulated: bool = False, known: SpreadLookup | None = None) -> list[Cell]:
+    """Cells in the plan's order, compared with their baselines: of the trials that measured, or of the emulated ones, never of both.
+
+    `known`: the spread between trials of a pool and device, from past sweeps; a cell's own interval rests on it besides its repeats.
+    """
     groups: dict[str, list[TrialRow]] = {}
     for row in rows:
         if row.emulated == emulated:
