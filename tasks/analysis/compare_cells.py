@@ -7,19 +7,22 @@ from dataclasses import replace
 
 from experiments.metrics import Direction, Metric, Scale, metric_of
 from experiments.spec.schema import Suite
-from experiments.stats.intervals import pooled_spread
-from experiments.stats.linear import pooled_deviation
+from experiments.stats.layout import Layout
+from experiments.stats.spread import Spread, SpreadLookup
 from tasks.analysis.cell import Cell, numbers
 from tasks.analysis.confounders import confounders, value_key
-from tasks.analysis.judge_cells import MINIMUM_EFFECT, judge_pairs, ratio_of
+from tasks.analysis.judge_cells import MINIMUM_EFFECT, judge_pairs
 from tasks.analysis.named_settings import named_by
 from tasks.analysis.parity_gate import gate_on_parity
 from tasks.analysis.results import TrialRow
 from tasks.analysis.same_work import other_work, set_work
 
 
-def make_cells(rows: Iterable[TrialRow], suite: Suite, *, emulated: bool = False) -> list[Cell]:
-    """Cells in the plan's order, compared with their baselines: of the trials that measured, or of the emulated ones, never of both."""
+def make_cells(rows: Iterable[TrialRow], suite: Suite, *, emulated: bool = False, known: SpreadLookup | None = None) -> list[Cell]:
+    """Cells in the plan's order, compared with their baselines: of the trials that measured, or of the emulated ones, never of both.
+
+    `known`: the spread between trials of a pool and device, from past sweeps; a cell's own interval rests on it besides its repeats.
+    """
     groups: dict[str, list[TrialRow]] = {}
     for row in rows:
         if row.emulated == emulated:
@@ -27,17 +30,43 @@ def make_cells(rows: Iterable[TrialRow], suite: Suite, *, emulated: bool = False
     name, ok = suite.report.metric, [row for group in groups.values() for row in group if row.outcome == "ok"]
     metric = on_a_scale_for(metric_of(name), numbers(row.summary.get(name) for row in ok), suite.report.minimum_effect)
     cells = [Cell(sorted(group, key=lambda row: row.trial.repeat), metric) for group in groups.values()]
+    for number, cell in enumerate(cells):
+        cell.number, cell.known = number, _known(cell, known)
     for pool in {cell.trial.pool for cell in cells}:
-        mine = [cell for cell in cells if cell.trial.pool == pool]
-        spread = (pooled_spread if metric.scale is Scale.LOG else pooled_deviation)([cell.values for cell in mine])
-        for cell in mine:
-            cell.spread = spread if spread[1] else None
+        _lay_out([cell for cell in cells if cell.trial.pool == pool])
     for cell in cells:
         cell.named = named_by(suite, cell.axes)
     set_work(cells, suite)
     _compare(cells, suite)
     gate_on_parity(cells)
     return cells
+
+
+def _known(cell: Cell, known: SpreadLookup | None) -> Spread | None:
+    """What past sweeps know of the spread between trials of the cell's pool and device; None on another scale than the metric's own."""
+    if known is None or cell.metric.scale is not metric_of(cell.metric.name).scale:
+        return None
+    device = next((str(row.environment["device_name"]) for row in cell.rows if row.environment.get("device_name")), None)
+    return known(cell.trial.pool, device, cell.metric.name)
+
+
+def _lay_out(cells: Sequence[Cell]) -> None:
+    """Give the cells of a pool their layout: all trials with the metric, with their rounds (repeats) and the order in which they started."""
+    trials = [(cell, row, estimate) for cell in cells for row, estimate in zip(cell.measured, cell.estimates, strict=True)]
+    if not trials:
+        return
+    started = [(row.result.started_at if row.result else 0.0, row.trial.index) for _, row, _ in trials]
+    places = {when: place for place, when in enumerate(sorted(set(started)))}
+    layout = Layout(
+        [estimate.effect for _, _, estimate in trials],
+        [cell.number for cell, _, _ in trials],
+        [row.trial.repeat for _, row, _ in trials],
+        [places[when] for when in started],
+        errors=[estimate.se for _, _, estimate in trials],
+        known=next((cell.known for cell in cells if cell.known), None),
+    )
+    for cell in cells:
+        cell.layout = layout if cell.estimates else None
 
 
 def on_a_scale_for(metric: Metric, values: Sequence[float], minimum: float | None = None) -> Metric:
@@ -60,13 +89,12 @@ def _compare(cells: Sequence[Cell], suite: Suite) -> None:
         cell.other_work = other_work(cell, named) if named is not None else ""
         cell.baseline = None if cell.other_work else named
         if cell.baseline is not None and cell.baseline is not cell and cell.estimates and cell.baseline.estimates:
-            cell.speedup = ratio_of(cell, cell.baseline)
             cell.differs = [name for name, *_ in confounders([cell.baseline, cell])]
-            if cell.metric.direction is not Direction.NEITHER:
-                pairs.append(cell)
-    judged = judge_pairs([(cell, cell.baseline) for cell in pairs if cell.baseline], suite.report.minimum_effect)
-    for cell, found in zip(pairs, judged, strict=True):
-        cell.verdict, cell.why_undecided = found.verdict, found.why_undecided
+            pairs.append((cell, cell.baseline))
+    for (cell, _), found in zip(pairs, judge_pairs(pairs, suite.report.minimum_effect), strict=True):
+        cell.speedup = found.ratio
+        if cell.metric.direction is not Direction.NEITHER:
+            cell.verdict, cell.why_undecided = found.verdict, found.why_undecided
 
 
 def find_baseline(cell: Cell, cells: Sequence[Cell], suite: Suite) -> Cell | None:
