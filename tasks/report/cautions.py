@@ -36,7 +36,7 @@ def _of_repeats(cells: Sequence[Cell]) -> list[str]:
     if len(once) == len(cells):
         who = "Each cell ran once" if len(cells) > 1 else "The cell ran once"
     else:
-        who = f"{plural(len(once), 'cell')} of {len(cells)} ran once ({listed([cell.name for cell in once], 4)})"
+        who = f"{plural(len(once), 'cell')} of {len(cells)} ({listed([cell.name for cell in once], 4)}) ran once"
     return [f"{who}: one trial does not show what varies between trials, so it gets no verdict; --repeats 3 does."]
 
 

@@ -101,6 +101,7 @@ class ComparisonTable:
     columns: Sequence[str]
     rows: Sequence[tuple[Sequence[str], Sequence[TableCell]]]
     ratio: str = "x is the speed-up over"  # what a cell's comparison is; `the baseline` follows
+    why_undecided: str | None = None  # of all that is undecided alike
 
     @property
     def header(self) -> list[str]:
@@ -114,12 +115,16 @@ class ComparisonTable:
     @property
     def legend(self) -> str:
         """What the words beside the speed-ups mean; empty where there are none."""
-        return "; ".join(f"{mark}: {mark.meaning}" for mark in self.marks)
+        return "; ".join(f"{mark}: {self._meaning(mark)}" for mark in self.marks)
 
     @property
     def signs(self) -> str:
         """The same of the terminal's signs."""
-        return "; ".join(f"{mark.sign} {mark}: {mark.meaning}" for mark in self.marks)
+        return "; ".join(f"{mark.sign} {mark}: {self._meaning(mark)}" for mark in self.marks)
+
+    def _meaning(self, mark: Mark) -> str:
+        why = f" ({self.why_undecided})" if mark is Mark.UNDECIDED and self.why_undecided else ""
+        return f"{mark.meaning}{why}"
 
     def plain_rows(self) -> list[list[str]]:
         """Rows of text below `header`."""
@@ -158,16 +163,22 @@ def build_table(cells: Sequence[Cell], suite: Suite) -> ComparisonTable:
     metric = cells[0].metric if cells else None
     parity = {cell.parity_note for cell in cells if cell.measured}
     shared_note = parity.pop() if len(parity) == 1 and len(cells) > 1 else None  # of all cells alike: the report says it once
+    reasons = {cell.why_undecided for cell in cells if cell.why_undecided}
+    why = reasons.pop() if len(reasons) == 1 and len(cells) > 1 else None
     heads = [" · ".join(label(axis, value) for axis, value in zip(column_axes, values, strict=True)) for values in columns]
     return ComparisonTable(
         suite.report.title or (_title(metric) if metric else ""),
         row_axes,
         heads if column_axes else [metric.name] if metric else [],
         [
-            ([table_text(value) for value in name], [table_cell(row.get(values), shared_note=shared_note) for values in columns])
+            (
+                [table_text(value) for value in name],
+                [table_cell(row.get(values), shared_note=shared_note, shared_why=why) for values in columns],
+            )
             for name, row in rows.items()
         ],
         _comparison(metric) if metric else "x is the speed-up over",
+        why,
     )
 
 
@@ -185,8 +196,8 @@ def _title(metric: Metric) -> str:
     return f"{name[:1].upper()}{name[1:]}" + (f", {metric.unit}" if metric.unit and metric.unit not in name else "")
 
 
-def table_cell(cell: Cell | None, *, shared_note: str | None = None) -> TableCell:
-    """What one place of the table says; empty where the matrix has no such cell. `shared_note`: a parity note that is not repeated here."""
+def table_cell(cell: Cell | None, *, shared_note: str | None = None, shared_why: str | None = None) -> TableCell:
+    """What one place of the table says; empty where the matrix has no such cell. `shared_note`, `shared_why`: a parity note, and why it is undecided, that are not repeated here."""
     if cell is None:
         return TableCell()
     if cell.estimate is None:
@@ -197,6 +208,8 @@ def table_cell(cell: Cell | None, *, shared_note: str | None = None) -> TableCel
         notes.append("did not settle")
     if cell.other_work:
         notes.append(f"other work than the baseline's, so not compared: {cell.other_work}")
+    if cell.why_undecided and cell.why_undecided != shared_why:
+        notes.append(f"undecided: {cell.why_undecided}")
     if cell.differs:
         notes.append(f"also differs from its baseline: {', '.join(cell.differs)}")
     if cell.parity_note and not (cell.claimed and cell.parity_note == shared_note):

@@ -84,7 +84,7 @@ def test_trials_that_are_to_do_are_the_next_step() -> None:
 
 
 def gated(*losses: float, bf16: float = 150.0, seeds: bool = True, precision: str = "bf16") -> list[TrialRow]:
-    """An fp32 cell with a loss of 2 at 100 samples/s, and others in `precision` with these losses, each a little slower than the one before.
+    """An fp32 cell with a loss of 2 at 100 samples/s, and others in `precision` with these losses, each slower than the one before.
 
     With `seeds` False, the fp32 cell is of another seed, so it is no reference.
     """
@@ -182,7 +182,7 @@ def test_a_winner_that_is_the_baseline_says_so() -> None:
 
 
 def test_an_interval_wider_than_the_value_has_no_plus_minus() -> None:
-    found = answer([row(workers(0), 100.0, within=1.5)])
+    found = answer(repeats(workers(0), 100.0, (-0.5, 0.5)))
     assert found.headline == "cpu · MP-0: 100.0 samples/s, interval too wide to use"
 
 
