@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -103,8 +104,14 @@ def markdown(rates: list[Rates]) -> str:
         length = "–" if rate.recommended is None else f"{rate.recommended:.0f}"
         there, told = ("–" if value is None else f"{value:.0%}" for value in (rate.at_recommended, rate.told))
         silent, wrong = f"{rate.silent:.0%}", f"{max(rate.wrong.values()):.0%}"
-        lines.append("| " + " | ".join([rate.noise, seeds, false, one, two, proven, wrong, silent, length, there, told]) + " |")
-    return "\n".join(lines).replace("%", " %")
+        lines.append(
+            "| "
+            + " | ".join([rate.noise, seeds, false, one, two, proven, wrong, silent, length, there, told])
+            .replace("%", " %")
+            .replace("  %", " %")
+            + " |"
+        )
+    return re.sub(r" *%", " %", "\n".join(lines))
 
 
 def main() -> None:

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
+from experiments.parameters import REFERENCE_SEEDS as SEEDS
+
 # Largest relative difference of the loss that counts as equal. DeepSeek-V3 reports fp8 within 0.25 % of bf16 over whole trainings and calls
 # that "well within the acceptable range of training randomness" (arXiv 2412.19437, section 3.3). Twice that: ours are short windows
 MARGIN = 0.005
@@ -18,7 +20,6 @@ TARGET = 0.01  # the divergence that a comparison should find
 STRIKE_LEVEL = 0.01  # chance that a candidate that differs in nothing is struck
 PROOF_LEVEL = 0.05  # of each of the two one-sided tests, so the chance that a difference of MARGIN passes as equal
 POWER = 0.9  # with which the smallest divergence would have been found
-SEEDS = 3  # references, at least
 MINIMUM_STEPS = 100  # of a training, before anything is proven: from one start all trainings are equal at first
 LEARNT = 0.02  # share of its loss that the reference must have lost: what learns nothing is equal to everything
 _FEWEST = 8  # steps in common, at least
@@ -148,7 +149,7 @@ def _judged(ours: Array, theirs: Array, *, trains: bool, counts: dict[str, int])
         high,
         found.bound,
         found.smallest,
-        _recommended(found, n, trains=trains),
+        _recommended(found, n, trains=trains) if len(ours) >= SEEDS or not trains else None,
         left_at=_left_at(ends, curve) if struck else None,
         ends=ends,
         curve=curve,

@@ -12,7 +12,7 @@ from experiments.metrics import Metric, Scale
 from experiments.stats.estimate import LEVEL, Estimate, estimate_from_mean
 from experiments.stats.intervals import repeats_interval
 from experiments.stats.linear import mean_interval
-from experiments.stats.loss_parity import Parity
+from experiments.stats.loss_parity import Parity, ParityStatus
 from experiments.stats.verdict import Verdict
 from experiments.trial import Scalar, Trial, label
 from tasks.analysis.results import TrialRow
@@ -31,8 +31,9 @@ class Cell:
     speedup: Estimate | None = None
     verdict: Verdict | None = None
     differs: list[str] = field(default_factory=list)  # confounders against the baseline cell
-    parity: Parity | None = None
+    parity: Parity | None = None  # None: it is the reference, or nothing is to prove
     parity_note: str | None = None
+    numerics: tuple[tuple[str, str], ...] = ()  # what it computes with
     named: frozenset[str] = frozenset()  # parameters that an axis such as a ladder's rung stands for
 
     @property
@@ -92,8 +93,19 @@ class Cell:
 
     @property
     def claimed(self) -> bool:
-        """False if the loss curve left its band: then no speed-up is claimed."""
-        return self.parity is None or self.parity.inside
+        """Whether a speed-up over its baseline may be claimed: its loss parity is proven, or there is nothing to prove."""
+        return self.may_lead(self.baseline)
+
+    @property
+    def struck(self) -> bool:
+        """Whether its loss differs from that of its reference."""
+        return self.parity is not None and self.parity.status is ParityStatus.STRUCK
+
+    def may_lead(self, other: Cell | None) -> bool:
+        """Whether a lead over `other` may be claimed. What is struck leads nothing; what is unproven leads what computes alike."""
+        if self.parity is None or self.parity.status is not ParityStatus.UNPROVEN:
+            return self.parity is None or self.parity.status is ParityStatus.PROVEN
+        return other is not None and other.numerics == self.numerics
 
     def mean(self, name: str) -> float | None:
         """Mean of a summary metric over the repeats that ended ok; None where none knows it."""

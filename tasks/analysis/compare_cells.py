@@ -22,7 +22,10 @@ MINIMUM_EFFECT = 0.02  # a smaller difference is "same": 2 %
 
 
 def make_cells(rows: Iterable[TrialRow], suite: Suite, *, emulated: bool = False) -> list[Cell]:
-    """Cells in the plan's order, compared with their baselines: of the trials that measured, or of the emulated ones, never of both."""
+    """Cells in the plan's order, compared with their baselines: of the trials that measured, or of the emulated ones, never of both.
+
+    Without the references that serve loss parity alone: they are compared with nothing.
+    """
     groups: dict[str, list[TrialRow]] = {}
     for row in rows:
         if row.emulated == emulated:
@@ -39,7 +42,7 @@ def make_cells(rows: Iterable[TrialRow], suite: Suite, *, emulated: bool = False
         cell.named = named_by(suite, cell.axes)
     _compare(cells, suite)
     gate_on_parity(cells)
-    return cells
+    return [cell for cell in cells if not cell.trial.reference]
 
 
 def ratio_of(cell: Cell, baseline: Cell, *, spread: tuple[float, int] | None = None, paired: bool = True) -> Estimate:
@@ -76,8 +79,8 @@ def smallest_effect(metric: Metric, minimum: float | None = None) -> float:
 
 def _compare(cells: Sequence[Cell], suite: Suite) -> None:
     pairs = []
-    for cell in cells:
-        cell.baseline = find_baseline(cell, cells, suite)
+    for cell in (cell for cell in cells if not cell.trial.reference):
+        cell.baseline = find_baseline(cell, [other for other in cells if not other.trial.reference], suite)
         if cell.baseline is not None and cell.baseline is not cell and cell.estimates and cell.baseline.estimates:
             cell.speedup = ratio_of(cell, cell.baseline)
             cell.differs = [name for name, *_ in confounders([cell.baseline, cell])]

@@ -67,6 +67,7 @@ class Winner:
 def find_winner(cells: Sequence[Cell]) -> Winner | None:
     """None where no cell has a value that may be claimed, or the metric is better neither high nor low."""
     able = [cell for cell in cells if cell.estimate and cell.claimed and cell.metric.direction is not Direction.NEITHER]
+    able = [cell for cell in able if all(cell.may_lead(other) for other in able)]
     if not able:
         return None
     best = max(able, key=lambda cell: (cell.estimate.value if cell.estimate else 0) * (-1 if cell.metric.lower_is_better else 1))

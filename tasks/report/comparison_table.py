@@ -139,25 +139,25 @@ def table_cell(cell: Cell | None, *, shared_note: str | None = None) -> TableCel
         return TableCell()
     if cell.estimate is None:
         return TableCell(cell, outcome=OUTCOMES.get(cell.outcome, cell.outcome), reason=cell.reason or "")
+    unproven = not cell.claimed and not cell.struck
+    speedup = change_with_verdict(cell.speedup, cell.verdict, cell.metric) if cell.speedup else ""
     failed = [row for row in cell.rows if row.outcome != "ok"]
     notes = [f"{len(failed)} of {len(cell.rows)} repeats: {', '.join(sorted({row.outcome for row in failed}))}"] if failed else []
     if not all(row.summary.get("settled") for row in cell.measured):
         notes.append("did not settle")
     if cell.differs:
         notes.append(f"also differs from its baseline: {', '.join(cell.differs)}")
-    if cell.parity_note and not (cell.claimed and cell.parity_note == shared_note):
-        notes.append(cell.parity_note)
-    elif cell.parity is not None and not cell.parity_note:
-        notes.append(f"loss within the band of fp32, {cell.parity.steps[-1]} steps")
+    if cell.parity_note and cell.parity_note != shared_note:
+        notes.append(f"loss parity {cell.parity_note}")
     if cell.emulated:
         notes.append("emulated, not a measurement")
     return TableCell(
         cell,
         quantity(cell.estimate.value, cell.metric),
         spread(cell.estimate, cell.metric),
-        "baseline" if cell.baseline is cell else change_with_verdict(cell.speedup, cell.verdict, cell.metric) if cell.speedup else "",
-        change(cell.speedup, cell.metric) if cell.speedup else "",
-        struck=not cell.claimed,
+        "baseline" if cell.baseline is cell else speedup + ("; loss parity unproven" if unproven else "") if speedup else "",
+        (change(cell.speedup, cell.metric) + (" unproven" if unproven else "")) if cell.speedup else "",
+        struck=cell.struck,
         notes=notes,
     )
 

@@ -50,4 +50,6 @@ def _value_text(cell: Cell) -> str:
     assert cell.estimate is not None
     value = quantity(cell.estimate.value, cell.metric).removesuffix(" samples/s")
     text = f"{value} {spread(cell.estimate, cell.metric)}".strip()
-    return text if cell.claimed else f"{text} · left the loss band"
+    if cell.claimed:
+        return text
+    return f"{text} · {'loss differs' if cell.struck else 'loss parity unproven'}"
