@@ -80,8 +80,6 @@ def _suite(profile: ProfileContext, names: list[str], axes: Axes, linked: list[A
         retries=profile.section("retries"),
         hang_timeout_s=profile.section("hang_timeout_s"),
     )
-    if suite.parity_reference and "precision" not in suite.axis_names:
-        profile.complain(profile.key("parity_reference"), "needs the axis precision", "write `precision: [bf16]` under axes")
     return suite
 
 
@@ -100,7 +98,7 @@ def _check_rules(profile: ProfileContext, expansion: matrix.Expansion) -> None:
 
 def _check_cells(profile: ProfileContext, suite: Suite, cells: list[matrix.PlannedCell]) -> None:
     """Complain about no cells, no baseline among them, too many trials, and cells of more devices than their pool has."""
-    trials = len(cells) * suite.repeats
+    trials = matrix.trial_count(cells, suite.repeats)
     if not cells:
         profile.complain(profile.key("exclude"), "leaves no cell", "exclude less")
     elif not any(all(matrix.same(cell.axes[name], value) for name, value in suite.baseline.items()) for cell in cells):

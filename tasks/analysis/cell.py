@@ -11,7 +11,7 @@ from typing import Any
 from experiments.metrics import Metric, Scale
 from experiments.stats.estimate import LEVEL, Estimate, estimate_from_mean
 from experiments.stats.layout import Layout
-from experiments.stats.loss_parity import Parity
+from experiments.stats.loss_parity import Parity, ParityStatus
 from experiments.stats.repeats import repeats_interval
 from experiments.stats.spread import Spread
 from experiments.stats.verdict import Verdict
@@ -36,8 +36,9 @@ class Cell:
     verdict: Verdict | None = None
     why_undecided: str | None = None  # a fragment, such as "one trial"
     differs: list[str] = field(default_factory=list)  # confounders against the baseline cell
-    parity: Parity | None = None
+    parity: Parity | None = None  # None: it is the reference, or nothing is to prove
     parity_note: str | None = None
+    numerics: tuple[tuple[str, str], ...] = ()  # what it computes with
     work: Mapping[str, Any] = field(default_factory=dict)  # what changes its work -> value; cells of equal work are ranked
     other_work: str = ""  # why it is not compared with the cell that the suite names: what differs in their work
     named: frozenset[str] = frozenset()  # parameters that an axis such as a ladder's rung stands for
@@ -96,8 +97,19 @@ class Cell:
 
     @property
     def claimed(self) -> bool:
-        """False if the loss curve left its band: then no speed-up is claimed."""
-        return self.parity is None or self.parity.inside
+        """Whether a speed-up over its baseline may be claimed: its loss parity is proven, or there is nothing to prove."""
+        return self.may_lead(self.baseline)
+
+    @property
+    def struck(self) -> bool:
+        """Whether its loss differs from that of its reference."""
+        return self.parity is not None and self.parity.status is ParityStatus.STRUCK
+
+    def may_lead(self, other: Cell | None) -> bool:
+        """Whether a lead over `other` may be claimed. What is struck leads nothing; what is unproven leads what computes alike."""
+        if self.parity is None or self.parity.status is not ParityStatus.UNPROVEN:
+            return self.parity is None or self.parity.status is ParityStatus.PROVEN
+        return other is not None and other.numerics == self.numerics
 
     def mean(self, name: str) -> float | None:
         """Mean of a summary metric over the repeats that ended ok; None where none knows it."""

@@ -22,6 +22,7 @@ def make_cells(rows: Iterable[TrialRow], suite: Suite, *, emulated: bool = False
     """Cells in the plan's order, compared with their baselines: of the trials that measured, or of the emulated ones, never of both.
 
     `known`: the spread between trials of a pool and device, from past sweeps; a cell's own interval rests on it besides its repeats.
+    Without the references that serve loss parity alone: they are compared with nothing.
     """
     groups: dict[str, list[TrialRow]] = {}
     for row in rows:
@@ -39,7 +40,7 @@ def make_cells(rows: Iterable[TrialRow], suite: Suite, *, emulated: bool = False
     set_work(cells, suite)
     _compare(cells, suite)
     gate_on_parity(cells)
-    return cells
+    return [cell for cell in cells if not cell.trial.reference]
 
 
 def _known(cell: Cell, known: SpreadLookup | None) -> Spread | None:
@@ -84,8 +85,9 @@ def on_a_scale_for(metric: Metric, values: Sequence[float], minimum: float | Non
 
 def _compare(cells: Sequence[Cell], suite: Suite) -> None:
     pairs = []
-    for cell in cells:
-        named = find_baseline(cell, cells, suite)
+    compared = [cell for cell in cells if not cell.trial.reference]
+    for cell in compared:
+        named = find_baseline(cell, compared, suite)
         cell.other_work = other_work(cell, named) if named is not None else ""
         cell.baseline = None if cell.other_work else named
         if cell.baseline is not None and cell.baseline is not cell and cell.estimates and cell.baseline.estimates:

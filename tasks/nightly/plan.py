@@ -223,7 +223,7 @@ def _as_suite(definition: NightFile, entries: Sequence[NightEntry]) -> Suite:
         include=[],
         sets={},
         only={},
-        parity_reference=False,
+        parity_reference=0,
         repeats=definition.repeats,
         limit=len(entries),
         same_work=list(dict.fromkeys(name for entry in entries for name in entry.suite.same_work)),

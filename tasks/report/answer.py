@@ -14,7 +14,6 @@ from experiments.stats.verdict import Verdict
 from tasks.analysis.cell import Cell
 from tasks.analysis.judge_cells import OF_MANY, Comparison, judge_best, smallest_effect
 from tasks.analysis.same_work import groups_of_work
-from tasks.report.claims import is_struck, is_unproven, why_not
 from tasks.report.commands import with_repeats
 from tasks.report.text_format import change, change_interval, difference, listed, percent, plural, quantity, spread
 
@@ -102,7 +101,7 @@ def find_answers(cells: Sequence[Cell], *, command: str = "", minimum: float | N
 
 
 def _answer(cells: Sequence[Cell], work: str, asked: _Asked) -> Answer | None:
-    standing = sorted((cell for cell in cells if not is_struck(cell)), key=_goodness, reverse=True)
+    standing = sorted((cell for cell in cells if not cell.struck), key=_goodness, reverse=True)
     if not standing:
         return None
     best, others = standing[0], standing[1:]
@@ -115,7 +114,7 @@ def _answer(cells: Sequence[Cell], work: str, asked: _Asked) -> Answer | None:
     found = [Duel(other, comparison) for other, comparison in zip(others, judge_best(best, others, asked.minimum), strict=True)]
     if not all(duel.won for duel in found):
         return _no_clear_winner(best, found, struck, asked, work)
-    if is_unproven(best):
+    if not all(best.may_lead(other) for other in others):
         return _unproven(best, found, standing, struck, asked, work)
     headline, certainty = f"{best.name} is {superlative(best.metric)}", [_lead(best, found), *struck]
     return Answer(headline, best, len(standing), winner=best, figures=_figures(best), certainty=certainty, work=work)
@@ -123,16 +122,17 @@ def _answer(cells: Sequence[Cell], work: str, asked: _Asked) -> Answer | None:
 
 def _no_clear_winner(best: Cell, found: Sequence[Duel], struck: Sequence[str], asked: _Asked, work: str) -> Answer:
     level = [duel for duel in found if not duel.won]
-    beaten = [duel for duel in found if duel.won]
+    beaten = [duel for duel in found if duel.won and best.may_lead(duel.other)]
     names = listed([best.name, *(duel.other.name for duel in level)], MOST_NAMES)
     same = all(duel.found.verdict is Verdict.SAME for duel in level)
     found_so = f"are the same to within {_margin(best.metric, asked.minimum)}" if same else "cannot be told apart"
     headline = f"No clear winner: {names} {found_so}"
     certainty = [_measured(best)]
-    if beaten and not is_unproven(best):
+    if beaten:
         certainty.append(f"It beats {plural(len(beaten), 'other')}.")
     certainty += [*_why_open(level, len(found)), *struck]
-    unproven = [cell.name for cell in (best, *(duel.other for duel in level)) if is_unproven(cell)]
+    first = [best, *(duel.other for duel in level)]
+    unproven = [cell.name for cell in first if not all(cell.may_lead(other) for other in first if other is not cell)]
     if unproven:
         certainty.append(f"Loss parity is unproven: {listed(unproven, MOST_NAMES)}.")
     cells = [best, *(duel.other for duel in found)]
@@ -157,10 +157,10 @@ def _why_open(level: Sequence[Duel], comparisons: int) -> list[str]:
 
 def _unproven(best: Cell, found: Sequence[Duel], standing: Sequence[Cell], struck: Sequence[str], asked: _Asked, work: str) -> Answer:
     """The best cell is ahead of all others, but nothing shows that it learns the same."""
-    headline = f"{best.name} was measured {superlative(best.metric)}, but its loss parity is unproven ({why_not(best)})"
+    headline = f"{best.name} was measured {superlative(best.metric)}, but its loss parity is {best.parity_note}"
     value, what = _value(best)
     lead = f"{_by(best, _next(found))} over the next, {_next(found).other.name}: not claimed"
-    rest = [cell for cell in standing if not is_unproven(cell)]
+    rest = [cell for cell in standing if all(cell.may_lead(other) for other in standing if other is not cell)]
     proven = _answer(rest, "", asked) if len(rest) > 1 else None
     without = [f"Without the unproven: {proven.headline}."] if proven else []
     return Answer(headline, best, len(standing), certainty=[f"{value}, {what}; {lead}.", *without, *struck], work=work)
@@ -168,9 +168,9 @@ def _unproven(best: Cell, found: Sequence[Duel], standing: Sequence[Cell], struc
 
 def _struck(cells: Sequence[Cell], best: Cell) -> list[str]:
     """The cells that measured better than `best` and are struck: never a winner."""
-    ahead = [cell for cell in cells if is_struck(cell) and _goodness(cell) > _goodness(best)]
+    ahead = [cell for cell in cells if cell.struck and _goodness(cell) > _goodness(best)]
     better = _better(best.metric)
-    return [f"{cell.name} was measured {better} ({quantity(_of(cell), cell.metric)}) and is struck: {why_not(cell)}." for cell in ahead]
+    return [f"{cell.name} was measured {better} ({quantity(_of(cell), cell.metric)}) and is {cell.parity_note}." for cell in ahead]
 
 
 def _figures(cell: Cell) -> list[tuple[str, str]]:

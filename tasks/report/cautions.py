@@ -86,9 +86,9 @@ def _settled_late(row: TrialRow) -> bool:
 
 
 def _of_loss_parity(cells: Sequence[Cell]) -> list[str]:
-    outside = [f"{cell.name}: {cell.parity_note}." for cell in cells if cell.parity_note and not cell.claimed]
-    ungated = Counter(cell.parity_note for cell in cells if cell.parity_note and cell.claimed)
-    return [*outside, *(f"Loss parity could not be checked for {plural(count, 'cell')}: {note}." for note, count in ungated.items())]
+    struck = [f"{cell.name}: {cell.parity_note}." for cell in cells if cell.struck]
+    unproven = Counter(cell.parity_note for cell in cells if cell.parity_note and not (cell.claimed or cell.struck))
+    return [*struck, *(f"Loss parity of {plural(count, 'cell')} is {note}: no speed-up is claimed." for note, count in unproven.items())]
 
 
 def _of_media_pipe(cells: Sequence[Cell]) -> list[str]:

@@ -37,8 +37,8 @@ class Pair:
     @property
     def word(self) -> str:
         """The verdict, or how the outcomes changed."""
-        if self.verdict is Verdict.FASTER and not self.b.claimed:
-            return "not claimed: the loss left its band"
+        if self.verdict is Verdict.FASTER and self.b.struck:
+            return "not claimed: the loss differs from its reference's"
         if self.verdict is not None:
             return str(self.verdict)
         words = [OUTCOMES.get(cell.outcome, cell.outcome) for cell in (self.a, self.b)]

@@ -197,7 +197,10 @@ def _title(metric: Metric) -> str:
 
 
 def table_cell(cell: Cell | None, *, shared_note: str | None = None, shared_why: str | None = None) -> TableCell:
-    """What one place of the table says; empty where the matrix has no such cell. `shared_note`, `shared_why`: a parity note, and why it is undecided, that are not repeated here."""
+    """What one place of the table says; empty where the matrix has no such cell.
+
+    `shared_note`, `shared_why`: a parity note, and why a cell is undecided, that are said once for all cells and not here.
+    """
     if cell is None:
         return TableCell()
     if cell.estimate is None:
@@ -212,10 +215,8 @@ def table_cell(cell: Cell | None, *, shared_note: str | None = None, shared_why:
         notes.append(f"undecided: {cell.why_undecided}")
     if cell.differs:
         notes.append(f"also differs from its baseline: {', '.join(cell.differs)}")
-    if cell.parity_note and not (cell.claimed and cell.parity_note == shared_note):
-        notes.append(cell.parity_note)
-    elif cell.parity is not None and not cell.parity_note:
-        notes.append(f"loss within the band of fp32, {cell.parity.steps[-1]} steps")
+    if cell.parity_note and cell.parity_note != shared_note:
+        notes.append(f"loss parity {cell.parity_note}")
     if cell.emulated:
         notes.append("emulated, not a measurement")
     return TableCell(

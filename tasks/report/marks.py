@@ -7,7 +7,6 @@ from enum import StrEnum
 
 from experiments.stats.verdict import Verdict
 from tasks.analysis.cell import Cell
-from tasks.report.claims import is_struck, is_unproven
 
 
 class Mark(StrEnum):
@@ -33,8 +32,8 @@ _SIGNS = {Mark.SAME: "=", Mark.UNDECIDED: "?", Mark.UNPROVEN: "†", Mark.STRUCK
 _MEANINGS = {
     Mark.SAME: "the whole interval lies within the smallest effect that counts",
     Mark.UNDECIDED: "not shown to differ from its baseline",
-    Mark.UNPROVEN: "nothing shows that the loss keeps to its reference's, so no speed-up is claimed",
-    Mark.STRUCK: "the loss left the band of its reference, so no speed-up is claimed",
+    Mark.UNPROVEN: "nothing shows that it learns what its reference learns, so no speed-up is claimed",
+    Mark.STRUCK: "the loss differs from its reference's, so no speed-up is claimed",
 }
 
 
@@ -45,8 +44,8 @@ def marks_of(cell: Cell) -> list[Mark]:
     known = {
         Mark.SAME: cell.verdict is Verdict.SAME,
         Mark.UNDECIDED: cell.verdict is Verdict.UNDECIDED,
-        Mark.UNPROVEN: is_unproven(cell),
-        Mark.STRUCK: is_struck(cell),
+        Mark.UNPROVEN: not cell.claimed and not cell.struck,
+        Mark.STRUCK: cell.struck,
     }
     return [mark for mark in Mark if known[mark]]
 

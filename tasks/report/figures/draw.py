@@ -14,6 +14,7 @@ from tasks.analysis.cell import Cell
 from tasks.report.figures.axis import axis_figure
 from tasks.report.figures.decomposition import decomposition_figure
 from tasks.report.figures.loss import loss_figure
+from tasks.report.figures.loss_parity import parity_figure
 from tasks.report.figures.loss_spikes import spike_figure
 from tasks.report.figures.numbered import numbered_figure
 from tasks.report.figures.style import STYLE
@@ -24,6 +25,7 @@ Draw = Callable[[Sequence[Cell]], Figure | None]  # None where there is no data 
 _FIGURES: tuple[tuple[str, str, Draw], ...] = (
     ("spikes", "Loss, RMS of the first tensor watched, and the spikes of both", spike_figure),
     ("loss", "Loss curves", loss_figure),
+    ("parity", "Loss parity: difference from the reference", parity_figure),
     ("decomposition", "Where a step's time goes", decomposition_figure),
 )
 

@@ -8,7 +8,6 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from tasks.analysis.cell import Cell
-from tasks.report.claims import is_struck, is_unproven
 from tasks.report.figures.style import INK, MOST, RED, bars
 from tasks.report.text_format import OUTCOMES, quantity, spread
 
@@ -29,7 +28,7 @@ def throughput_figure(cells: Sequence[Cell], *, winners: Sequence[Cell] = ()) ->
             axes.text(top * 0.01, y, OUTCOMES.get(cell.outcome, cell.outcome), va="center", fontstyle="italic", color=RED)
             continue
         value = cell.estimate
-        axes.barh(y, value.value, height=0.62, color="#3b82c4" if cell in winners else "#9db8d6", hatch="///" if is_struck(cell) else None)
+        axes.barh(y, value.value, height=0.62, color="#3b82c4" if cell in winners else "#9db8d6", hatch="///" if cell.struck else None)
         high = min(value.high, top * 1.3)
         if np.isfinite(value.se):
             axes.plot([max(value.low, 0), high], [y, y], color=INK, linewidth=1.4, solid_capstyle="butt")
@@ -46,6 +45,6 @@ def _value_text(cell: Cell) -> str:
     assert cell.estimate is not None
     value = quantity(cell.estimate.value, cell.metric).removesuffix(" samples/s")
     text = f"{value} {spread(cell.estimate, cell.metric)}".strip()
-    if is_struck(cell):
-        return f"{text} · left the loss band"
-    return f"{text} · parity unproven" if is_unproven(cell) else text
+    if cell.claimed:
+        return text
+    return f"{text} · {'loss differs' if cell.struck else 'loss parity unproven'}"
