@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
@@ -23,7 +23,7 @@ PADS, MASKS = ("<pad>", "[PAD]"), ("<mask>", "[MASK]")
 class TextParameters(SplitParameters):
     """Where the text comes from."""
 
-    same_work: ClassVar[tuple[str, ...]] = ("dataset",)
+    same_work = ("dataset",)
 
     dataset: str = Field("drawn-text", description=f"drawn-text (synthetic documents), {FOLDER}")
     text_column: str = Field("text", description="column of texts")
