@@ -8,7 +8,7 @@ import pytest
 
 from experiments.trial import Outcome
 from tasks.report.answer import comparable, find_winner, winners_apart
-from tests.tasks.cell_support import EVEN, in_threes, made, repeats, row, settings, workers
+from tests.tasks.cell_support import EVEN, gated_rows, in_threes, made, repeats, row, settings, workers
 
 ROUGH = (-0.2, 0.0, 0.2)
 OTHER = (-0.02, 0.0, 0.02)  # over EVEN: pairs' standard deviation is 0.01
@@ -92,11 +92,7 @@ def test_the_winners_speedup_says_how_sure_it_is(rate: float, noise: Sequence[fl
 
 
 def test_a_cell_that_left_its_loss_band_neither_wins_nor_is_compared() -> None:
-    rows = [
-        row(workers(count, precision=precision), rate, losses=[loss] * 50, within=1e-3)
-        for precision, count, rate, loss in (("fp32", 0, 100.0, 2.0), ("bf16", 0, 150.0, 2.0), ("bf16", 1, 900.0, 3.0))
-    ]
-    cells = made(rows, settings(rows=("precision",)))
+    cells = made(gated_rows(2.0, 3.0, rates=(150.0, 900.0)), settings(rows=("precision",)))
     winner = find_winner(cells)
     assert winner is not None and winner.cell is cells[1] and winner.compared == 2
     assert comparable(cells) == {"": cells[:2]}

@@ -9,10 +9,10 @@ import pytest
 
 from experiments.trial import Outcome
 from tasks.report.comparison_table import TableCell, comparison_table, table_cell
-from tests.tasks.cell_support import EVEN, made, places_of, repeats, row, settings, table_of, workers
+from tests.tasks.cell_support import EVEN, gated_rows, made, places_of, repeats, row, settings, table_of, workers
 from tests.tasks.fake_sweep import Fake, make_sweep
 
-UNCLAIMED = "the loss left the band of fp32 at step 1 (by 10.0 times its half-width): no speed-up is claimed"
+UNCLAIMED = "loss parity struck: the loss differs by +5.00 % from step 1, against fp32 over 120 steps, 3 of 3 seeds: no speed-up is claimed"
 
 
 def test_a_place_holds_the_rate_its_interval_and_its_speedup() -> None:
@@ -87,29 +87,34 @@ def test_an_outcome_stands_in_the_words_of_people_with_its_reason() -> None:
 
 
 def gated(*losses: float) -> dict[str, TableCell]:
-    """An fp32 cell with a loss of 2, and bf16 cells with these, each 50 steps long."""
-    rows = [row(workers(0, precision="fp32"), 100.0, losses=[2.0] * 50, within=1e-4)]
-    rows += [row(workers(count, precision="bf16"), 150.0, losses=[loss] * 50, within=1e-4) for count, loss in enumerate(losses)]
-    places = places_of(rows, settings(rows=("precision",), baseline={"precision": "fp32", "dataloader_workers": 0}))
+    """An fp32 cell with a loss of 2, and bf16 cells with these."""
+    places = places_of(gated_rows(*losses), settings(rows=("precision",), baseline={"precision": "fp32", "dataloader_workers": 0}))
     return {name.removeprefix("cpu · "): place for name, place in places.items()}
 
 
 def test_a_speedup_whose_loss_left_the_band_is_struck() -> None:
     places = gated(2.0, 2.1)
     assert places["MP-0 · fp32"].notes == []
-    assert places["MP-0 · bf16"].notes == ["loss within the band of fp32, 50 steps"]
+    [note] = places["MP-0 · bf16"].notes
+    assert note.startswith("loss parity proven: the loss is equal within 0.5 %")
     left = places["MP-1 · bf16"]
     assert left.struck and left.notes == [UNCLAIMED]
-    assert left.plain == "150.0 samples/s ±<0.1 %  ~~x1.50~~"
+    assert left.plain.endswith("  ~~x1.50~~")
     assert not places["MP-0 · bf16"].struck and places["MP-0 · bf16"].plain.endswith("  x1.50")
     assert TableCell(value="1", struck=True).plain == "1", "nothing to strike"
 
 
+def test_an_unproven_speed_up_says_so() -> None:
+    rows = [row(workers(0, precision=precision), rate, within=1e-4) for precision, rate in (("fp32", 100.0), ("bf16", 150.0))]
+    place = places_of(rows, settings(rows=("precision",), baseline={"precision": "fp32"}))["cpu · MP-0 · bf16"]
+    assert not place.struck and place.plain.endswith("  x1.50 unproven") and place.speedup.endswith("; loss parity unproven")
+
+
 def test_a_note_that_all_cells_share_is_not_repeated() -> None:
-    note = "no fp32 reference in the sweep: the loss was not gated"
-    rows = [row(workers(count, precision="bf16"), losses=[2.0] * 50) for count in (0, 1)]
+    note = "loss parity unproven: no fp32 or bf16 reference in the sweep"
+    rows = [row(workers(count, precision="fp16", threads=count), losses=[2.0] * 50) for count in (0, 1)]
     assert [place.notes for place in places_of(rows).values()] == [[], []], "the report says it once"
-    assert [place.notes for place in places_of(rows[:1]).values()] == [[note]]
+    assert [place.notes for place in places_of(rows[:1]).values()] == [[]], "its own baseline: nothing to prove"
     mixed = places_of([*rows, row(workers(2, precision="tf32", seed=1), losses=[2.0] * 3), row(workers(0, "plain"), losses=[2.0] * 50)])
     assert [place.notes for place in mixed.values()] == [[note], [note], [note], []], "not of all cells alike"
     failed = places_of([*rows, row(workers(2), None, outcome=Outcome.CRASHED)])
@@ -162,8 +167,7 @@ def test_title_and_what_a_ratio_means(metric: str, title: str, ratio: str) -> No
 
 def test_the_terminals_table_reads_no_markup_and_marks_what_is_struck() -> None:
     rows = [
-        row(workers(0, "[red]x", precision="fp32"), 100.0, losses=[2.0] * 50, within=1e-4),
-        row(workers(0, "[red]x", precision="bf16"), 150.0, losses=[2.1] * 50, within=1e-4),
+        *gated_rows(2.1, pool="[red]x", deviations=(0.0, 0.0, 0.0)),
         row(workers(0, "[red]x", precision="tf32"), None, outcome=None),
         row(workers(0, "[red]x", precision="fp16"), None, outcome=Outcome.CRASHED),
     ]

@@ -55,8 +55,8 @@ def test_the_ladder_is_a_row_for_each_rung_with_its_speed_up(ladder: tuple[Repor
     assert rungs[:7] == list(RATES), "in the suite's order"
     cells = {names[1]: cells[0] for names, cells in comparison_in(report).rows}
     assert cells["baseline"].speedup == "baseline" and cells["baseline"].value.endswith(" TFLOP/s")
-    assert cells["sequence_first"].short in ("x1.52", "x1.51")
-    assert cells["256px"].short in ("x1.57", "x1.56", "x1.58"), "of FLOP/s, not of images/s"
+    assert cells["sequence_first"].short in ("x1.52 unproven", "x1.51 unproven")
+    assert cells["256px"].short in ("x1.57 unproven", "x1.56 unproven", "x1.58 unproven"), "of FLOP/s, not of images/s"
     assert not any("also differs" in note for cell in cells.values() for note in cell.notes), "a rung is what it sets"
     assert dict(report.section("settings").table.rows)["multi_tensor"].split(", ") == [  # type: ignore[arg-type]
         *("fsdp_reshard false", "fsdp_units root", "optimizer foreach", "parallel fsdp2", "precision fp16")
