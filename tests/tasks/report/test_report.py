@@ -261,7 +261,7 @@ def test_single_runs_close_together_are_not_called_apart(tmp_path: Path) -> None
     assert any("ran once" in caution for caution in report.cautions)
     assert comparison_in(report).rows[0][1][1].words == "undecided"
     paths = write_report(sweep_dir)
-    assert "**Each cell ran once: no setting is called faster**: Best measured: " in paths.markdown.read_text()
+    assert "**Each cell ran once: no setting is called faster**. Best measured: " in paths.markdown.read_text()
     assert "\n\nTo decide more: `sweep run made_up --profile smoke --repeats 3`\n\n" in paths.markdown.read_text()
     page = Page(paths.html.read_text()).words
     assert "2 cells compared" in page and "undecided: not shown to differ from its baseline" in page and "Fastest" not in page
