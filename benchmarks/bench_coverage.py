@@ -229,9 +229,8 @@ def main() -> None:
     others = list(pooled(20 * options.tables, seed=len(SCENARIOS) + 1))
     single = single_trials(max(1, options.tables // 50))
     if options.markdown:
-        print(
-            "\n\n".join([markdown("noise", by_noise), markdown("cells", by_cells), own_markdown(own), *map(json.dumps, [*others, single])])
-        )
+        print("\n\n".join([markdown("noise", by_noise), markdown("cells", by_cells), own_markdown(own)]), end="\n\n")
+        print("\n".join(map(json.dumps, [*others, single])))
     else:
         for (name, rounds), counts in [*by_noise.items(), *by_cells.items()]:
             print(json.dumps({"name": f"{name}, {rounds} repeats", **figures(counts)}))

@@ -176,7 +176,7 @@ def _fit(values: Array, cell: NDArray[np.intp], rounds: NDArray[np.intp], places
     for turn in range(_PASSES + 1):
         solve = _solve(design, weights[cell])
         maker = np.eye(n) - design @ solve
-        left = np.bincount(cell, np.diag(maker).clip(0), count)
+        left: Array = np.bincount(cell, np.diag(maker).clip(0), count).astype(float)
         known = left > _NOTHING_LEFT
         residuals = maker @ values
         residuals[np.abs(residuals) < _ROUNDING * np.abs(values).max()] = 0.0
@@ -184,8 +184,8 @@ def _fit(values: Array, cell: NDArray[np.intp], rounds: NDArray[np.intp], places
         if turn < _PASSES and known.any() and (usual := _USUAL * float(np.median(variances[known]))) > 0:
             weights = usual / np.maximum(variances, usual)
     covariance = (maker * variances[cell]) @ maker.T
-    squares = blocks.T @ covariance**2 @ blocks
-    return _Fit(design, solve, left, variances, np.bincount(cell, np.diag(covariance), count), squares)
+    expected: Array = np.bincount(cell, np.diag(covariance), count).astype(float)
+    return _Fit(design, solve, left, variances, expected, blocks.T @ covariance**2 @ blocks)
 
 
 def _solve(design: Array, weights: Array) -> Array:
