@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -117,7 +118,7 @@ def loss_parity(candidate: Mapping[int, ArrayLike], reference: Mapping[int, Arra
     n = min(curve.size for curve in (*curves.values(), *references.values()))
     if not all(np.isfinite(curve[:n]).all() for curve in references.values()):
         raise ValueError("the reference's loss is not finite")
-    counts = {"steps": n, "pairs": len(pairs), "seeds": len(references)}
+    counts: dict[str, Any] = {"steps": n, "pairs": len(pairs), "seeds": len(references)}
     broken = [int(at[0]) for curve in curves.values() if (at := np.flatnonzero(~np.isfinite(curve[:n]))).size]
     if broken:
         return Parity(ParityStatus.STRUCK, difference=math.inf, left_at=min(broken) + 1, **counts)
@@ -132,7 +133,7 @@ def loss_parity(candidate: Mapping[int, ArrayLike], reference: Mapping[int, Arra
     return _judged(ours, theirs, trains=trains, counts=counts)
 
 
-def _judged(ours: Array, theirs: Array, *, trains: bool, counts: dict[str, int]) -> Parity:
+def _judged(ours: Array, theirs: Array, *, trains: bool, counts: dict[str, Any]) -> Parity:
     """`ours` (pairs, n) with `theirs` (seeds, n), of which the first are of the same seeds."""
     n = ours.shape[1]
     found = _difference(ours, theirs, slice(n // 2, n), trains=trains)

@@ -60,4 +60,4 @@ def share(value: float | None) -> str:
 
 def signed(value: float | None) -> str:
     """`+0.12 %`, U+2212 for minus."""
-    return "–" if value is None else f"{100 * value:+.2f} %".replace("-", "−")
+    return "–" if value is None else f"{round(100 * value, 2) + 0.0:+.2f} %".replace("-", "−")  # + 0.0: no minus before zero
