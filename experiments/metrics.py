@@ -167,6 +167,7 @@ _STATE: tuple[Metric, ...] = (
     _share("state_coverage", "part of the window that the sampler covered", Direction.NEITHER, node=False),
 )
 
+
 def _batch_times(label: str, description: str) -> tuple[Metric, ...]:
     """Percentiles over the measured batches, and the median by sample."""
     name = label.replace(" ", "_")

@@ -41,6 +41,8 @@ SIZES: dict[str, tuple[tuple[int, int, int, int, int], tuple[int, int, int], int
 class Parameters(KeptPairParameters):
     """CLIP's own settings."""
 
+    same_work = ("model",)
+
     model: Literal["b32", "b16", "l14", "h14", "tiny", "pico"] = Field(
         "tiny", description="ViT-B/32 to ViT-H/14 as published; tiny and pico for CPUs, pico for thousands of steps"
     )

@@ -26,6 +26,8 @@ TIMED = 20  # repetitions of what is timed for the quantise share
 class Parameters(TrainingParameters):
     """Width, and how the layers compute."""
 
+    same_work = ("width",)
+
     width: int = Field(64, ge=16, le=16_384, description="inputs of the first layer; the second has four times as many")
     linear: Literal[
         "plain",
