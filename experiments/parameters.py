@@ -19,7 +19,7 @@ REFERENCE = "fp32"  # the precision that others are compared with
 SAME_MATHEMATICS = frozenset(
     {"precision", "dataloader_workers", "prefetch_factor", "pin_memory", "prefetch_to_device", "image_decode", "optimizer", "compile"}
     | {"activation_checkpointing", "ddp_bucket_view", "ddp_static_graph", "threads", "attention"}
-    | {"evaluate", "profile_steps", "communication_steps"}
+    | {"evaluate", "profile_steps", "communication_steps", "execution"}
     | {"parallel", "fsdp_units", "fsdp_reshard", "limit_all_gathers", "fsdp_reduce", "fsdp_compute", "build_on"}
     | {"allow_tf32", "autocast", "rung", "strategy", "rms_tensors", "spikes_after", "keep_decoded"}
 )
@@ -91,6 +91,17 @@ class TrainingParameters(Strict):
     def lacking(self) -> dict[str, str]:
         """Parameters without a value that need one before a trial can run: name -> what to give."""
         return {}
+
+
+Execution = Literal["queued", "synchronous"]
+QUEUED: Execution = "queued"
+SYNCHRONOUS: Execution = "synchronous"
+
+
+def execution(parameters: TrainingParameters) -> Execution:
+    """How a trial's steps follow each other: queued on the device, or one at a time. Only inference has the choice (`execution`)."""
+    chosen: Execution = getattr(parameters, "execution", QUEUED)
+    return chosen
 
 
 def lazy_mode(parameters: Mapping[str, Any]) -> bool:

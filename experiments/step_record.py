@@ -7,7 +7,7 @@ it passes its value to `Recorder.step` as `more`. A record omits a field whose v
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from types import NoneType
 from typing import Annotated, Any, get_args, get_type_hints
 
@@ -35,18 +35,19 @@ class StepTiming:
     samples: Annotated[int, Spec()]
     loss: Annotated[float, Spec(metric="loss")]
     ended_at: Annotated[float, Spec("s since 1970", name="t")]
-    data_wait_s: Annotated[float, Spec("s", part=True, metric="data_wait_s")]
+    data_wait_s: Annotated[float, Spec("s", part=True, metric="data_wait_s")]  # the device waits for the host, whatever that does
     h2d_s: Annotated[float, Spec("s", part=True)]  # the part of the copy that the computation had to wait for
     forward_backward_s: Annotated[float, Spec("s", part=True)]
     optimizer_s: Annotated[float, Spec("s", part=True)]
     total_s: Annotated[float, Spec("s", metric="step_time_s")]
+    loader_wait_s: Annotated[float | None, Spec("s")] = None  # the host's time in the loader's `next`; beside the parts
 
 
 @dataclass(frozen=True)
 class StepRecord(StepTiming):
     """One finished step of a trial. `samples` counts those of all ranks."""
 
-    measured: Annotated[bool, Spec()]  # False in warm-up
+    measured: Annotated[bool, Spec()] = field(kw_only=True)  # False in warm-up
 
     def values(self) -> dict[str, Any]:
         """The known values by field name, in the order of FIELDS."""

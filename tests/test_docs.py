@@ -22,6 +22,7 @@ from experiments.atomic_file import atomic_write
 from experiments.trial import Outcome, TrialResult
 from flows.cli.commands import app
 from tasks.analysis.results import load_sweep
+from tasks.report.manifest import check_published
 from tasks.report.model import make_report
 from tasks.sweep.plan import make_plan
 from tasks.sweep.store import Request
@@ -182,6 +183,11 @@ def test_the_options_in_the_documents_are_those_of_the_command_line() -> None:
             name, *words = line.split()
             wrong = [word for word in words if word.startswith("-") and word.split("=")[0] not in known.get(name, set())]
             assert not wrong, f"{document.name}: `sweep {line}`: {wrong}"
+
+
+def test_pages_that_sweep_publish_wrote_are_as_it_wrote_them() -> None:
+    pages = (path.parent for path in (ROOT / "docs" / "results").rglob("manifest.json"))
+    assert [problem for page in pages for problem in check_published(page)] == []
 
 
 SWEEPS = sorted(path.parent for path in (ROOT / "docs" / "results").rglob("plan.json"))

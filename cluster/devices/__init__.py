@@ -8,12 +8,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from experiments.parameters import Precision
-
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a process that only asks an accelerator's tools imports this package too, and nothing heavy with it
     import torch
 
     from cluster.devices.clock import Clock
+    from experiments.parameters import Precision
 
 Batch = dict[str, Any]
 
@@ -42,8 +41,8 @@ class Device(Protocol):
     def set_threads(self, threads: int | None, ranks_here: int) -> int | None:
         """Set the number of intra-operator threads (None: the device's default) and return it. `ranks_here`: ranks on this node."""
 
-    def clock(self) -> Clock:
-        """A new step clock."""
+    def clock(self, *, synchronous: bool = False) -> Clock:
+        """A new step clock; `synchronous`: on the host, with the device's work done at the end of each step."""
 
     def place(self, batch: Batch, prepare: Callable[[Batch], Batch], *, prefetch: bool) -> Batch:
         """Copy a host batch to the device and prepare it there; with `prefetch` concurrently with the device's computation."""
@@ -72,8 +71,14 @@ class Device(Protocol):
     def energy_j(self) -> float | None:
         """The device's cumulative energy counter in joules; only differences are meaningful. None if there is no counter."""
 
+    def accelerator_ids(self) -> list[str]:
+        """Stable ids of all accelerators of this host, not only the trial's; [] where they are unknown. Only a hash of them is recorded."""
+
     def describe(self) -> dict[str, Any]:
-        """Plain scalars for the trial's environment: device_name, device_count, driver, clocks_mhz, power_limit_w, clock."""
+        """Plain scalars for the trial's environment: device_name, device_count, driver, max_clock_mhz, power_limit_w, clock.
+
+        max_clock_mhz is the highest clock of the card. What it ran at is in the trial's device state (experiments/device_state.py).
+        """
 
 
 def load(kind: str, local_rank: int = 0) -> Device:

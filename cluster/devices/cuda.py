@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from cluster.devices import Batch
-from cluster.devices.clock import EventClock
+from cluster.devices.clock import Clock, EventClock, HostClock
 from experiments.components.workload import Unsupported
 from experiments.parameters import Precision
 
@@ -62,7 +62,9 @@ class Cuda:
             torch.set_num_threads(threads)
         return torch.get_num_threads()
 
-    def clock(self) -> EventClock:
+    def clock(self, *, synchronous: bool = False) -> Clock:
+        if synchronous:
+            return HostClock(synchronise=self.synchronize)
         clock = EventClock(
             lambda: torch.cuda.Event(enable_timing=True, blocking=True),  # type: ignore[no-untyped-call]  # blocking: waiting leaves the core to the DataLoader
             lambda: torch.zeros((), pin_memory=True),
@@ -117,6 +119,17 @@ class Cuda:
         millijoules = self._ask("nvmlDeviceGetTotalEnergyConsumption")
         return None if millijoules is None else millijoules / 1000
 
+    def accelerator_ids(self) -> list[str]:
+        if self._nvml is None:
+            return []
+        import pynvml
+
+        try:
+            handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+            return [_text(pynvml.nvmlDeviceGetUUID(handle)) for handle in handles]
+        except pynvml.NVMLError:
+            return []
+
     def describe(self) -> dict[str, Any]:
         limit = self._ask("nvmlDeviceGetPowerManagementLimit")
         return {
@@ -125,7 +138,7 @@ class Cuda:
             "device_count": torch.cuda.device_count(),
             "driver": self._driver(),
             "cuda": torch.version.cuda,
-            "clocks_mhz": self._ask("nvmlDeviceGetMaxClockInfo", 1),  # 1: the multiprocessors' clock
+            "max_clock_mhz": self._ask("nvmlDeviceGetMaxClockInfo", 1),  # 1: the multiprocessors' clock
             "application_clocks_mhz": self._ask("nvmlDeviceGetApplicationsClock", 1),
             "power_limit_w": None if limit is None else limit / 1000,
             "device_memory_bytes": int(torch.cuda.get_device_properties(self.torch_device).total_memory),
@@ -149,10 +162,14 @@ class Cuda:
         import pynvml
 
         try:
-            version = pynvml.nvmlSystemGetDriverVersion()
+            return _text(pynvml.nvmlSystemGetDriverVersion())
         except pynvml.NVMLError:
             return None
-        return version.decode() if isinstance(version, bytes) else str(version)
+
+
+def _text(value: str | bytes) -> str:
+    """A text of NVML's, which older versions of pynvml give as bytes."""
+    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def _nvml_handle(properties: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from cluster.devices import Batch, _hpu_tools
-from cluster.devices.clock import EventClock
+from cluster.devices.clock import Clock, EventClock, HostClock
 from experiments.components.workload import Unsupported
 from experiments.parameters import Precision
 
@@ -81,8 +81,8 @@ class Hpu:
             torch.set_num_threads(threads)
         return torch.get_num_threads()
 
-    def clock(self) -> EventClock:
-        return HpuClock(self)
+    def clock(self, *, synchronous: bool = False) -> Clock:
+        return HostClock(synchronise=self.synchronize) if synchronous else HpuClock(self)
 
     def event(self) -> Any:
         """A new event with timing."""
@@ -124,6 +124,12 @@ class Hpu:
     def energy_j(self) -> float | None:
         return None if self.emulated else self._hlml.energy_j()
 
+    def accelerator_ids(self) -> list[str]:
+        try:
+            return [uuid for row in _hpu_tools.hl_smi(("uuid",)) if (uuid := row.get("uuid"))]
+        except _hpu_tools.ToolError:
+            return []
+
     def describe(self) -> dict[str, Any]:
         return {
             "device_kind": "hpu",
@@ -131,7 +137,7 @@ class Hpu:
             "device_count": self._hpu.device_count(),
             "board": self._facts.get("name"),
             "driver": self._facts.get("driver_version"),
-            "clocks_mhz": _hpu_tools.number(self._facts.get("clocks.max.soc")),
+            "max_clock_mhz": _hpu_tools.number(self._facts.get("clocks.max.soc")),
             "power_limit_w": _hpu_tools.number(self._facts.get("power.max")),
             "device_memory_bytes": int(self._hpu.memory_stats()["Limit"]),
             "lazy_mode": self.lazy,

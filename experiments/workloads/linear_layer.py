@@ -184,3 +184,10 @@ class LinearLayer:
         """Of a step: forward, input gradient and weight gradient of both layers."""
         width = float(self.parameters.width)
         return 2 * 4 * width * width * (3 + 3)
+
+    def flops_by_precision(self) -> dict[str, float] | None:
+        """All products are the arm's."""
+        from experiments.components.layers import low_precision
+
+        flops = self.flops_per_sample() or 0.0
+        return low_precision.flops_by_precision(self.parameters.linear, self.parameters.precision, flops, flops)

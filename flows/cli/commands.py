@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -162,6 +163,37 @@ def report(
     out.print(f"report: {paths.html}", highlight=False, soft_wrap=True)
     if open_:
         typer.launch(paths.html.as_uri())
+
+
+@app.command(
+    epilog="Examples: sweep publish last --to docs/results/vit-h200 · sweep publish --check docs/results/vit-h200",
+)
+@clean_errors
+def publish(
+    sweep_ids_: Annotated[
+        list[str] | None, typer.Argument(metavar="[SWEEP]...", help="sweeps' ids, or `last`; each whole", autocompletion=sweep_ids)
+    ] = None,
+    to: Annotated[Path | None, typer.Option("--to", help="folder of the page; an earlier page of this command is replaced")] = None,
+    check: Annotated[Path | None, typer.Option("--check", help="tell instead whether this page is as it was written")] = None,
+) -> None:
+    """Write a results page from whole sweeps: plans, raw steps, reports, a README, a manifest. Refuses what was edited or put together."""
+    from tasks.report.manifest import check_published
+    from tasks.report.publish import publish as publish_sweeps
+    from tasks.sweep.store import SweepStore
+
+    if (check is None) == (to is None) or bool(sweep_ids_) == (to is None):
+        raise typer.BadParameter("give sweeps and --to FOLDER, or --check FOLDER alone")
+    if to is not None:
+        readme = publish_sweeps([SweepStore(_sweep_id(sweep_id)) for sweep_id in sweep_ids_ or []], to)
+        out.print(f"published: {readme}", highlight=False, soft_wrap=True)
+        return
+    assert check is not None
+    problems = check_published(check)
+    for problem in problems:
+        err.print(problem, highlight=False, markup=False, soft_wrap=True)
+    if problems:
+        raise typer.Exit(1)
+    out.print(f"{check} is as it was written", highlight=False, soft_wrap=True)
 
 
 @app.command(epilog="Example: sweep compare bridgetower-20261101-020000-1a2b last")

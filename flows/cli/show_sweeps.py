@@ -98,7 +98,7 @@ def sweep_json(store: SweepStore) -> dict[str, Any]:
 
 def print_sweep(out: Console, store: SweepStore) -> None:
     plan = store.load_plan()
-    table = make_table("trial", "outcome", metric_of("throughput").unit, "step, ms", "data wait", "loss", "s", "reason")
+    table = make_table("trial", "outcome", metric_of("throughput").unit, "step, ms", "waits for host", "loss", "s", "reason")
     for trial in plan.trials:
         result = store.result(trial.key)
         table.add_row(trial.name, *(_result_cells(result) if result else ("to do",)))

@@ -21,6 +21,8 @@ from experiments.config.errors import UserError
 from experiments.step_record import FIELDS, RMS
 from experiments.summary import NAMES, Value, rms_names, summarise
 from experiments.trial import Outcome, Scalar, Trial, TrialResult
+from tasks.analysis.early_records import summary_of_today, window_of_today
+from tasks.analysis.published_steps import parse_published_steps
 from tasks.sweep.store import Plan, read_plan
 
 T = TypeVar("T", Trial, TrialResult)
@@ -87,7 +89,14 @@ def write_steps(trial_dir: Path) -> Path:
 
     Whole or not at all. Raises JournalError for a damaged journal, ResultsError for a trial without one.
     """
-    journal_path, path = trial_dir / JOURNAL, trial_dir / STEPS
+    path = trial_dir / STEPS
+    _write(steps_table(trial_dir), path)
+    return path
+
+
+def steps_table(trial_dir: Path) -> Any:
+    """What `write_steps` writes, as an Arrow table. Raises JournalError for a damaged journal, ResultsError for a trial without one."""
+    journal_path = trial_dir / JOURNAL
     if not journal_path.exists():
         raise ResultsError(f"{journal_path} does not exist: the trial has not started")
     size = journal_path.stat().st_size
@@ -101,9 +110,13 @@ def write_steps(trial_dir: Path) -> Path:
     }
     columns = {name: [step.get(name) for step in journal.steps] for name in _columns(journal.steps)}
     arrays = {name: _array(values, _TYPES.get(name)) for name, values in columns.items()}
-    table = pa.table(arrays).replace_schema_metadata({_META: json.dumps(meta).encode()})
-    _write(table, path)
-    return path
+    return pa.table(arrays).replace_schema_metadata({_META: json.dumps(meta).encode()})
+
+
+def meta_of(table: Any) -> dict[str, Any]:
+    """What the metadata of steps.parquet says beside the steps; {} where there is none."""
+    meta: dict[str, Any] = json.loads((table.schema.metadata or {}).get(_META, b"{}"))
+    return meta
 
 
 _TYPES: dict[str, Any] = {field.name: pa.type_for_alias(field.kind) for field in FIELDS}
@@ -127,19 +140,24 @@ def load_trial(trial_dir: Path) -> TrialRow:
 
 
 def _load(trial: Trial, trial_dir: Path) -> TrialRow:
-    result = _model(TrialResult, trial_dir / RESULT)
     steps, meta = _steps(trial_dir)
+    return _row(trial, _model(TrialResult, trial_dir / RESULT), steps, meta, trial_dir / JOURNAL)
+
+
+def _row(trial: Trial, result: TrialResult | None, steps: list[Record], meta: Mapping[str, Any], source: Path) -> TrialRow:
+    """The row of a trial. `source`: the file that its steps are from, for an error's message."""
     if result is not None and meta.get("attempt") not in (None, 0, result.attempt):
         steps, meta = [], {}  # an attempt that began after the one the result is of: its steps are not that result's
     environment = {**(result.environment if result else {}), **meta.get("environment", {})}
     summary: dict[str, Value] = {}
     try:
         if result is None or result.outcome is Outcome.OK:  # a rate of a trial that failed is not a result
-            summary = dict(summarise(steps, meta.get("window"), meta.get("evaluations", ())))
+            window = window_of_today(meta.get("window"), trial.parameters)
+            summary = dict(summarise(steps, window, meta.get("evaluations", ())))
     except (ValueError, KeyError) as error:
-        raise ResultsError(f"{trial_dir / JOURNAL} holds what cannot be: {error}") from error
+        raise ResultsError(f"{source} holds what cannot be: {error}") from error
     if result is not None and not steps:
-        summary |= result.summary
+        summary |= summary_of_today(result.summary, result.environment)
     return TrialRow(
         trial,
         result,
@@ -162,7 +180,7 @@ def _steps(trial_dir: Path) -> tuple[list[Record], Mapping[str, Any]]:
     size = journal_path.stat().st_size if journal_path.exists() else None
     if path.exists():
         table = read_parquet(path, f"`rm {path}` and then `sweep report` writes it again from {journal_path.name}")
-        meta: dict[str, Any] = json.loads((table.schema.metadata or {}).get(_META, b"{}"))
+        meta = meta_of(table)
         if size is None or meta.get("journal_bytes") == size:  # else the journal went on after the Parquet was written
             return table.to_pylist(), meta
     if size is None:
@@ -181,9 +199,9 @@ def read_parquet(path: Path, remedy: str) -> Any:
 
 
 def load_sweep(sweep_dir: Path) -> Sweep:
-    """The plan and every trial in it, run or not. A trial that cannot be read becomes a row with its problem, not an error.
+    """The plan and every trial in it, run or not; of a sweep under runs/, or of a published one.
 
-    Raises ResultsError for a plan that is missing or damaged.
+    A trial that cannot be read becomes a row with its problem, not an error. Raises ResultsError for a plan that is missing or damaged.
     """
     path = sweep_dir / PLAN
     try:
@@ -192,7 +210,24 @@ def load_sweep(sweep_dir: Path) -> Sweep:
         raise ResultsError(f"{path} does not exist: {sweep_dir} is not a sweep") from None
     except ValueError as error:
         raise ResultsError(f"{path} is damaged: {error}") from error
+    if (sweep_dir / STEPS).exists():
+        return Sweep(sweep_dir, plan, _published(plan, sweep_dir / STEPS))
     return Sweep(sweep_dir, plan, [_tolerant(trial, sweep_dir / TRIALS / trial.key) for trial in plan.trials])
+
+
+def _published(plan: Plan, path: Path) -> list[TrialRow]:
+    """The rows of a published sweep, which has the steps of all its trials in one file."""
+    try:
+        trials = parse_published_steps(read_parquet(path, "`sweep publish` writes it again from the sweep"))
+        results = {key: TrialResult.model_validate_json(json.dumps(beside["result"])) for key, (_, beside) in trials.items()}
+    except (ValueError, KeyError) as error:
+        raise ResultsError(f"{path} is damaged: {error}") from error
+    return [
+        _row(trial, results[trial.key], *trials[trial.key], path)
+        if trial.key in trials
+        else TrialRow(trial, problem=f"{path} does not have trial {trial.key}")
+        for trial in plan.trials
+    ]
 
 
 def _tolerant(trial: Trial, trial_dir: Path) -> TrialRow:

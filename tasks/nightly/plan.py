@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from cluster.git_state import git_state
 from cluster.pools.pool import Pool, load_pools
+from cluster.source_tree import source_tree
 from experiments import workloads
 from experiments.config.errors import ConfigError
 from experiments.regression.definition import METRICS, NightCells, NightFile, cell_id, drop_to_fit
@@ -64,6 +65,7 @@ def plan_night(definition: NightFile, night: Night, pool_names: Sequence[str] = 
         command=shlex.join(["sweep", "nightly", night.name, "--date", night.date]),
         created_at=night.opened_at,
         git=git_state(),
+        tree=source_tree(),
         trials=first,
         labels={"night.name": night.name, "night.date": night.date},
     )

@@ -13,6 +13,7 @@ from tasks.report.answer import Winner, comparable, find_winner, winners_apart
 from tasks.report.cautions import cautions
 from tasks.report.comparison_table import build_table
 from tasks.report.missing import Missing, find_missing
+from tasks.report.provenance import provenance_cautions
 from tasks.report.section import ReportSource, Section
 from tasks.report.sections import outcomes
 from tasks.report.sections.data_loading import saturation
@@ -88,7 +89,7 @@ def report_of(source: ReportSource) -> Report:
         no_winner=APART if apart else "" if winner else _no_winner(source),
         winners_loading=[row.sentence for row in saturation(cells) if winner and winner.cell in row.cells],
         missing=find_missing(cells),
-        cautions=cautions(sweep.rows, cells, emulated=emulated),
+        cautions=[*cautions(sweep.rows, cells, emulated=emulated), *provenance_cautions(sweep)],
         cells=cells,
         sections=[section for make in SECTIONS if (section := make(source)) is not None],
     )

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from cluster.git_state import git_state
 from cluster.pools.pool import Pool, find_pool, load_pools
 from cluster.pools.probe import probe
+from cluster.source_tree import source_tree
 from experiments import workloads
 from experiments.config.errors import ConfigError, Problem
 from experiments.config.scalar_text import yaml_text
@@ -56,6 +57,7 @@ def make_plan(request: Request, sweep_id: str | None = None) -> tuple[Plan, Suit
         command=command_of(request, profile),
         created_at=time.time(),
         git=git_state(),
+        tree=source_tree(),
         trials=trials,
     )
     return plan, suite
@@ -111,6 +113,8 @@ class TrialMaker:
         source = self._inputs.source(cell.parameters)
         configuration = {"workload": suite.workload, "pool": cell.pool, "device": pool.device, "parameters": cell.parameters}
         configuration |= dict(apart or {})
+        if pool.lock_clocks_mhz is not None:  # another clock is another cell; a pool that locks none keeps its cells
+            configuration["lock_clocks_mhz"] = pool.lock_clocks_mhz
         parts = key_parts(
             configuration=configuration,
             **self._inputs.key_parts(suite.workload, cell.pool, pool.device, source),
@@ -127,6 +131,7 @@ class TrialMaker:
             pool=cell.pool,
             device=pool.device,
             emulated=pool.emulated,
+            lock_clocks_mhz=pool.lock_clocks_mhz,
             cell=digest(configuration),
             repeat=repeat,
             index=index,
@@ -168,7 +173,7 @@ def renew(plan: Plan) -> Plan:
             superseded.append(Superseded(key=trial.key, by=key, why=key_changes(trial.key_parts, parts)))
             trial = trial.model_copy(update={"key": key, "key_parts": parts, "data": source})  # noqa: PLW2901
         trials.append(trial)
-    return plan.model_copy(update={"trials": trials, "superseded": superseded})
+    return plan.model_copy(update={"trials": trials, "superseded": superseded, "git": git_state(), "tree": source_tree()})
 
 
 def key_changes(old: Mapping[str, str], new: Mapping[str, str]) -> str:

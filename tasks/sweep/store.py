@@ -26,6 +26,8 @@ from experiments.config.paths import runs_root
 from experiments.config.strict import Strict
 from experiments.spec.schema import Suite
 from experiments.trial import Outcome, Trial, TrialResult
+from tasks.sweep.early_plans import upgraded
+from tasks.sweep.seal import SEAL, SEALED_SINCE, seal_of, why_unsealed
 
 _SWEEP_ID = re.compile(r"^[a-z0-9][a-z0-9_-]{0,63}-\d{8}-\d{6}-[0-9a-f]{4}$")
 
@@ -61,7 +63,7 @@ class Superseded(Strict):
 class Plan(Strict):
     """plan.json: all trials of a sweep, fixed before the first one starts."""
 
-    schema_version: int = 2
+    schema_version: int = SEALED_SINCE
     sweep_id: str
     suite: Suite = Field(description="the suite as it was read, profile and overrides applied")
     request: Request
@@ -69,6 +71,7 @@ class Plan(Strict):
     command: str = Field(description="how to run this sweep again")
     created_at: float = Field(description="Unix time, s")
     git: dict[str, Any] = Field(default_factory=dict)
+    tree: str | None = Field(None, description="hash of the code that was to run (cluster/source_tree.py); null: of an early plan")
     trials: list[Trial]
     superseded: list[Superseded] = Field(default_factory=list)
     labels: dict[str, str] = Field(default_factory=dict, description="tags of the sweep's MLflow run")
@@ -80,24 +83,15 @@ class Plan(Strict):
 
 
 def read_plan(path: Path) -> Plan:
-    """The plan in a plan.json. Raises FileNotFoundError, and ValueError (such as pydantic's ValidationError) for an invalid plan."""
-    text = path.read_text()
-    if path.parent.name.startswith("nightly-"):
-        text = _with_whole_suite(text)
-    return Plan.model_validate_json(text)
+    """The plan in a plan.json, whether its seal holds or not (`why_unsealed` tells).
 
-
-def _with_whole_suite(text: str) -> str:
-    """The text of a night's plan with a complete suite. Before schema 2 nights kept only the keys of a suite that a report reads."""
-    data = json.loads(text)
-    if data.get("schema_version") != 1:
-        return text
-    suite = data["suite"]
-    empty: dict[str, Any] = {name: {} for name in ("pools", "fixed", "axes", "sets", "only", "baseline")}
-    empty |= {name: [] for name in ("linked", "conditions", "exclude", "include")}
-    own = {"workload": "", "profile": "nightly", "file": "", "repeats": 1, "limit": len(data["trials"])}
-    data["suite"] = {**empty, **own, **suite, "report": {**suite["report"], "columns": suite["report"]["columns"] or None}}
-    return json.dumps(data)
+    Raises FileNotFoundError, and ValueError (such as pydantic's ValidationError) for an invalid plan.
+    """
+    content = json.loads(path.read_text())
+    if not isinstance(content, dict):
+        raise ValueError("a plan is an object")
+    content.pop(SEAL, None)
+    return Plan.model_validate_json(json.dumps(upgraded(content, night=path.parent.name.startswith("nightly-"))))
 
 
 def new_sweep_id(suite: str) -> str:
@@ -131,14 +125,21 @@ class SweepStore:
             raise StoreError(f"{path} is not a plan of this version: {error}") from error
 
     def save_plan(self, plan: Plan) -> None:
-        """Write plan.json, and trial.json of each trial that has none, each atomically. Raises OSError."""
+        """Write plan.json with its seal, and trial.json of each trial that has none, each atomically.
+
+        Raises OSError, and StoreError where the plan.json that is there was changed by hand: a new seal would hide that.
+        """
         self.dir.mkdir(parents=True, exist_ok=True)
+        sealed = plan.schema_version >= SEALED_SINCE
+        if sealed and self.exists() and (why := why_unsealed(self.dir / PLAN)):
+            raise StoreError(f"{why}; put back what the sweep wrote, or start another sweep")
         for trial in plan.trials:
             folder = self.trial_dir(trial.key)
             folder.mkdir(parents=True, exist_ok=True)
             if not (folder / TRIAL).exists():
                 atomic_write(folder / TRIAL, trial.model_dump_json(indent=1))
-        atomic_write(self.dir / PLAN, plan.model_dump_json(indent=1))
+        content = plan.model_dump(mode="json")
+        atomic_write(self.dir / PLAN, json.dumps({**content, SEAL: seal_of(content)} if sealed else content, indent=1, ensure_ascii=False))
 
     def trial_dir(self, key: str) -> Path:
         """The folder of the trial with this key."""

@@ -33,11 +33,12 @@ class TrainStepLike(Protocol):
 def run_steps(steps: range, batches: Iterator[Batch], train_step: TrainStepLike, clock: Clock, record: Callable[[StepTiming], None]) -> int:
     """Train the given steps (1-based) and pass each to `record` once its times and loss are known. Returns this rank's samples.
 
-    On return the device has finished the steps and all of them are recorded. The loop does not wait for a device that runs asynchronously,
-    except that the clock keeps the host from running more than a few steps ahead.
+    On return the device has finished the steps and all of them are recorded. The loop itself never waits for the device; the clock does: it
+    keeps the host from running more than a few steps ahead, or has each step computed before the next begins.
     """
     total = 0
     for step in steps:
+        clock.fetch()
         batch = next(batches)
         clock.mark(DATA)
         device_batch = train_step.place(batch)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.summary import LATENCIES
+from experiments.summary import BATCH_TIMES
 from tasks.analysis.cell import Cell
 from tasks.report.figures.style import CURVES, GREY
 
@@ -16,8 +16,8 @@ from tasks.report.figures.style import CURVES, GREY
 def loss_figure(cells: Sequence[Cell]) -> Figure | None:
     """Loss by step, smoothed, of each cell's first repeat that trained, and the fp32 band where a curve was gated."""
     trained = [
-        cell for cell in cells if cell.measured and cell.mean(next(iter(LATENCIES))) is None
-    ]  # only what does not train has a latency
+        cell for cell in cells if cell.measured and all(cell.mean(f"{name}_p50_s") is None for name in BATCH_TIMES.values())
+    ]  # only what does not train has a time of a batch
     curves = [cell for cell in trained if np.isfinite(cell.measured[0].losses).sum() >= 2]
     if not curves:
         return None

@@ -60,7 +60,7 @@ def _sentence(row: Sequence[Cell]) -> str:
     by = change(lead, metric) if lead.linear else f"{times(lead.value)[1:]}x"
     gain = f"{by} over {_mp(row[0])}" if cell is not row[0] else ""
     waits = cell.mean("data_wait_share")
-    wait = f"; data wait is {percent(waits)} of the step" if waits is not None else ""
+    wait = f"; the device waits for the host {percent(waits)} of the step" if waits is not None else ""
     if not later:
         return f"{head} is the fastest measured ({gain}), and no larger count was tried{wait}."
     parts = []

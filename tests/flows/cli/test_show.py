@@ -126,7 +126,7 @@ def test_a_sweeps_trials_with_their_figures() -> None:
     page = Page()
     show_sweeps.print_sweep(page, store)
     assert page.lines[:3] == [
-        ["trial", "outcome", "samples/s", "step, ms", "data wait", "loss", "s", "reason"],
+        ["trial", "outcome", "samples/s", "step, ms", "waits for host", "loss", "s", "reason"],
         [plan.trials[0].name, "ok (emulated) (attempt 2)", "12.3", "52.5", "12.5 %", "0.5124", "60.0"],
         [plan.trials[1].name, "to do"],
     ]

@@ -107,7 +107,7 @@ def test_a_metric_of_ratios_falls_back_to_differences_where_a_value_has_none() -
 
 
 def test_nothing_wins_by_what_is_better_neither_high_nor_low(tmp_path: Path) -> None:
-    folder = sweep_of(tmp_path, "mean_power_w", [windowed(0, mean_power_w=300.0), windowed(1, mean_power_w=600.0)])
+    folder = sweep_of(tmp_path, "mean_power_w", [windowed(0, energy_j=3000.0, wall_s=10.0), windowed(1, energy_j=6000.0, wall_s=10.0)])
     report = make_report(load_sweep(folder))
     assert report.winner is None and report.no_winner == "mean power is better neither high nor low, so no cell wins."
     assert [cell.verdict for cell in report.cells] == [None, None]

@@ -122,7 +122,10 @@ def test_who_wins_is_never_a_cell_that_left_the_loss_band(written: Path) -> None
 
 def test_saturation_in_words(written: Path) -> None:
     sentence = report_of(written).section("data_loading").block(Bullets).lines[0]
-    assert sentence == "gpu · base · fp32: MP-1 is enough: 1.17x over MP-0; MP-2 adds nothing; data wait is 1.0 % of the step."
+    assert (
+        sentence
+        == "gpu · base · fp32: MP-1 is enough: 1.17x over MP-0; MP-2 adds nothing; the device waits for the host 1.0 % of the step."
+    )
 
 
 def test_confounders_stand_beside_the_speed_up(written: Path) -> None:

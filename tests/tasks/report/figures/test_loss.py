@@ -35,3 +35,4 @@ def test_smoothing_is_a_mean_over_a_twentieth_of_the_steps_fewer_at_the_ends() -
 def test_what_does_not_train_and_a_single_step_have_no_curve() -> None:
     assert loss_figure(made([row(workers(0), losses=[2.0])])) is None
     assert loss_figure(made([row(workers(0), losses=[2.0] * 9, summary={"latency_p50_s": 0.1})])) is None
+    assert loss_figure(made([row(workers(0), losses=[2.0] * 9, summary={"service_time_p50_s": 0.1})])) is None

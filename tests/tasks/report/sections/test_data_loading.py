@@ -17,7 +17,7 @@ def said(cells: list[Cell]) -> str:
 
 
 def test_the_fewest_processes_that_no_more_are_shown_to_beat_are_enough() -> None:
-    wait = "; data wait is 5.0 % of the step."
+    wait = "; the device waits for the host 5.0 % of the step."
     assert said(in_threes((100.0, 150.0, 150.0))) == f"cpu: MP-1 is enough: 1.50x over MP-0; MP-2 adds nothing{wait}"
     assert said(in_threes((100.0, 100.1, 100.2))) == f"cpu: MP-0 is enough; MP-1 and MP-2 add nothing{wait}"
     assert said(in_threes((100.0, 150.0, 120.0))) == (f"cpu: MP-1 is enough: 1.50x over MP-0; MP-2 x0.80 (0.800–0.800) is slower{wait}")
@@ -29,12 +29,13 @@ def test_the_fewest_processes_that_no_more_are_shown_to_beat_are_enough() -> Non
 def test_what_is_undecided_leaves_a_doubt() -> None:
     """MP-2 is not shown to be faster, so MP-1 may be enough: neither `is`, nor MP-2."""
     found = said(in_threes((100.0, 150.0, 160.0), (EVEN, EVEN, ROUGH)))
-    assert found.startswith("cpu: MP-1 may be enough: 1.50x over MP-0; MP-2 x1.07 (") and ") is undecided; data wait" in found
+    assert found.startswith("cpu: MP-1 may be enough: 1.50x over MP-0; MP-2 x1.07 (") and ") is undecided; the device waits" in found
 
 
 def test_the_largest_count_may_be_the_fastest_measured() -> None:
     assert said(in_threes((100.0, 150.0, 200.0))) == (
-        "cpu: MP-2 is the fastest measured (2.00x over MP-0), and no larger count was tried; data wait is 5.0 % of the step."
+        "cpu: MP-2 is the fastest measured (2.00x over MP-0), and no larger count was tried; "
+        "the device waits for the host 5.0 % of the step."
     )
 
 
