@@ -1,4 +1,4 @@
-"""What many cells' variances say of another cell's: a scaled inverse chi-square law, with its two parameters known only as well as the data allow.
+"""What many cells' variances say of another cell's: a scaled inverse chi-square law, whose parameters are known as well as data allow.
 
 Every cell has a variance of its own. The model is Smyth's (2004, Statistical Applications in Genetics and Molecular Biology 3(1), article
 3): 1 / sigma_c^2 follows chi^2(d0) / (d0 s0^2), so a variance v_c on d_c degrees of freedom follows s0^2 F(d_c, d0). Where cells differ in

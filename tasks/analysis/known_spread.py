@@ -13,7 +13,6 @@ from experiments.atomic_file import atomic_write
 from experiments.config.strict import Strict
 from experiments.metrics import Scale, metric_of
 from experiments.stats.replication import Replication
-from experiments.stats.spread import Spread
 from tasks.analysis.cell import is_number
 from tasks.analysis.results import Sweep, TrialRow
 from tasks.analysis.spread_history import KnownSpread, KnownSpreads, Place, learn, replications
@@ -73,7 +72,9 @@ def keep_known(sweep: Sweep) -> bool:
     if not sweep.rows or any(row.result is None for row in sweep.rows):
         return False
     knowledge = known_for(sweep)
-    places = [KnownAt(pool=pool, device=device, metric=metric, known=known) for (pool, device, metric), known in knowledge.spreads.places.items()]
+    places = [
+        KnownAt(pool=pool, device=device, metric=metric, known=known) for (pool, device, metric), known in knowledge.spreads.places.items()
+    ]
     text = KeptSpread(places=places, elsewhere=knowledge.elsewhere).model_dump_json(indent=1) + "\n"
     path = sweep.dir / KNOWN_SPREAD
     if not path.exists() or path.read_text() != text:

@@ -23,8 +23,8 @@ Cells = dict[tuple[str, str], dict[str, list[float]]]  # (cell, version) -> swee
 class KnownSpread:
     """What is known at one place; None: unknown. On the metric's scale: of its logarithm, or in its unit.
 
-    trial: how far one trial lies from its cell's mean. sweep: how far one sweep lies from the mean of sweeps, beyond what its trials explain.
-    host: how far one host's mean lies from the mean of hosts, its sweeps' spread included. `trials`, `sweeps` and `hosts` count what it was
+    trial: how far one trial lies from its cell's mean. sweep: how far one sweep lies from the mean of sweeps, beyond what its trials
+    explain. host: how far one host's mean lies from the mean of hosts, its sweeps' spread included. `trials`, `sweeps` and `hosts` count what it was
     learned from: repeats of cells that have several in a sweep, and sweeps and hosts that share a cell with another.
     """
 
@@ -72,9 +72,7 @@ def learn(past: PastSweeps, place: Place) -> KnownSpread:
     )
 
 
-def replications(
-    past: PastSweeps, own: Mapping[str, Sequence[PastTrial]], metric: str
-) -> dict[str, Replication]:
+def replications(past: PastSweeps, own: Mapping[str, Sequence[PastTrial]], metric: str) -> dict[str, Replication]:
     """For each cell of a sweep where another host's mean will land; cells of which that is not known are left out.
 
     `own`: the cells' names -> their trials in this sweep, all of one device and not among `past`. They count as a sweep like the others:
@@ -91,7 +89,9 @@ def replications(
             hosts = by_host.get((trials[0].cell, trials[0].version), {}) if trials else {}
             means = [float(np.mean(values)) for values in hosts.values()]
             if law is not None and len(means) > 1:
-                range_ = replication_interval([math.exp(mean) for mean in means] if logarithmic else means, law, df, logarithmic=logarithmic)
+                range_ = replication_interval(
+                    [math.exp(mean) for mean in means] if logarithmic else means, law, df, logarithmic=logarithmic
+                )
                 if range_ is not None:
                     found[name] = range_
     return found

@@ -28,7 +28,6 @@ from tasks.report.markdown import render_text
 from tasks.report.section import Section, table_section
 from tasks.report.text_format import OUTCOMES, change, change_interval, difference, listed, percent, plural, quantity, size_of, spread
 
-
 ALPHA = 0.01  # sweeps are not interleaved, so nothing checks what is known of their spread: a stricter level than inside a sweep
 
 
@@ -195,7 +194,7 @@ def _decide(cells: Sequence[tuple[Cell, Cell]], minimum: float, known: KnownSpre
 
 
 def _compared(a: Cell, b: Cell, pooled: tuple[float, int] | None, known: KnownSpreads) -> tuple[Estimate | None, str]:
-    """(B over A with the spread between sweeps in its interval, what is missing for a verdict); an unbounded ratio where that is unknown."""
+    """(B over A with the spread between sweeps in its interval, what is missing for a verdict); unbounded where that spread is unknown."""
     if not (a.estimates and b.estimates):
         return None, ""
     ratio = ratio_of(b, a, spread=pooled, paired=False)
@@ -214,7 +213,9 @@ def _known_lines(pairs: Sequence[Pair], known: KnownSpreads) -> list[str]:
         there = known.at(pool, device, metric)
         where = f"pool {pool} ({device})" if device else f"pool {pool}"
         if there.sweep is None:
-            lines.append(f"How much sweeps on {where} differ is not known: it takes four sweeps of one cell with the same code, or so many pairs.")
+            lines.append(
+                f"How much sweeps on {where} differ is not known: it takes four sweeps of one cell with the same code, or so many pairs."
+            )
         else:
             by = size_of(there.sweep, metric_of(metric))
             lines.append(f"Sweeps on {where} differ by {by} (one standard deviation), as {plural(there.sweeps, 'other sweep')} of it show.")
@@ -226,7 +227,9 @@ def in_turns(command_a: str, command_b: str) -> str:
     words = command_b.split()
     if words[:2] != ["sweep", "run"]:
         return "`sweep run SUITE --repeats 3`, with what differs as an axis"
-    kept = [w for i, w in enumerate(words) if not w.startswith("--repeats=") and w != "--repeats" and (i == 0 or words[i - 1] != "--repeats")]
+    kept = [
+        w for i, w in enumerate(words) if not w.startswith("--repeats=") and w != "--repeats" and (i == 0 or words[i - 1] != "--repeats")
+    ]
     command = f"`{' '.join([*kept, '--repeats 3'])}`"
     return command if command_a == command_b else f"{command}, with what differs as an axis"
 

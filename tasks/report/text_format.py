@@ -89,7 +89,9 @@ def spread(estimate: Estimate, metric: Metric) -> str:
 
 def size_of(spread: Spread, metric: Metric) -> str:
     """A standard deviation: 1.2 % of a logarithm, else in the metric's unit."""
-    return percent(spread.sd) if metric.scale is Scale.LOG else difference(spread.sd, metric)
+    if metric.scale is not Scale.LOG:
+        return difference(spread.sd, metric)
+    return percent(spread.sd) if spread.sd >= 0.0005 else "<0.1 %"
 
 
 def times(value: float) -> str:
