@@ -32,8 +32,8 @@ def replication_interval(
     `law`: of the variances between hosts, learned from cells among which this one is (`nested.host_law`); `sd` and the degrees of freedom
     are the cell's own variance moderated by it, or the law's of a cell that is not known, whichever gives the wider interval: a few hosts
     that agree do not show that the next is no slow one. `pooled_df`: the law's independent degrees of freedom. None with fewer than 3
-    hosts, or 2 if `pooled_df` is 4 or more. The new host's mean is taken to be of as many trials as those that are known (Hahn & Meeker 1991, section
-    4.7: one future mean). Raises ValueError on the logarithmic scale for a mean that is not above 0.
+    hosts, or 2 if `pooled_df` is 4 or more. The new host's mean is taken to be of as many trials as those that are known (Hahn & Meeker
+    1991, section 4.7: one future mean). Raises ValueError on the logarithmic scale for a mean that is not above 0.
     """
     k = len(host_means)
     if k < (LEAST_HOSTS if pooled_df < LEAST_POOLED_DF else 2):

@@ -56,7 +56,7 @@ def known_for(sweep: Sweep) -> SweepKnowledge:
     """
     kept = _kept(sweep)
     places = {(at.pool, at.device, at.metric): at.known for at in kept.places} if kept else {}
-    missing = [place for place in _places(sweep) if place not in places]
+    missing = [place for place in places_of(sweep) if place not in places]
     if not missing:
         return SweepKnowledge(KnownSpreads(places), kept.elsewhere if kept else {})
     past = read_spreads(sweep.dir.parent, devices={device for _, device, _ in missing}, without=[sweep.sweep_id])
@@ -93,8 +93,8 @@ def _kept(sweep: Sweep) -> KeptSpread | None:
         return None
 
 
-def _places(sweep: Sweep) -> list[Place]:
-    """Pools, devices and the metric of the sweep's trials that measured. None where a value has no logarithm: see `on_a_scale_for`."""
+def places_of(sweep: Sweep) -> list[Place]:
+    """Pool, device and the sweep's metric of each trial that counts. Nothing where a value has no logarithm: see `on_a_scale_for`."""
     metric = sweep.plan.suite.report.metric
     values = [float(value) for row in sweep.rows if row.outcome == "ok" and is_number(value := row.summary.get(metric))]
     if metric_of(metric).scale is Scale.LOG and any(value <= 0 for value in values):

@@ -24,8 +24,8 @@ class KnownSpread:
     """What is known at one place; None: unknown. On the metric's scale: of its logarithm, or in its unit.
 
     trial: how far one trial lies from its cell's mean. sweep: how far one sweep lies from the mean of sweeps, beyond what its trials
-    explain. host: how far one host's mean lies from the mean of hosts, its sweeps' spread included. `trials`, `sweeps` and `hosts` count what it was
-    learned from: repeats of cells that have several in a sweep, and sweeps and hosts that share a cell with another.
+    explain. host: how far one host's mean lies from the mean of hosts, its sweeps' spread included. `trials`, `sweeps` and `hosts` count
+    what it was learned from: repeats of cells that have several in a sweep, and sweeps and hosts that share a cell with another.
     """
 
     trial: Spread | None = None

@@ -10,16 +10,16 @@ from pathlib import Path
 
 from experiments.atomic_file import atomic_write
 from experiments.config.errors import UserError
-from experiments.metrics import Direction, Scale, metric_of
+from experiments.metrics import Direction, metric_of
 from experiments.stats.between_sweeps import unbounded, with_spread
 from experiments.stats.estimate import Estimate
-from experiments.stats.intervals import pooled_spread
-from experiments.stats.linear import pooled_deviation
-from experiments.stats.verdict import Verdict, benjamini_hochberg, verdict
-from tasks.analysis.between_sweeps import known_beside, place_of, spread_between
+from experiments.stats.verdict import DISCOVERY, Verdict
+from tasks.analysis.between_sweeps import known_beside, spread_between
 from tasks.analysis.cell import Cell
-from tasks.analysis.compare_cells import MINIMUM_EFFECT, make_cells, ratio_of, smallest_effect
+from tasks.analysis.compare_cells import make_cells
 from tasks.analysis.confounders import confounders
+from tasks.analysis.judge_cells import MINIMUM_EFFECT, judge_ratios, ratio_of, smallest_effect
+from tasks.analysis.known_spread import known_for
 from tasks.analysis.results import load_sweep
 from tasks.analysis.spread_history import KnownSpreads
 from tasks.report.comparison_table import TextTable
@@ -27,8 +27,6 @@ from tasks.report.html import render_page
 from tasks.report.markdown import render_text
 from tasks.report.section import Section, table_section
 from tasks.report.text_format import OUTCOMES, change, change_interval, difference, listed, percent, plural, quantity, size_of, spread
-
-ALPHA = 0.01  # sweeps are not interleaved, so nothing checks what is known of their spread: a stricter level than inside a sweep
 
 
 class CompareError(UserError):
@@ -42,10 +40,9 @@ class Pair:
     a: Cell
     b: Cell
     ratio: Estimate | None
-    q_value: float | None
     verdict: Verdict | None
     differs: Sequence[str]
-    why_undecided: str = ""  # what is missing for a verdict; nothing where the numbers do not decide
+    why_undecided: str | None = None  # a fragment, such as "one trial"
 
     @property
     def word(self) -> str:
@@ -141,21 +138,20 @@ class Comparison:
 def compare(sweep_dir_a: Path, sweep_dir_b: Path, *, minimum: float = MINIMUM_EFFECT) -> Comparison:
     """Cells of B against the same cells (pool and parameters) of A. Verdicts control the false discovery rate over all cells.
 
-    Repeats of two sweeps are not interleaved, so they are not paired: Welch's interval, with the noise of repeats pooled over each
-    sweep's cells, and with the spread between sweeps that other sweeps of the pool show. Where that is not known, or a side has a single
-    trial, there is no verdict. Emulated trials are left out. Raises ResultsError where a plan cannot be read, CompareError for one sweep
-    on both sides.
+    Repeats of two sweeps are not interleaved, so they are not paired: Welch's interval, each cell with the spread of its own repeats, and
+    with the spread between sweeps that other sweeps of the pool show. Where that is not known, or a side has a single trial, there is no
+    verdict. Emulated trials are left out. Raises ResultsError where a plan cannot be read, CompareError for one sweep on both sides.
     """
     sweeps = [load_sweep(folder) for folder in (sweep_dir_a, sweep_dir_b)]
     if sweeps[0].sweep_id == sweeps[1].sweep_id:
         raise CompareError(f"both sides are sweep {sweeps[0].sweep_id}: name two different ones; `sweep list` shows them")
-    a, b = (make_cells(sweep.rows, sweep.plan.suite) for sweep in sweeps)
+    a, b = (make_cells(sweep.rows, sweep.plan.suite, known=known_for(sweep).spreads.trial) for sweep in sweeps)
     pool_blind = not {_identity(cell, True) for cell in a} & {_identity(cell, True) for cell in b}
     left, right = ({_identity(cell, not pool_blind): cell for cell in side} for side in (a, b))
     if pool_blind and (len(left) < len(a) or len(right) < len(b)):  # several pools in one sweep: no telling which to match
         left, right, pool_blind = {}, {}, False
     both = [key for key in left if key in right]
-    known = known_beside(sweeps, [side[key] for key in both for side in (left, right)])
+    known = known_beside(sweeps)
     pairs = _decide([(left[key], right[key]) for key in both], minimum, known)
     matched = {id(cell) for pair in pairs for cell in (pair.a, pair.b)}
     rest = [[cell for cell in side if id(cell) not in matched] for side in (a, b)]
@@ -168,7 +164,7 @@ def compare(sweep_dir_a: Path, sweep_dir_b: Path, *, minimum: float = MINIMUM_EF
         minimum,
         pool_blind and bool(pairs),
         in_turns(sweeps[0].plan.command, sweeps[1].plan.command),
-        _known_lines(pairs, known),
+        _known_lines(known) if pairs else [],
     )
 
 
@@ -177,45 +173,32 @@ def _identity(cell: Cell, with_pool: bool) -> str:
 
 
 def _decide(cells: Sequence[tuple[Cell, Cell]], minimum: float, known: KnownSpreads) -> list[Pair]:
-    logarithmic = all(cell.metric.scale is Scale.LOG for pair in cells for cell in pair)
-    pooled = (pooled_spread if logarithmic else pooled_deviation)(cell.values for pair in cells for cell in pair)
-    compared = [_compared(a, b, pooled if pooled[1] else None, known) for a, b in cells]
-    q_values = iter(benjamini_hochberg([ratio.p_value for ratio, why in compared if ratio and not why]))
+    both = [(b, a) for a, b in cells if a.estimates and b.estimates]
+    ratios, missing = [], []
+    for b, a in both:
+        spreads, why = spread_between(a, b, known)
+        ratio = ratio_of(b, a, paired=False)
+        ratios.append(unbounded(ratio) if why else with_spread(ratio, spreads))
+        missing.append(why)
+    found = {id(b): comparison for (b, _), comparison in zip(both, judge_ratios(both, ratios, minimum, missing=missing), strict=True)}
     pairs = []
-    for (a, b), (ratio, why) in zip(cells, compared, strict=True):
-        q = next(q_values) if ratio and not why else None
-        metric = a.metric if b.metric.scale is Scale.LOG else b.metric  # of two scales the linear one is compared on
-        word = None
-        if ratio and metric.direction is not Direction.NEITHER:
-            least = smallest_effect(metric, minimum)
-            word = Verdict.UNDECIDED if why else verdict(ratio, minimum=least, q_value=q, alpha=ALPHA)
-        pairs.append(Pair(a, b, ratio, q, word, [name for name, *_ in confounders([a, b])], why if word else ""))
+    for a, b in cells:
+        comparison = found.get(id(b))
+        judged = comparison if comparison and b.metric.direction is not Direction.NEITHER else None
+        differs = [name for name, *_ in confounders([a, b])]
+        ratio, word, why = comparison and comparison.ratio, judged and judged.verdict, judged and judged.why_undecided
+        pairs.append(Pair(a, b, ratio, word, differs, why))
     return pairs
 
 
-def _compared(a: Cell, b: Cell, pooled: tuple[float, int] | None, known: KnownSpreads) -> tuple[Estimate | None, str]:
-    """(B over A with the spread between sweeps in its interval, what is missing for a verdict); unbounded where that spread is unknown."""
-    if not (a.estimates and b.estimates):
-        return None, ""
-    ratio = ratio_of(b, a, spread=pooled, paired=False)
-    spreads, why = spread_between(a, b, known)
-    if why:
-        return unbounded(ratio), why
-    single = [side for side, cell in (("A", a), ("B", b)) if len(cell.measured) < 2]
-    return with_spread(ratio, spreads), f"one trial in {' and in '.join(single)}" if single else ""
-
-
-def _known_lines(pairs: Sequence[Pair], known: KnownSpreads) -> list[str]:
-    """What is known of the spread at each place that was compared."""
-    places = dict.fromkeys(place for pair in pairs for cell in (pair.a, pair.b) if (place := place_of(cell)) is not None)
+def _known_lines(known: KnownSpreads) -> list[str]:
+    """What is known of the spread between sweeps at each place that was compared."""
     lines = []
-    for pool, device, metric in places:
-        there = known.at(pool, device, metric)
+    for (pool, device, metric), there in known.places.items():
         where = f"pool {pool} ({device})" if device else f"pool {pool}"
         if there.sweep is None:
-            lines.append(
-                f"How much sweeps on {where} differ is not known: it takes four sweeps of one cell with the same code, or so many pairs."
-            )
+            needs = "it takes four other sweeps that measured a cell with one code, libraries and data on one host"
+            lines.append(f"How much sweeps on {where} differ is not known: {needs}.")
         else:
             by = size_of(there.sweep, metric_of(metric))
             lines.append(f"Sweeps on {where} differ by {by} (one standard deviation), as {plural(there.sweeps, 'other sweep')} of it show.")
@@ -253,7 +236,7 @@ def _explained(comparison: Comparison) -> str:
         return f"{explanation} Differences under {least} count as the same; undecided asks for more repeats."
     return (
         f"The ratio is B over A: above 1 is faster. Differences under {percent(comparison.minimum)} count as the same; "
-        f"undecided asks for more repeats. The false discovery rate over all cells is {percent(ALPHA)}, since days differ."
+        f"undecided asks for more repeats. The false discovery rate over all cells is {percent(DISCOVERY)}."
     )
 
 

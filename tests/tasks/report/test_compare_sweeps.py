@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from experiments.stats.verdict import Verdict
@@ -112,26 +113,12 @@ def test_the_smallest_effect_that_counts(tmp_path: Path, ratio: float, minimum: 
         assert compare(*folders).counts == {expected: 1}, "2 % unless another is asked for"
 
 
-def test_the_spread_is_pooled_over_both_sweeps_and_repeats_are_not_paired(tmp_path: Path) -> None:
-    """Three cells of three repeats on each side: 12 degrees of freedom, were they paired 2."""
-    found = compared(tmp_path, cells(between=0.01)[:3], cells(between=0.01)[:3])
-    ratios = [pair.ratio for pair in found.pairs if pair.ratio]
-    assert [ratio.df for ratio in ratios] == pytest.approx([12] * 3, rel=1e-4)
-    squares = [
-        math.log(e.value / cell.estimate.value) ** 2 for p in found.pairs for cell in (p.a, p.b) for e in cell.estimates if cell.estimate
-    ]
-    assert ratios[0].se == pytest.approx(math.sqrt(sum(squares) / 12) * math.sqrt(2 / 3), rel=1e-6)
-    assert all(pair.q_value is not None and pair.ratio and pair.q_value >= pair.ratio.p_value for pair in found.pairs)
-
-
-def test_verdicts_control_the_false_discovery_rate(tmp_path: Path) -> None:
-    found = compared(tmp_path, cells(between=0.01)[:3], cells(1.0265, between=0.01)[:3])
-    p = sorted(pair.ratio.p_value for pair in found.pairs if pair.ratio)
-    q = sorted(pair.q_value for pair in found.pairs if pair.q_value is not None)
-    assert q[0] == pytest.approx(min(value * 3 / rank for rank, value in enumerate(p, 1)))
-    for pair in found.pairs:
-        assert pair.q_value is not None
-        assert (pair.verdict in (Verdict.FASTER, Verdict.SLOWER)) <= (pair.q_value < 0.01)
+def test_repeats_are_not_paired_and_each_cell_has_its_own_spread(tmp_path: Path) -> None:
+    """Three repeats on each side: Welch's interval on 4 degrees of freedom where both spread alike; were they paired, 2."""
+    for pair in compared(tmp_path, cells(between=0.01)[:3], cells(between=0.01)[:3]).pairs:
+        assert pair.ratio is not None and pair.ratio.df == pytest.approx(4, rel=1e-4)
+        squares = [np.var(np.log(cell.values), ddof=1) / 3 for cell in (pair.a, pair.b)]
+        assert pair.ratio.se == pytest.approx(math.sqrt(sum(squares)), rel=1e-4)
 
 
 TIMES = "Measured at different times; confirm with repeats in turns: `sweep run made_up --profile smoke --repeats 3`."
@@ -139,8 +126,8 @@ SMALL = "Sweeps on pool cpu (Made-up CPU) differ by <0.1 % (one standard deviati
 
 
 def test_single_trials_get_no_verdict_and_cells_of_one_side_are_remarked(tmp_path: Path) -> None:
-    assert compared(tmp_path / "a", [one(repeats=2)], [one(200, repeats=1)]).counts == {"undecided: one trial in B": 1}
-    assert compared(tmp_path / "b", [one(repeats=1)], [one(200, repeats=1)]).counts == {"undecided: one trial in A and in B": 1}
+    assert compared(tmp_path / "a", [one(repeats=2)], [one(200, repeats=1)]).counts == {"undecided: one trial": 1}
+    assert compared(tmp_path / "b", [one(repeats=1)], [one(200, repeats=1)]).counts == {"undecided: one trial": 1}
     other = [Fake({**MP0, "dataloader_workers": count}) for count in (3, 4)]
     found = compared(tmp_path / "sides", [one(), other[0]], [one(), other[1]])
     assert found.remarks == [TIMES, SMALL, "Only in A: cpu · fp32 · MP-3.", "Only in B: cpu · fp32 · MP-4."]
@@ -152,7 +139,7 @@ def test_no_verdict_where_the_spread_between_sweeps_is_not_known(tmp_path: Path)
     assert found.counts == {"undecided: how much sweeps differ from day to day on this pool is not known": 6}
     assert found.remarks[1].startswith("How much sweeps on pool cpu (Made-up CPU) differ is not known")
     first = found.pairs[1]
-    assert first.verdict is Verdict.UNDECIDED and first.q_value is None and first.ratio is not None
+    assert first.verdict is Verdict.UNDECIDED and first.ratio is not None
     assert (first.ratio.low, first.ratio.high, first.ratio.se) == (0.0, math.inf, math.inf)
     assert found.table.rows[1][3] == "x2.00 (interval unknown)"
     markdown, html = write_comparison(found, tmp_path / "out")
@@ -161,12 +148,12 @@ def test_no_verdict_where_the_spread_between_sweeps_is_not_known(tmp_path: Path)
 
 def test_the_spread_between_sweeps_is_in_the_interval(tmp_path: Path) -> None:
     """Two sweeps 3 % apart are no finding on a pool whose sweeps lie 1.5 % apart; they are where they lie 0.1 % apart."""
-    for sd, expected in ((0.015, Verdict.UNDECIDED), (0.001, Verdict.FASTER)):
+    for sd, expected in ((0.015, "undecided: too wide an interval"), (0.001, "faster")):
         root = tmp_path / str(sd)
         write_history(root, sweeps=30, trial_sd=1e-4, sweep_sd=sd)
         found = compared(root, [one()], [one(103)], history=False)
         ratio = found.pairs[0].ratio
-        assert found.pairs[0].verdict is expected and not found.pairs[0].why_undecided
+        assert found.counts == {expected: 1}
         assert ratio is not None and ratio.se == pytest.approx(math.sqrt(2) * sd, rel=0.25)
 
 
@@ -177,7 +164,7 @@ def test_other_hosts_of_the_kind_need_the_spread_between_hosts(tmp_path: Path) -
     assert found.counts == {"undecided: measured on different hosts, and how much hosts of this kind differ is not known": 1}
     write_history(tmp_path / "several", sweeps=40, trial_sd=1e-4, host_sd=0.03, hosts=[f"host {number}" for number in range(20)])
     found = compared(tmp_path / "several", [one()], [one(103, **away)], history=False)
-    assert found.counts == {"undecided": 1}
+    assert found.counts == {"undecided: too wide an interval": 1}
     assert found.pairs[0].ratio is not None
     half = math.log(found.pairs[0].ratio.high / found.pairs[0].ratio.value)
     assert 1.96 * math.sqrt(2) * 0.03 < half < 2.5 * 1.96 * math.sqrt(2) * 0.03, "wider: how alike cells are there is not known well"
