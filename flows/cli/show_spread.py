@@ -63,8 +63,9 @@ def _text(part: Mapping[str, Any], metric: str) -> str:
 def rebuild_spreads(err: Console) -> None:
     """Write what each sweep says of the spread anew, and say what could not be read."""
     from tasks.analysis.spread_store import rebuild
+    from tasks.report.text_format import plural
 
     written, problems = rebuild(runs_root())
     for problem in problems:
         err.print(problem, style="yellow", highlight=False, markup=False, soft_wrap=True)
-    err.print(f"{written} sweeps read that have trials to learn from", highlight=False)
+    err.print(f"{plural(written, 'sweep')} read that have trials to learn from", highlight=False)

@@ -10,21 +10,19 @@ from tasks.analysis.cell import Cell
 
 
 def of_unknown_spread(cells: Sequence[Cell]) -> list[str]:
-    """One sentence for each pool that has a cell of a single trial without an interval; `cells`: those that have a value."""
-    lines = []
-    for pool in dict.fromkeys(cell.trial.pool for cell in cells):
-        mine = [cell for cell in cells if cell.trial.pool == pool]
-        once = [cell for cell in mine if len(cell.measured) == 1 and _unbounded(cell)]
-        if not once:
-            continue
-        device = once[0].measured[0].environment.get("device_name")
-        who = "Each cell" if len(once) == len(mine) else f"{len(once)} of {len(mine)} cells"
-        where = f"pool {pool} ({device})" if device else f"pool {pool}"
-        lines.append(
-            f"{who} ran once and the spread between trials on {where} is not known: no interval is given. `--repeats 3` measures it."
-        )
-    return lines
+    """One sentence for each pool that has a cell of a single trial without an interval; `cells`: those that have a value.
+
+    Only of metrics on the logarithmic scale: single scores and counts have no interval of their own in any case.
+    """
+    devices: dict[str, str] = {}
+    for cell in cells:
+        single = len(cell.measured) == 1 and cell.metric.scale is Scale.LOG and cell.known is None
+        if single and cell.estimate is not None and not math.isfinite(cell.estimate.se):
+            devices.setdefault(cell.trial.pool, str(cell.measured[0].environment.get("device_name") or ""))
+    return [_sentence(f"{pool} ({device})" if device else pool) for pool, device in devices.items()]
 
 
-def _unbounded(cell: Cell) -> bool:
-    return cell.estimate is not None and cell.metric.scale is Scale.LOG and not math.isfinite(cell.estimate.se)
+def _sentence(where: str) -> str:
+    return (
+        f"The spread between trials on pool {where} is not known: no interval is given for a cell that ran once. `--repeats 3` measures it."
+    )
