@@ -75,7 +75,8 @@ def judge_ratios(
     too_few = [why or _too_few(*pair) for pair, why in zip(pairs, missing or [None] * len(pairs), strict=True)]
     tested = iter(benjamini_hochberg([ratio.p_value for ratio, why in zip(ratios, too_few, strict=True) if why is None]))
     q_values = [1.0 if why else next(tested) for why in too_few]
-    return [_judge(*pair, *rest, minimum) for pair, *rest in zip(pairs, ratios, too_few, q_values, strict=True)]
+    found = zip(pairs, ratios, too_few, q_values, strict=True)
+    return [_judge(cell, other, ratio, why, q, minimum) for (cell, other), ratio, why, q in found]
 
 
 def judge_best(best: Cell, others: Sequence[Cell], minimum: float | None = None) -> list[Comparison]:
