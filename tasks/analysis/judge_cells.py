@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from experiments.metrics import Metric, Scale
 from experiments.stats.estimate import LEVEL, Estimate, estimate_from_mean, exponential
 from experiments.stats.repeats import ratio_interval
+from experiments.stats.spread import spread_of, spreads_differ
 from experiments.stats.verdict import Verdict, among_many, benjamini_hochberg, verdict
 from tasks.analysis.cell import Cell
 
@@ -110,7 +111,13 @@ def _too_few(cell: Cell, baseline: Cell) -> str | None:
     least = min(len(cell.measured), len(baseline.measured))
     if least < 2:
         return ONE_TRIAL
-    shared = cell.layout is not None and cell.layout is baseline.layout
-    if least == 2 and shared and cell.layout and cell.layout.spreads_differ(cell.number, baseline.number):
+    if least == 2 and _spreads_differ(cell, baseline):
         return SPREADS_DIFFER
     return None
+
+
+def _spreads_differ(cell: Cell, baseline: Cell) -> bool:
+    if cell.layout is not None and cell.layout is baseline.layout:
+        return cell.layout.spreads_differ(cell.number, baseline.number)
+    one, other = (spread_of([estimate.effect for estimate in side.estimates]) for side in (cell, baseline))
+    return one is not None and other is not None and spreads_differ(one, other)
