@@ -10,6 +10,7 @@ from experiments.config.errors import ConfigError
 from tasks.analysis.cell import Cell
 from tasks.analysis.judge_cells import OF_MANY, ONE_TRIAL, SPREADS_DIFFER
 from tasks.analysis.results import TrialRow
+from tasks.report.spread_caution import of_unknown_spread
 from tasks.report.text_format import listed, plural
 
 
@@ -18,6 +19,7 @@ def cautions(rows: Sequence[TrialRow], cells: Sequence[Cell], *, emulated: bool)
     measured = [cell for cell in cells if cell.estimate]
     return [
         *_of_repeats(measured),
+        *([] if emulated else of_unknown_spread(measured)),
         *_of_undecided(measured),
         *_of_short_windows(measured),
         *_of_settling(measured),

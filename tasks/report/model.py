@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from experiments.metrics import Direction
 from tasks.analysis.cell import Cell
 from tasks.analysis.compare_cells import make_cells
+from tasks.analysis.known_spread import NOTHING, known_for
 from tasks.analysis.results import Sweep
 from tasks.report.answer import Answer, find_answers
 from tasks.report.cautions import cautions
@@ -86,9 +87,10 @@ def make_report(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None, 
 def report_source(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None, emulated: bool = False) -> ReportSource:
     """What the report is made of: the sweep's rows of one kind, their cells in the table's order, and the table."""
     rows = [row for row in sweep.rows if row.emulated == emulated]
-    table = build_table(make_cells(rows, sweep.plan.suite, emulated=emulated), sweep.plan.suite)
+    knowledge = NOTHING if emulated else known_for(sweep)
+    table = build_table(make_cells(rows, sweep.plan.suite, emulated=emulated, known=knowledge.spreads.trial), sweep.plan.suite)
     cells = [place.cell for _, places in table.rows for place in places if place.cell is not None]
-    return ReportSource(sweep, rows, cells, table, emulated, mlflow_links or {})
+    return ReportSource(sweep, rows, cells, table, emulated, mlflow_links or {}, elsewhere=knowledge.elsewhere)
 
 
 def report_of(source: ReportSource) -> Report:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
+from experiments.stats.replication import Replication
 from tasks.analysis.cell import Cell
 from tasks.analysis.results import Sweep, TrialRow
 from tasks.report.comparison_table import ComparisonTable, TextTable
@@ -103,6 +104,7 @@ class ReportSource:
     emulated: bool
     mlflow_links: Mapping[str, str]  # trial key -> address of its run
     figures: Sequence[tuple[str, Path]] = ()  # (title, SVG file), once they are drawn
+    elsewhere: Mapping[str, Replication] = field(default_factory=dict)  # a cell's hash -> where another host's mean will land
 
 
 def table_section(name: str, title: str, table: TextTable, text: str, page_text: str | None = None) -> Section | None:

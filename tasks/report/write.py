@@ -8,7 +8,9 @@ from pathlib import Path
 
 from cluster.trial_layout import FIGURES, REPORT, REPORT_PAGE, for_emulated
 from experiments.atomic_file import atomic_write
+from tasks.analysis.known_spread import keep_known
 from tasks.analysis.results import load_sweep, write_results
+from tasks.analysis.spread_store import write_spread
 from tasks.report.figures.draw import draw_figures
 from tasks.report.html import render_html
 from tasks.report.markdown import render_markdown
@@ -31,7 +33,7 @@ class ReportPaths:
 
 
 def write_report(sweep_dir: Path, *, mlflow_links: Mapping[str, str] | None = None, emulated: bool = False) -> ReportPaths:
-    """Write results.parquet, the figures, report.md and report.html of a sweep, finished or not.
+    """Write results.parquet, the figures, report.md and report.html of a sweep, finished or not; and what it says of the spread.
 
     `mlflow_links`: trial key -> address of its run. With `emulated`, the report is of the emulated trials alone, marked all over, and goes
     into files of its own: report-emulated.md, report-emulated.html, figures-emulated/. Raises ResultsError where plan.json is missing or
@@ -39,6 +41,8 @@ def write_report(sweep_dir: Path, *, mlflow_links: Mapping[str, str] | None = No
     """
     sweep = load_sweep(sweep_dir)
     results = write_results(sweep_dir, sweep)
+    write_spread(sweep)
+    keep_known(sweep)
     source = report_source(sweep, mlflow_links=mlflow_links, emulated=emulated)
     folder = sweep_dir / _name(FIGURES, emulated)
     winners = [answer.winner for answer in answers_of(source) if answer.winner is not None]
