@@ -144,6 +144,7 @@ REGISTRY: tuple[Metric, ...] = (
     _rate("throughput", "samples/s", "each rank's samples over its own wall time of the window, summed over ranks"),
     _rate("throughput_low", "samples/s", "lower end of throughput's 95 % interval over steps"),
     _rate("throughput_high", "samples/s", "upper end of throughput's 95 % interval over steps"),
+    _count("effective_steps", "as many independent steps would give an interval as narrow; null, as it is, under 40 steps", unit="steps"),
     _rate("throughput_settled", "samples/s", "throughput from the step on at which step times are level"),
     _count("measured_steps", "steps in the measured window", unit="steps"),
     _count("samples", "samples of the measured steps, over all ranks", unit="samples"),
@@ -179,6 +180,7 @@ REGISTRY: tuple[Metric, ...] = (
     _share("optimizer_share", "part of the measured steps' time in the optimiser", Direction.NEITHER),
     _count("settled", "1 if step times became level in the window, else 0"),
     _count("settled_at_step", "the step from which on they are level"),
+    _share("drift", "relative change of the step times from there to the window's end, by a straight line", Direction.NEITHER),
     Metric(
         "peak_memory_bytes",
         "B",

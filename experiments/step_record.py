@@ -7,13 +7,13 @@ it passes its value to `Recorder.step` as `more`. A record omits a field whose v
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from types import NoneType
 from typing import Annotated, Any, get_args, get_type_hints
 
 RMS = "rms."  # prefix of the fields with a tensor's RMS_t; trials differ in which tensors they watch
 TOTAL = "total_s"
-_KINDS = {int: "int64", float: "float64", bool: "bool"}  # Arrow's names of types
+_KINDS = {int: "int64", float: "float64", bool: "bool", str: "string"}  # Arrow's names of types
 _FIRST = ("t", "step", "measured", "loss", "samples")  # the first fields of a record; the others follow in the order of declaration
 
 
@@ -40,6 +40,8 @@ class StepTiming:
     forward_backward_s: Annotated[float, Spec("s", part=True)]
     optimizer_s: Annotated[float, Spec("s", part=True)]
     total_s: Annotated[float, Spec("s", metric="step_time_s")]
+    # of workloads whose steps differ by design; the loop fills it, no clock does
+    step_kind: Annotated[str | None, Spec()] = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)

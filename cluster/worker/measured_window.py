@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from cluster.worker.measure.loop import TrainStepLike, run_steps
 from cluster.worker.measure.records import RankWindow, window_record
 from cluster.worker.measure.slowdown import SlowedTrainStep
+from cluster.worker.rank_group import Ranks
 from cluster.worker.set_up import SessionContext
 from cluster.worker.torch_internals import compile_seconds
 from experiments.components.workload import Workload, trains
@@ -39,7 +41,7 @@ class Steps:
         """Release the batches, so that the processes that load them end. Only `restart` may follow."""
         self._batches = iter(())
 
-    def run(self, steps: range, record: Record) -> int:
+    def run(self, steps: Iterable[int], record: Record) -> int:
         """Run the steps (1-based numbers) and return this rank's samples. See run_steps."""
         return run_steps(steps, self._batches, self._train_step, self.clock, record)
 
@@ -68,12 +70,14 @@ def measure(context: SessionContext, steps: Steps, started_at: float) -> dict[st
     steps.run(range(2, parameters.warmup_steps + 1), warm_up)
     compile_s = None if parameters.compile == "none" else compile_seconds()
     recorder.phase("measure")
-    rank_window = _window(context, steps)
+    rank_window, last = _window(context, steps)
     return {
         **window_record(context.ranks.gather(rank_window)),
         "time_to_first_step_s": to_first_step,
         "compile_seconds": compile_s,
         "first_measured_step": parameters.warmup_steps + 1,
+        "last_measured_step": last,
+        "last_learning_step": parameters.warmup_steps + parameters.steps,
         "batch_size": parameters.batch_size,
         "trains": trains(context.workload),
         "epoch_samples": getattr(context.workload, "epoch_samples", None),
@@ -82,11 +86,34 @@ def measure(context: SessionContext, steps: Steps, started_at: float) -> dict[st
     }
 
 
-def _window(context: SessionContext, steps: Steps) -> RankWindow:
-    """Run this rank's measured steps, from a common start of all ranks until its device has finished all work."""
+def window_steps(least: range, measure_s: float | None, ranks: Ranks, elapsed_s: Callable[[], float]) -> Iterator[int]:
+    """The numbers of the window's steps: `least`, and without `measure_s` no more. Else on until `elapsed_s()` is that many seconds.
+
+    Rank 0 decides how many steps are still needed, at their mean time so far, and again once they are submitted. So there are two or three
+    decisions, in which no rank waits for its device, and all ranks run the same steps. A host that is ahead of its device has seen less
+    than all of the submitted steps' time: the window is longer than asked for, never shorter.
+    """
+    done = 0
+    numbers = least
+    while numbers:
+        yield from numbers
+        done += len(numbers)
+        if measure_s is None:
+            return
+        elapsed = elapsed_s()
+        more = 0 if elapsed >= measure_s else math.ceil((measure_s - elapsed) * done / elapsed)
+        following = numbers.stop
+        numbers = range(following, following + ranks.as_rank_0_says(f"steps after {following - 1}", more))
+
+
+def _window(context: SessionContext, steps: Steps) -> tuple[RankWindow, int]:
+    """Run this rank's measured steps, from a common start of all ranks until its device is done. Returns also the last one's number."""
     parameters, device = context.parameters, context.device
+    last = 0
 
     def record(timing: StepTiming) -> None:
+        nonlocal last
+        last = timing.step
         context.recorder.step(timing, measured=True, more=context.train_step.diagnostics(timing.step))
 
     if steps.slowed:
@@ -97,11 +124,13 @@ def _window(context: SessionContext, steps: Steps) -> RankWindow:
     energy = device.energy_j()
     started = time.perf_counter()
     steps.clock.begin()
-    samples = steps.run(range(parameters.warmup_steps + 1, parameters.warmup_steps + parameters.steps + 1), record)
+    least = range(parameters.warmup_steps + 1, parameters.warmup_steps + parameters.steps + 1)
+    numbers = window_steps(least, parameters.measure_s, context.ranks, lambda: time.perf_counter() - started)
+    samples = steps.run(numbers, record)
     device.synchronize()
     wall = time.perf_counter() - started
     energy_end = device.energy_j()
-    return RankWindow(
+    rank_window = RankWindow(
         rank=context.ranks.rank,
         samples=samples,
         wall_s=wall,
@@ -109,3 +138,4 @@ def _window(context: SessionContext, steps: Steps) -> RankWindow:
         alloc_retries=device.alloc_retries(),
         energy_j=None if energy is None or energy_end is None else energy_end - energy,
     )
+    return rank_window, last

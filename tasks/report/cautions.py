@@ -7,9 +7,12 @@ from collections.abc import Sequence
 
 from experiments import workloads
 from experiments.config.errors import ConfigError
+from experiments.stats.step_interval import LEAST_STEPS, TOO_SHORT
 from tasks.analysis.cell import Cell
 from tasks.analysis.results import TrialRow
-from tasks.report.text_format import plural
+from tasks.report.text_format import listed, percent, plural
+
+WORTH_NAMING = 0.02  # a drift of step times that never settled
 
 
 def cautions(rows: Sequence[TrialRow], cells: Sequence[Cell], *, emulated: bool) -> list[str]:
@@ -17,6 +20,7 @@ def cautions(rows: Sequence[TrialRow], cells: Sequence[Cell], *, emulated: bool)
     measured = [cell for cell in cells if cell.estimate]
     return [
         *_of_repeats(measured),
+        *_of_length(measured),
         *_of_settling(measured),
         *_of_loss_parity(cells),
         *_of_media_pipe(cells),
@@ -31,15 +35,34 @@ def _of_repeats(cells: Sequence[Cell]) -> list[str]:
     return ["Each cell ran once: the intervals hold what varies between steps, not between trials; --repeats 3 measures that too."]
 
 
+def _of_length(cells: Sequence[Cell]) -> list[str]:
+    short = [row.trial.name for cell in cells for row in cell.measured if row.too_short]
+    if not short:
+        return []
+    why = f"fewer than {LEAST_STEPS} steps, or too few effective ones (effective_steps); --set measure_s=30 lengthens the window"
+    return [f"How sure {plural(len(short), 'rate')} from steps can be is {TOO_SHORT}, in {listed(short)}: {why}."]
+
+
 def _of_settling(cells: Sequence[Cell]) -> list[str]:
     lines = []
     unsettled = [cell.name for cell in cells if not all(row.summary.get("settled") for row in cell.measured)]
     if unsettled:
         lines.append(f"Step times never settled in {plural(len(unsettled), 'cell')}: {'; '.join(unsettled)}.")
+    lines += _of_drift([row for cell in cells for row in cell.measured])
     late = [row.trial.name for cell in cells for row in cell.measured if _settled_late(row)]
     if late:
         lines.append(f"Step times settled only inside the measured window in {'; '.join(late)}: a longer warm-up would cut that off.")
     return lines
+
+
+def _of_drift(rows: Sequence[TrialRow]) -> list[str]:
+    """Names the trials whose step times drifted over the window."""
+    drifts = {row.trial.name: row.summary.get("drift") or 0.0 for row in rows if row.summary.get("settled") is False}
+    return [
+        f"Step times {'rose' if drift > 0 else 'fell'} by {percent(abs(drift))} over the window in {name}."
+        for name, drift in drifts.items()
+        if abs(drift) >= WORTH_NAMING
+    ]
 
 
 def _settled_late(row: TrialRow) -> bool:

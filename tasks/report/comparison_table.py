@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from experiments.config.scalar_text import table_text
 from experiments.metrics import Kind, Metric, Scale
 from experiments.spec.schema import Suite
+from experiments.stats.step_interval import TOO_SHORT
 from experiments.trial import Scalar, label
 from tasks.analysis.cell import Cell
 from tasks.analysis.compare_cells import layout, make_cells
@@ -143,6 +144,9 @@ def table_cell(cell: Cell | None, *, shared_note: str | None = None) -> TableCel
     notes = [f"{len(failed)} of {len(cell.rows)} repeats: {', '.join(sorted({row.outcome for row in failed}))}"] if failed else []
     if not all(row.summary.get("settled") for row in cell.measured):
         notes.append("did not settle")
+    plus = spread(cell.estimate, cell.metric)
+    if not plus and any(row.too_short for row in cell.measured):
+        notes.append(f"interval over its steps: {TOO_SHORT}")
     if cell.differs:
         notes.append(f"also differs from its baseline: {', '.join(cell.differs)}")
     if cell.parity_note and not (cell.claimed and cell.parity_note == shared_note):
@@ -154,7 +158,7 @@ def table_cell(cell: Cell | None, *, shared_note: str | None = None) -> TableCel
     return TableCell(
         cell,
         quantity(cell.estimate.value, cell.metric),
-        spread(cell.estimate, cell.metric),
+        plus,
         "baseline" if cell.baseline is cell else change_with_verdict(cell.speedup, cell.verdict, cell.metric) if cell.speedup else "",
         change(cell.speedup, cell.metric) if cell.speedup else "",
         struck=not cell.claimed,

@@ -91,6 +91,9 @@ class Flava:
     def samples(self, batch: Batch) -> int:
         return int(batch["count"])
 
+    def step_kind(self, batch: Batch) -> str:
+        return str(batch["kind"])
+
     def evaluate(self, model: nn.Module, place: Callable[[Batch], Batch]) -> dict[str, float]:
         """`loss` is that of masked language on text alone; `image_codes` counts the distinct codes that the codebook gave."""
         import torch
