@@ -86,30 +86,31 @@ def measure(context: SessionContext, steps: Steps, started_at: float) -> dict[st
     }
 
 
-def window_steps(least: range, measure_s: float | None, ranks: Ranks, elapsed_s: Callable[[], float]) -> Iterator[int]:
-    """The numbers of the window's steps: `least`, and without `measure_s` no more. Else on until `elapsed_s()` is that many seconds.
+def window_steps(least: range, measure_s: float | None, ranks: Ranks, progress: Callable[[], tuple[float, int]]) -> Iterator[int]:
+    """The numbers of the window's steps: `least`, and without `measure_s` no more. Else on until it has lasted that many seconds.
 
-    Rank 0 decides how many steps are still needed, at their mean time so far, and again once they are submitted. So there are two or three
-    decisions, in which no rank waits for its device, and all ranks run the same steps. A host that is ahead of its device has seen less
-    than all of the submitted steps' time: the window is longer than asked for, never shorter.
+    `progress()`: seconds since the window began, and how many of its steps are known to have finished by then. Rank 0 plans at their mean
+    time how many are still needed, and looks again once they are submitted. So there are a few decisions, in which no rank waits for its
+    device, and all ranks run the same steps. The last one sees the time over on the host, which is ahead of the device: the window is never
+    shorter than asked for.
     """
-    done = 0
-    numbers = least
+    first, numbers = least.start, least
     while numbers:
         yield from numbers
-        done += len(numbers)
         if measure_s is None:
             return
-        elapsed = elapsed_s()
-        more = 0 if elapsed >= measure_s else math.ceil((measure_s - elapsed) * done / elapsed)
-        following = numbers.stop
+        elapsed, finished = progress()
+        submitted, following = numbers.stop - first, numbers.stop
+        needed = math.ceil(measure_s / elapsed * (finished or submitted))
+        more = 0 if elapsed >= measure_s else max(1, needed - submitted)
         numbers = range(following, following + ranks.as_rank_0_says(f"steps after {following - 1}", more))
 
 
 def _window(context: SessionContext, steps: Steps) -> tuple[RankWindow, int]:
     """Run this rank's measured steps, from a common start of all ranks until its device is done. Returns also the last one's number."""
     parameters, device = context.parameters, context.device
-    last = 0
+    least = range(parameters.warmup_steps + 1, parameters.warmup_steps + parameters.steps + 1)
+    last = parameters.warmup_steps
 
     def record(timing: StepTiming) -> None:
         nonlocal last
@@ -124,8 +125,7 @@ def _window(context: SessionContext, steps: Steps) -> tuple[RankWindow, int]:
     energy = device.energy_j()
     started = time.perf_counter()
     steps.clock.begin()
-    least = range(parameters.warmup_steps + 1, parameters.warmup_steps + parameters.steps + 1)
-    numbers = window_steps(least, parameters.measure_s, context.ranks, lambda: time.perf_counter() - started)
+    numbers = window_steps(least, parameters.measure_s, context.ranks, lambda: (time.perf_counter() - started, last + 1 - least.start))
     samples = steps.run(numbers, record)
     device.synchronize()
     wall = time.perf_counter() - started

@@ -67,8 +67,8 @@ class TrialRow:
 
     @property
     def too_short(self) -> bool:
-        """Whether it has a throughput, and too few steps for an interval."""
-        return self.summary.get("throughput") is not None and self.summary.get("throughput_low") is None
+        """Whether its throughput was measured over steps that are too few for an interval."""
+        return bool(self.summary.get("throughput") and self.summary.get("measured_steps")) and self.summary.get("throughput_low") is None
 
     @property
     def reason(self) -> str | None:

@@ -36,11 +36,12 @@ def _of_repeats(cells: Sequence[Cell]) -> list[str]:
 
 
 def _of_length(cells: Sequence[Cell]) -> list[str]:
-    short = [row.trial.name for cell in cells for row in cell.measured if row.too_short]
+    """Names the cells whose only trial says nothing of how sure its rate is."""
+    short = [cell.name for cell in cells if len(cell.measured) == 1 and cell.measured[0].too_short]
     if not short:
         return []
-    why = f"fewer than {LEAST_STEPS} steps, or too few effective ones (effective_steps); --set measure_s=30 lengthens the window"
-    return [f"How sure {plural(len(short), 'rate')} from steps can be is {TOO_SHORT}, in {listed(short)}: {why}."]
+    why = f"fewer than {LEAST_STEPS} steps, or steps that follow each other too closely (effective_steps)"
+    return [f"The window was {TOO_SHORT} how sure the rate is, in {listed(short)}: {why}. --set measure_s=30 makes it longer."]
 
 
 def _of_settling(cells: Sequence[Cell]) -> list[str]:

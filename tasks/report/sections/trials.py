@@ -29,8 +29,6 @@ def _line(row: TrialRow, source: ReportSource) -> TrialLine:
         OUTCOMES.get(row.outcome, row.outcome),
         row.reason or "",
         shown if throughput and (source.emulated or not row.emulated) else "–",
-        if throughput and (source.emulated or not row.emulated)
-        else "–",
         f"{number(float(first))} → {number(float(last))}" if first is not None and last is not None else "–",
         reproduce(row.trial, source.sweep.plan.command),
         link if link and link.startswith(("http://", "https://")) else None,
