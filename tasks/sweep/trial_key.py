@@ -45,13 +45,14 @@ def code_files(workload: str, device: str, repository: Path = REPOSITORY) -> dic
     """Name -> file of all modules of the repository and of the user's workloads that a trial's process imports, and their tables.
 
     The dotted names do not contain the location of the checkout, so every checkout gives the same key. A process loads its workload and
-    its device by name, which parsing imports cannot follow. Both are therefore roots, as is the entry point. Raises ConfigError for an
+    its device by name, which parsing imports cannot follow. Both are therefore roots, as are the entry point and that of the sampler, a process that the trial
+    starts. Raises ConfigError for an
     unknown workload or device, or a file that is not valid Python.
     """
     workloads = [repository / "experiments" / "workloads", *(folder / "workloads" for folder in extra_folders())]
     packages = {name: [repository / name] for name in ("cluster", "experiments")}
     tree = SourceTree({**packages, "experiments.workloads": workloads})
-    roots = ["cluster.worker.main", f"experiments.workloads.{workload}", f"cluster.devices.{device}"]
+    roots = ["cluster.worker.main", "cluster.sampler.main", f"experiments.workloads.{workload}", f"cluster.devices.{device}"]
     # A function may import another kind of device, for trials on that kind (cluster/worker/ray_train.py imports hpu)
     others = {f"cluster.devices.{kind}" for kind in device_kinds() if kind != device}
     closure = import_closure(tree, roots, skip_in_functions=lambda name: ".".join(name.split(".")[:3]) in others)
