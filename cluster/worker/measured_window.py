@@ -86,13 +86,15 @@ def measure(context: SessionContext, steps: Steps, started_at: float) -> dict[st
     }
 
 
-def window_steps(least: range, measure_s: float | None, ranks: Ranks, progress: Callable[[], tuple[float, int]]) -> Iterator[int]:
+def window_steps(
+    least: range, measure_s: float | None, ranks: Ranks, progress: Callable[[], tuple[float, int]], steps_per_round: int = 1
+) -> Iterator[int]:
     """The numbers of the window's steps: `least`, and without `measure_s` no more. Else on until it has lasted that many seconds.
 
     `progress()`: seconds since the window began, and how many of its steps are known to have finished by then. Rank 0 plans at their mean
     time how many are still needed, and looks again once they are submitted. So there are a few decisions, in which no rank waits for its
-    device, and all ranks run the same steps. The last one sees the time over on the host, which is ahead of the device: the window is never
-    shorter than asked for.
+    device, and all ranks run the same steps. Steps are added in whole rounds of `steps_per_round`, so that the mix of kinds stays as it is.
+    The last decision sees the time over on the host, which is ahead of the device: the window is never shorter than asked for.
     """
     first, numbers = least.start, least
     while numbers:
@@ -102,7 +104,7 @@ def window_steps(least: range, measure_s: float | None, ranks: Ranks, progress: 
         elapsed, finished = progress()
         submitted, following = numbers.stop - first, numbers.stop
         needed = math.ceil(measure_s / elapsed * (finished or submitted))
-        more = 0 if elapsed >= measure_s else max(1, needed - submitted)
+        more = 0 if elapsed >= measure_s else math.ceil(max(1, needed - submitted) / steps_per_round) * steps_per_round
         numbers = range(following, following + ranks.as_rank_0_says(f"steps after {following - 1}", more))
 
 
@@ -125,7 +127,12 @@ def _window(context: SessionContext, steps: Steps) -> tuple[RankWindow, int]:
     energy = device.energy_j()
     started = time.perf_counter()
     steps.clock.begin()
-    numbers = window_steps(least, parameters.measure_s, context.ranks, lambda: (time.perf_counter() - started, last + 1 - least.start))
+    steps_per_round = getattr(context.workload, "steps_per_round", 1)
+
+    def progress() -> tuple[float, int]:
+        return time.perf_counter() - started, last + 1 - least.start
+
+    numbers = window_steps(least, parameters.measure_s, context.ranks, progress, steps_per_round)
     samples = steps.run(numbers, record)
     device.synchronize()
     wall = time.perf_counter() - started

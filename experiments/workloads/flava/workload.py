@@ -43,6 +43,7 @@ class Flava:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.parameters: Parameters = context.parameters
+        self.steps_per_round = len(KINDS) if self.parameters.kinds == "balanced" else 1
         self.config = config(self.parameters.model)
         self.image_size: int = self.config.image_config.image_size
         self.pairs = Pairs(context, self.parameters.text_length)

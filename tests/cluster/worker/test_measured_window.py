@@ -54,6 +54,15 @@ def test_a_window_is_as_long_as_asked_where_steps_become_shorter_or_longer(costs
     assert seconds < 8 * 1.6, "steps that became longer were not foreseen; no more than the mean so far is planned"
 
 
+def test_steps_are_added_in_whole_rounds() -> None:
+    """Of 1 s each: 10 more were enough for 16.5 s after 6, and 12 are four rounds of three."""
+    asked = window_steps(range(1, 7), 16.5, Ranks(), lambda: (float(len(numbers)), len(numbers)), 3)
+    numbers: list[int] = []
+    for number in asked:
+        numbers.append(number)  # noqa: PERF402 - the window asks how many there are
+    assert numbers == list(range(1, 19))
+
+
 class Together(Ranks):
     """Ranks that hear what rank 0 said, in this process."""
 

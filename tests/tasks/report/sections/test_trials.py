@@ -28,6 +28,12 @@ def test_a_trials_line() -> None:
     assert (shown.name, shown.value) == ("cpu · MP-3 · #1", "100.0 samples/s")
 
 
+def test_a_rate_without_an_interval_says_why() -> None:
+    rows = [row(workers(0), summary={"measured_steps": 20, "throughput_low": low, "throughput_high": low}) for low in (None, 99.0)]
+    lines = report_of(rows).section("trials").block(TrialTable).lines
+    assert [line.value for line in lines] == ["100.0 samples/s (interval: too short to tell)", "100.0 samples/s"]
+
+
 def test_the_command_of_one_cell_replaces_what_was_selected() -> None:
     trial = row({"pool": "a b", "clip": None, "fused": True, "rate": 0.5}).trial
     only = "--only 'pool=a b' --only clip=null --only fused=true --only rate=0.5"
