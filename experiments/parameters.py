@@ -20,7 +20,7 @@ REFERENCE_SEEDS = 3  # with which a reference is trained, at least: fewer do not
 SAME_NUMBERS = frozenset(
     {"dataloader_workers", "prefetch_factor", "pin_memory", "prefetch_to_device", "keep_decoded", "evaluate", "profile_steps"}
     | {"communication_steps", "ddp_bucket_view", "ddp_static_graph", "fsdp_reshard", "limit_all_gathers", "rung", "strategy"}
-    | {"rms_tensors", "spikes_after", "injected_slowdown", "execution"}
+    | {"rms_tensors", "spikes_after", "injected_slowdown", "execution", "measure_s"}
 )
 # Parameters that change how the same mathematics is computed, and so its rounding, or more where the implementation is wrong. Loss parity
 # shows which: a cell that differs from its baseline in one of them has to prove that it learns the same
@@ -72,7 +72,13 @@ class TrainingParameters(Strict):
     prefetch_factor: int = Field(2, ge=1, le=64, description="batches each DataLoader process keeps ready")
     pin_memory: bool = Field(True, description="page-locked host batches, on devices that have their own memory")
     prefetch_to_device: bool = Field(True, description="copy the next batch to the device while this one is computed")
-    steps: int = Field(100, ge=2, le=1_000_000, description="measured optimiser steps")
+    steps: int = Field(100, ge=2, le=1_000_000, description="measured optimiser steps; the least number of them with measure_s")
+    measure_s: float | None = Field(
+        None,
+        gt=0,
+        le=86_400,
+        description="s that the window lasts at least; steps beyond `steps` train at rate 0; null: it ends with them",
+    )
     warmup_steps: int = Field(10, ge=1, le=100_000, description="steps before the measured window, never part of a figure")
     seed: int = Field(0, ge=0, le=2**31 - 1, description="initial weights, data order and augmentation")
     update_rule: Literal["adamw", "stable_adamw"] = Field(

@@ -13,7 +13,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 RMS = "rms."  # prefix of the fields with a tensor's RMS_t; trials differ in which tensors they watch
 TOTAL = "total_s"
-_KINDS = {int: "int64", float: "float64", bool: "bool"}  # Arrow's names of types
+_KINDS = {int: "int64", float: "float64", bool: "bool", str: "string"}  # Arrow's names of types
 _FIRST = ("t", "step", "measured", "loss", "samples")  # the first fields of a record; the others follow in the order of declaration
 
 
@@ -41,6 +41,8 @@ class StepTiming:
     optimizer_s: Annotated[float, Spec("s", part=True)]
     total_s: Annotated[float, Spec("s", metric="step_time_s")]
     loader_wait_s: Annotated[float | None, Spec("s")] = None  # the host's time in the loader's `next`; beside the parts
+    # of workloads whose steps differ by design; the loop fills it, no clock does
+    step_kind: Annotated[str | None, Spec()] = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)

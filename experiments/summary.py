@@ -11,9 +11,9 @@ from typing import Any
 
 from experiments import step_record
 from experiments.stats.estimate import percentile
-from experiments.stats.intervals import throughput_interval
 from experiments.stats.loss_spikes import Rule, find_spikes
 from experiments.stats.steady_state import steady_state
+from experiments.stats.step_interval import step_interval
 from experiments.step_record import RMS, TOTAL
 
 Value = float | int | bool | None
@@ -36,8 +36,10 @@ def summarise(
     """The summary metrics of one attempt, from its journal's `step`, `window` and `evaluation` records; None where unknown.
 
     throughput: samples/s of the measured window, the samples of all ranks / the longest wall time of a rank. If the trial ended early and
-    has no window record: the measured steps' samples / their times. throughput_low/_high: 95 % interval over steps (`throughput_interval`).
-    throughput_settled: samples/s from the step on at which step times settled. step_time_*: s. *_share: part of the measured time, 0 to 1.
+    has no window record: the measured steps' samples / their times. throughput_low/_high: 95 % interval over steps (`step_interval`), None
+    where they are too few to tell. effective_steps: as many independent steps would give an interval as narrow.
+    throughput_settled: samples/s from the step on at which step times settled. drift: relative change of the step times from there on, or
+    over the window where they never settle (`steady_state`). step_time_*: s. *_share: part of the measured time, 0 to 1.
     loader_wait_share: the host's time in the loader / the measured time; beside the parts, since the device may compute meanwhile.
     service_time_* and latency_*, without training only: percentiles of a step's time without `data_wait_s`, from the batch on the host to
     its output; service_time_* of batches that queue on the device, latency_* of batches one at a time. p99 from 1,000 batches on.
@@ -60,17 +62,18 @@ def summarise(
     measured = [step for step in steps if step["measured"]]
     result: Summary = dict.fromkeys(NAMES)
     result["measured_steps"] = len(measured)
-    losses = [loss for step in steps if (loss := _finite(step.get("loss"))) is not None]
-    if steps:
+    learning = _learning(steps, window)
+    losses = [loss for step in learning if (loss := _finite(step.get("loss"))) is not None]
+    if learning:
         result["first_loss"] = losses[0] if losses else None
-        result["final_loss"] = _finite(steps[-1].get("loss"))
+        result["final_loss"] = _finite(learning[-1].get("loss"))
     if measured:
         result |= _timing(measured, window)
     if window is not None:
         result |= _window(window, result)
         if measured and not window.get("trains", True):
             result |= _batch_times(measured, BATCH_TIMES[window.get("execution", "queued")])
-        result |= _spikes(steps, window.get("spikes_after"))
+        result |= _spikes(learning, window.get("spikes_after"))
     for evaluation in evaluations:
         when = evaluation["when"]
         result |= {f"eval_{name}_{when}": _finite(value) for name, value in evaluation["metrics"].items()}
@@ -82,6 +85,7 @@ NAMES = (
     "throughput_low",
     "throughput_high",
     "throughput_settled",
+    "effective_steps",
     "measured_steps",
     "samples",
     "step_time_p05_s",
@@ -92,6 +96,7 @@ NAMES = (
     "loader_wait_share",
     "settled",
     "settled_at_step",
+    "drift",
     *_FROM_WINDOW,
     *COMMUNICATION,
     *SPIKES,
@@ -108,6 +113,12 @@ NAMES = (
     "eval_loss_before",
     "eval_loss_after",
 )
+
+
+def _learning(steps: Sequence[Mapping[str, Any]], window: Mapping[str, Any] | None) -> Sequence[Mapping[str, Any]]:
+    """The steps up to the learning rate's end; those after it only lengthen the window (`measure_s`)."""
+    last = (window or {}).get("last_learning_step")
+    return steps if last is None else [step for step in steps if step["step"] <= last]
 
 
 def _check(steps: Sequence[Mapping[str, Any]]) -> None:
@@ -132,22 +143,25 @@ def _check(steps: Sequence[Mapping[str, Any]]) -> None:
 def _timing(measured: Sequence[Mapping[str, Any]], window: Mapping[str, Any] | None) -> Summary:
     times = [float(step[TOTAL]) for step in measured]
     samples = [float(step["samples"]) for step in measured]
-    over_steps = throughput_interval(samples, times)
+    kinds = [step.get("step_kind") for step in measured]
+    interval = step_interval(samples, times, kinds=kinds)
+    over_steps = interval.estimate
     throughput = over_steps.value if window is None else _window_throughput(window)
     # The steps give the relative spread, the window gives the value: the window also includes time between steps.
     scale = throughput / over_steps.value
-    has_interval = math.isfinite(over_steps.se)
-    steady = steady_state(times)
+    steady = steady_state(times, kinds=kinds)
     result: Summary = {
         "throughput": throughput,
-        "throughput_low": over_steps.low * scale if has_interval else None,
-        "throughput_high": over_steps.high * scale if has_interval else None,
+        "throughput_low": over_steps.low * scale if interval.known else None,
+        "throughput_high": over_steps.high * scale if interval.known else None,
+        "effective_steps": interval.effective_steps,
         "samples": int(sum(samples)),
         "step_time_p05_s": percentile(times, 5),
         "step_time_median_s": percentile(times, 50),
         "step_time_p90_s": percentile(times, 90),
         "settled": steady.settled,
         "settled_at_step": None if steady.start is None else measured[steady.start]["step"],
+        "drift": steady.drift,
     }
     if steady.start is not None:
         settled_rate = throughput_of(samples[steady.start :], times[steady.start :])

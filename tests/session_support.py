@@ -134,6 +134,9 @@ class FakeTrainStep:
     def samples(self, batch: Any) -> int:
         return len(batch["vectors"])
 
+    def step_kind(self, batch: Any) -> str | None:
+        return None
+
     def diagnostics(self, step: int) -> dict[str, float | None]:
         return {"rms.x": float(step)}
 

@@ -36,7 +36,7 @@ def profile(context: SessionContext, steps: Steps, window: dict[str, Any]) -> No
     from cluster.worker.measure.profile import read_breakdown, trace
 
     context.recorder.phase("profile")
-    last = parameters.warmup_steps + parameters.steps
+    last = window["last_measured_step"]
     traced = range(last + 1, last + parameters.profile_steps + 1)
     steps.clock.begin()
     path = context.out / TRACE
@@ -61,7 +61,7 @@ def measure_communication(context: SessionContext, steps: Steps, window: dict[st
     from cluster.worker.measure import communication
 
     context.recorder.phase("communication")
-    step = parameters.warmup_steps + parameters.steps + parameters.profile_steps
+    step = window["last_measured_step"] + parameters.profile_steps
 
     def run(count: int, record: Record) -> None:
         context.ranks.meet()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from cluster.worker.measure.loop import TrainStepLike, run_steps
 from cluster.worker.measure.records import RankWindow, window_record
 from cluster.worker.measure.slowdown import SlowedTrainStep
+from cluster.worker.rank_group import Ranks
 from cluster.worker.set_up import SessionContext
 from cluster.worker.torch_internals import compile_seconds
 from experiments.components.workload import Workload, trains
@@ -41,7 +43,7 @@ class Steps:
         """Release the batches, so that the processes that load them end. Only `restart` may follow."""
         self._batches = iter(())
 
-    def run(self, steps: range, record: Record) -> int:
+    def run(self, steps: Iterable[int], record: Record) -> int:
         """Run the steps (1-based numbers) and return this rank's samples. See run_steps."""
         return run_steps(steps, self._batches, self._train_step, self.clock, record)
 
@@ -70,12 +72,14 @@ def measure(context: SessionContext, steps: Steps, started_at: float) -> dict[st
     steps.run(range(2, parameters.warmup_steps + 1), warm_up)
     compile_s = None if parameters.compile == "none" else compile_seconds()
     recorder.phase("measure")
-    rank_window = _window(context, steps)
+    rank_window, last = _window(context, steps)
     return {
         **window_record(context.ranks.gather(rank_window)),
         "time_to_first_step_s": to_first_step,
         "compile_seconds": compile_s,
         "first_measured_step": parameters.warmup_steps + 1,
+        "last_measured_step": last,
+        "last_learning_step": parameters.warmup_steps + parameters.steps,
         "batch_size": parameters.batch_size,
         "trains": trains(context.workload),
         "execution": execution(parameters),
@@ -85,11 +89,37 @@ def measure(context: SessionContext, steps: Steps, started_at: float) -> dict[st
     }
 
 
-def _window(context: SessionContext, steps: Steps) -> RankWindow:
-    """Run this rank's measured steps, from a common start of all ranks until its device has finished all work."""
+def window_steps(
+    least: range, measure_s: float | None, ranks: Ranks, progress: Callable[[], tuple[float, int]], steps_per_round: int = 1
+) -> Iterator[int]:
+    """The numbers of the window's steps: `least`, and without `measure_s` no more. Else on until it has lasted that many seconds.
+
+    `progress()`: seconds since the window began, and how many of its steps are known to have finished by then. Rank 0 plans at their mean
+    time how many are still needed, and looks again once they are submitted. So there are a few decisions, in which no rank waits for its
+    device, and all ranks run the same steps. Steps are added in whole rounds of `steps_per_round`, so that the mix of kinds stays as it is.
+    The last decision sees the time over on the host, which is ahead of the device: the window is never shorter than asked for.
+    """
+    first, numbers = least.start, least
+    while numbers:
+        yield from numbers
+        if measure_s is None:
+            return
+        elapsed, finished = progress()
+        submitted, following = numbers.stop - first, numbers.stop
+        needed = math.ceil(measure_s / elapsed * (finished or submitted))
+        more = 0 if elapsed >= measure_s else math.ceil(max(1, needed - submitted) / steps_per_round) * steps_per_round
+        numbers = range(following, following + ranks.as_rank_0_says(f"steps after {following - 1}", more))
+
+
+def _window(context: SessionContext, steps: Steps) -> tuple[RankWindow, int]:
+    """Run this rank's measured steps, from a common start of all ranks until its device is done. Returns also the last one's number."""
     parameters, device = context.parameters, context.device
+    least = range(parameters.warmup_steps + 1, parameters.warmup_steps + parameters.steps + 1)
+    last = parameters.warmup_steps
 
     def record(timing: StepTiming) -> None:
+        nonlocal last
+        last = timing.step
         context.recorder.step(timing, measured=True, more=context.train_step.diagnostics(timing.step))
 
     if steps.slowed:
@@ -100,11 +130,17 @@ def _window(context: SessionContext, steps: Steps) -> RankWindow:
     energy = device.energy_j()
     started = time.perf_counter()
     steps.clock.begin()
-    samples = steps.run(range(parameters.warmup_steps + 1, parameters.warmup_steps + parameters.steps + 1), record)
+    steps_per_round = getattr(context.workload, "steps_per_round", 1)
+
+    def progress() -> tuple[float, int]:
+        return time.perf_counter() - started, last + 1 - least.start
+
+    numbers = window_steps(least, parameters.measure_s, context.ranks, progress, steps_per_round)
+    samples = steps.run(numbers, record)
     device.synchronize()
     wall = time.perf_counter() - started
     energy_end = device.energy_j()
-    return RankWindow(
+    rank_window = RankWindow(
         rank=context.ranks.rank,
         samples=samples,
         wall_s=wall,
@@ -112,3 +148,4 @@ def _window(context: SessionContext, steps: Steps) -> RankWindow:
         alloc_retries=device.alloc_retries(),
         energy_j=None if energy is None or energy_end is None else energy_end - energy,
     )
+    return rank_window, last

@@ -35,6 +35,21 @@ class Ranks:
 
             torch.distributed.barrier()
 
+    def as_rank_0_says(self, question: str, own: int) -> int:
+        """Rank 0's `own`, on every rank. `question` names it, once in a process group's life.
+
+        It goes through the process group's store, between hosts, so no device waits for it. A rank waits until rank 0 has said it.
+        """
+        if self.world_size == 1:
+            return own
+        from cluster.worker.torch_internals import process_group_store
+
+        store = process_group_store()
+        if self.rank == 0:
+            store.set(question, str(own))
+            return own
+        return int(store.get(question))
+
     def gather(self, own: T) -> list[T]:
         """The values of all ranks, in the order of ranks. `own` must be picklable."""
         if self.world_size == 1:

@@ -6,6 +6,7 @@ ray_train.py holds the uses of Ray's internals, and of torch's on Ray's behalf.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import nn
@@ -20,6 +21,13 @@ def compile_seconds() -> float | None:
         return float(sum(spent)) if spent else None
     except (ImportError, TypeError):
         return None
+
+
+def process_group_store() -> Any:
+    """The key-value store through which the default process group was formed: `set` and `get`, the latter waits until there is a value."""
+    from torch.distributed import distributed_c10d
+
+    return distributed_c10d._get_default_store()  # type: ignore[attr-defined]
 
 
 def count_cycles(cycles: int) -> None:

@@ -93,6 +93,15 @@ def flops_by_precision(workload: Workload, precision: str, flops: float | None) 
     return None if flops is None else {precision: flops}
 
 
+def step_kind(workload: Workload, batch: Batch) -> str | None:
+    """The kind of step that a placed batch makes; None unless the workload has a method `step_kind(batch)`.
+
+    For workloads whose steps cost differently by design, such as FLAVA's three kinds of batch: the differences are then no noise.
+    """
+    named = getattr(workload, "step_kind", None)
+    return None if named is None else str(named(batch))
+
+
 def shard_units(workload: Workload, model: torch.nn.Module, layers: list[torch.nn.Module]) -> list[torch.nn.Module]:
     """The modules whose parameters FSDP gathers together, inner modules before those that contain them.
 

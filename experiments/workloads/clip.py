@@ -71,6 +71,8 @@ class Parameters(KeptPairParameters):
 
     @model_validator(mode="after")
     def _finite(self) -> Parameters:
+        if self.signal_every is not None and self.measure_s is not None:
+            raise ValueError("signal_every: not with measure_s, since the gradient grows for as long as the window lasts")
         times = (self.warmup_steps + self.steps) // (self.signal_every or self.warmup_steps + self.steps + 1)
         if abs(times * math.log10(self.signal_factor)) > SIGNAL_DIGITS:
             raise ValueError(

@@ -69,7 +69,7 @@ def _cells(row: TrialProgress) -> tuple[str | Text, ...]:
     return (
         row.trial.name,
         state,
-        f"{row.step}/{row.steps}" if row.step else "",
+        f"{row.step}/{row.steps}{'+' if row.open_ended else ''}" if row.step else "",
         f"{row.samples_per_s:.1f}" if row.samples_per_s else "",
         f"{row.loss:.4f}" if row.loss is not None else "",
     )

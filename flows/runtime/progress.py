@@ -16,7 +16,7 @@ CURRENT: ContextVar[SweepProgress | None] = ContextVar("progress", default=None)
 
 @dataclass
 class TrialProgress:
-    """One trial. Rates are over the measured steps seen so far."""
+    """One trial. Rates are over the measured steps seen so far. `steps`: as many as it runs, or at least, if it is to last `measure_s`."""
 
     trial: Trial
     state: str = "waiting"
@@ -25,6 +25,7 @@ class TrialProgress:
     attempt: int = 0
     step: int = 0
     steps: int = 0
+    open_ended: bool = False
     loss: float | None = None
     samples_per_s: float | None = None
     emulated: bool = False
@@ -50,7 +51,8 @@ class SweepProgress:
         with self.lock:
             for trial in trials:
                 total = int(trial.parameters["steps"]) + int(trial.parameters["warmup_steps"])
-                self.rows.setdefault(trial.key, TrialProgress(trial, steps=total))
+                open_ended = trial.parameters.get("measure_s") is not None
+                self.rows.setdefault(trial.key, TrialProgress(trial, steps=total, open_ended=open_ended))
 
     def wait(self, trial: Trial, reason: str) -> None:
         """A trial has not begun: what it waits for."""

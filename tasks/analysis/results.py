@@ -38,7 +38,8 @@ class ResultsError(UserError):
 class TrialRow:
     """One trial of a sweep and what is known of it; `result` is None while it has not ended.
 
-    `steps` and `losses` are the step numbers and losses of the last attempt, shape (n,); NaN where the loss is not finite or unknown. `rms`
+    `steps` and `losses` are the step numbers and losses of the last attempt, shape (n,); NaN where the loss is not finite or unknown. Steps
+    after the end of the learning rate's schedule, which only make the window longer, are left out: curves of cells can be compared. `rms`
     is RMS_t of the tensors that were watched, by name, likewise.
     `problem` says why a trial's files could not be read.
     """
@@ -65,6 +66,11 @@ class TrialRow:
     def emulated(self) -> bool:
         """True if its pool says so, or the device did: then nothing of it is a measurement."""
         return self.trial.emulated or (self.result is not None and self.result.emulated) or bool(self.environment.get("emulated"))
+
+    @property
+    def too_short(self) -> bool:
+        """Whether its throughput was measured over steps that are too few for an interval."""
+        return bool(self.summary.get("throughput") and self.summary.get("measured_steps")) and self.summary.get("throughput_low") is None
 
     @property
     def reason(self) -> str | None:
@@ -158,16 +164,18 @@ def _row(trial: Trial, result: TrialResult | None, steps: list[Record], meta: Ma
         raise ResultsError(f"{source} holds what cannot be: {error}") from error
     if result is not None and not steps:
         summary |= summary_of_today(result.summary, result.environment)
+    window = meta.get("window") or {}
+    learning = [step for step in steps if step["step"] <= window.get("last_learning_step", step["step"])]
     return TrialRow(
         trial,
         result,
         summary,
         environment,
         [str(note["text"]) for note in meta.get("notes", ())],
-        np.array([step["step"] for step in steps], np.int64),
-        _series(steps, "loss"),
-        (meta.get("window") or {}).get("profile"),
-        rms={name: _series(steps, RMS + name) for name in rms_names(steps)},
+        np.array([step["step"] for step in learning], np.int64),
+        _series(learning, "loss"),
+        window.get("profile"),
+        rms={name: _series(learning, RMS + name) for name in rms_names(learning)},
     )
 
 

@@ -7,11 +7,14 @@ from collections.abc import Sequence
 
 from experiments import workloads
 from experiments.config.errors import ConfigError
+from experiments.stats.step_interval import LEAST_STEPS, TOO_SHORT
 from tasks.analysis.cell import Cell
 from tasks.analysis.judge_cells import OF_MANY, ONE_TRIAL, SPREADS_DIFFER
 from tasks.analysis.results import TrialRow
 from tasks.report.spread_caution import of_unknown_spread
-from tasks.report.text_format import listed, plural
+from tasks.report.text_format import listed, percent, plural
+
+WORTH_NAMING = 0.02  # a drift of step times that never settled
 
 
 def cautions(rows: Sequence[TrialRow], cells: Sequence[Cell], *, emulated: bool) -> list[str]:
@@ -21,7 +24,7 @@ def cautions(rows: Sequence[TrialRow], cells: Sequence[Cell], *, emulated: bool)
         *_of_repeats(measured),
         *([] if emulated else of_unknown_spread(measured)),
         *_of_undecided(measured),
-        *_of_short_windows(measured),
+        *_of_length(measured),
         *_of_settling(measured),
         *_of_loss_parity(cells),
         *_of_media_pipe(cells),
@@ -60,14 +63,13 @@ def _of_undecided(cells: Sequence[Cell]) -> list[str]:
     return lines
 
 
-def _of_short_windows(cells: Sequence[Cell]) -> list[str]:
-    """Trials whose steps are too few, or too alike one another, for an interval within the trial."""
-    short = [row.trial.name for cell in cells for row in cell.measured if _too_short(row)]
-    return [f"Too short to tell how sure a trial is: {listed(short, 4)}. A longer `measure_s` or more steps show it."] if short else []
-
-
-def _too_short(row: TrialRow) -> bool:
-    return row.summary.get("effective_steps") is not None and row.summary.get("throughput_low") is None
+def _of_length(cells: Sequence[Cell]) -> list[str]:
+    """Names the cells whose only trial says nothing of how sure its rate is."""
+    short = [cell.name for cell in cells if len(cell.measured) == 1 and cell.measured[0].too_short]
+    if not short:
+        return []
+    why = f"fewer than {LEAST_STEPS} steps, or steps that follow each other too closely (effective_steps)"
+    return [f"The window was {TOO_SHORT} how sure the rate is, in {listed(short)}: {why}. --set measure_s=30 makes it longer."]
 
 
 def _of_settling(cells: Sequence[Cell]) -> list[str]:
@@ -75,10 +77,21 @@ def _of_settling(cells: Sequence[Cell]) -> list[str]:
     unsettled = [cell.name for cell in cells if not all(row.summary.get("settled") for row in cell.measured)]
     if unsettled:
         lines.append(f"Step times never settled in {plural(len(unsettled), 'cell')}: {'; '.join(unsettled)}.")
+    lines += _of_drift([row for cell in cells for row in cell.measured])
     late = [row.trial.name for cell in cells for row in cell.measured if _settled_late(row)]
     if late:
         lines.append(f"Step times settled only inside the measured window in {'; '.join(late)}: a longer warm-up would cut that off.")
     return lines
+
+
+def _of_drift(rows: Sequence[TrialRow]) -> list[str]:
+    """Names the trials whose step times drifted over the window."""
+    drifts = {row.trial.name: row.summary.get("drift") or 0.0 for row in rows if row.summary.get("settled") is False}
+    return [
+        f"Step times {'rose' if drift > 0 else 'fell'} by {percent(abs(drift))} over the window in {name}."
+        for name, drift in drifts.items()
+        if abs(drift) >= WORTH_NAMING
+    ]
 
 
 def _settled_late(row: TrialRow) -> bool:

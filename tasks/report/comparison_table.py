@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from experiments.config.scalar_text import table_text
 from experiments.metrics import Kind, Metric, Scale
 from experiments.spec.schema import Suite
+from experiments.stats.step_interval import TOO_SHORT
 from experiments.stats.verdict import Verdict
 from experiments.trial import Scalar, label
 from tasks.analysis.cell import Cell
@@ -211,6 +212,9 @@ def table_cell(cell: Cell | None, *, shared_note: str | None = None, shared_why:
     notes = [f"{len(failed)} of {len(cell.rows)} repeats: {', '.join(sorted({row.outcome for row in failed}))}"] if failed else []
     if not all(row.summary.get("settled") for row in cell.measured):
         notes.append("did not settle")
+    plus = spread(cell.estimate, cell.metric)
+    if not plus and any(row.too_short for row in cell.measured):
+        notes.append(f"interval over its steps: {TOO_SHORT}")
     if cell.other_work:
         notes.append(f"other work than the baseline's, so not compared: {cell.other_work}")
     if cell.why_undecided and cell.why_undecided != shared_why:
@@ -224,7 +228,7 @@ def table_cell(cell: Cell | None, *, shared_note: str | None = None, shared_why:
     return TableCell(
         cell,
         quantity(cell.estimate.value, cell.metric),
-        spread(cell.estimate, cell.metric),
+        plus,
         "baseline" if cell.baseline is cell else _change(cell),
         marks_of(cell),
         notes=notes,

@@ -29,7 +29,7 @@ TIMING = StepTiming(
     total_s=0.5,
     loader_wait_s=0.2,
 )
-NAMES = [
+KNOWN = [
     "t",
     "step",
     "measured",
@@ -42,6 +42,7 @@ NAMES = [
     "total_s",
     "loader_wait_s",
 ]
+NAMES = [*KNOWN, "step_kind"]
 
 
 @dataclass(frozen=True)
@@ -53,17 +54,18 @@ class Longer(StepRecord):
 
 def test_the_fields_and_their_order() -> None:
     assert [field.name for field in FIELDS] == NAMES
-    assert [field.kind for field in FIELDS] == ["float64", "int64", "bool", "float64", "int64", *["float64"] * 6]
-    assert {field.name: field.unit for field in FIELDS if field.unit} == {"t": "s since 1970", **dict.fromkeys(NAMES[5:], "s")}
+    assert [field.kind for field in FIELDS] == ["float64", "int64", "bool", "float64", "int64", *["float64"] * 6, "string"]
+    assert {field.name: field.unit for field in FIELDS if field.unit} == {"t": "s since 1970", **dict.fromkeys(KNOWN[5:], "s")}
     assert tuple(NAMES[5:9]) == PARTS and summary.PARTS == ("data_wait", "h2d", "forward_backward", "optimizer")
 
 
 def test_a_records_values_stand_under_the_names_of_the_files() -> None:
     record = StepRecord(**vars(TIMING), measured=True)
-    assert record.values() == dict(zip(NAMES, [1000.5, 3, True, 2.0, 8, 0.1, 0.05, 0.3, 0.05, 0.5, 0.2], strict=True))
-    assert list(record.values()) == NAMES
+    assert record.values() == dict(zip(KNOWN, [1000.5, 3, True, 2.0, 8, 0.1, 0.05, 0.3, 0.05, 0.5, 0.2], strict=True))
+    assert list(record.values()) == KNOWN, "a kind of step is left out where there is none"
+    assert StepRecord(**{**vars(TIMING), "step_kind": "pair"}, measured=True).values()["step_kind"] == "pair"
     earlier = {name: value for name, value in vars(TIMING).items() if name != "loader_wait_s"}
-    assert list(StepRecord(**earlier, measured=True).values()) == NAMES[:-1], "what is not known is left out"
+    assert list(StepRecord(**earlier, measured=True).values()) == KNOWN[:-1], "what is not known is left out"
 
 
 def test_the_metrics_of_a_step() -> None:
@@ -99,7 +101,7 @@ def test_one_line_adds_a_field_everywhere(tmp_path: Path, monkeypatch: pytest.Mo
     assert [field.name for field in more] == [*NAMES, "grad_norm"]
     assert (more[-1].kind, more[-1].metric) == ("float64", "grad_norm")
     monkeypatch.setattr(step_record, "FIELDS", more)
-    assert Longer(**vars(TIMING), measured=True).values().keys() == set(NAMES), "left out where it is not known"
+    assert Longer(**vars(TIMING), measured=True).values().keys() == set(KNOWN), "left out where it is not known"
     step: dict[str, Any] = Longer(**vars(TIMING), measured=True, grad_norm=0.25).values()
     assert step["grad_norm"] == metrics_of(step)["grad_norm"] == 0.25
 
@@ -107,7 +109,7 @@ def test_one_line_adds_a_field_everywhere(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_type_without_a_name_in_arrow_is_an_error() -> None:
     @dataclass(frozen=True)
     class Wrong(StepRecord):
-        note: Annotated[str, Spec()] = ""
+        note: Annotated[bytes, Spec()] = b""
 
     with pytest.raises(KeyError):
         fields_of(Wrong)

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.stats.intervals import throughput_interval
+from experiments.stats.steady_state import steady_state
+from experiments.stats.step_interval import step_interval
 from experiments.summary import rms_names, summarise, throughput_of
 
 TIMES = 0.1 + 0.02 * np.random.default_rng(0).permutation(20) / 20
+LONG = 0.1 + 0.02 * np.random.default_rng(0).permutation(60) / 60  # enough steps for an interval
 
 
 def step(number: int, **changes: Any) -> dict[str, Any]:
@@ -29,19 +31,56 @@ def window(**changes: Any) -> dict[str, Any]:
 
 
 def test_the_interval_of_the_steps_is_carried_over_to_the_window() -> None:
-    found = summarise(steps_of(TIMES), window())
-    steps = throughput_interval(np.full(20, 16.0), TIMES)
+    found = summarise(steps_of(LONG), window())
+    interval = step_interval(np.full(60, 16.0), LONG)
+    steps = interval.estimate
     rate = 320 / 2.5
-    scale = rate / (320 / TIMES.sum())
+    scale = rate / (960 / LONG.sum())
     assert abs(scale - 1) > 0.01
     assert found["throughput"] == pytest.approx(rate)
     assert found["throughput_low"] == pytest.approx(steps.low * scale)
     assert found["throughput_high"] == pytest.approx(steps.high * scale)
     assert found["throughput_low"] < rate < found["throughput_high"]  # type: ignore[operator]
-    alone = summarise(steps_of(TIMES), None)
+    assert found["effective_steps"] == interval.effective_steps
+    alone = summarise(steps_of(LONG), None)
     assert (alone["throughput_low"], alone["throughput_high"]) == pytest.approx((steps.low, steps.high))
-    few = summarise(steps_of([0.1, 0.1, 0.1]), window())
-    assert (few["throughput_low"], few["throughput_high"], few["tflops_per_device_low"]) == (None, None, None)
+
+
+def test_too_few_steps_have_a_rate_and_no_interval() -> None:
+    few = summarise(steps_of(LONG[:39]), window())
+    assert few["throughput"] == pytest.approx(144)
+    names = ("throughput_low", "throughput_high", "tflops_per_device_low", "effective_steps")
+    assert [few[name] for name in names] == [None] * 4
+    walk = 0.1 * np.exp(0.01 * np.cumsum(np.random.default_rng(3).normal(size=100)))
+    slow = summarise(steps_of(walk), window())
+    assert (slow["throughput_low"], slow["throughput_high"]) == (None, None)
+    assert slow["effective_steps"] == pytest.approx(0.68, abs=0.01), "it says why"
+
+
+def test_kinds_of_steps_are_told_apart() -> None:
+    kinds = ["image", "text", "text"] * 20
+    times = LONG * np.tile([3.0, 1.0, 1.0], 20)
+    apart = summarise([{**one, "step_kind": kind} for one, kind in zip(steps_of(times), kinds, strict=True)], None)
+    found = step_interval(np.full(60, 16.0), times, kinds=kinds).estimate
+    assert (apart["throughput_low"], apart["throughput_high"]) == (found.low, found.high)
+    assert apart["drift"] == pytest.approx(steady_state(times, kinds=kinds).drift) != pytest.approx(steady_state(times).drift)
+    as_noise = summarise(steps_of(times), None)
+    assert as_noise["throughput_high"] - as_noise["throughput_low"] > 3 * (found.high - found.low)  # type: ignore[operator]
+
+
+def test_drift_is_that_of_the_step_times() -> None:
+    times = 0.1 * np.linspace(1, 1.08, 200) * (1 + 0.005 * np.random.default_rng(1).normal(size=200))
+    found = summarise(steps_of(times), None)
+    assert found["settled"] is False and found["throughput_settled"] is None
+    assert found["drift"] == pytest.approx(steady_state(times).drift) == pytest.approx(0.08, abs=0.003)
+
+
+def test_steps_that_only_lengthen_the_window_count_for_its_rate_and_not_for_what_was_learnt() -> None:
+    steps = steps_of(LONG)
+    steps[29]["loss"], steps[59]["loss"] = 1.25, 1.0
+    found = summarise(steps, window(last_learning_step=30))
+    assert (found["final_loss"], found["measured_steps"]) == (1.25, 60)
+    assert summarise(steps, window())["final_loss"] == 1.0
 
 
 def test_a_window_without_ranks_is_one_ranks() -> None:
@@ -86,7 +125,7 @@ def test_shares_are_of_the_measured_time_only() -> None:
 
 
 def test_work_and_time_of_an_epoch_by_hand() -> None:
-    found = summarise(steps_of(TIMES), window(epoch_samples=1280, batch_size=16, samples=640, energy_j=960.0, wall_s=20.0))
+    found = summarise(steps_of(LONG), window(epoch_samples=1280, batch_size=16, samples=640, energy_j=960.0, wall_s=20.0))
     assert found["mfu"] == pytest.approx(128 * 1e12 / (2 * 4e14))
     assert found["tflops_per_device"] == pytest.approx(128 / 2)
     for end in ("low", "high"):

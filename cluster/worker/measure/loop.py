@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cluster.devices.clock import COMPUTE, COPY, DATA, UPDATE, Clock
@@ -29,14 +30,28 @@ class TrainStepLike(Protocol):
     def samples(self, batch: Batch) -> int:
         """Number of samples in a batch."""
 
+    def step_kind(self, batch: Batch) -> str | None:
+        """The kind of step that a batch makes, where the workload has several."""
 
-def run_steps(steps: range, batches: Iterator[Batch], train_step: TrainStepLike, clock: Clock, record: Callable[[StepTiming], None]) -> int:
+
+def run_steps(
+    steps: Iterable[int], batches: Iterator[Batch], train_step: TrainStepLike, clock: Clock, record: Callable[[StepTiming], None]
+) -> int:
     """Train the given steps (1-based) and pass each to `record` once its times and loss are known. Returns this rank's samples.
+
+    The next number is taken when a step has been submitted, which may be before the device has finished it. So `steps` may be a generator
+    that decides when to stop; what it takes to decide is part of the next step.
 
     On return the device has finished the steps and all of them are recorded. The loop itself never waits for the device; the clock does: it
     keeps the host from running more than a few steps ahead, or has each step computed before the next begins.
     """
     total = 0
+    kinds: dict[int, str] = {}  # of steps that the clock has not returned yet
+
+    def passed_on(timings: Iterable[StepTiming]) -> None:
+        for timing in timings:
+            record(replace(timing, step_kind=kinds.pop(timing.step, None)) if kinds else timing)
+
     for step in steps:
         clock.fetch()
         batch = next(batches)
@@ -49,8 +64,8 @@ def run_steps(steps: range, batches: Iterator[Batch], train_step: TrainStepLike,
         clock.mark(UPDATE)
         samples = train_step.samples(device_batch)
         total += samples
-        for timing in clock.finish(step, samples, loss):
-            record(timing)
-    for timing in clock.drain():
-        record(timing)
+        if (kind := train_step.step_kind(device_batch)) is not None:
+            kinds[step] = kind
+        passed_on(clock.finish(step, samples, loss))
+    passed_on(clock.drain())
     return total

@@ -70,6 +70,9 @@ class SlowedTrainStep:
     def samples(self, batch: Batch) -> int:
         return self.inner.samples(batch)
 
+    def step_kind(self, batch: Batch) -> str | None:
+        return self.inner.step_kind(batch)
+
     def _on_host(self, step_s: float) -> None:
         until = time.perf_counter() + self.share * step_s
         while time.perf_counter() < until:

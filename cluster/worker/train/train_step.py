@@ -12,7 +12,7 @@ from cluster.worker.train import parallel
 from cluster.worker.train.choose_engine import choose_engine
 from cluster.worker.train.engine import Engine
 from cluster.worker.train.rms import RmsWatch, watched_tensors
-from experiments.components.workload import graph_units, shard_units, trains
+from experiments.components.workload import graph_units, shard_units, step_kind, trains
 from experiments.parameters import TrainingParameters
 
 if TYPE_CHECKING:
@@ -101,15 +101,21 @@ class TrainStep:
     def samples(self, batch: Batch) -> int:
         return self.workload.samples(batch)
 
+    def step_kind(self, batch: Batch) -> str | None:
+        return step_kind(self.workload, batch)
+
     def learning_rate(self, step: int) -> float:
         """The learning rate of a step (1-based). It rises linearly over `learning_rate_warmup` steps, then follows the schedule.
 
-        `linear` and `cosine` fall from the full rate to 0 after the last step; later steps train at 0.
+        `linear` and `cosine` fall from the full rate to 0 after the last of `warmup_steps` + `steps`. Every later step, of a window that
+        lasts `measure_s` or of what is measured after it, trains at 0: it costs as much and leaves the weights as they are.
         """
+        if step > self._all_steps:
+            return 0.0
         schedule, rate, warmup = self.parameters.learning_rate_schedule, self.parameters.learning_rate, self.parameters.learning_rate_warmup
         if step <= warmup:
             return rate * step / warmup
-        progress = min(1.0, (step - 1 - warmup) / max(1, self._all_steps - warmup))
+        progress = (step - 1 - warmup) / max(1, self._all_steps - warmup)
         if schedule == "constant":
             return rate
         return rate * (1 - progress) if schedule == "linear" else rate * (1 + math.cos(math.pi * progress)) / 2

@@ -43,6 +43,7 @@ class Flava:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.parameters: Parameters = context.parameters
+        self.steps_per_round = len(KINDS) if self.parameters.kinds == "balanced" else 1
         self.config = config(self.parameters.model)
         self.image_size: int = self.config.image_config.image_size
         self.pairs = Pairs(context, self.parameters.text_length)
@@ -90,6 +91,9 @@ class Flava:
 
     def samples(self, batch: Batch) -> int:
         return int(batch["count"])
+
+    def step_kind(self, batch: Batch) -> str:
+        return str(batch["kind"])
 
     def evaluate(self, model: nn.Module, place: Callable[[Batch], Batch]) -> dict[str, float]:
         """`loss` is that of masked language on text alone; `image_codes` counts the distinct codes that the codebook gave."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from experiments.metrics import metric_of
+from experiments.stats.step_interval import TOO_SHORT
 from tasks.analysis.results import TrialRow
 from tasks.report.commands import reproduce
 from tasks.report.section import ReportSource, Section, TrialLine, TrialTable
@@ -19,11 +20,12 @@ def _line(row: TrialRow, source: ReportSource) -> TrialLine:
     """Throughput of an emulated trial is shown only in the report of emulated trials."""
     throughput, first, last = (row.summary.get(name) for name in ("throughput", "first_loss", "final_loss"))
     link = source.mlflow_links.get(row.trial.key)
+    shown = quantity(float(throughput or 0), metric_of("throughput")) + (f" (interval: {TOO_SHORT})" if row.too_short else "")
     return TrialLine(
         row.trial.name,
         OUTCOMES.get(row.outcome, row.outcome),
         row.reason or "",
-        quantity(float(throughput), metric_of("throughput")) if throughput and (source.emulated or not row.emulated) else "–",
+        shown if throughput and (source.emulated or not row.emulated) else "–",
         f"{number(float(first))} → {number(float(last))}" if first is not None and last is not None else "–",
         reproduce(row.trial, source.sweep.plan.command),
         link if link and link.startswith(("http://", "https://")) else None,

@@ -37,6 +37,9 @@ class Learner:
     def update(self, step: int) -> None:
         self.simulation.launch(UPDATE_TIME)
 
+    def step_kind(self, batch: dict[str, Any]) -> str | None:
+        return None
+
     def samples(self, batch: dict[str, Any]) -> int:
         return 4 if batch == {"placed": True} else 0
 

@@ -22,6 +22,7 @@ from ray.train.v2.api import data_parallel_trainer
 from torch import nn
 
 from cluster.worker import main, outcome, ray_train, torch_internals
+from cluster.worker.rank_group import Ranks
 from tests.contracts import make_trial
 
 
@@ -131,3 +132,16 @@ def test_cuda_can_count_cycles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "_sleep", seen.append)
     torch_internals.count_cycles(7)
     assert seen == [7]
+
+
+def test_ranks_agree_through_the_store_that_their_process_group_was_formed_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = torch.distributed.HashStore()
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        Ranks(0, 2).as_rank_0_says("steps after 10", 7)
+        assert Ranks(1, 2).as_rank_0_says("steps after 10", 99) == 7
+        torch_internals.process_group_store().set("x", "3")
+        assert int(torch_internals.process_group_store().get("x")) == 3
+    finally:
+        torch.distributed.destroy_process_group()
+    assert Ranks().as_rank_0_says("anything", 5) == 5, "alone it asks nobody"

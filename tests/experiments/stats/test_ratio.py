@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import numpy as np
 import pytest
 from scipy import stats
-from scipy.signal import lfilter
 
 from experiments.stats.estimate import Estimate, percentile
-from experiments.stats.intervals import block_length, throughput_interval
 from experiments.stats.verdict import Verdict, among_many, benjamini_hochberg, verdict
 
 T_1, T_2, T_12 = 12.706204736, 4.302652730, 2.178812830  # two-sided 95 % quantiles of Student's t with 1, 2 and 12 degrees of freedom
@@ -36,91 +33,6 @@ def test_percentiles_lie_between_order_statistics() -> None:
         percentile([1, math.inf], 50)
     with pytest.raises(ValueError, match=r"shape \(1, 2\)"):
         percentile([[1, 2]], 50)
-
-
-def test_three_steps_say_nothing_of_their_spread_and_four_do() -> None:
-    three = throughput_interval([8, 8, 8], [1, 1.1, 0.9])
-    assert (three.value, three.low, three.high, three.se, three.df, three.n) == (pytest.approx(8), 0, math.inf, math.inf, 1, 1)
-    four = throughput_interval([8, 8, 8, 8], [1, 1.1, 0.9, 1.2])
-    assert 0 < four.se < 1 and four.df == 3
-    assert four.low == pytest.approx(8 / 1.2), "so few steps are as wide as they can be drawn"
-    assert four.high == pytest.approx(8 / 0.9)
-    with pytest.raises(ValueError, match="more than 0"):
-        throughput_interval([0, 0], [1, 1])
-
-
-@pytest.mark.parametrize("level", [0.95, 0.8])
-def test_throughput_interval_is_the_bootstrap_it_is_said_to_be(level: float) -> None:
-    """At least a twelfth of the series to a block, around the end; percentiles of the level that t with few blocks asks (Hesterberg)."""
-    random = np.random.default_rng(12)
-    times, samples = 0.1 * np.exp(0.05 * random.normal(size=52)), random.integers(6, 9, 52)
-    length, blocks = 5, 11  # both ceilings: of 52 / 12, as white noise alone would have blocks of 1, and of 52 / 5
-    assert block_length(samples - samples.sum() / times.sum() * times) < length
-    draws = []
-    for starts in np.random.default_rng(7).integers(0, 52, (400, blocks), dtype=np.int32):
-        picked = [(start + offset) % 52 for start in starts for offset in range(length)]
-        draws.append(samples[picked].sum() / times[picked].sum())
-    tail = stats.norm.sf(stats.t.ppf((1 + level) / 2, 9) * math.sqrt(10 / 9))
-    found = throughput_interval(samples, times, level=level, draws=400, seed=7)
-    assert (found.low, found.high) == pytest.approx(tuple(np.quantile(draws, [tail, 1 - tail])))
-    assert (found.value, found.df) == (pytest.approx(samples.sum() / times.sum()), 9)
-    assert found.se == pytest.approx(np.log(draws).std() * math.sqrt(10 / 9))
-    assert found != throughput_interval(samples, times, level=level, draws=400, seed=8)
-
-
-def test_blocks_are_as_long_as_the_correlation_asks() -> None:
-    noise = lfilter([1], [1, -0.9], np.random.default_rng(11).normal(size=400))
-    times = 0.1 * np.exp(0.01 * noise)
-    samples = np.full(400, 8.0)
-    length = block_length(samples - 3200 / times.sum() * times)
-    assert length < 400 / 12
-    assert throughput_interval(samples, times, draws=50).df == 400 // 34 - 1
-    times = 0.1 * np.exp(0.01 * lfilter([1], [1, -0.97], np.random.default_rng(11).normal(size=60)))
-    longer = block_length(samples[:60] - 480 / times.sum() * times)
-    assert longer > 5 and throughput_interval(samples[:60], times, draws=50).df == 60 // longer - 1
-    in_step = throughput_interval(80 * times, times, draws=50)
-    assert (in_step.df, in_step.se) == (60 // 5 - 1, pytest.approx(0, abs=1e-12)), "long steps with as many more samples tell one rate"
-
-
-@pytest.mark.parametrize(("n", "phi", "expected"), [(100, 0.9, 12.973), (400, 0.6, 9.898), (400, 0.9, 19.390), (1000, 0.6, 16.390)])
-def test_block_length_is_that_of_another_implementation(n: int, phi: float, expected: float) -> None:
-    """`optimal_block_length(series)["circular"]` of the package arch 8.0, which does not round."""
-    series = lfilter([1], [1, -phi], np.random.default_rng(11).normal(size=n))
-    assert block_length(series) == round(expected)
-
-
-def plain_block_length(series: np.ndarray) -> float:
-    """Politis & White (2004), section 3.2, corrected by Patton, Politis & White (2009), with sums written out; not rounded."""
-    n = len(series)
-    rest = series - series.mean()
-    covariance = [float(np.dot(rest[: n - lag], rest[lag:])) / n for lag in range(n)]
-    most = min(n - 1, math.ceil(math.sqrt(n)) + max(5, math.ceil(math.log10(n))))
-    bound = 2 * math.sqrt(math.log10(n) / n)
-    loud = [lag for lag in range(1, most + 1) if abs(covariance[lag] / covariance[0]) >= bound]
-    last = next((lag for lag in range(most - 4) if not any(lag < at <= lag + 5 for at in loud)), loud[-1] if loud else 0)
-    slope, level = 0.0, covariance[0]
-    for lag in range(1, min(2 * last, most) + 1):
-        window = 1.0 if lag <= last else 2 * (1 - lag / (2 * last))
-        slope += 2 * window * lag * covariance[lag]
-        level += 2 * window * covariance[lag]
-    return float((2 * slope**2 / (4 / 3 * level**2)) ** (1 / 3) * n ** (1 / 3)) if level > 0 else 1.0
-
-
-@pytest.mark.parametrize("n", [4, 5, 6, 8, 12, 25, 60, 150])
-def test_block_length_against_its_definition_written_out(n: int) -> None:
-    for seed, phi in itertools.product(range(4), (0.0, 0.3, 0.5, 0.7, 0.9, 0.99, -0.4, -0.8, -0.95)):
-        series = lfilter([1], [1, -phi], np.random.default_rng(seed).normal(size=n))
-        most = max(1, math.ceil(min(3 * math.sqrt(n), n / 3)))
-        assert block_length(series) == min(most, max(1, round(plain_block_length(series)))), (seed, phi)
-
-
-def test_block_length_has_bounds() -> None:
-    for n, waves, expected in ((13, 4.5, 5), (30, 4, 10), (200, 5, 43)):  # ceil(13 / 3), 30 / 3, ceil(3 * sqrt(200))
-        series = np.sin(np.arange(n) * 2 * np.pi * waves / n)
-        assert plain_block_length(series) > expected
-        assert block_length(series) == expected
-    assert block_length([5.0] * 20) == 1
-    assert block_length([5.0]) == 1
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 20])

@@ -215,3 +215,9 @@ def test_the_learning_signal_changes_its_scale_and_not_its_loss(drawn: Path) -> 
     assert torch.equal(8 * found[0][1], found[1][1])
     with pytest.raises(ValidationError, match="signal_every: 100 times a factor of 10 is beyond 1e12"):
         clip.Parameters(signal_every=1, steps=90, warmup_steps=10)
+
+
+def test_a_growing_gradient_and_a_window_of_unknown_length_are_refused() -> None:
+    with pytest.raises(ValidationError, match="signal_every: not with measure_s"):
+        clip.Parameters(signal_every=50, measure_s=30)
+    assert clip.Parameters(measure_s=30).signal_every is None

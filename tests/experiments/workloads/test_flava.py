@@ -163,6 +163,7 @@ def test_flava_is_the_documents_experiment() -> None:
 def test_short_windows_hold_each_kind_as_often(profile: str) -> None:
     for cell in expand(load_suite("flava", profile=profile, pools=load_pools())):
         values = cell.parameters
+        assert values["measure_s"] == 30, "which adds rounds of three"
         assert values["kinds"] == "balanced" and values["steps"] % 3 == 0 and values["warmup_steps"] % 3 == 0
         assert (values["parallel"] == "fsdp2") == (values["fsdp_reduce"] == "bf16") == values["strategy"].startswith("fsdp2")
         assert values["activation_checkpointing"] == (values["strategy"] == "fsdp2+ac")

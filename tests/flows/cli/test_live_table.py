@@ -47,6 +47,16 @@ def test_each_trial_has_a_row_and_the_last_line_counts_them() -> None:
     assert footer[0].startswith("1 of 3 trials") and footer[0].endswith(". publishing")
 
 
+def test_a_trial_that_is_to_last_some_seconds_counts_past_its_least_steps() -> None:
+    trial = make_trial(1, parameters={"steps": 5, "warmup_steps": 2, "measure_s": 30.0})
+    progress = SweepProgress([trial])
+    progress.start(trial)
+    step = {"kind": "step", "loss": 0.5, "measured": True, "samples": 10, "total_s": 2.0}
+    for number, shown in ((4, "4/7+"), (12, "12/7+")):
+        progress.observe(trial, 1, [{**step, "step": number}])
+        assert shown in text_of(progress)[1]
+
+
 def test_an_ended_trial_shows_its_results_rate_and_a_failed_one_none() -> None:
     trials = [make_trial(number) for number in (1, 2)]
     progress = SweepProgress(trials)

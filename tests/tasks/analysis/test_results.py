@@ -253,3 +253,45 @@ def test_a_file_that_cannot_be_put_in_place_leaves_nothing(sweep_dir: Path) -> N
     with pytest.raises(OSError, match=r"results\.parquet"):
         write_results(sweep_dir)
     assert not list(sweep_dir.glob(".*.tmp"))
+
+
+def test_steps_that_only_lengthen_the_window_are_in_no_curve(tmp_path: Path) -> None:
+    made = make_sweep(tmp_path, [Fake(axes(), window={"last_learning_step": 40}, rms=lambda step: 1.0), Fake(axes(1))])
+    longer, plain = load_sweep(made).rows
+    assert longer.steps.tolist() == list(range(1, 41)) and longer.losses.size == 40
+    assert {name: values.size for name, values in longer.rms.items()} == {"patch": 40}
+    assert (longer.summary["measured_steps"], plain.steps.size) == (60 - WARMUP, 60)
+    assert longer.summary["final_loss"] == longer.losses[-1]
+
+
+def test_kinds_of_steps_reach_the_summary_from_the_journal_and_from_parquet(sweep_dir: Path) -> None:
+    folder = trial_dirs(sweep_dir)[0]
+    (folder / "result.json").unlink()
+    with JournalWriter(folder / "journal.jsonl", attempt=2, interval=60) as journal:
+        for number in range(1, 61):
+            kind, seconds = ("image", 0.3) if number % 2 else ("text", 0.1)
+            journal.append("step", step=number, measured=True, loss=1.0, samples=8, total_s=seconds + number % 7 / 1e4, step_kind=kind)
+    first = load_trial(folder).summary
+    assert first["throughput_high"] / first["throughput_low"] < 1.01, "no noise but a thousandth"
+    table = pq.read_table(write_steps(folder))
+    assert table.column("step_kind").to_pylist() == ["image", "text"] * 30
+    (folder / "journal.jsonl").unlink()
+    assert load_trial(folder).summary == first
+
+
+def test_parquet_from_before_steps_had_kinds_is_read(sweep_dir: Path) -> None:
+    folder = trial_dirs(sweep_dir)[0]
+    before = load_trial(folder).summary
+    path = write_steps(folder)
+    table = pq.read_table(path)
+    assert table.column("step_kind").to_pylist() == [None] * 60
+    pq.write_table(table.drop_columns(["step_kind"]), path, write_page_checksum=True)
+    (folder / "journal.jsonl").unlink()
+    assert load_trial(folder).summary == before
+
+
+def test_too_short_is_a_rate_without_an_interval() -> None:
+    measured = {"throughput": 100.0, "measured_steps": 20}
+    for summary, short in (({}, False), (measured, True), ({**measured, "throughput_low": 90.0}, False), ({"measured_steps": 20}, False)):
+        row = cell_support.row({"pool": "cpu"}, None, summary=summary)
+        assert row.too_short == short, summary

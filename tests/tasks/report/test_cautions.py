@@ -74,6 +74,33 @@ def test_cells_with_a_repeat_that_never_settled_are_named() -> None:
     assert cautions(*rows[:6]) == ["Step times never settled in 1 cell: cpu · MP-1."]
 
 
+def test_the_only_trial_of_a_cell_may_be_too_short_to_tell() -> None:
+    short = {"measured_steps": 39, "throughput_low": None, "throughput_high": None}
+    rows = [row(workers(0), summary=short), row(workers(1), summary={**short, "throughput_low": 99.0}), row(workers(2), summary=short)]
+    [said] = [line for line in cautions(*rows) if "too short" in line]
+    assert said == (
+        "The window was too short to tell how sure the rate is, in cpu · MP-0 and cpu · MP-2: fewer than 40 steps, or steps that follow "
+        "each other too closely (effective_steps). --set measure_s=30 makes it longer."
+    )
+    twice = [row(workers(0), repeat=place, summary=short) for place in (1, 2)]
+    assert "too short" not in str(cautions(*twice)), "repeats give an interval of their own"
+
+
+@pytest.mark.parametrize(
+    ("drift", "said"),
+    [
+        (0.06, ["Step times rose by 6.0 % over the window in cpu · MP-0 · #2."]),
+        (-0.06, ["Step times fell by 6.0 % over the window in cpu · MP-0 · #2."]),
+        (0.019, []),
+        (None, []),
+    ],
+)
+def test_a_drift_is_named_with_its_trial(drift: float | None, said: list[str]) -> None:
+    unsettled = {"settled": False, "drift": drift}
+    rows = [row(workers(0), repeat=place, summary=unsettled if place == 2 else {"drift": 0.06}) for place in (1, 2)]
+    assert [line for line in cautions(*rows) if "over the window" in line] == said
+
+
 @pytest.mark.parametrize(("settled_at", "late"), [(None, False), (5, False), (6, False), (7, True)])
 def test_settling_inside_the_window_begins_a_step_after_its_first(settled_at: int | None, late: bool) -> None:
     """5 steps of warm-up: the window's first step is 6."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from cluster.devices.clock import COMPUTE, COPY, DATA, UPDATE
 from cluster.worker.measure.loop import run_steps
+from experiments.step_record import StepTiming
 
 MARKS = {DATA: "DATA", COPY: "COPY", COMPUTE: "COMPUTE", UPDATE: "UPDATE"}
 
@@ -40,6 +42,9 @@ class Scripted:
     def samples(self, batch: dict[str, Any]) -> int:
         return int(batch["size"])
 
+    def step_kind(self, batch: dict[str, Any]) -> str | None:
+        return None
+
     def begin(self) -> None: ...
 
     def fetch(self) -> None:
@@ -69,3 +74,35 @@ def test_no_steps_take_no_batch() -> None:
     script, recorded = Scripted(), []
     assert run_steps(range(3, 3), script, script, script, recorded.append) == 0
     assert script.calls == [] and recorded == []
+
+
+class OfKinds(Scripted):
+    """Steps of two kinds and one without; the clock returns a step two steps later, and what is left at the end."""
+
+    def step_kind(self, batch: dict[str, Any]) -> str | None:
+        return {0: "image", 1: "text", 2: None}[self.calls.count("next") % 3]
+
+    def finish(self, step: int, samples: int, loss: torch.Tensor) -> list[Any]:
+        self.waiting.append(StepTiming(step, samples, float(loss), 0.0, 0.0, 0.0, 0.0, 0.0, 1.0))  # type: ignore[arg-type]
+        return [self.waiting.pop(0)] if len(self.waiting) > 2 else []
+
+
+def test_each_step_is_recorded_with_its_own_kind_however_late_the_clock_is() -> None:
+    script, recorded = OfKinds(), []
+    run_steps(range(1, 8), script, script, script, recorded.append)
+    assert [(timing.step, timing.step_kind) for timing in recorded] == [
+        *((1, "text"), (2, None), (3, "image"), (4, "text"), (5, None), (6, "image"), (7, "text"))
+    ]
+
+
+def test_the_next_number_is_asked_for_when_the_step_before_was_submitted() -> None:
+    script, recorded = Scripted(), []
+
+    def numbers() -> Iterator[int]:
+        yield 1
+        script.calls.append("decide")
+        yield 2
+
+    run_steps(numbers(), script, script, script, recorded.append)
+    assert script.calls[script.calls.index("decide") - 1] == "finish" and script.calls[script.calls.index("decide") + 1] == "next"
+    assert len(recorded) == 2

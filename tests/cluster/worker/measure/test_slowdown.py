@@ -47,6 +47,9 @@ class Worker:
         self.host.now += self.parts[2]
         self.updates.append(step)
 
+    def step_kind(self, batch: Any) -> str | None:
+        return "pair"
+
     def samples(self, batch: Any) -> int:
         return 7
 

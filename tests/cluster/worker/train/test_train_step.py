@@ -232,10 +232,10 @@ def test_evaluation_sees_the_model_as_it_was_built_and_leaves_it_as_it_steps(mon
         ("linear", 0, {1: 1.0, 2: 0.9, 6: 0.5, 10: 0.1, 11: 0.0, 12: 0.0, 100: 0.0}),
         ("linear", 4, {1: 0.25, 4: 1.0, 5: 1.0, 6: 5 / 6, 10: 1 / 6, 11: 0.0}),
         ("cosine", 0, {1: 1.0, 6: 0.5, 11: 0.0, 50: 0.0, 3: (1 + 0.8090169943749475) / 2}),
-        ("constant", 0, {1: 1.0, 10: 1.0, 100: 1.0}),
+        ("constant", 0, {1: 1.0, 10: 1.0, 11: 0.0, 100: 0.0}),  # later steps only lengthen the window: nothing is learnt in them
         ("constant", 2, {1: 0.5, 2: 1.0, 3: 1.0}),
-        ("linear", 10, {5: 0.5, 10: 1.0, 11: 1.0, 12: 0.0}),  # warm-up as long as the trial
-        ("linear", 20, {10: 0.5}),
+        ("linear", 10, {5: 0.5, 10: 1.0, 11: 0.0}),  # warm-up as long as the trial
+        ("linear", 20, {10: 0.5, 11: 0.0}),
     ],
 )
 def test_the_rate_of_a_step(schedule: str, warmup: int, expected: dict[int, float]) -> None:

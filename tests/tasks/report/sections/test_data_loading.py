@@ -45,7 +45,8 @@ def test_single_trials_decide_nothing() -> None:
 
 def test_the_largest_count_may_be_the_fastest_measured() -> None:
     assert said(in_threes((100.0, 150.0, 200.0))) == (
-        "cpu: MP-2 is the fastest measured (x2.00 (2.000–2.000) over MP-0), and no larger count was tried; the device waits for the host 5.0 % of the step."
+        "cpu: MP-2 is the fastest measured (x2.00 (2.000–2.000) over MP-0), and no larger count was tried; "
+        "the device waits for the host 5.0 % of the step."
     )
 
 

@@ -25,3 +25,9 @@ def test_a_trials_line() -> None:
     assert lines[0].command == "sweep run made_up --only pool=cpu --only dataloader_workers=0"
     [shown] = report_of(rows, emulated=True).section("trials").block(TrialTable).lines
     assert (shown.name, shown.value) == ("cpu · MP-3 · #1", "100.0 samples/s")
+
+
+def test_a_rate_without_an_interval_says_why() -> None:
+    rows = [row(workers(0), summary={"measured_steps": 20, "throughput_low": low, "throughput_high": low}) for low in (None, 99.0)]
+    lines = report_of(rows).section("trials").block(TrialTable).lines
+    assert [line.value for line in lines] == ["100.0 samples/s (interval: too short to tell)", "100.0 samples/s"]

@@ -1,0 +1,117 @@
+"""How many steps a window takes that is to last a time: in virtual time, on one rank and on several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from cluster.worker.measure import profile
+from cluster.worker.measured_window import window_steps
+from cluster.worker.rank_group import Ranks
+from tests.session_support import STEP, STEPS, Setting
+
+
+def taken(least: int, measure_s: float | None, costs: Any, ranks: Ranks = Ranks()) -> tuple[list[int], float]:  # noqa: B008 - it is frozen
+    """(numbers of the steps, seconds) where step i costs `costs(i)` s; the least number of steps begins with 11."""
+    numbers: list[int] = []
+
+    def seconds() -> float:
+        return float(sum(costs(number) for number in numbers))
+
+    for number in window_steps(range(11, 11 + least), measure_s, ranks, lambda: (seconds(), len(numbers))):
+        numbers.append(number)  # noqa: PERF402 - the window asks how many there are
+    return numbers, seconds()
+
+
+@pytest.mark.parametrize(
+    ("least", "measure_s", "cost", "expected"),
+    [
+        (5, None, 1.0, 5),
+        (5, 3.0, 1.0, 5),  # long enough already
+        (5, 5.0, 1.0, 5),  # to the second
+        (5, 5.5, 1.0, 6),
+        (5, 30.0, 1.0, 30),
+        (2, 30.0, 7.0, 5),
+        (100, 30.0, 0.25, 120),
+    ],
+)
+def test_steps_of_equal_length_are_counted_at_once(least: int, measure_s: float | None, cost: float, expected: int) -> None:
+    numbers, seconds = taken(least, measure_s, lambda number: cost)
+    assert numbers == list(range(11, 11 + expected))
+    assert seconds >= (measure_s or 0)
+
+
+@pytest.mark.parametrize("costs", [lambda number: 1 / number, lambda number: 0.5 if number < 20 else 0.1, lambda number: 0.02 * number])
+def test_a_window_is_as_long_as_asked_where_steps_become_shorter_or_longer(costs: Any) -> None:
+    numbers, seconds = taken(10, 8.0, costs)
+    assert seconds >= 8 and numbers == list(range(11, 11 + len(numbers)))
+    assert seconds < 8 * 1.6, "steps that became longer were not foreseen; no more than the mean so far is planned"
+
+
+def test_steps_are_added_in_whole_rounds() -> None:
+    """Of 1 s each: 10 more were enough for 16.5 s after 6, and 12 are four rounds of three."""
+    asked = window_steps(range(1, 7), 16.5, Ranks(), lambda: (float(len(numbers)), len(numbers)), 3)
+    numbers: list[int] = []
+    for number in asked:
+        numbers.append(number)  # noqa: PERF402 - the window asks how many there are
+    assert numbers == list(range(1, 19))
+
+
+class Together(Ranks):
+    """Ranks that hear what rank 0 said, in this process."""
+
+    said: dict[str, int] = {}  # noqa: RUF012 - all share it
+
+    def as_rank_0_says(self, question: str, own: int) -> int:
+        return self.said.setdefault(question, own)
+
+
+def test_all_ranks_run_the_steps_that_rank_0_counted() -> None:
+    Together.said.clear()
+    first, seconds = taken(10, 8.0, lambda number: 0.5, Together(0, 2))
+    second, slower = taken(10, 8.0, lambda number: 0.7, Together(1, 2))
+    assert first == second == list(range(11, 27))
+    assert seconds == 8 < slower
+    assert Together.said == {"steps after 20": 6, "steps after 26": 0}, "each question is asked once"
+
+
+@pytest.fixture
+def setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Setting]:
+    with torch.random.fork_rng(devices=[]):
+        yield Setting(tmp_path, monkeypatch)
+
+
+def test_a_session_measures_for_as_long_as_it_is_told_without_waiting_for_the_device(setting: Setting) -> None:
+    window = setting.run(measure_s=40 * STEP)
+    steps = setting.world.of("step")
+    measured = [step for step in steps if step["measured"]]
+    assert window["wall_s"] >= 40 * STEP
+    assert 40 <= len(measured) <= 46, "the host is up to three steps ahead of the device when it counts"
+    assert (window["last_measured_step"], window["last_learning_step"]) == (3 + len(measured), 3 + STEPS)
+    assert window["samples"] == len(measured) * 8
+    assert [after["step"] - before["step"] for before, after in pairwise(steps)] == [1] * (len(steps) - 1)
+    before = ["reset", "synchronize", "energy", "begin"]
+    assert setting.world.after("phase measure")[:8] == [*before, "synchronize", "energy", "peak", "retries"], "one window, no wait inside"
+
+
+def test_a_shorter_time_than_the_steps_take_changes_nothing(setting: Setting) -> None:
+    window = setting.run(measure_s=STEP)
+    assert (window["last_measured_step"], window["samples"]) == (3 + STEPS, STEPS * 8)
+
+
+def test_what_follows_the_window_goes_on_from_its_last_step(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def no_trace(path: Path | None) -> Iterator[None]:
+        yield
+
+    monkeypatch.setattr(profile, "trace", no_trace)
+    monkeypatch.setattr(profile, "read_breakdown", lambda path, steps: {"steps": steps})
+    window = setting.run(measure_s=20 * STEP, profile_steps=2)
+    last = window["last_measured_step"]
+    assert last > 3 + STEPS and setting.train_step.steps == list(range(1, last + 3))
