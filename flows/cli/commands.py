@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -27,6 +27,7 @@ from flows.cli.options import (
     suite_names,
     sweep_ids,
 )
+from flows.cli.start_sweep import request_of, start
 
 
 @app.command(epilog="Examples: sweep plan bridgetower --profile smoke --only precision=bf16 · sweep plan --sweep last")
@@ -54,7 +55,7 @@ def plan(
         states = planning.states(sweep_plan)
     else:
         assert suite is not None
-        sweep_plan, _ = planning.make_plan(_request(suite, profile, pool, set_, only, repeats))
+        sweep_plan, _ = planning.make_plan(request_of(suite, profile, pool, set_, only, repeats))
         against, states = planning.compare_with_last(sweep_plan)
     expected = planning.expected_seconds(sweep_plan)
     if as_json:
@@ -84,23 +85,12 @@ def run(
     ] = None,
 ) -> None:
     """Run a suite: every trial of its matrix, then the comparison."""
-    from experiments.config.paths import runs_root
-    from flows.cli.run_sweep import run_sweep
-    from tasks.sweep.plan import check_ready, make_plan
-    from tasks.sweep.store import StoreError, SweepStore
+    from tasks.sweep.plan import make_plan
 
     if profile_steps is not None:
         set_ = [*(set_ or []), f"profile_steps={profile_steps}"]
-    sweep_plan, _ = make_plan(_request(suite, profile, pool, set_, only, repeats).model_copy(update={"pool_wait_s": pool_wait}))
-    check_ready(sweep_plan)
-    if profile == "auto":
-        pools_used = ", ".join(dict.fromkeys(trial.pool for trial in sweep_plan.trials))
-        err.print(f"profile auto: took [bold]{sweep_plan.profile}[/], pool {pools_used}", highlight=False)
-    try:
-        SweepStore(sweep_plan.sweep_id).save_plan(sweep_plan)
-    except OSError as error:
-        raise StoreError(f"{runs_root()} cannot be written ({error.strerror}); SWEEPBENCH_RUNS names another folder") from None
-    raise typer.Exit(run_sweep(sweep_plan, out, err))
+    sweep_plan, _ = make_plan(request_of(suite, profile, pool, set_, only, repeats).model_copy(update={"pool_wait_s": pool_wait}))
+    raise typer.Exit(start(sweep_plan))
 
 
 @app.command(epilog="Example: sweep resume last")
@@ -149,14 +139,18 @@ def report(
 ) -> None:
     """Derive results, report and figures again from the raw steps, and print the comparison."""
     from flows.cli import show_comparison
-    from tasks.analysis.results import write_steps
+    from tasks.analysis.certificates import write_certificate
+    from tasks.analysis.results import load_sweep, write_steps
     from tasks.report.write import write_report
     from tasks.sweep.store import SweepStore
 
     store = SweepStore(_sweep_id(sweep_id))
-    for trial in store.load_plan().trials:
+    sweep_plan = store.load_plan()
+    for trial in sweep_plan.trials:
         if (store.trial_dir(trial.key) / JOURNAL).exists():
             write_steps(store.trial_dir(trial.key))
+    if sweep_plan.aa:
+        write_certificate(load_sweep(store.dir))
     paths = write_report(store.dir, emulated=emulated)
     show_comparison.print_comparison(out, store, emulated=emulated)
     out.print(f"report: {paths.html}", highlight=False, soft_wrap=True)
@@ -216,28 +210,6 @@ def ui(port: Annotated[int, typer.Option(help="port on 127.0.0.1", min=1024, max
     raise typer.Exit(serve(port, out, err))
 
 
-def _request(suite: str, profile: str, pool: list[str] | None, set_: list[str] | None, only: list[str] | None, repeats: int | None) -> Any:
-    from tasks.sweep.store import Request
-
-    only_values: dict[str, list[Any]] = {}
-    for axis, value in _pairs("--only", only):
-        only_values.setdefault(axis, []).append(value)
-    return Request(suite=suite, profile=profile, pools=pool or [], set=dict(_pairs("--set", set_)), only=only_values, repeats=repeats)
-
-
-def _pairs(option: str, texts: list[str] | None) -> list[tuple[str, Any]]:
-    from experiments.config.errors import ConfigError
-    from experiments.config.yaml_document import scalar
-
-    pairs = []
-    for text in texts or []:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise ConfigError.one(option, None, text, "is not KEY=VALUE", f"write it as {option} steps=50")
-        pairs.append((name, scalar(value)))
-    return pairs
-
-
 def _sweep_id(text: str) -> str:
     from tasks.sweep.store import StoreError, list_sweeps
 
@@ -264,4 +236,5 @@ def main() -> None:
     sys.exit(status or 0)
 
 
+from flows.cli import aa as _aa  # noqa: E402, F401 - adds its commands
 from flows.cli import nightly as _nights  # noqa: E402, F401 - adds its commands

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rich.console import Console
 from rich.measure import Measurement
 from rich.text import Text
 
 from cluster.trial_layout import REPORT_PAGE
+from flows.cli.show_certificates import print_of_sweep
 from flows.cli.tables import make_table
 from tasks.sweep.store import SweepStore
+
+if TYPE_CHECKING:
+    from tasks.report.comparison_table import ComparisonTable
 
 
 def print_comparison(out: Console, store: SweepStore, *, emulated: bool = False) -> None:
@@ -24,8 +30,15 @@ def print_comparison(out: Console, store: SweepStore, *, emulated: bool = False)
     rich_table = table.rich()
     if Measurement.get(out, out.options.update(max_width=10_000), rich_table).maximum <= out.width:
         out.print(rich_table)
-        return
-    out.print(table.title, style="italic", highlight=False)  # too wide for this terminal: a line for each cell
+    else:
+        _print_cells(out, table)
+    if not emulated:
+        print_of_sweep(out, store)
+
+
+def _print_cells(out: Console, table: ComparisonTable) -> None:
+    """A line for each cell, for a terminal that the table is too wide for."""
+    out.print(table.title, style="italic", highlight=False)
     for names, cells in table.rows:
         row = " · ".join(f"{axis.replace('_', ' ')} {name}" for axis, name in zip(table.row_axes, names, strict=True))
         out.print(row, style="bold", soft_wrap=True)

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from experiments.metrics import Direction
+from tasks.analysis.aa import analyse
 from tasks.analysis.cell import Cell
+from tasks.analysis.certificates import known_of
 from tasks.analysis.compare_cells import make_cells
 from tasks.analysis.results import Sweep
 from tasks.report.answer import Winner, comparable, find_winner, winners_apart
@@ -18,6 +20,7 @@ from tasks.report.sections import outcomes
 from tasks.report.sections.data_loading import saturation
 from tasks.report.sections.order import SECTIONS
 
+TWINS = "An A/A sweep: both cells are the same, so none can win."
 APART = "Cells that do not do the same work are not compared with each other."
 
 
@@ -68,7 +71,8 @@ def report_source(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None
     rows = [row for row in sweep.rows if row.emulated == emulated]
     table = build_table(make_cells(rows, sweep.plan.suite, emulated=emulated), sweep.plan.suite)
     cells = [place.cell for _, places in table.rows for place in places if place.cell is not None]
-    return ReportSource(sweep, rows, cells, table, emulated, mlflow_links or {})
+    aa = analyse(rows, sweep.plan.suite) if sweep.plan.aa and not emulated else None
+    return ReportSource(sweep, rows, cells, table, emulated, mlflow_links or {}, known_of(sweep), aa)
 
 
 def report_of(source: ReportSource) -> Report:
@@ -77,15 +81,15 @@ def report_of(source: ReportSource) -> Report:
     suite = sweep.plan.suite
     groups = comparable(cells)
     apart = len(groups) > 1
-    winner = None if apart else find_winner(cells)
+    winner = None if apart or sweep.plan.aa else find_winner(cells)
     return Report(
-        title=f"{sweep.rows[0].trial.suite if sweep.rows else suite.suite} · {sweep.plan.profile}",
+        title=f"{source.suite_name} · {sweep.plan.profile}{' · A/A' if sweep.plan.aa else ''}",
         description=suite.description,
         sweep_id=sweep.sweep_id,
         watermark=watermark(source),
         winner=winner,
         winners=winners_apart(groups) if apart else [],
-        no_winner=APART if apart else "" if winner else _no_winner(source),
+        no_winner=TWINS if sweep.plan.aa else APART if apart else "" if winner else _no_winner(source),
         winners_loading=[row.sentence for row in saturation(cells) if winner and winner.cell in row.cells],
         missing=find_missing(cells),
         cautions=cautions(sweep.rows, cells, emulated=emulated),

@@ -41,7 +41,7 @@ def write_report(sweep_dir: Path, *, mlflow_links: Mapping[str, str] | None = No
     results = write_results(sweep_dir, sweep)
     source = report_source(sweep, mlflow_links=mlflow_links, emulated=emulated)
     folder = sweep_dir / _name(FIGURES, emulated)
-    figures = draw_figures(source.cells, folder, watermark(source), own=sweep.plan.suite.report.figures)
+    figures = draw_figures(source.cells, folder, watermark(source), own=sweep.plan.suite.report.figures, aa=source.aa)
     report = report_of(replace(source, figures=figures))
     markdown, html = sweep_dir / _name(REPORT, emulated), sweep_dir / _name(REPORT_PAGE, emulated)
     atomic_write(markdown, render_markdown(report))

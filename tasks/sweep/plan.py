@@ -33,19 +33,9 @@ class TrialState(Strict):
 
 def make_plan(request: Request, sweep_id: str | None = None) -> tuple[Plan, Suite]:
     """The plan and the suite of a request, fully validated. Starts no trial. Raises ConfigError or DatasetError."""
-    pools = load_pools()
-    profile, pool_names = _resolve_profile(request, pools)
-    suite = load_suite(
-        request.suite,
-        profile=profile,
-        pools=pools,
-        pool_names=pool_names or None,
-        sets=request.set,
-        only=request.only,
-        repeats=request.repeats,
-    )
+    suite, profile = suite_of(request)
     sweep_id = sweep_id or new_sweep_id(suite.suite)
-    maker = TrialMaker(sweep_id, pools)
+    maker = TrialMaker(sweep_id, load_pools())
     ordered = matrix.order(matrix.expand(suite), suite.repeats)
     trials = [maker.make(suite, cell, repeat, index) for index, (cell, repeat) in enumerate(ordered)]
     plan = Plan(
@@ -59,6 +49,22 @@ def make_plan(request: Request, sweep_id: str | None = None) -> tuple[Plan, Suit
         trials=trials,
     )
     return plan, suite
+
+
+def suite_of(request: Request) -> tuple[Suite, str]:
+    """The request's suite, checked, and the profile that was chosen. Raises ConfigError."""
+    pools = load_pools()
+    profile, pool_names = _resolve_profile(request, pools)
+    suite = load_suite(
+        request.suite,
+        profile=profile,
+        pools=pools,
+        pool_names=pool_names or None,
+        sets=request.set,
+        only=request.only,
+        repeats=request.repeats,
+    )
+    return suite, profile
 
 
 class CurrentInputs:
@@ -203,7 +209,7 @@ def compare_with_last(plan: Plan) -> tuple[str | None, list[TrialState]]:
     for sweep_id in list_sweeps():
         store = SweepStore(sweep_id)
         old = store.load_plan()
-        if not old.trials or old.trials[0].suite != plan.trials[0].suite or sweep_id == plan.sweep_id:
+        if not old.trials or old.aa or old.trials[0].suite != plan.trials[0].suite or sweep_id == plan.sweep_id:
             continue
         earlier = {(trial.repeat, digest({"pool": trial.pool, **trial.parameters})): trial for trial in old.trials}
         entries = []
@@ -241,7 +247,12 @@ def expected_seconds(plan: Plan) -> dict[str, float]:
 
 def command_of(request: Request, profile: str) -> str:
     """The `sweep run` command line that requests the same sweep."""
-    arguments = ["sweep", "run", request.suite, "--profile", profile]
+    return shlex.join(["sweep", "run", *arguments_of(request, profile)])
+
+
+def arguments_of(request: Request, profile: str) -> list[str]:
+    """A request as arguments of a command."""
+    arguments = [request.suite, "--profile", profile]
     for pool in request.pools:
         arguments += ["--pool", pool]
     for name, value in request.set.items():
@@ -252,7 +263,7 @@ def command_of(request: Request, profile: str) -> str:
         arguments += ["--repeats", str(request.repeats)]
     if request.pool_wait_s is not None:
         arguments += ["--pool-wait", f"{request.pool_wait_s:g}"]
-    return shlex.join(arguments)
+    return arguments
 
 
 def _resolve_profile(request: Request, pools: Mapping[str, Pool]) -> tuple[str, list[str]]:
