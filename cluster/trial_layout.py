@@ -13,15 +13,16 @@ RESULTS = "results.parquet"  # the report: one row per trial
 REPORT = "report.md"  # the report
 REPORT_PAGE = "report.html"  # the report
 FIGURES = "figures"  # the report: a folder
-CERTIFICATES = "certificates.json"  # the flow, when it ends: what A/A pairs had shown of the sweep's devices until then
 STATUS = "status.json"  # the flow, when it ends: exit status and a line for people
 FLOW_RUNS = "flow_runs.txt"  # each flow run that worked on the sweep adds its Prefect id
 LEASE = ".lease"  # the lock of whoever works on the sweep
 HOLDER = ".holder.json"  # who holds the lease, while it is held
 STOP = ".stop"  # `sweep stop`, with the reason; whoever takes the lease next removes it
 
-# Beside the sweeps
-AA_CERTIFICATES = "certificates"  # a folder with a file for each A/A sweep; the flow or `sweep report`, from the sweep's trials
+CERTIFICATES = "certificates.json"  # the report of a sweep that has ended: what A/A pairs had shown of its devices until then
+
+# Beside the sweeps' folders
+AA_CERTIFICATES = "certificates"  # the report: a folder with a file for each A/A sweep, what its pairs show
 
 # A trial's folder
 TRIAL = "trial.json"  # the flow, when it plans

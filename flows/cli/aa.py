@@ -51,10 +51,11 @@ def aa(
 @clean_errors
 def certificates(as_json: JsonOption = False) -> None:
     """What A/A pairs have shown of each device here: how often its intervals covered, how many verdicts were false."""
+    from experiments.config.paths import runs_root
     from flows.cli import show_certificates
     from tasks.analysis.certificates import read_certificates
 
-    known, problems = read_certificates()
+    known, problems = read_certificates(runs_root())
     for problem in problems:
         err.print(f"[yellow]{problem}[/]", highlight=False, soft_wrap=True)
     print_json([one.model_dump() for one in known.values()]) if as_json else show_certificates.print_certificates(out, list(known.values()))

@@ -139,18 +139,14 @@ def report(
 ) -> None:
     """Derive results, report and figures again from the raw steps, and print the comparison."""
     from flows.cli import show_comparison
-    from tasks.analysis.certificates import write_certificate
-    from tasks.analysis.results import load_sweep, write_steps
+    from tasks.analysis.results import write_steps
     from tasks.report.write import write_report
     from tasks.sweep.store import SweepStore
 
     store = SweepStore(_sweep_id(sweep_id))
-    sweep_plan = store.load_plan()
-    for trial in sweep_plan.trials:
+    for trial in store.load_plan().trials:
         if (store.trial_dir(trial.key) / JOURNAL).exists():
             write_steps(store.trial_dir(trial.key))
-    if sweep_plan.aa:
-        write_certificate(load_sweep(store.dir))
     paths = write_report(store.dir, emulated=emulated)
     show_comparison.print_comparison(out, store, emulated=emulated)
     out.print(f"report: {paths.html}", highlight=False, soft_wrap=True)

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from flows.cli.tables import make_table
-from tasks.analysis.certificates import Certificate, kept_certificates
+from tasks.analysis.certificates import Certificate, KnownOfDevice, certificate_file, kept_certificates, read_certificate
 from tasks.report.certificate_text import GROUP, certificate_lines, with_interval
 from tasks.sweep.store import SweepStore
 
@@ -31,9 +31,10 @@ def print_certificates(out: Console, certificates: Sequence[Certificate]) -> Non
 
 
 def print_of_sweep(out: Console, store: SweepStore) -> None:
-    """What was known of the sweep's devices when it ended; nothing of an early sweep, or one that has not ended."""
-    known = kept_certificates(store.dir)
-    if known:
-        plan = store.load_plan()
-        for line in certificate_lines(known, plan.trials[0].suite if plan.trials else plan.suite.suite):
-            out.print(line, highlight=False, markup=False, soft_wrap=True)
+    """What is known of the sweep's devices, as its report says it; nothing before there is a report."""
+    plan = store.load_plan()
+    known = kept_certificates(store.dir) or []
+    if plan.aa and (own := read_certificate(certificate_file(store.dir))) is not None:
+        known = [KnownOfDevice(**own.subject._asdict(), certificate=own)]
+    for line in certificate_lines(known, plan.trials[0].suite if plan.trials else plan.suite.suite):
+        out.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -15,8 +15,7 @@ from experiments.trial import Outcome, Trial
 from flows.runtime import artifacts
 from flows.runtime.progress import SweepProgress
 from flows.runtime.trial_records import TrialRecords
-from tasks.analysis.certificates import keep_certificates, write_certificate
-from tasks.analysis.results import load_sweep, write_steps
+from tasks.analysis.results import write_steps
 from tasks.report.prefect_tasks import report
 from tasks.sweep.failure_policy import Policy
 from tasks.sweep.pool_slots import PoolSlots
@@ -94,11 +93,6 @@ class Session:
         problems = [*self._records.damage]
         files: list[Path] = []
         try:
-            self._certify()
-        except Exception as error:
-            self.log.exception("A/A certificates could not be kept")
-            problems.append(f"no A/A certificate ({first_line(error)})")
-        try:
             files = report(self.store.dir).all
         except Exception as error:
             self.log.exception("the report could not be written")
@@ -117,9 +111,3 @@ class Session:
             )
         artifacts.sweep(self.store, self.plan, published)
         return "; ".join(dict.fromkeys(problems)) or None
-
-    def _certify(self) -> None:
-        """Write the certificate of an A/A sweep; of any sweep, keep what is known of its devices now."""
-        if self.plan.aa:
-            write_certificate(load_sweep(self.store.dir))
-        keep_certificates(self.store, self.plan)

@@ -1,12 +1,13 @@
-"""A/A certificates: what the A/A sweeps on this machine have shown of a device's intervals, kept apart by pool and metric.
+"""A/A certificates: what the A/A sweeps here have shown of a device's intervals, kept apart by pool and metric.
 
-runs/certificates/ holds a file for each A/A sweep. All of it is derived from the sweep's trials, so `sweep report` writes it again. A
-sweep's folder keeps a copy of what was known of its devices when it ended, and its report shows that copy: later A/A sweeps do not change
-what an earlier report says.
+runs/certificates/ holds a file for each A/A sweep. All of it is derived from the sweep's trials, so `sweep report` writes it again. The
+folder of any other sweep keeps a copy of what was known of its devices when it had ended, and its report shows that copy: later A/A sweeps
+do not change what an earlier report says.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -15,16 +16,14 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from cluster.trial_layout import AA_CERTIFICATES, CERTIFICATES
 from experiments.atomic_file import atomic_write
-from experiments.config.paths import runs_root
 from experiments.config.strict import Strict
 from experiments.metrics import Scale, metric_of
 from experiments.spec.schema import Suite
 from experiments.stats.coverage import Share
-from experiments.trial import Outcome, Trial
+from experiments.trial import Trial
 from tasks.analysis.aa import GROUPS, AaResult, analyse
 from tasks.analysis.results import Sweep
 from tasks.sweep.aa_plan import METRIC
-from tasks.sweep.store import Plan, SweepStore
 
 
 class Subject(NamedTuple):
@@ -84,6 +83,7 @@ class KnownOfDevice(Strict):
     certificate: Certificate | None = None
 
 
+_log = logging.getLogger(__name__)
 _COPY = TypeAdapter(list[KnownOfDevice])
 
 
@@ -166,55 +166,76 @@ def _add(a: Certificate, b: Certificate) -> Certificate:
 # --- on disk
 
 
-def write_certificate(sweep: Sweep) -> Path | None:
-    """Write an A/A sweep's certificate, whole or not at all; None where there is nothing to certify. Raises OSError."""
+def certificate_file(sweep_dir: Path) -> Path:
+    """Where the certificate of an A/A sweep is: in a folder beside the sweeps."""
+    return sweep_dir.parent / AA_CERTIFICATES / f"{sweep_dir.name}.json"
+
+
+def write_certificate(sweep: Sweep) -> Certificate | None:
+    """Write an A/A sweep's certificate, whole or not at all; None for any other sweep, and while no pair counts. Raises OSError."""
     certificate = certificate_of(sweep)
-    if certificate is None:
-        return None
-    path = runs_root() / AA_CERTIFICATES / f"{sweep.sweep_id}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    atomic_write(path, certificate.model_dump_json(indent=1))
-    return path
+    if certificate is not None:
+        path = certificate_file(sweep.dir)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write(path, certificate.model_dump_json(indent=1))
+    return certificate
 
 
-def read_certificates(root: Path | None = None) -> tuple[dict[Subject, Certificate], list[str]]:
-    """Every certificate here, merged by subject, and what is wrong with files that are left out."""
+def read_certificates(root: Path) -> tuple[dict[Subject, Certificate], list[str]]:
+    """Every certificate beside the sweeps in `root`, merged by subject, and what is wrong with files that are left out."""
     found, problems = [], []
-    for path in sorted(((root or runs_root()) / AA_CERTIFICATES).glob("*.json")):
-        try:
-            found.append(Certificate.model_validate_json(path.read_text()))
-        except (OSError, ValidationError, UnicodeDecodeError):
+    for path in sorted((root / AA_CERTIFICATES).glob("*.json")):
+        if (certificate := read_certificate(path)) is not None:
+            found.append(certificate)
+        else:
             problems.append(f"{path} is damaged and left out; `sweep report {path.stem}` writes it again")
     return merge(found), problems
 
 
-def keep_certificates(store: SweepStore, plan: Plan) -> Path:
-    """Keep in the sweep's folder what is known now of its devices, whole or not at all. Raises OSError, StoreError."""
-    known, _ = read_certificates()
-    results = [(trial, store.result(trial.key)) for trial in plan.trials]
-    measured = [
-        (trial, result.environment)
-        for trial, result in results
-        if result is not None and result.outcome is Outcome.OK and not (result.emulated or trial.emulated)
-    ]
-    subjects = dict.fromkeys(subject_of(trial, environment, plan.suite) for trial, environment in measured)
-    entries = [KnownOfDevice(**subject._asdict(), certificate=known.get(subject)) for subject in subjects]
-    path = store.dir / CERTIFICATES
-    atomic_write(path, _COPY.dump_json(entries, indent=1).decode())
-    return path
-
-
-def kept_certificates(sweep_dir: Path) -> list[KnownOfDevice] | None:
-    """What was known of the sweep's devices when it ended; None without a copy that can be read: early sweeps have none."""
+def read_certificate(path: Path) -> Certificate | None:
+    """None where there is none that can be read."""
     try:
-        return _COPY.validate_json((sweep_dir / CERTIFICATES).read_bytes())
+        return Certificate.model_validate_json(path.read_bytes())
     except (OSError, ValidationError):
         return None
 
 
 def known_of(sweep: Sweep) -> list[KnownOfDevice]:
-    """Each subject of the trials that measured, with what was known of it when the sweep ended: nothing, where it has no copy."""
-    kept = {(one.pool, one.device, one.metric): one for one in kept_certificates(sweep.dir) or ()}
+    """Each subject of the trials that measured, with what is known of it: of an A/A sweep what its own pairs show; of any other what its
+    folder keeps, else what the sweeps beside it show now. A file that cannot be read is logged and skipped."""
     measured = [row for row in sweep.rows if row.outcome == "ok" and not row.emulated]
     subjects = dict.fromkeys(subject_of(row.trial, row.environment, sweep.plan.suite) for row in measured)
-    return [kept.get(subject) or KnownOfDevice(**subject._asdict()) for subject in subjects]
+    if sweep.plan.aa:
+        own = certificate_of(sweep)
+        return [KnownOfDevice(**own.subject._asdict(), certificate=own)] if own else []
+    known = {Subject(one.pool, one.device, one.metric): one.certificate for one in kept_certificates(sweep.dir) or ()}
+    if subjects.keys() - known.keys():
+        now, problems = read_certificates(sweep.dir.parent)
+        for problem in problems:
+            _log.warning("%s", problem)
+        known = {subject: now.get(subject) for subject in subjects} | known
+    return [KnownOfDevice(**subject._asdict(), certificate=known[subject]) for subject in subjects]
+
+
+def keep_certificates(sweep: Sweep) -> None:
+    """Write certificates.json once every trial of the sweep has ended; what it has is never changed. An A/A sweep needs none.
+
+    Raises OSError.
+    """
+    if sweep.plan.aa or not sweep.rows or any(row.result is None for row in sweep.rows):
+        return
+    known = known_of(sweep)
+    if known != kept_certificates(sweep.dir):
+        atomic_write(sweep.dir / CERTIFICATES, _COPY.dump_json(known, indent=1).decode())
+
+
+def kept_certificates(sweep_dir: Path) -> list[KnownOfDevice] | None:
+    """What certificates.json of a sweep's folder has; None without one that can be read. A damaged one is logged."""
+    path = sweep_dir / CERTIFICATES
+    try:
+        return _COPY.validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValidationError):
+        _log.warning("%s is damaged: the report says what is known now", path)
+        return None

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cluster.trial_layout import FIGURES, REPORT, REPORT_PAGE, for_emulated
 from experiments.atomic_file import atomic_write
+from tasks.analysis.certificates import keep_certificates, write_certificate
 from tasks.analysis.results import load_sweep, write_results
 from tasks.report.figures.draw import draw_figures
 from tasks.report.html import render_html
@@ -31,13 +32,16 @@ class ReportPaths:
 
 
 def write_report(sweep_dir: Path, *, mlflow_links: Mapping[str, str] | None = None, emulated: bool = False) -> ReportPaths:
-    """Write results.parquet, the figures, report.md and report.html of a sweep, finished or not.
+    """Write results.parquet, the figures, report.md and report.html of a sweep, finished or not; of an A/A sweep its certificate, and for
+    any other that has ended a copy of those that it shows.
 
     `mlflow_links`: trial key -> address of its run. With `emulated`, the report is of the emulated trials alone, marked all over, and goes
     into files of its own: report-emulated.md, report-emulated.html, figures-emulated/. Raises ResultsError where plan.json is missing or
     damaged; a trial that cannot be read is a line of the report.
     """
     sweep = load_sweep(sweep_dir)
+    write_certificate(sweep)
+    keep_certificates(sweep)
     results = write_results(sweep_dir, sweep)
     source = report_source(sweep, mlflow_links=mlflow_links, emulated=emulated)
     folder = sweep_dir / _name(FIGURES, emulated)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from tasks.analysis.aa import AaResult
 from tasks.report.figures.style import CURVES, INK, RED
@@ -25,6 +26,7 @@ def aa_figure(result: AaResult | None) -> Figure | None:
         if those.any():
             axes.vlines(numbers[those], low[those], high[those], color=colour, linewidth=1, alpha=0.5)
             axes.plot(numbers[those], values[those], "o", color=colour, markersize=3.5, label=f"{name} ({int(those.sum())})")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("pair, in the order of time")
     axes.set_ylabel("B over A, %")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize=9)
