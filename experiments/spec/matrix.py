@@ -61,8 +61,13 @@ def expand(suite: Suite) -> list[PlannedCell]:
 
 
 def order(cells: Sequence[PlannedCell], repeats: int) -> list[tuple[PlannedCell, int]]:
-    """(cell, repeat), repeats from 1, in the order in which trials start: A B C A B C; a drift of the machine affects all cells alike."""
-    return [(cell, repeat) for repeat in range(1, repeats + 1) for cell in cells]
+    """(cell, repeat), repeats from 1, in the order in which trials start: A B C C B A A B C.
+
+    Every second round runs backwards, so a steady drift of the machine affects all cells alike: exactly over an even number of rounds; what
+    an odd number leaves is fitted (experiments/stats/layout.py).
+    """
+    rounds = (cells if repeat % 2 else cells[::-1] for repeat in range(1, repeats + 1))
+    return [(cell, repeat) for repeat, cells_of_it in enumerate(rounds, 1) for cell in cells_of_it]
 
 
 def product_size(axes: Mapping[str, Sequence[Any]], linked: Sequence[Mapping[str, Sequence[Any]]]) -> int:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from experiments.metrics import Direction, Kind
 from experiments.stats.estimate import Estimate
-from experiments.stats.verdict import Verdict, benjamini_hochberg, verdict
+from experiments.stats.verdict import Verdict
 from experiments.trial import label
 from tasks.analysis.cell import Cell
-from tasks.analysis.compare_cells import ratio_of, smallest_effect
+from tasks.analysis.judge_cells import judge_best
 from tasks.report.text_format import change, change_interval, listed, plural, quantity, spread
 
 
@@ -71,14 +71,11 @@ def find_winner(cells: Sequence[Cell]) -> Winner | None:
         return None
     best = max(able, key=lambda cell: (cell.estimate.value if cell.estimate else 0) * (-1 if cell.metric.lower_is_better else 1))
     others = [cell for cell in able if cell is not best]
-    ratios = [ratio_of(best, other) for other in others]
-    q_values = benjamini_hochberg([ratio.p_value for ratio in ratios])
     level: list[Cell] = []
     beaten: list[tuple[Cell, Estimate]] = []
-    for other, ratio, q in zip(others, ratios, q_values, strict=True):
-        won = verdict(ratio, minimum=smallest_effect(best.metric), q_value=q) is Verdict.FASTER
-        if won:
-            beaten.append((other, ratio))
+    for other, found in zip(others, judge_best(best, others), strict=True):
+        if found.verdict is Verdict.FASTER:
+            beaten.append((other, found.ratio))
         else:
             level.append(other)
     second, lead = min(beaten, key=lambda pair: pair[1].value) if beaten else (None, None)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from experiments.metrics import Direction
 from experiments.stats.estimate import Estimate
-from experiments.stats.verdict import Verdict, verdict
+from experiments.stats.verdict import Verdict
 from tasks.analysis.cell import Cell
-from tasks.analysis.compare_cells import ratio_of, smallest_effect
+from tasks.analysis.judge_cells import judge_pairs, ratio_of
 from tasks.report.section import Bullets, ReportSource, Section
 from tasks.report.text_format import change, change_with_verdict, listed, percent, times
 
@@ -83,8 +83,8 @@ _BEYOND = (
 def _enough(row: Sequence[Cell]) -> tuple[Cell, list[tuple[Cell, Estimate, Verdict]]]:
     """The cell with the fewest workers that no cell with more is shown to beat; and of each with more, its ratio and verdict."""
     for index, cell in enumerate(row):
-        ratios = [(other, ratio_of(other, cell)) for other in row[index + 1 :]]
-        later = [(other, ratio, verdict(ratio, minimum=smallest_effect(cell.metric))) for other, ratio in ratios]
+        found = judge_pairs([(other, cell) for other in row[index + 1 :]])
+        later = [(other, comparison.ratio, comparison.verdict) for other, comparison in zip(row[index + 1 :], found, strict=True)]
         if not any(word is Verdict.FASTER for *_, word in later):
             return cell, later
     raise ValueError("a row has at least one cell")

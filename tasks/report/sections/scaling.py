@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from experiments.stats.estimate import Estimate
 from tasks.analysis.cell import Cell
-from tasks.analysis.compare_cells import ratio_of
+from tasks.analysis.judge_cells import ratio_of
 from tasks.report.comparison_table import TextTable
 from tasks.report.section import ReportSource, Section, table_section
 from tasks.report.text_format import interval, percent, quantity, seconds, times
