@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def request_of(
-    suite: str, profile: str, pool: list[str] | None, set_: list[str] | None, only: list[str] | None, repeats: int | None
+    suite: str, profile: str, pool: list[str] | None, set_: list[str] | None, only: list[str] | None, repeats: int | None = None
 ) -> Request:
     """What the options of a command ask for. Raises ConfigError for one that is not KEY=VALUE."""
     from tasks.sweep.store import Request
