@@ -18,9 +18,10 @@ def main() -> None:
         name = re.sub(r"[-_.]+", "-", item["metadata"]["name"]).lower()
         versions[name] = item["metadata"]["version"].split("+")[0]  # torch's +cpu names a build, not a version
     versions.pop("sweepbench")
-    if any(name.startswith(("nvidia-", "triton")) for name in versions):
-        # On Linux these follow from torch's CUDA build, which pins them itself; the CPU build does not have them
-        versions = {name: version for name, version in versions.items() if not name.startswith(("nvidia-", "triton", "cuda-"))}
+    # On Linux these follow from torch's CUDA build, which pins them itself; the CPU build does not have them. nvidia-ml-py is our own
+    of_cuda = [name for name in versions if name.startswith(("nvidia-", "triton", "cuda-")) and name != "nvidia-ml-py"]
+    for name in of_cuda:
+        versions.pop(name)
     print(HEADER, end="")
     for name in sorted(versions):
         print(f"{name}=={versions[name]}")

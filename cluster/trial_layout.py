@@ -31,6 +31,7 @@ JOURNAL = "journal.jsonl"  # rank 0, while it runs; on a pool with storage the f
 RESULT = "result.json"  # the trial's process at its end; the flow for a trial that could not write it
 STEPS = "steps.parquet"  # the flow, from the journal
 LOG = "log.txt"  # what the trial's processes printed: the processes themselves, or the flow at the end
+DEVICE_STATE = "device_state.jsonl"  # the sampler beside rank 0, while it runs; see experiments/device_state.py
 TRACE = "trace.json.gz"  # rank 0, with profile_steps
 RANKS = "ranks"  # the supervisor of several ranks on one machine: a folder
 PROBES = "probes"  # the search for the largest batch: a folder with a trial's folder for each process

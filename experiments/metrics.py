@@ -140,6 +140,33 @@ def _score(name: str, description: str, direction: Direction = Direction.HIGHER)
     return Metric(name, "", direction, Scale.LINEAR, 0.02, Kind.NUMBER, description)
 
 
+def _state(name: str, unit: str, effect: float, description: str, short: str) -> Metric:
+    return Metric(name, unit, Direction.NEITHER, Scale.LOG, effect, Kind.NUMBER, description, short=short)
+
+
+# What the sampler saw in the window (experiments/device_state.py). None says that a setting is better, so none has a direction
+_STATE: tuple[Metric, ...] = (
+    _state(
+        "clock_mean_mhz",
+        "MHz",
+        0.01,
+        "mean clock in the window, sampled: CUDA's SM clock, Gaudi's SoC clock, on a CPU that of the busy cores; see "
+        "[below](#the-state-of-the-device), like the following",
+        "mean clock",
+    ),
+    _state("clock_min_mhz", "MHz", 0.01, "lowest clock sampled in the window", "lowest clock"),
+    _state("memory_clock_mhz", "MHz", 0.01, "mean memory clock in the window, sampled; CUDA only", "memory clock"),
+    _state("sampled_power_w", "W", 0.05, "mean power draw in the window, sampled", "sampled power"),
+    _count("temperature_max_c", "highest temperature sampled in the window", unit="°C"),
+    _share("capped_share", "part of the window in which the clock was capped, by power or otherwise", Direction.NEITHER, node=False),
+    _share("cpu_others_share", "part of all cores' time that processes other than the trial's used", Direction.NEITHER, node=False),
+    _share("steal_share", "part of all cores' time that the hypervisor took", Direction.NEITHER, node=False),
+    _share("psi_cpu_share", "part of the window in which some process waited for a core (Linux PSI)", Direction.NEITHER, node=False),
+    _share("throttled_share", "part of the periods in which the cgroup's CPU quota was used up", Direction.NEITHER, node=False),
+    _count("other_processes", "most processes on the device at once that are not the trial's", unit="processes"),
+    _share("state_coverage", "part of the window that the sampler covered", Direction.NEITHER, node=False),
+)
+
 REGISTRY: tuple[Metric, ...] = (
     _rate("throughput", "samples/s", "each rank's samples over its own wall time of the window, summed over ranks"),
     _rate("throughput_low", "samples/s", "lower end of throughput's 95 % interval over steps"),
@@ -220,6 +247,7 @@ REGISTRY: tuple[Metric, ...] = (
         scale=Scale.LINEAR,
     ),
     _share("communication_share", "several devices only: the exposed communication's part of a step"),
+    *_STATE,
     _count("loss_spikes", "loss spikes, where the trial looks for them, see [below](#spikes)", Direction.LOWER),
     _count("rms_spikes", "RMS spikes of the first tensor watched", Direction.LOWER),
     _count("loss_spikes_explained", "loss spikes that an RMS spike of that tensor explains"),

@@ -58,6 +58,7 @@ class Trial(Strict):
     pool: str
     device: str = Field(description="device kind; names a file in cluster/devices")
     emulated: bool = Field(False, description="the pool's device is emulated: nothing here is a measurement")
+    lock_clocks_mhz: int | None = Field(None, description="of the pool: lock the GPUs' clocks at this while the trial runs")
     cell: str = Field(description="hash of pool and parameters: the same for all repeats")
     repeat: int = Field(ge=1)
     index: int = Field(ge=0, description="position in the interleaved order of its sweep")
@@ -97,6 +98,7 @@ class TrialResult(Strict):
     outcome: Outcome
     reason: str | None = Field(None, description="one line; always present unless the outcome is ok")
     detail: str | None = Field(None, description="traceback or log tail")
+    disturbed: str | None = Field(None, description="what else was on the device or its host while it measured; null: nothing, or unknown")
     started_at: float = Field(description="Unix time, s")
     finished_at: float = Field(description="Unix time, s")
     emulated: bool = False

@@ -8,12 +8,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from experiments.parameters import Precision
-
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a process that only asks an accelerator's tools imports this package too, and nothing heavy with it
     import torch
 
     from cluster.devices.clock import Clock
+    from experiments.parameters import Precision
 
 Batch = dict[str, Any]
 
@@ -73,7 +72,10 @@ class Device(Protocol):
         """The device's cumulative energy counter in joules; only differences are meaningful. None if there is no counter."""
 
     def describe(self) -> dict[str, Any]:
-        """Plain scalars for the trial's environment: device_name, device_count, driver, clocks_mhz, power_limit_w, clock."""
+        """Plain scalars for the trial's environment: device_name, device_count, driver, max_clock_mhz, power_limit_w, clock.
+
+        max_clock_mhz is the highest clock of the card. What it ran at is in the trial's device state (experiments/device_state.py).
+        """
 
 
 def load(kind: str, local_rank: int = 0) -> Device:

@@ -51,11 +51,11 @@ def number(cell: str | None) -> float | None:
 def hl_smi(columns: Sequence[str] = COLUMNS) -> list[dict[str, str | None]]:
     """One row per accelerator of this machine. If hl-smi lacks an optional column, asks for the required ones. Raises ToolError."""
     try:
-        return parse(_ask(columns), columns)
+        return parse(ask(columns), columns)
     except ToolError:
         if set(columns) <= set(_REQUIRED):
             raise
-    return parse(_ask(_REQUIRED), _REQUIRED)
+    return parse(ask(_REQUIRED), _REQUIRED)
 
 
 def own_row(rows: Sequence[Mapping[str, str | None]], environment: Mapping[str, str] = os.environ) -> Mapping[str, str | None]:
@@ -65,15 +65,29 @@ def own_row(rows: Sequence[Mapping[str, str | None]], environment: Mapping[str, 
     return next((row for row in rows if row["module_id"] == module_id), rows[0] if rows else {})
 
 
-def _ask(columns: Sequence[str]) -> str:
+def own_rows(
+    rows: Sequence[Mapping[str, str | None]], count: int, environment: Mapping[str, str] = os.environ
+) -> list[Mapping[str, str | None]]:
+    """The rows of the first `count` accelerators that HABANA_VISIBLE_MODULES shows; without it the first `count` rows."""
+    visible = [one for one in environment.get("HABANA_VISIBLE_MODULES", "").split(",") if one and one != "all"]
+    by_module = {row["module_id"]: row for row in rows}
+    own = [by_module[module] for module in visible if module in by_module] if visible else list(rows)
+    return own[:count]
+
+
+def command(columns: Sequence[str]) -> list[str]:
+    """The command line of hl-smi's CSV query. Raises ToolError if hl-smi is not on this machine."""
     beside = str(Path(sys.executable).parent)  # a Python environment that is not on PATH may have its own
     program = shutil.which("hl-smi", path=os.pathsep.join([beside, os.environ.get("PATH", "")]))
     if program is None:
         raise ToolError("hl-smi is not on this machine")
+    return [program, "-Q", ",".join(columns), "-f", "csv,noheader"]
+
+
+def ask(columns: Sequence[str]) -> str:
+    """hl-smi's answer to a CSV query. Raises ToolError."""
     try:
-        process = subprocess.run(
-            [program, "-Q", ",".join(columns), "-f", "csv,noheader"], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
-        )
+        process = subprocess.run(command(columns), capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ToolError(f"hl-smi did not answer: {error}") from error
     if process.returncode:

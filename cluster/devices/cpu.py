@@ -86,7 +86,7 @@ class Cpu:
             "device_name": model_name(),
             "device_count": 1,
             "driver": None,
-            "clocks_mhz": None,
+            "max_clock_mhz": None,
             "power_limit_w": None,
             "clock": HostClock.name,
         }

@@ -125,7 +125,7 @@ class Cuda:
             "device_count": torch.cuda.device_count(),
             "driver": self._driver(),
             "cuda": torch.version.cuda,
-            "clocks_mhz": self._ask("nvmlDeviceGetMaxClockInfo", 1),  # 1: the multiprocessors' clock
+            "max_clock_mhz": self._ask("nvmlDeviceGetMaxClockInfo", 1),  # 1: the multiprocessors' clock
             "application_clocks_mhz": self._ask("nvmlDeviceGetApplicationsClock", 1),
             "power_limit_w": None if limit is None else limit / 1000,
             "device_memory_bytes": int(torch.cuda.get_device_properties(self.torch_device).total_memory),

@@ -131,7 +131,7 @@ class Hpu:
             "device_count": self._hpu.device_count(),
             "board": self._facts.get("name"),
             "driver": self._facts.get("driver_version"),
-            "clocks_mhz": _hpu_tools.number(self._facts.get("clocks.max.soc")),
+            "max_clock_mhz": _hpu_tools.number(self._facts.get("clocks.max.soc")),
             "power_limit_w": _hpu_tools.number(self._facts.get("power.max")),
             "device_memory_bytes": int(self._hpu.memory_stats()["Limit"]),
             "lazy_mode": self.lazy,

@@ -9,7 +9,7 @@ from cluster.journal.object_store import Storage, join
 from cluster.journal.replication import JournalCopy
 from cluster.launchers import Launch
 from cluster.pools.pool import Pool
-from cluster.trial_layout import JOURNAL, RESULT, STEPS, TRACE, TRIAL, attempt_result
+from cluster.trial_layout import DEVICE_STATE, JOURNAL, RESULT, STEPS, TRACE, TRIAL, attempt_result
 from experiments.atomic_file import atomic_write
 from experiments.trial import Trial
 
@@ -46,7 +46,7 @@ class SharedFiles:
         Storage(folder).put(TRIAL, trial.model_dump_json(indent=1).encode())
 
     def fetch(self, launch: Launch, trial_dir: Path, *, last: bool = False) -> None:
-        """Copy the new lines of the attempt's journal, and its result and trace once they exist."""
+        """Copy the new lines of the attempt's journal, and its result, device state and trace once they exist."""
         if not self.pool.storage or launch.folder is None:
             return
         copy, asked_at = self._copies.get(launch.id, (None, 0.0))
@@ -58,9 +58,10 @@ class SharedFiles:
         copy.fetch()  # after the result: if there is one, the journal on storage is complete
         self._copies[launch.id] = (copy, time.monotonic())
         if result is not None:
-            trace = Storage(launch.folder).get(TRACE)
-            if trace is not None:
-                (trial_dir / TRACE).write_bytes(trace)
+            for name in (DEVICE_STATE, TRACE):
+                text = Storage(launch.folder).get(name)
+                if text is not None:
+                    (trial_dir / name).write_bytes(text)
             atomic_write(trial_dir / RESULT, result.decode())
 
     def keep(self, launch: Launch, trial_dir: Path) -> None:

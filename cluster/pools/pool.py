@@ -57,6 +57,9 @@ class PoolEntry(Strict):
         default="warm", description="embedded: how a trial's process starts: forked from one that has made its imports, or fresh"
     )
     emulated: bool = Field(default=False, description="the device is emulated: its results are not measurements")
+    lock_clocks_mhz: int | None = Field(
+        default=None, ge=100, le=10_000, description="lock the GPUs' SM clock at this while a trial runs, where the driver permits it"
+    )
     autoscales: bool = Field(default=False, description="nodes join on demand: trials are submitted even if no node can take them yet")
     wait_s: float = Field(
         default=600, ge=0, le=604_800, description="how long trials wait for an unreachable pool before they end as infra"
@@ -188,6 +191,8 @@ def _check(document: Document, name: str, entry: PoolEntry) -> list[tuple[tuple[
             key for key in ("token_env", "token_file", "accelerator_type", "resources", "storage", "autoscales") if getattr(entry, key)
         ]
         problems += [((name, key), "has no meaning on an embedded pool", "remove it") for key in ray_only]
+    if entry.lock_clocks_mhz is not None and entry.device != "cuda":
+        problems.append(((name, "lock_clocks_mhz"), f"has no meaning on device {entry.device}", "remove it"))
     if entry.storage and (problem := problem_with(entry.storage)):
         problems.append(((name, "storage"), problem, "write /shared/folder, s3://bucket/folder or gs://bucket/folder"))
     if any(word in variable for variable in entry.env for word in ("TOKEN", "SECRET", "PASSWORD")):

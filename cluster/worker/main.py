@@ -13,16 +13,19 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from cluster.journal.journal import JournalError, read_journal
 from cluster.journal.object_store import StorageError
 from cluster.journal.replication import STORAGE_LOST
+from cluster.sampler.state_file import read_state
 from cluster.trial_layout import JOURNAL, RESULT
 from cluster.worker import trial_files
 from cluster.worker.outcome import Cancelled, Termination, classify
 from experiments.atomic_file import atomic_write
+from experiments.device_state import DeviceState
 from experiments.parameters import lazy_mode
 from experiments.summary import summarise
 from experiments.trial import Outcome, Trial, TrialResult
@@ -63,15 +66,17 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def write_result(trial: Trial, out: Path, attempt: int, started_at: float, ending: Termination) -> None:
-    """Write result.json. Its environment and summary come from the journal, as in any later report."""
+    """Write result.json. Its environment and summary come from the journal and the device's state, as in any later report."""
     environment: dict[str, Any] = {}
     summary: dict[str, Any] = {}
+    state: DeviceState | None = None
     try:
         journal = read_journal(out / JOURNAL)
         if journal.attempt == attempt:
             environment = journal.environment
             if ending.outcome is Outcome.OK:  # the rate of a failed trial must not be mistaken for a result
                 summary = dict(summarise(journal.steps, journal.window, journal.evaluations))
+                state = _state(out, attempt, journal.steps)
             if journal.window and "batch_size" in journal.window:
                 summary["batch_size"] = journal.window["batch_size"]
     except (JournalError, ValueError) as error:
@@ -83,13 +88,23 @@ def write_result(trial: Trial, out: Path, attempt: int, started_at: float, endin
         outcome=ending.outcome,
         reason=ending.reason,
         detail=ending.detail,
+        disturbed=state.disturbed if state else None,
         started_at=started_at,
         finished_at=time.time(),
         emulated=trial.emulated or bool(environment.get("emulated")),  # the device knows best whether it is emulated
         environment=environment,
-        summary=summary,
+        summary={**summary, **(state.metrics() if state else {})},
     )
     atomic_write(out / RESULT, result.model_dump_json(indent=1))
+
+
+def _state(out: Path, attempt: int, steps: Sequence[Mapping[str, Any]]) -> DeviceState | None:
+    """The state of the device in the measured window. A file that cannot be read leaves it unknown: the trial was measured all the same."""
+    try:
+        return read_state(out, attempt, steps)
+    except (JournalError, OSError, ValueError, KeyError) as error:
+        print(f"the device's state is unknown: {error}", file=sys.stderr, flush=True)
+        return None
 
 
 def _run(trial: Trial, options: argparse.Namespace) -> Termination:

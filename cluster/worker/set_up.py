@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from cluster.devices import Device
@@ -51,14 +52,17 @@ class SessionContext:
         return workload
 
 
-def set_up(trial: Trial, ranks: Ranks, recorder: Recorder, out: Path) -> SessionContext:
-    """Prepare everything up to the first step. Raises Unsupported, DataError, and whatever workload and libraries raise."""
+def set_up(trial: Trial, ranks: Ranks, recorder: Recorder, out: Path, found: Mapping[str, Any] = MappingProxyType({})) -> SessionContext:
+    """Prepare everything up to the first step. `found`: facts of the environment that are known already.
+
+    Raises Unsupported, DataError, and whatever workload and libraries raise.
+    """
     recorder.phase("start")
     module = workloads.load(trial.workload)
     parameters: TrainingParameters = module.Parameters.model_validate(trial.parameters)
     device = load_device(trial.device, ranks.local_rank)
     threads = device.set_threads(parameters.threads, ranks.local_world_size)
-    facts = environment(device, ranks.world_size, threads)
+    facts = {**environment(device, ranks.world_size, threads), **found}
     recorder.environment(facts)
 
     def add_fact(name: str, value: str) -> None:

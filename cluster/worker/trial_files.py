@@ -21,7 +21,7 @@ from typing import Any
 from cluster import trial_layout
 from cluster.journal.object_store import Storage, StorageError, join
 from cluster.journal.replication import PATIENCE_S, JournalCopy, JournalMirror
-from cluster.trial_layout import RANK_ZERO, TRACE, TRIAL, attempt_result
+from cluster.trial_layout import DEVICE_STATE, RANK_ZERO, TRACE, TRIAL, attempt_result
 from experiments.trial import Trial
 
 
@@ -63,14 +63,17 @@ def mirror(path: Path, options: argparse.Namespace, part: int) -> Iterator[None]
 
 @contextmanager
 def mirror_of_rank(path: Path, config: Mapping[str, Any], rank: int) -> Iterator[None]:
-    """As `mirror`, for rank 0's journal, and its trace at the end. Does nothing on other ranks and in probes. Raises StorageError."""
+    """As `mirror`, for rank 0's journal, and at the end its device state and its trace. Raises StorageError.
+
+    Does nothing on other ranks and in probes.
+    """
     store = config.get("store") if rank == 0 and not config["probe"] else None
     with _mirror(path, store, config["attempt"], 1 if config["not_before"] else 0):
         yield
     if store:
-        trace = path.with_name(TRACE)
-        if trace.exists():
-            _retry(lambda: Storage(store).put(TRACE, trace.read_bytes()))
+        for file in (path.with_name(DEVICE_STATE), path.with_name(TRACE)):
+            if file.exists():
+                _retry(lambda file=file: Storage(store).put(file.name, file.read_bytes()))
         shutil.rmtree(path.parent, ignore_errors=True)  # everything is on the storage now
 
 
@@ -87,11 +90,17 @@ def _mirror(path: Path, store: str | None, attempt: int, part: int) -> Iterator[
 
 
 def collect(options: argparse.Namespace, path: Path) -> None:
-    """Fetch rank 0's journal from storage to `path`: the result is computed from it, and rank 0 may be on another node."""
+    """Fetch rank 0's journal from storage to `path`, and its device state beside it: the result is computed from them.
+
+    Rank 0 may be on another node.
+    """
     if options.store and not options.probe:
         path.unlink(missing_ok=True)
         copy = JournalCopy(path, Storage(options.store), options.attempt)
         _retry(copy.fetch)
+        state = _retry(lambda: Storage(options.store).get(DEVICE_STATE))
+        if state is not None:
+            path.with_name(DEVICE_STATE).write_bytes(state)
 
 
 def send_result(options: argparse.Namespace, path: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import psutil
 
 from cluster.journal.journal import JournalWriter
 from cluster.trial_layout import JOURNAL
-from cluster.worker import beside_window, leftovers, max_batch, trial_files
+from cluster.worker import beside_window, device_sampler, leftovers, max_batch, trial_files
 from cluster.worker.measure.recorder import NullSink, Recorder
 from cluster.worker.measured_window import Steps, measure
 from cluster.worker.outcome import Termination, classify
@@ -33,13 +34,15 @@ def run_rank(config: dict[str, Any]) -> None:
     out = trial_files.folder_of_rank(config)
     sink = JournalWriter(out / JOURNAL, config["attempt"]) if ranks.rank == 0 else NullSink()
     mirror = trial_files.mirror_of_rank(out / JOURNAL, config, ranks.rank)
-    with mirror, Recorder(sink, ranks.world_size) as recorder:
-        for note in (*cleanup_notes, *config["notes"]):
+    probing = config["probe"] is not None
+    sampler = nullcontext(device_sampler.Sampling()) if probing else device_sampler.sampling(trial, ranks, out, config["attempt"])
+    with mirror, sampler as found, Recorder(sink, ranks.world_size) as recorder:
+        for note in (*cleanup_notes, *config["notes"], *found.notes):
             recorder.note(note)
         try:
             local_trial = trial_files.with_local_data(trial, config["store"])
             started_at = max(process_started_at(), config["not_before"])
-            TrialSession(local_trial, ranks, recorder, out, config["probe"], started_at).run()
+            TrialSession(local_trial, ranks, recorder, out, config["probe"], started_at, found.facts).run()
         except BaseException as error:
             with suppress(OSError):  # the disk may be what ended the trial
                 recorder.end(classify(error))
@@ -63,10 +66,11 @@ class TrialSession:
     out: Path
     probe: str | None = None  # earlier answers of the batch search (max_batch.encode); None: measure
     started_at: float = field(default_factory=process_started_at)  # Unix time, s: start of the time to the first step
+    facts: Mapping[str, Any] = field(default_factory=dict)  # for the trial's environment, beside what set_up finds out
 
     def run(self) -> SessionContext:
         """Run all phases and return their context. Raises Unsupported, DataError, Diverged, and whatever workload and libraries raise."""
-        context = set_up(self.trial, self.ranks, self.recorder, self.out)
+        context = set_up(self.trial, self.ranks, self.recorder, self.out, self.facts)
         if self.probe is not None:
             self._probe(context, max_batch.decode(self.probe))
         else:

@@ -117,6 +117,8 @@ class TrialMaker:
         source = self._inputs.source(cell.parameters)
         configuration = {"workload": suite.workload, "pool": cell.pool, "device": pool.device, "parameters": cell.parameters}
         configuration |= dict(apart or {})
+        if pool.lock_clocks_mhz is not None:  # another clock is another cell; a pool that locks none keeps its cells
+            configuration["lock_clocks_mhz"] = pool.lock_clocks_mhz
         parts = key_parts(
             configuration=configuration,
             **self._inputs.key_parts(suite.workload, cell.pool, pool.device, source),
@@ -133,6 +135,7 @@ class TrialMaker:
             pool=cell.pool,
             device=pool.device,
             emulated=pool.emulated,
+            lock_clocks_mhz=pool.lock_clocks_mhz,
             cell=digest(configuration),
             repeat=repeat,
             index=index,

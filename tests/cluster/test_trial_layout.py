@@ -28,6 +28,7 @@ NAMES = {
     "RESULT": "result.json",
     "STEPS": "steps.parquet",
     "LOG": "log.txt",
+    "DEVICE_STATE": "device_state.jsonl",
     "TRACE": "trace.json.gz",
     "RANKS": "ranks",
     "PROBES": "probes",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from experiments import device_state
 from experiments.config.errors import ConfigError
 from experiments.config.yaml_document import load
 from experiments.literature.reader import OURS
@@ -36,6 +37,9 @@ LOG, LINEAR, COUNT = Scale.LOG, Scale.LINEAR, Scale.COUNT
         ("peak_memory_bytes", "B", LOWER, LOG, Kind.BYTES, 0.03, False),
         ("energy_j_per_sample", "J", LOWER, LOG, Kind.NUMBER, 0.05, False),
         ("mean_power_w", "W", NEITHER, LOG, Kind.NUMBER, 0.05, False),
+        ("clock_mean_mhz", "MHz", NEITHER, LOG, Kind.NUMBER, 0.01, False),
+        ("capped_share", "", NEITHER, LINEAR, Kind.SHARE, 0.02, False),
+        ("other_processes", "processes", NEITHER, COUNT, Kind.COUNT, 1, False),
         ("alloc_retries", "", LOWER, COUNT, Kind.COUNT, 1, False),
         ("loss_spikes", "", LOWER, COUNT, Kind.COUNT, 1, False),
         ("rms_spikes", "", LOWER, COUNT, Kind.COUNT, 1, False),
@@ -117,14 +121,14 @@ def test_every_output_of_summarise_is_registered() -> None:
     evaluations = [{"when": when, "metrics": {"loss": 1.0, "chance_loss": 1.0, "recall_at_1": 0.5}} for when in ("before", "after")]
     made = summarise([{"step": number, **step} for number in range(1, 6)], window, evaluations)
     missing = []
-    for name in {*made, *NAMES, *METRICS, *_METRICS, *(name for name, _ in OURS.values())}:
+    for name in {*made, *NAMES, *device_state.NAMES, *METRICS, *_METRICS, *(name for name, _ in OURS.values())}:
         try:
             metric_of(name, unlisted=False)
         except ConfigError:
             missing.append(name)
     assert missing == [] and {"rms_spikes", "latency_p99_s"} <= {name for name, value in made.items() if value is not None}
     plain = {metric.name for metric in REGISTRY if "<" not in metric.name}
-    assert plain == {name for name in NAMES if not name.startswith("eval_")}  # nothing registered that nobody makes
+    assert plain == {name for name in (*NAMES, *device_state.NAMES) if not name.startswith("eval_")}  # nothing registered that nobody makes
 
 
 def _asked_for(sections: dict) -> list[str]:  # type: ignore[type-arg]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -9,6 +11,7 @@ import pytest
 
 from cluster.journal.journal import read_journal
 from cluster.worker import trial_session
+from cluster.worker.device_sampler import Sampling
 from cluster.worker.measure.recorder import Recorder
 from cluster.worker.rank_group import Ranks
 from cluster.worker.trial_session import run_rank
@@ -23,9 +26,13 @@ class Short:
 
     error: BaseException | None = None
     made: ClassVar[list[Any]] = []
+    sampled: ClassVar[list[Any]] = []
 
-    def __init__(self, trial: Trial, ranks: Ranks, recorder: Recorder, out: Path, probe: str | None, started_at: float) -> None:
+    def __init__(
+        self, trial: Trial, ranks: Ranks, recorder: Recorder, out: Path, probe: str | None, started_at: float, facts: Mapping[str, Any]
+    ) -> None:
         self.trial, self.ranks, self.recorder, self.out, self.probe, self.started_at = trial, ranks, recorder, out, probe, started_at
+        self.facts = facts
         Short.made.append(self)
 
     def run(self) -> None:
@@ -35,12 +42,21 @@ class Short:
             raise self.error
 
 
+@contextmanager
+def no_sampler(trial: Trial, ranks: Ranks, out: Path, attempt: int) -> Iterator[Sampling]:
+    """In place of a process: says on the journal's way when it begins and ends."""
+    Short.sampled.append((ranks.rank, out, attempt))
+    yield Sampling({"locked_clocks_mhz": None}, ["clocks are not locked: no permission"])
+    Short.sampled.append("ended")
+
+
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> type[Short]:
-    Short.error, Short.made = None, []
+    Short.error, Short.made, Short.sampled = None, [], []
     monkeypatch.setattr(trial_session, "TrialSession", Short)
     monkeypatch.setattr(trial_session, "process_started_at", lambda: 50.0)
     monkeypatch.setattr(trial_session.leftovers, "end", lambda: ["ended process 7"])
+    monkeypatch.setattr(trial_session.device_sampler, "sampling", no_sampler)
     return Short
 
 
@@ -60,6 +76,14 @@ def test_a_rank_that_ends_well_says_so(tmp_path: Path, monkeypatch: pytest.Monke
     assert [step["samples"] for step in journal.steps] == [16], "of both ranks"
     (made,) = short.made
     assert (made.out, made.probe, made.started_at, made.trial.key) == (tmp_path, "{}", 60.0, "0123456789abcdef")
+    assert short.sampled == [] and made.facts == {}, "a probe measures nothing"
+
+
+def test_a_rank_is_sampled_while_its_session_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short: type[Short]) -> None:
+    rank_of(monkeypatch, tmp_path, Ranks(0, 2, 0, 2))
+    assert short.sampled == [(0, tmp_path, 2), "ended"] and short.made[0].facts == {"locked_clocks_mhz": None}
+    notes = [note["text"] for note in read_journal(tmp_path / "journal.jsonl").notes]
+    assert notes == ["ended process 7", "found 8", "clocks are not locked: no permission", "it ran"]
 
 
 def test_a_rank_that_fails_says_why_and_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short: type[Short]) -> None:

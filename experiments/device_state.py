@@ -1,0 +1,277 @@
+"""The state of a trial's device and host while it measured: clocks, what capped them, and what other work disturbed it.
+
+Pure arithmetic over the records that a sampler writes beside a trial (cluster/sampler), one JSON object each:
+
+- `sampler`, first of an attempt: `attempt`, `device` (kind), `hz`, `user` (who runs the trial), `emulated`, `locked_clocks_mhz` (null: not
+  locked), `sources` (name -> null, or why it is not available).
+- `state`: `t` (Unix time, s), `devices` and `cpu`; either is absent where its source failed.
+  - devices: a list of {index, uuid, sm_mhz, memory_mhz, power_w, temperature_c, capped_by: [word], others: [{pid, user, memory_bytes}]},
+    read at `t`; null where unknown. `others` are processes on the device that are not the trial's.
+  - cpu: {mhz, mhz_min, load1} at `t`, and {steal, others, psi_some, throttled}, shares of the time since the sample before: `steal`
+    and `others` of all cores' time, `psi_some` and `throttled` of the clock's. A process's time may become known only after it was
+    spent (a child's, when it ends), so `others` of one sample may be off in either direction, also below 0; sums over samples are not.
+
+The sampler runs on the node of rank 0. What happens on a trial's other nodes is not seen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Record = Mapping[str, Any]
+
+# What is in force without slowing the device against its own settings: not a cap
+NOT_CAPS = frozenset({"idle", "applications clocks setting"})
+POWER, THERMAL, HARDWARE, BRAKE, SYNC_BOOST = "power", "thermal", "hardware slowdown", "power brake", "sync boost"
+CPU_QUOTA = "cpu quota"
+# Caps that come and go with the room, the neighbours or a defect, so that the same trial would be faster at another time. Power is none of
+# them: at its power limit a device is in the state that the workload itself puts it into. Nor is a CPU quota, which stays as it is set.
+DISTURBING_CAPS = {THERMAL: "thermal slowdown", HARDWARE: "hardware slowdown", BRAKE: "power brake slowdown"}
+
+SLOWDOWN_LIMIT = 0.01  # of the samples: more than a single one in the ten seconds that a window should have
+MAX_GAP_S = 0.5  # a reading stands for the time since the one before, up to this: five samples at 10 Hz; the rest counts as not covered
+JUDGED_FROM_S = 1.0  # CPU time is counted in ticks of 10 ms for each core and process: over less than this the error may exceed a limit
+
+
+@dataclass(frozen=True)
+class HostLimits:
+    """Largest shares of all cores' time that leave a trial undisturbed: used by other processes, taken by the hypervisor."""
+
+    others: float
+    steal: float
+
+
+# On a CPU the cores are the device. Other work takes them, their caches and their memory bandwidth: 5 % is what a desktop's or a node's own
+# services use, and about what the smallest effects that matter (3 %) can hide. The hypervisor's share is lost outright.
+CPU_LIMITS = HostLimits(others=0.05, steal=0.01)
+# Beside an accelerator the cores only submit work and load data. While half of them are free, a thread that is woken finds one at once;
+# where that is not enough, data_wait shows it.
+ACCELERATOR_LIMITS = HostLimits(others=0.5, steal=0.1)
+
+
+@dataclass(frozen=True)
+class DeviceState:
+    """A trial's device and host over its measured window. With several devices the worst counts. None where unknown.
+
+    samples: state records that stand for a part of the window. coverage: part of the window that they stand for, 0 to 1. gaps: intervals
+    of more than MAX_GAP_S between two of them.
+    clock_mean_mhz, clock_min_mhz: SM clock on CUDA, SoC clock on Gaudi; on a CPU the clock of its busy cores. memory_clock_mhz: mean.
+    power_w: mean draw. temperature_c: highest. All means are over time, of the device with the lowest clock, or the highest draw.
+    caps: what capped the clock, with its share of the time, the most frequent first. capped_share: share with any of them.
+    cpu_others_share, steal_share: shares of all cores' time that processes other than the trial's used, and that the hypervisor took.
+    psi_cpu_share: share of the time in which some process waited for a core (Linux PSI). throttled_share: share of the periods in which
+    the cgroup's CPU quota was used up.
+    other_processes: most processes at once on one device that are not the trial's. other_user: whether one was another user's.
+    disturbed: why the figures of this trial are not those of the device alone; a sentence fragment. None: undisturbed, or unknown.
+    """
+
+    samples: int = 0
+    coverage: float = 0.0
+    gaps: int = 0
+    clock_mean_mhz: float | None = None
+    clock_min_mhz: float | None = None
+    memory_clock_mhz: float | None = None
+    power_w: float | None = None
+    temperature_c: float | None = None
+    caps: tuple[tuple[str, float], ...] = ()
+    capped_share: float | None = None
+    cpu_others_share: float | None = None
+    steal_share: float | None = None
+    psi_cpu_share: float | None = None
+    throttled_share: float | None = None
+    other_processes: int | None = None
+    other_user: bool | None = None
+    disturbed: str | None = None
+
+    @property
+    def capped_by(self) -> tuple[str, ...]:
+        """The words of what capped the clock, the most frequent first."""
+        return tuple(word for word, _ in self.caps)
+
+    def metrics(self) -> dict[str, float | int | None]:
+        """The summary metrics of a trial that the state gives, by their names in experiments/metrics.py."""
+        return {
+            "clock_mean_mhz": self.clock_mean_mhz,
+            "clock_min_mhz": self.clock_min_mhz,
+            "memory_clock_mhz": self.memory_clock_mhz,
+            "sampled_power_w": self.power_w,
+            "temperature_max_c": self.temperature_c,
+            "capped_share": self.capped_share,
+            "cpu_others_share": self.cpu_others_share,
+            "steal_share": self.steal_share,
+            "psi_cpu_share": self.psi_cpu_share,
+            "throttled_share": self.throttled_share,
+            "other_processes": self.other_processes,
+            "state_coverage": self.coverage,
+        }
+
+
+NAMES = tuple(DeviceState().metrics())
+
+
+def measured_window(steps: Sequence[Record]) -> tuple[float, float] | None:
+    """Begin and end (Unix time, s) of the measured steps: from the start of the first one to the end of the last; None without any."""
+    measured = [step for step in steps if step["measured"]]
+    return (measured[0]["t"] - measured[0]["total_s"], measured[-1]["t"]) if measured else None
+
+
+def summarise_state(records: Iterable[Record], begin: float, end: float) -> DeviceState:
+    """The state between `begin` and `end` (Unix time, s) from one attempt's records, in order of time.
+
+    Each record stands for the time since the record before: with its shares for all of it, with its readings for at most MAX_GAP_S.
+    A mean weights records by that time. Raises ValueError unless begin < end.
+    """
+    if not begin < end:
+        raise ValueError(f"the window must begin before it ends: {begin} to {end}")
+    records = list(records)
+    header: Record = next((record for record in records if record["kind"] == "sampler"), {})
+    kind = str(header.get("device") or "cpu")
+    spans = _spans([record for record in records if record["kind"] == "state"], 1 / header.get("hz", 10.0), begin, end)
+    if not spans:
+        return DeviceState()
+    read_s = math.fsum(span.read_s for span in spans)
+    host, devices = _host(spans), _devices(spans, header.get("user"))
+    if kind == "cpu":
+        devices = _cores(spans, host["throttled_share"])
+    return DeviceState(
+        samples=len(spans),
+        coverage=min(1.0, read_s / (end - begin)),
+        gaps=sum(span.gap for span in spans),
+        **host,
+        **devices,
+        disturbed=_disturbed(kind, host, devices, spans),
+    )
+
+
+@dataclass(frozen=True)
+class _Span:
+    """A record and the seconds of the window that it stands for: `read_s` with its readings, `since_s` with its shares."""
+
+    record: Record
+    read_s: float
+    since_s: float
+    gap: bool
+
+
+def _spans(states: Sequence[Record], period: float, begin: float, end: float) -> list[_Span]:
+    """The records that stand for a part of the window. The first record stands for one period, and has no shares."""
+    spans, previous = [], None
+    for record in states:
+        t = record["t"]
+        since = t - period if previous is None else previous
+        previous = t
+        since_s = min(t, end) - max(since, begin)
+        if since_s <= 0:  # before or after the window; or the clock was set back
+            continue
+        read_s = max(0.0, min(t, end) - max(since, t - MAX_GAP_S, begin))
+        spans.append(_Span(record, read_s, since_s, t - since > MAX_GAP_S))
+    return spans
+
+
+def _mean(pairs: Iterable[tuple[float | None, float]]) -> float | None:
+    """The mean of (value, weight) pairs; None where no value is known or has a weight."""
+    known = [(value, weight) for value, weight in pairs if value is not None and weight > 0]
+    total = math.fsum(weight for _, weight in known)
+    return math.fsum(value * weight for value, weight in known) / total if total else None
+
+
+def _host(spans: Sequence[_Span]) -> dict[str, Any]:
+    def share(name: str) -> float | None:
+        mean = _mean((span.record.get("cpu", {}).get(name), span.since_s) for span in spans)
+        return None if mean is None else min(1.0, max(0.0, mean))
+
+    names = {"cpu_others_share": "others", "steal_share": "steal", "psi_cpu_share": "psi_some", "throttled_share": "throttled"}
+    return {name: share(field) for name, field in names.items()}
+
+
+def _cores(spans: Sequence[_Span], throttled: float | None) -> dict[str, Any]:
+    """What DeviceState says of the device, where that is the CPU."""
+    lowest = [value for span in spans if span.read_s > 0 and (value := span.record.get("cpu", {}).get("mhz_min")) is not None]
+    return {
+        "clock_mean_mhz": _mean((span.record.get("cpu", {}).get("mhz"), span.read_s) for span in spans),
+        "clock_min_mhz": min(lowest, default=None),
+        "caps": ((CPU_QUOTA, throttled),) if throttled else (),
+        "capped_share": throttled,
+    }
+
+
+def _devices(spans: Sequence[_Span], user: str | None) -> dict[str, Any]:
+    """What DeviceState says of accelerators: each alone, then the worst. `user` runs the trial."""
+    by_index: dict[int, list[tuple[Record, float]]] = {}
+    for span in spans:
+        for device in span.record.get("devices", ()):
+            if span.read_s > 0:
+                by_index.setdefault(device["index"], []).append((device, span.read_s))
+    each = [_one_device(readings, user) for readings in by_index.values()]
+
+    def worst(name: str, pick: Callable[[list[Any]], Any]) -> Any:
+        known = [one[name] for one in each if one[name] is not None]
+        return pick(known) if known else None
+
+    return {
+        **{name: worst(name, min) for name in ("clock_mean_mhz", "clock_min_mhz", "memory_clock_mhz")},
+        **{name: worst(name, max) for name in ("power_w", "temperature_c", "capped_share", "other_processes", "other_user")},
+        "caps": max((one["caps"] for one in each), key=lambda caps: caps[0][1] if caps else 0.0, default=()),
+    }
+
+
+def _one_device(readings: Sequence[tuple[Record, float]], user: str | None) -> dict[str, Any]:
+    def values(name: str) -> list[float]:
+        return [value for reading, _ in readings if (value := reading.get(name)) is not None]
+
+    def mean(name: str) -> float | None:
+        return _mean((reading.get(name), seconds) for reading, seconds in readings)
+
+    known = [(set(reading["capped_by"]) - NOT_CAPS, seconds) for reading, seconds in readings if reading.get("capped_by") is not None]
+    words = sorted({word for caps, _ in known for word in caps})
+    shares = {word: _mean((float(word in caps), seconds) for caps, seconds in known) or 0.0 for word in words}
+    others = [reading["others"] for reading, _ in readings if reading.get("others") is not None]
+    return {
+        "clock_mean_mhz": mean("sm_mhz"),
+        "clock_min_mhz": min(values("sm_mhz"), default=None),
+        "memory_clock_mhz": mean("memory_mhz"),
+        "power_w": mean("power_w"),
+        "temperature_c": max(values("temperature_c"), default=None),
+        "caps": tuple(sorted(shares.items(), key=lambda cap: -cap[1])),
+        "capped_share": _mean((float(bool(caps)), seconds) for caps, seconds in known),
+        "other_processes": max(map(len, others), default=None),
+        "other_user": any(other["user"] not in (None, user) for processes in others for other in processes) if others else None,
+    }
+
+
+def _disturbed(kind: str, host: Mapping[str, Any], devices: Mapping[str, Any], spans: Sequence[_Span]) -> str | None:
+    """Every reason with its figure, the surest first, joined by `; `."""
+    limits = CPU_LIMITS if kind == "cpu" else ACCELERATOR_LIMITS
+    reasons = [_other_process(spans)] if devices.get("other_processes") else []
+    reasons += [
+        f"{DISTURBING_CAPS[word]} in {_percent(share)} of the samples (limit {_percent(SLOWDOWN_LIMIT)})"
+        for word, share in devices["caps"]
+        if word in DISTURBING_CAPS and share > SLOWDOWN_LIMIT
+    ]
+    counted_s = math.fsum(span.since_s for span in spans if span.record.get("cpu", {}).get("others") is not None)
+    if counted_s >= JUDGED_FROM_S:
+        others, steal = host["cpu_others_share"], host["steal_share"]
+        if others is not None and others > limits.others:
+            reasons.append(f"other processes used {_percent(others)} of the CPU (limit {_percent(limits.others)})")
+        if steal is not None and steal > limits.steal:
+            reasons.append(f"the hypervisor took {_percent(steal)} of CPU time (limit {_percent(limits.steal)})")
+    return "; ".join(reasons) or None
+
+
+def _other_process(spans: Sequence[_Span]) -> str:
+    """The processes of others in the first sample with the most of them on one device."""
+    found = (device["others"] for span in spans if span.read_s > 0 for device in span.record.get("devices", ()) if device.get("others"))
+    processes = max(found, key=len)
+    first = processes[0]
+    user = f", user {first['user']}" if first.get("user") else ""
+    if len(processes) == 1:
+        return f"another process (pid {first['pid']}{user}) was on the device"
+    return f"{len(processes)} other processes (one: pid {first['pid']}{user}) were on the device"
+
+
+def _percent(share: float) -> str:
+    """A share in three digits: 0.381 as `38.1 %`."""
+    return f"{100 * share:.3g} %"

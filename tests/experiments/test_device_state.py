@@ -1,0 +1,223 @@
+"""What a window's state is, from records written out here: means by time, the window's boundaries, gaps, caps, reasons to doubt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from experiments.device_state import NAMES, DeviceState, measured_window, summarise_state
+
+HEADER = {"kind": "sampler", "t": 0.0, "attempt": 1, "device": "cuda", "hz": 10.0, "user": "ada", "emulated": False, "sources": {}}
+CPU_HEADER = {**HEADER, "device": "cpu"}
+
+
+def device(**values: Any) -> dict[str, Any]:
+    plain = {"index": 0, "uuid": "GPU-1", "sm_mhz": 1800, "memory_mhz": 2600, "power_w": 650.0, "temperature_c": 60}
+    return {**plain, "capped_by": [], "others": [], **values}
+
+
+def host(**values: Any) -> dict[str, Any]:
+    return {"mhz": 3000.0, "mhz_min": 2900.0, "load1": 1.0, "steal": 0.0, "others": 0.0, "psi_some": 0.0, "throttled": 0.0, **values}
+
+
+def states(count: int, cpu: dict[str, Any] | None = None, devices: list[dict[str, Any]] | None = None) -> list[dict[str, Any]]:
+    """Records at 0.1, 0.2, ... s."""
+    return [{"kind": "state", "t": (number + 1) / 10, "devices": devices or [], "cpu": cpu or host()} for number in range(count)]
+
+
+def test_an_undisturbed_gpu() -> None:
+    state = summarise_state([HEADER, *states(20, devices=[device()])], 0.0, 2.0)
+    assert state == DeviceState(
+        samples=20,
+        coverage=pytest.approx(1.0),
+        clock_mean_mhz=pytest.approx(1800),
+        clock_min_mhz=1800,
+        memory_clock_mhz=pytest.approx(2600),
+        power_w=pytest.approx(650),
+        temperature_c=60,
+        capped_share=0.0,
+        cpu_others_share=0.0,
+        steal_share=0.0,
+        psi_cpu_share=0.0,
+        throttled_share=0.0,
+        other_processes=0,
+        other_user=False,
+    )
+
+
+def test_readings_before_and_after_the_window_do_not_count() -> None:
+    records = states(30, devices=[device()])
+    for number in (*range(10), *range(20, 30)):
+        records[number]["devices"] = [device(sm_mhz=300, capped_by=["thermal"], others=[{"pid": 1, "user": "x", "memory_bytes": 1}])]
+    state = summarise_state([HEADER, *records], 1.0, 2.0)
+    assert (state.samples, state.clock_min_mhz, state.capped_by, state.other_processes, state.disturbed) == (10, 1800, (), 0, None)
+
+
+def test_a_record_across_the_boundary_counts_by_its_part_of_the_window() -> None:
+    records = states(3, devices=[device()])
+    records[0]["devices"] = [device(sm_mhz=1000)]  # stands for 0.0 to 0.1, of which 0.05 lies in the window
+    state = summarise_state([HEADER, *records], 0.05, 0.3)
+    assert state.clock_mean_mhz == pytest.approx((0.05 * 1000 + 0.2 * 1800) / 0.25)
+    assert (state.samples, state.coverage) == (3, pytest.approx(1.0))
+
+
+def test_a_window_between_two_records_has_the_later_ones_reading() -> None:
+    state = summarise_state([HEADER, *states(3, devices=[device()])], 0.12, 0.14)
+    assert (state.samples, state.coverage, state.clock_mean_mhz) == (1, pytest.approx(1.0), pytest.approx(1800))
+
+
+def test_a_gap_is_not_covered_but_shares_hold_for_all_of_it() -> None:
+    records = [*states(10, devices=[device()]), {"kind": "state", "t": 3.0, "devices": [device(sm_mhz=1000)], "cpu": host(others=0.3)}]
+    state = summarise_state([HEADER, *records], 0.0, 3.0)
+    assert (state.samples, state.gaps, state.coverage) == (11, 1, pytest.approx(0.5))  # 1.0 s, and 0.5 s of the 2 s before the last
+    assert state.clock_mean_mhz == pytest.approx((1.0 * 1800 + 0.5 * 1000) / 1.5)
+    assert state.cpu_others_share == pytest.approx(0.3 * 2 / 3)
+
+
+@pytest.mark.parametrize(("since", "gaps"), [(0.5, 0), (0.501, 1)])
+def test_up_to_half_a_second_is_no_gap(since: float, gaps: int) -> None:
+    records = [{"kind": "state", "t": t, "devices": [device()], "cpu": host()} for t in (1.0, 1.0 + since)]
+    state = summarise_state([HEADER, *records], 0.9, 1.0 + since)
+    assert (state.gaps, state.coverage == pytest.approx(1.0)) == (gaps, not gaps)
+
+
+def test_records_that_end_before_the_window_leave_it_unknown() -> None:
+    assert summarise_state([HEADER, *states(10, devices=[device()])], 1.0, 2.0) == DeviceState()
+    assert summarise_state([], 1.0, 2.0) == DeviceState()
+    assert DeviceState().coverage == 0.0 and DeviceState().disturbed is None
+
+
+def test_a_record_after_the_clock_was_set_back_is_left_out() -> None:
+    records = states(4, devices=[device()])
+    records.insert(2, {"kind": "state", "t": 0.05, "devices": [device(sm_mhz=100)], "cpu": host()})
+    assert summarise_state([HEADER, *records], 0.0, 0.4).clock_min_mhz == 1800
+
+
+def test_a_window_must_begin_before_it_ends() -> None:
+    with pytest.raises(ValueError, match=r"must begin before it ends: 2\.0 to 2\.0"):
+        summarise_state([HEADER], 2.0, 2.0)
+
+
+def test_a_power_cap_is_named_and_is_no_disturbance() -> None:
+    records = states(10, devices=[device(capped_by=["power"])])
+    records[0]["devices"] = [device(capped_by=["idle"])]
+    records[1]["devices"] = [device(capped_by=["applications clocks setting"])]
+    records[2]["devices"] = [device(capped_by=["power", "sync boost"])]
+    state = summarise_state([HEADER, *records], 0.0, 1.0)
+    assert (state.capped_share, state.capped_by, state.disturbed) == (pytest.approx(0.8), ("power", "sync boost"), None)
+    assert dict(state.caps) == {"power": pytest.approx(0.8), "sync boost": pytest.approx(0.1)}
+
+
+@pytest.mark.parametrize(
+    ("word", "text"), [("thermal", "thermal slowdown"), ("hardware slowdown", "hardware slowdown"), ("power brake", "power brake slowdown")]
+)
+def test_other_slow_downs_disturb(word: str, text: str) -> None:
+    records = states(100, devices=[device()])
+    for number in range(12):
+        records[number]["devices"] = [device(capped_by=[word])]
+    assert summarise_state([HEADER, *records], 0.0, 10.0).disturbed == f"{text} in 12 % of the samples (limit 1 %)"
+    assert summarise_state([HEADER, *records], 1.2, 10.0).disturbed is None
+
+
+def test_one_sample_of_a_hundred_is_not_yet_a_disturbance() -> None:
+    records = states(100, devices=[device()])
+    records[0]["devices"] = [device(capped_by=["thermal"])]
+    assert summarise_state([HEADER, *records], 0.0, 10.001).disturbed is None
+    assert summarise_state([HEADER, *records], 0.0, 9.9).disturbed == "thermal slowdown in 1.01 % of the samples (limit 1 %)"
+
+
+def test_another_process_on_the_device() -> None:
+    records = states(10, devices=[device()])
+    records[5]["devices"] = [device(others=[{"pid": 71, "user": "nobody", "memory_bytes": 512}])]
+    state = summarise_state([HEADER, *records], 0.0, 1.0)
+    assert (state.other_processes, state.other_user) == (1, True)
+    assert state.disturbed == "another process (pid 71, user nobody) was on the device"
+
+
+def test_several_processes_of_the_same_user_and_of_one_unknown() -> None:
+    others = [{"pid": 71, "user": None, "memory_bytes": None}, {"pid": 72, "user": "ada", "memory_bytes": None}]
+    state = summarise_state([HEADER, *states(10, devices=[device(others=others)])], 0.0, 1.0)
+    assert (state.other_processes, state.other_user) == (2, False)
+    assert state.disturbed == "2 other processes (one: pid 71) were on the device"
+
+
+def test_the_worst_of_several_devices_counts() -> None:
+    other = device(index=1, sm_mhz=1500, memory_mhz=2000, power_w=700.0, temperature_c=50, capped_by=["power"])
+    state = summarise_state([HEADER, *states(10, devices=[device(), other])], 0.0, 1.0)
+    assert (state.clock_mean_mhz, state.clock_min_mhz, state.memory_clock_mhz) == (pytest.approx(1500), 1500, pytest.approx(2000))
+    assert (state.power_w, state.temperature_c, state.capped_share, state.capped_by) == (pytest.approx(700), 60, 1.0, ("power",))
+
+
+@pytest.mark.parametrize(
+    ("header", "limit", "text"),
+    [
+        (CPU_HEADER, 0.05, "other processes used {} % of the CPU (limit 5 %)"),
+        (HEADER, 0.5, "other processes used {} % of the CPU (limit 50 %)"),
+    ],
+)
+def test_other_work_on_the_cores(header: dict[str, Any], limit: float, text: str) -> None:
+    at_limit = [header, *states(20, cpu=host(others=limit))]
+    above = [header, *states(20, cpu=host(others=limit + 0.01))]
+    assert summarise_state(at_limit, 0.0, 2.0).disturbed is None
+    assert summarise_state(above, 0.0, 2.0).disturbed == text.format(f"{100 * (limit + 0.01):.3g}")
+
+
+@pytest.mark.parametrize(("header", "limit"), [(CPU_HEADER, 0.01), (HEADER, 0.1)])
+def test_time_that_the_hypervisor_took(header: dict[str, Any], limit: float) -> None:
+    assert summarise_state([header, *states(20, cpu=host(steal=limit))], 0.0, 2.0).disturbed is None
+    text = summarise_state([header, *states(20, cpu=host(steal=limit + 0.03))], 0.0, 2.0).disturbed
+    assert text == f"the hypervisor took {100 * (limit + 0.03):.3g} % of CPU time (limit {100 * limit:.3g} %)"
+
+
+def test_windows_shorter_than_a_second_are_not_judged_by_cpu_time() -> None:
+    records = [CPU_HEADER, *states(20, cpu=host(others=0.9, steal=0.9))]
+    assert summarise_state(records, 0.0, 0.99).disturbed is None
+    assert summarise_state(records, 0.0, 0.99).cpu_others_share == pytest.approx(0.9)
+    assert summarise_state(records, 0.0, 1.0).disturbed is not None
+
+
+def test_shares_of_single_samples_may_be_off_and_their_mean_is_not() -> None:
+    records = states(20, cpu=host(others=0.1))
+    for number in range(10):
+        records[number]["cpu"] = host(others=-0.1)
+    assert summarise_state([CPU_HEADER, *records], 0.0, 2.0).cpu_others_share == 0.0
+    assert summarise_state([CPU_HEADER, *records], 0.0, 1.0).cpu_others_share == 0.0
+
+
+def test_on_a_cpu_the_clock_is_the_cores_and_a_quota_is_a_cap() -> None:
+    records = states(20, cpu=host(throttled=0.25))
+    records[3]["cpu"] = host(mhz=1000.0, mhz_min=800.0, throttled=0.25)
+    state = summarise_state([CPU_HEADER, *records], 0.0, 2.0)
+    assert (state.clock_mean_mhz, state.clock_min_mhz) == (pytest.approx(2900), 800)
+    assert (state.capped_share, state.caps, state.disturbed) == (pytest.approx(0.25), (("cpu quota", pytest.approx(0.25)),), None)
+
+
+def test_failed_sources_leave_unknown_what_they_give() -> None:
+    records = [HEADER, *({"kind": "state", "t": (number + 1) / 10} for number in range(20))]
+    state = summarise_state(records, 0.0, 2.0)
+    assert (state.samples, state.coverage) == (20, pytest.approx(1.0))
+    assert {name for name, value in state.metrics().items() if value is not None} == {"state_coverage"}
+    unknown = device(sm_mhz=None, memory_mhz=None, power_w=None, temperature_c=None, capped_by=None, others=None)
+    bare = summarise_state([HEADER, *states(20, devices=[unknown])], 0.0, 2.0)
+    assert (bare.clock_mean_mhz, bare.capped_share, bare.other_processes, bare.other_user, bare.disturbed) == (None, None, None, None, None)
+
+
+def test_several_reasons_are_all_given() -> None:
+    records = states(20, cpu=host(others=0.8), devices=[device(capped_by=["thermal"], others=[{"pid": 7, "user": None}])])
+    assert summarise_state([HEADER, *records], 0.0, 2.0).disturbed == (
+        "another process (pid 7) was on the device; thermal slowdown in 100 % of the samples (limit 1 %); "
+        "other processes used 80 % of the CPU (limit 50 %)"
+    )
+
+
+def test_the_measured_window() -> None:
+    def step(t: float, measured: bool) -> dict[str, Any]:
+        return {"t": t, "total_s": 0.5, "measured": measured}
+
+    assert measured_window([step(1.0, False), step(2.0, True), step(2.6, True)]) == (1.5, 2.6)
+    assert measured_window([step(1.0, False)]) is None
+
+
+def test_names_are_those_of_the_metrics() -> None:
+    assert tuple(DeviceState(samples=1).metrics()) == NAMES
