@@ -34,7 +34,10 @@ def print_of_sweep(out: Console, store: SweepStore) -> None:
     """What is known of the sweep's devices, as its report says it; nothing before there is a report."""
     plan = store.load_plan()
     known = kept_certificates(store.dir) or []
-    if plan.aa and (own := read_certificate(certificate_file(store.dir))) is not None:
-        known = [KnownOfDevice(**own.subject._asdict(), certificate=own)]
+    if plan.aa:
+        own = read_certificate(certificate_file(store.dir))
+        known = [KnownOfDevice(**own.subject._asdict(), certificate=own)] if own else []
+        if own is None:
+            out.print("no A/A pair counts yet; the report says why", highlight=False)
     for line in certificate_lines(known, plan.trials[0].suite if plan.trials else plan.suite.suite):
         out.print(line, highlight=False, markup=False, soft_wrap=True)

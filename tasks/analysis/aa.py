@@ -22,6 +22,7 @@ from tasks.analysis.results import TrialRow
 from tasks.sweep.aa_plan import TWIN, TWINS
 
 GROUPS = (2, 3, 5)  # pairs that make a small sweep of two cells with so many repeats
+DISTURBED = "disturbed"
 APART_S = 60.0  # between the trials of a pair: a longer gap, and longer than its longer trial, says that something interrupted them
 
 Comparison = tuple[Estimate, Verdict | None]
@@ -63,13 +64,15 @@ class GroupShares:
 class AaResult:
     """What the pairs of one A/A sweep show.
 
-    `single`: of the pairs' intervals; `steps`: of intervals that know the noise of steps alone; `times_apart`: how many times further
-    trials lie apart than their steps suggest. `left_out`: why, and how many pairs.
+    `single`: of the pairs' intervals; `with_disturbed`: the same as if the disturbed pairs counted too, None where there are none; `steps`:
+    of intervals that know the noise of steps alone; `times_apart`: how many times further trials lie apart than their steps suggest.
+    `left_out`: why, and how many pairs.
     """
 
     pairs: int
     left_out: Mapping[str, int]
     single: Share
+    with_disturbed: Share | None
     groups: Sequence[GroupShares]
     steps: Share
     times_apart: float | None
@@ -95,15 +98,17 @@ def analyse(rows: Sequence[TrialRow], suite: Suite, compare: Compare | None = No
     if not pairs:
         return None
     used = [pair for pair in pairs if pair.left_out is None]
-    values = [[_log(row, suite) for row in twin] for twin in ([pair.a for pair in used], [pair.b for pair in used])]
-    comparisons = _compare_each(used, values, suite, compare)
-    ses = [[_se_of_steps(row, suite) for row in twin] for twin in ([pair.a for pair in used], [pair.b for pair in used])]
+    measured = [pair for pair in pairs if pair.left_out in (None, DISTURBED)]
+    comparisons = _compare_each(used, suite, compare)
+    twins = [pair.a for pair in used], [pair.b for pair in used]
+    ses = [[_se_of_steps(row, suite) for row in rows_of] for rows_of in twins]
     known = [place for place in range(len(used)) if all(math.isfinite(side[place]) for side in ses)]
-    a, b, se_a, se_b = ([side[place] for place in known] for side in (*values, *ses))
+    a, b, se_a, se_b = ([side[place] for place in known] for side in (*_logs(used, suite), *ses))
     return AaResult(
         pairs=len(used),
         left_out=Counter(pair.left_out for pair in pairs if pair.left_out is not None),
-        single=share_of([one.covered for one in comparisons]),
+        single=_share(comparisons),
+        with_disturbed=_share(_compare_each(measured, suite, compare)) if len(measured) > len(used) else None,
         groups=[_grouped(used, size, suite, compare) for size in GROUPS],
         steps=covered_by_steps(a, b, se_a, se_b),
         times_apart=times_apart(a, b, [*se_a, *se_b]) if known else None,
@@ -138,15 +143,20 @@ def _why_left_out(a: TrialRow, b: TrialRow, metric: str) -> str | None:
             return f"ended as {row.outcome}"
         if not is_number(value) or not float(value or 0) > 0:
             return f"no {metric}"
-        if getattr(row.result, "disturbed", None):
-            return "disturbed"
+        if row.result is not None and row.result.disturbed:
+            return DISTURBED
     first, second = sorted((row.result for row in (a, b) if row.result), key=lambda result: result.started_at)
     longest = max(result.finished_at - result.started_at for result in (first, second))
     return "interrupted" if second.started_at - first.finished_at > max(APART_S, longest) else None
 
 
-def _log(row: TrialRow, suite: Suite) -> float:
-    return math.log(float(row.summary[suite.report.metric] or 0))
+def _logs(pairs: Sequence[Pair], suite: Suite) -> tuple[list[float], list[float]]:
+    """Logarithms of the metric of each twin."""
+
+    def log(row: TrialRow) -> float:
+        return math.log(float(row.summary[suite.report.metric] or 0))
+
+    return [log(pair.a) for pair in pairs], [log(pair.b) for pair in pairs]
 
 
 def _se_of_steps(row: TrialRow, suite: Suite) -> float:
@@ -154,15 +164,19 @@ def _se_of_steps(row: TrialRow, suite: Suite) -> float:
     return estimate_of(row, metric_of(suite.report.metric)).se
 
 
-def _compare_each(pairs: Sequence[Pair], values: Sequence[Sequence[float]], suite: Suite, compare: Compare) -> list[PairComparison]:
+def _compare_each(pairs: Sequence[Pair], suite: Suite, compare: Compare) -> list[PairComparison]:
     """Each pair against what the others say of the spread; none of them where there are fewer than 3 pairs."""
     if len(pairs) < 3:
         return []
     found = []
-    for pair, spread in zip(pairs, spreads_without_each(*values), strict=True):
+    for pair, spread in zip(pairs, spreads_without_each(*_logs(pairs, suite)), strict=True):
         if spread is not None and (comparison := compare([pair.a, pair.b], suite, spread)) is not None:
             found.append(PairComparison(pair.number, comparison[0]))
     return found
+
+
+def _share(comparisons: Sequence[PairComparison]) -> Share:
+    return share_of([one.covered for one in comparisons])
 
 
 def _grouped(pairs: Sequence[Pair], size: int, suite: Suite, compare: Compare) -> GroupShares:

@@ -40,6 +40,10 @@ def remarks(result: AaResult) -> Sequence[str]:
     lines = [f"{plural(result.pairs, 'pair')}, in turns A B B A; shares with exact 95 % intervals."]
     for why, count in result.left_out.items():
         lines.append(f"{plural(count, 'pair')} left out: {why}.")
+    if result.with_disturbed is not None and result.with_disturbed.of:
+        lines.append(f"With the disturbed pairs among them, the interval of one pair covered {with_interval(result.with_disturbed)}.")
+    if not result.pairs:
+        lines.append("No pair counts, so there is no certificate.")
     if result.times_apart is not None:
         covered = f"an interval of steps alone would have covered {with_interval(result.steps)}" if result.steps.of else ""
         lines.append(f"Trials lie {result.times_apart:.1f} times as far apart as the steps within them suggest: {covered}.")

@@ -139,6 +139,17 @@ def test_a_disturbed_pair_is_left_out() -> None:
     assert [pair.left_out for pair in pairs_of([a, b], "throughput")] == ["disturbed"]
 
 
+def test_what_disturbed_pairs_would_have_shown_is_told_beside() -> None:
+    a, b = noise(30)
+    b[3], b[17] = 1.0, -1.0
+    rows = [ended(row, 0.0, disturbed="others") if row.trial.repeat in (4, 18) else row for row in pair_rows(a, b)]
+    result = analyse(rows, aa_suite(), known_t())
+    assert result is not None and (result.pairs, dict(result.left_out)) == (28, {"disturbed": 2})
+    assert result.single.of == 28 and result.with_disturbed is not None and result.with_disturbed.of == 30
+    assert result.with_disturbed.hits == 30 - 2, "two pairs far out, which widen the intervals of all others"
+    assert result_of(a, b, known_t()).with_disturbed is None
+
+
 @pytest.mark.parametrize(
     ("took", "gap", "left_out"),
     [(10, APART_S, None), (10, APART_S + 0.5, "interrupted"), (100, 100, None), (100, 100.5, "interrupted"), (10, -5, None)],

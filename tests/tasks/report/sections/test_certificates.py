@@ -57,7 +57,7 @@ def result(**fields: Any) -> AaResult:
     groups = [GroupShares(2, Share(hits=95, of=100), Share(hits=1, of=100)), GroupShares(3, Share(), Share())]
     whole: dict[str, Any] = {
         "pairs": 200, "left_out": {}, "single": Share(hits=190, of=200), "groups": groups, "steps": Share(), "times_apart": None,
-        "comparisons": [],
+        "comparisons": [], "with_disturbed": None,
     }  # fmt: skip
     return AaResult(**{**whole, **fields})
 
@@ -78,6 +78,12 @@ def test_what_was_left_out_and_how_far_steps_are_from_the_truth() -> None:
         "Trials lie 3.1 times as far apart as the steps within them suggest: "
         "an interval of steps alone would have covered 45.0 % (38.0–52.2).",
     ]
+    lines = remarks(result(pairs=0, left_out={"disturbed": 4}, with_disturbed=Share(hits=3, of=4)))
+    assert lines[2:] == [
+        "With the disturbed pairs among them, the interval of one pair covered 75.0 % (19.4–99.4).",
+        "No pair counts, so there is no certificate.",
+    ]
+    assert remarks(result(with_disturbed=Share())) == remarks(result())
     assert remarks(result()) == ["200 pairs, in turns A B B A; shares with exact 95 % intervals."]
 
 
