@@ -54,8 +54,8 @@ class Certificate(Strict):
     first: float = Field(description="when its first trial began, Unix time, s")
     last: float = Field(description="when its last trial ended, Unix time, s")
     commits: list[str]
-    trees: list[str] = Field(default_factory=list, description="hashes of the code that ran, where plans know them")
-    hosts: list[str] = Field(description="of the trials' environments")
+    trees: list[str] = Field(default_factory=list, description="hashes of the code that ran, where trials know them")
+    hosts: list[str] = Field(default_factory=list, description="opaque ids, where trials know them; never a name")
     pairs: int
     left_out: dict[str, int] = Field(description="why, and how many pairs")
     single: Share = Field(description="of intervals of single pairs, with the spread that the others show")
@@ -96,7 +96,6 @@ def certificate_of(sweep: Sweep) -> Certificate | None:
     results = [row.result for row in result.rows if row.result]
     first = result.rows[0]
     pool, device, metric = subject_of(first.trial, first.environment, plan.suite)
-    hosts = (row.environment.get("host_id") or row.environment.get("host") for row in result.rows)
     return Certificate(
         sweeps=[sweep.sweep_id],
         pool=pool,
@@ -106,14 +105,19 @@ def certificate_of(sweep: Sweep) -> Certificate | None:
         first=min(one.started_at for one in results),
         last=max(one.finished_at for one in results),
         commits=[str(plan.git["commit"])] if plan.git.get("commit") else [],
-        trees=[str(plan.git["tree"])] if plan.git.get("tree") else [],
-        hosts=sorted({str(host) for host in hosts if host}),
+        trees=_values(result, "tree"),
+        hosts=_values(result, "host_id"),
         pairs=result.pairs,
         left_out=dict(result.left_out),
         single=result.single,
         groups=[_certified(result, size) for size in GROUPS],
         steps=result.steps,
     )
+
+
+def _values(result: AaResult, name: str) -> list[str]:
+    """What the trials' environments have under `name`, sorted; nothing of trials that do not know it."""
+    return sorted({str(value) for row in result.rows if (value := row.environment.get(name)) is not None})
 
 
 def _certified(result: AaResult, size: int) -> CertifiedGroups:

@@ -7,17 +7,15 @@ the cell's identity, so that each twin is a cell with repeats of its own.
 from __future__ import annotations
 
 import shlex
-import time
 from collections.abc import Sequence
 
-from cluster.git_state import git_state
 from cluster.pools.pool import load_pools
 from experiments.metrics import Scale, metric_of
 from experiments.spec import matrix
 from experiments.spec.schema import MAX_TRIALS, Suite
 from experiments.trial import Outcome
-from tasks.sweep.plan import TrialMaker, arguments_of, once_more, suite_of
-from tasks.sweep.store import AaSettings, Plan, Request, SweepStore, new_sweep_id
+from tasks.sweep.plan import TrialMaker, arguments_of, make_plan, once_more
+from tasks.sweep.store import AaSettings, Plan, Request, SweepStore
 
 TWIN = "twin"  # the axis
 TWINS = ("A", "B")
@@ -32,27 +30,16 @@ def plan_aa(request: Request, *, pairs: int | None = None, minutes: float | None
     `pairs`: how many; 20 unless given, and 1000 with `minutes`. With `minutes` the plan has the first pair alone, and `one_more_pair` adds
     the others while there is time. Raises ConfigError or DatasetError, as `make_plan`.
     """
-    suite, profile = suite_of(request)
+    plan, suite = make_plan(request)
     settings = AaSettings(pairs=pairs or (PAIRS if minutes is None else MOST_PAIRS), minutes=minutes)
-    sweep_id = new_sweep_id(suite.suite)
-    maker = TrialMaker(sweep_id, load_pools())
+    maker = TrialMaker(plan.sweep_id, load_pools())
     cell = baseline_cell(matrix.expand(suite), suite)
     twins = [
         maker.make(suite, cell, 1, index, axes={**cell.axes, TWIN: twin}, apart={TWIN: twin}, labels={"aa.twin": twin})
         for index, twin in enumerate(TWINS)
     ]
-    plan = Plan(
-        sweep_id=sweep_id,
-        suite=_of_twins(suite, settings.pairs),
-        request=request,
-        profile=profile,
-        command=_command(request, profile, settings),
-        created_at=time.time(),
-        git=git_state(),
-        trials=twins,
-        labels={"sweep.aa": "true"},
-        aa=settings,
-    )
+    of_twins = {"suite": _of_twins(suite, settings.pairs), "trials": twins, "aa": settings, "labels": {"sweep.aa": "true"}}
+    plan = plan.model_copy(update={**of_twins, "command": _command(request, plan.profile, settings)})
     for _ in range(settings.pairs - 1 if minutes is None else 0):
         plan = _with_pair(plan)
     return plan

@@ -33,9 +33,19 @@ class TrialState(Strict):
 
 def make_plan(request: Request, sweep_id: str | None = None) -> tuple[Plan, Suite]:
     """The plan and the suite of a request, fully validated. Starts no trial. Raises ConfigError or DatasetError."""
-    suite, profile = suite_of(request)
+    pools = load_pools()
+    profile, pool_names = _resolve_profile(request, pools)
+    suite = load_suite(
+        request.suite,
+        profile=profile,
+        pools=pools,
+        pool_names=pool_names or None,
+        sets=request.set,
+        only=request.only,
+        repeats=request.repeats,
+    )
     sweep_id = sweep_id or new_sweep_id(suite.suite)
-    maker = TrialMaker(sweep_id, load_pools())
+    maker = TrialMaker(sweep_id, pools)
     ordered = matrix.order(matrix.expand(suite), suite.repeats)
     trials = [maker.make(suite, cell, repeat, index) for index, (cell, repeat) in enumerate(ordered)]
     plan = Plan(
@@ -49,22 +59,6 @@ def make_plan(request: Request, sweep_id: str | None = None) -> tuple[Plan, Suit
         trials=trials,
     )
     return plan, suite
-
-
-def suite_of(request: Request) -> tuple[Suite, str]:
-    """The request's suite, checked, and the profile that was chosen. Raises ConfigError."""
-    pools = load_pools()
-    profile, pool_names = _resolve_profile(request, pools)
-    suite = load_suite(
-        request.suite,
-        profile=profile,
-        pools=pools,
-        pool_names=pool_names or None,
-        sets=request.set,
-        only=request.only,
-        repeats=request.repeats,
-    )
-    return suite, profile
 
 
 class CurrentInputs:

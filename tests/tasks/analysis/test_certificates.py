@@ -52,16 +52,16 @@ def plain(folder: Path, *outcomes: Outcome | None, device: str = DEVICE, **more:
 
 
 def test_a_certificate_says_what_ran_where_and_what_it_showed(tmp_path: Path) -> None:
-    rows = pair_rows(*noise(6))
+    rows = pair_rows(*noise(6), environment={"device_name": DEVICE, "host": "box", "host_id": "h1", "tree": "t1"})
     rows = [ended(one, 1000.0 + 20 * place) for place, one in enumerate(rows)]
     rows[3] = ended(rows[3], 1060.0, disturbed="another process")
-    rows[8] = ended(twin_row("A", 5, environment={"device_name": DEVICE, "host": "attic"}), 1160.0)
+    rows[8] = ended(twin_row("A", 5, environment={"device_name": DEVICE, "host_id": "h2", "tree": "t2"}), 1160.0)
     certificate = certificate_of(aa_sweep(rows, tmp_path / "one"))
     assert certificate is not None
     assert certificate.subject == GPU and certificate.sweeps == ["one"]
     assert certificate.cells == ["made_up: gpu"]
     assert (certificate.first, certificate.last) == (1000.0, 1230.0)
-    assert (certificate.commits, certificate.trees, certificate.hosts) == (["c0ffee"], [], ["attic", "box"])
+    assert (certificate.commits, certificate.trees, certificate.hosts) == (["c0ffee"], ["t1", "t2"], ["h1", "h2"])
     assert (certificate.pairs, certificate.left_out, certificate.single.of) == (5, {"disturbed": 1}, 5)
     assert [(group.size, group.covered.of, group.false_verdicts.of) for group in certificate.groups] == [(2, 2, 2), (3, 1, 1), (5, 1, 1)]
     with pytest.raises(KeyError, match="no groups of 4"):

@@ -8,7 +8,7 @@ import pytest
 
 from experiments.config.errors import ConfigError
 from experiments.trial import Outcome, digest
-from tasks.sweep import aa_plan
+from tasks.sweep import plan as planning
 from tasks.sweep.aa_plan import one_more_pair, plan_aa, seconds_run
 from tasks.sweep.plan import compare_with_last, expected_seconds, renew
 from tasks.sweep.plan import make_plan as plan_of_request
@@ -20,7 +20,7 @@ SYNTHETIC = Request(suite="synthetic", profile="full")
 
 @pytest.fixture(autouse=True)
 def clean_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aa_plan, "git_state", lambda: {"commit": "abc", "dirty": False})
+    monkeypatch.setattr(planning, "git_state", lambda: {"commit": "abc", "dirty": False})
 
 
 def planned(**options: Any) -> Plan:
