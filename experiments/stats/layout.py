@@ -10,7 +10,8 @@ Effects are fitted by weighted least squares. A cell's variance is its sum of sq
 maker (HC2: MacKinnon & White 1985, Journal of Econometrics 29). The standard error of a difference adds up the variances of the trials that
 it is made of, each with its coefficient; its degrees of freedom match the first two moments of that sum (Satterthwaite 1946; for
 regression residuals Bell & McCaffrey 2002, Survey Methodology 28(2)). Of two cells alone this is the paired t interval, exactly; of many
-cells it tends to Welch's.
+cells it tends to Welch's. Where an F test finds that the spreads of two cells differ they are compared in pairs, by their common rounds
+alone: Satterthwaite's degrees of freedom, estimated too, are then too many at times, those of pairs are exact.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from experiments.stats.spread import Spread
 
 _LEFT = 5  # degrees of freedom that must be left after the slope: it costs one, and with fewer that widens intervals by more than a tenth
 _PASSES = 2  # of reweighting
+_SPREADS = 0.25  # level of the test of two cells' spreads
 
 
 class Layout:
@@ -48,13 +50,14 @@ class Layout:
         errors: ArrayLike | None = None,
         known: Spread | None = None,
     ) -> None:
-        self._values: Array = np.asarray(values, dtype=float)
-        n = self._values.size
+        given = np.asarray(values, dtype=float)
+        n = given.size
         self._places: Array = np.asarray(places, dtype=float)
         self._errors: Array = np.zeros(n) if errors is None else np.asarray(errors, dtype=float)
         self._known = known
-        if not n or {len(cells), len(rounds), self._places.size, self._errors.size} != {n} or not np.isfinite(self._values).all():
+        if not n or {len(cells), len(rounds), self._places.size, self._errors.size} != {n} or not np.isfinite(given).all():
             raise ValueError("a layout needs as many finite values as cells, rounds, places and errors, and at least one")
+        self._values: Array = given - given.mean()  # differences stay, rounding errors shrink
         self._names, self._cell = np.unique(np.asarray(cells), return_inverse=True)
         self._index = {int(name): index for index, name in enumerate(self._names)}
         self._rounds = np.unique(np.asarray(rounds), return_inverse=True)[1]
@@ -68,6 +71,10 @@ class Layout:
         contrast = np.zeros(len(self._names))
         contrast[self._index[a]] += 1
         contrast[self._index[b]] -= 1
+        if len(self._names) > 2 and self.spreads_differ(a, b):
+            pairs = self._alone(a, b).difference(a, b, level=level)
+            if math.isfinite(pairs.se):
+                return pairs
         fit = self._fit if self._fit.estimates(contrast) else self._without_rounds
         trials = min(int((self._cell == self._index[name]).sum()) for name in (a, b))
         coefficients = fit.coefficients(contrast)
@@ -75,9 +82,10 @@ class Layout:
         floor = math.sqrt(float((coefficients**2 * np.where(np.isfinite(self._errors), self._errors, 0.0) ** 2).sum()))
         return estimate_from_mean(float(coefficients @ self._values), max(se, floor), df, trials, level)
 
-    def spreads_differ(self, a: int, b: int, alpha: float) -> bool:
-        """Whether an F test at `alpha`, two-sided, finds that the spreads of cells `a` and `b` differ. False where one is not known.
+    def spreads_differ(self, a: int, b: int) -> bool:
+        """Whether an F test at 25 %, two-sided, finds that the spreads of cells `a` and `b` differ. False where one is not known.
 
+        The level is high because two or three trials show little: at 5 % two of them would have to be 25 times as far apart as the others.
         Where only these two cells ran, their spreads cannot be told apart, and need not be: they are compared in pairs.
         """
         from scipy.special import fdtri
@@ -87,7 +95,14 @@ class Layout:
             return False
         variances, df = self._fit.variances, self._fit.left
         top, bottom = (one, other) if variances[one] >= variances[other] else (other, one)
-        return bool(variances[top] > variances[bottom] * fdtri(df[top], df[bottom], 1 - alpha / 2))
+        return bool(variances[top] > variances[bottom] * fdtri(df[top], df[bottom], 1 - _SPREADS / 2))
+
+    def _alone(self, a: int, b: int) -> Layout:
+        """The layout of two of the cells."""
+        mine = np.isin(self._cell, [self._index[a], self._index[b]])
+        cells = [int(name) for name in self._names[self._cell[mine]]]
+        rounds = [int(number) for number in self._rounds[mine]]
+        return Layout(self._values[mine], cells, rounds, self._places[mine], errors=self._errors[mine], known=self._known)
 
     @cached_property
     def _fit(self) -> _Fit:
@@ -118,6 +133,7 @@ class Layout:
 
 
 _NOTHING_LEFT = 1e-6  # of a cell's degrees of freedom
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -167,7 +183,9 @@ def _fit(values: Array, cell: NDArray[np.intp], rounds: NDArray[np.intp], places
         maker = np.eye(n) - design @ solve
         left = np.bincount(cell, np.diag(maker).clip(0), count)
         known = left > _NOTHING_LEFT
-        variances = np.where(known, np.bincount(cell, (maker @ values) ** 2, count) / np.maximum(left, _NOTHING_LEFT), 0.0)
+        residuals = maker @ values
+        residuals[np.abs(residuals) < _ROUNDING * np.abs(values).max()] = 0.0
+        variances = np.where(known, np.bincount(cell, residuals**2, count) / np.maximum(left, _NOTHING_LEFT), 0.0)
         if turn < _PASSES and known.any() and (mean := float(variances[known].mean())) > 0:
             weights = mean / np.maximum(variances, mean)
     covariance = (maker * variances[cell]) @ maker.T

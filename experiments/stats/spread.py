@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from experiments.stats.estimate import finite_series
 
-_ALIKE = 0.25  # level of the test of whether a cell's repeats are as far apart as past sweeps say: liberal, since few repeats show little
+_ALIKE = 0.5  # level of the test of whether repeats are as far apart as past sweeps say: high, since two or three of them show little
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def spread_of(values: ArrayLike, known: Spread | None = None) -> Spread | None:
     """The spread of one cell's repeats, `values` (n,) on the scale of comparison. None for a single one of which nothing is known.
 
     With `known`, the mean of the posterior precision, by its inverse: squares and degrees of freedom add up (Gelman et al., Bayesian Data
-    Analysis, 3rd edition, section 2.6). If the repeats lie further apart than that can be by chance (F test at 25 %), they alone count, so
+    Analysis, 3rd edition, section 2.6). If the repeats lie further apart than that can be by chance (F test at 50 %), they alone count, so
     that a noisy cell does not pass for a quiet one. Raises ValueError for no values, or one that is not finite.
     """
     array = finite_series(values)
