@@ -18,7 +18,7 @@ OUT_OF_MEMORY = re.compile(r"MODULE:\w*DEVMEM\w* Allocation failed for size|work
 COLUMNS = ("index", "module_id", "name", "driver_version", "memory.total", "clocks.max.soc", "power.max")
 _REQUIRED = ("index", "module_id", "name", "driver_version", "memory.total")  # columns that every hl-smi has
 _TIMEOUT_S = 20.0
-_SCALE = {"": 1.0, "MHZ": 1.0, "W": 1.0, "MIB": 2.0**20, "MB": 2.0**20, "GIB": 2.0**30, "GB": 2.0**30}
+_SCALE = {"": 1.0, "MHZ": 1.0, "W": 1.0, "C": 1.0, "MIB": 2.0**20, "MB": 2.0**20, "GIB": 2.0**30, "GB": 2.0**30}
 _NUMBER = re.compile(r"(-?[0-9.]+)\s*([A-Za-z]*)\Z")
 
 
@@ -41,7 +41,7 @@ def parse(text: str, columns: Sequence[str]) -> list[dict[str, str | None]]:
 
 
 def number(cell: str | None) -> float | None:
-    """`98304 MiB` in bytes, `1650 MHz` in MHz, `600 W` in watts; None for no number or an unknown unit."""
+    """`98304 MiB` in bytes, `1650 MHz` in MHz, `600 W` in watts, `52 C` in °C; None for no number or an unknown unit."""
     match = _NUMBER.match(cell or "")
     if match is None or match[2].upper() not in _SCALE:
         return None

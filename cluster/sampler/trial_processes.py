@@ -1,7 +1,8 @@
 """The processes of one trial on this machine, and the CPU time that they have used together.
 
 A process is the trial's if it carries the trial's mark (cluster/process_marks.py) or descends from one that is. The table of processes is
-looked through once a second, and each new process once. In between only the trial's own processes are read.
+looked through once a second, and each new process twice, since it may be seen
+between its fork and its exec. In between only the trial's own processes are read.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class TrialProcesses:
 
     def __init__(self, key: str, worker: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._key, self._worker, self._clock = key, worker, clock
-        self._seen: set[int] = set()
+        self._seen: set[int] = set()  # at the last look
+        self._settled: set[int] = set()  # at the last two: what they are will not change
         self._own: dict[int, _Process] = {}
         self._used_s = 0.0  # by processes themselves, and by unseen children of those that have ended
         self._look()
@@ -81,7 +83,7 @@ class TrialProcesses:
     def _look(self) -> None:
         self._looked_at = self._clock()
         pids = set(psutil.pids())
-        for pid in sorted(pids - self._seen):
+        for pid in sorted(pids - self._settled - self._own.keys()):
             try:
                 handle = psutil.Process(pid)
                 parent = handle.ppid()
@@ -89,6 +91,7 @@ class TrialProcesses:
                     self._own[pid] = _Process(handle, parent)
             except (psutil.Error, OSError):
                 continue  # it has ended, or belongs to another user
+        self._settled = pids & self._seen
         self._seen = pids
 
 

@@ -7,7 +7,7 @@ import os
 import select
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +28,7 @@ class Sampling:
     """What the start of the sampler found out: `facts` for the trial's environment, sentences for its journal."""
 
     facts: dict[str, Any] = field(default_factory=dict)
-    notes: Sequence[str] = ()
+    notes: tuple[str, ...] = ()
 
 
 @contextmanager
@@ -42,14 +42,14 @@ def sampling(trial: Trial, ranks: Ranks, out: Path, attempt: int) -> Iterator[Sa
         return
     lock, found = trial.lock_clocks_mhz, Sampling()
     if lock is not None and ranks.world_size > ranks.local_world_size:
-        lock, found = None, Sampling({"locked_clocks_mhz": None}, ["clocks are not locked: the trial's devices are on several nodes"])
+        lock, found = None, Sampling({"locked_clocks_mhz": None}, ("clocks are not locked: the trial's devices are on several nodes",))
     command = _command(trial, ranks, out, attempt, lock)
     try:
         process = subprocess.Popen(
             command, env=_environment(), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL if lock is None else subprocess.PIPE
         )
     except OSError as error:
-        yield Sampling(found.facts, [*found.notes, f"the device's state is not sampled: {error}"])
+        yield Sampling(found.facts, (*found.notes, f"the device's state is not sampled: {error}"))
         return
     try:
         yield found if lock is None else _locked(process)
@@ -75,7 +75,7 @@ def _locked(process: subprocess.Popen[bytes]) -> Sampling:
     ready, _, _ = select.select([process.stdout], [], [], LOCK_S)
     line = process.stdout.readline() if ready else b""
     answer = json.loads(line) if line else {"locked_clocks_mhz": None, "reason": "the sampler, which locks them, did not answer"}
-    notes = [f"clocks are not locked: {answer['reason']}"] if answer["reason"] else []
+    notes = (f"clocks are not locked: {answer['reason']}",) if answer["reason"] else ()
     return Sampling({"locked_clocks_mhz": answer["locked_clocks_mhz"]}, notes)
 
 

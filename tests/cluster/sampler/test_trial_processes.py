@@ -147,17 +147,27 @@ def test_an_orphans_time_stays_counted(table: Table) -> None:
     assert processes.used_s() == pytest.approx(3.0)
 
 
-def test_each_process_is_looked_at_once(table: Table) -> None:
+def test_each_process_is_looked_at_twice(table: Table) -> None:
     table.add(103, 1, "other key")
     processes = follow(table)
-    reads = table.reads
+    assert table.reads == 3  # 1, the flow, 103
     for second in range(1, 5):
         table.now = float(second)
         processes.used_s()
-    assert table.reads == reads
+    assert table.reads == 6
     table.end(103)
     table.now = 5.0
     processes.used_s()
     table.add(103, 1, "key", own=0.5)  # the id again, for another process
     table.now = 6.0
+    assert processes.used_s() == pytest.approx(0.5)
+
+
+def test_a_process_that_is_seen_before_its_exec_is_the_trials_after_it(table: Table) -> None:
+    processes = follow(table)
+    table.add(105, 1)
+    table.now = 1.0
+    processes.used_s()
+    table.processes[105] |= {"mark": "key", "own": 0.5}
+    table.now = 2.0
     assert processes.used_s() == pytest.approx(0.5)

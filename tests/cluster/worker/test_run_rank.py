@@ -46,7 +46,7 @@ class Short:
 def no_sampler(trial: Trial, ranks: Ranks, out: Path, attempt: int) -> Iterator[Sampling]:
     """In place of a process: says on the journal's way when it begins and ends."""
     Short.sampled.append((ranks.rank, out, attempt))
-    yield Sampling({"locked_clocks_mhz": None}, ["clocks are not locked: no permission"])
+    yield Sampling({"locked_clocks_mhz": None}, ("clocks are not locked: no permission",))
     Short.sampled.append("ended")
 
 

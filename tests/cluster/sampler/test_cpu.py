@@ -1,0 +1,158 @@
+"""Shares and clocks of the host's cores, from counters that the tests set."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cluster.sampler import cpu
+from cluster.sampler.cpu import CpuSource
+
+FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal", "guest", "guest_nice")
+Times = namedtuple("Times", FIELDS)
+
+
+class Host:
+    """Two cores. `now`: s."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.times = dict.fromkeys(FIELDS, 100.0)
+        self.cores = [dict.fromkeys(FIELDS, 50.0), dict.fromkeys(FIELDS, 50.0)]
+        self.mhz = [3000.0, 2000.0]
+        self.used = 0.0
+
+    def used_s(self) -> float:
+        return self.used
+
+    def spend(self, seconds: float, **spent: float) -> None:
+        self.now += seconds
+        for name, value in spent.items():
+            self.times[name] += value
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    host = Host()
+
+    def cpu_times(percpu: bool = False) -> Any:
+        return [Times(**core) for core in host.cores] if percpu else Times(**host.times)
+
+    monkeypatch.setattr(cpu.psutil, "cpu_times", cpu_times)
+    monkeypatch.setattr(cpu.psutil, "cpu_freq", lambda percpu: [SimpleNamespace(current=mhz) for mhz in host.mhz])
+    monkeypatch.setattr(cpu.cgroup, "quota_stats", list)
+    monkeypatch.setattr(cpu, "_POLICY", tmp_path)
+    monkeypatch.setattr(cpu, "_PRESSURE", tmp_path / "pressure")
+    monkeypatch.setattr(cpu.os, "getloadavg", lambda: (1.2345, 0.0, 0.0))
+    return host
+
+
+def source_of(host: Host) -> CpuSource:
+    return CpuSource(host, lambda: host.now)  # type: ignore[arg-type]
+
+
+def test_the_first_reading_has_no_shares(host: Host) -> None:
+    assert source_of(host).read() == {
+        "mhz": None,
+        "mhz_min": None,
+        "load1": 1.23,
+        "steal": None,
+        "others": None,
+        "psi_some": None,
+        "throttled": None,
+    }
+
+
+def test_shares_are_of_all_cores_time_since_the_reading_before(host: Host) -> None:
+    source = source_of(host)
+    source.read()
+    host.spend(1.0, user=0.7, nice=0.1, system=0.1, irq=0.05, softirq=0.05, idle=0.6, iowait=0.2, steal=0.2, guest=0.7)
+    host.used += 0.4
+    reading = source.read()
+    assert (reading["others"], reading["steal"]) == (pytest.approx((1.0 - 0.4) / 2.0), pytest.approx(0.1))
+    host.spend(1.0, user=1.0, idle=1.0)
+    host.used += 1.0
+    assert source.read()["others"] == 0.0
+
+
+def test_time_of_the_trial_that_comes_late_makes_a_sample_negative(host: Host) -> None:
+    source = source_of(host)
+    source.read()
+    host.spend(0.1, user=0.1, idle=0.1)
+    host.used += 0.15
+    assert source.read()["others"] == pytest.approx(-0.25)
+
+
+def test_a_kernel_that_counts_nothing(host: Host) -> None:
+    host.times = dict.fromkeys(FIELDS, 0.0)
+    source = source_of(host)
+    source.read()
+    host.now += 1.0
+    reading = source.read()
+    assert (reading["others"], reading["steal"]) == (None, None)
+    assert source.missing()["cpu time"] == "the kernel counts none"
+
+
+def test_pressure_is_a_share_of_the_clocks_time(host: Host, tmp_path: Path) -> None:
+    pressure = tmp_path / "pressure"
+    source = source_of(host)
+    assert source.missing() == {"psi": f"{pressure} cannot be read"}
+    pressure.write_text("some avg10=1.00 avg60=0.00 avg300=0.00 total=1000000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=9\n")
+    assert source.missing() == {}
+    source.read()
+    pressure.write_text("some avg10=1.00 avg60=0.00 avg300=0.00 total=1125000\n")
+    host.now += 0.5
+    assert source.read()["psi_some"] == 0.25
+    pressure.write_text("nonsense")
+    host.now += 0.5
+    assert source.read()["psi_some"] is None
+
+
+def test_throttling_is_the_cgroups(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = iter([{Path("a"): (10, 0)}, {Path("a"): (20, 5)}])
+    monkeypatch.setattr(cpu.cgroup, "periods", lambda stats: next(counts))
+    source = source_of(host)
+    source.read()
+    assert source.read()["throttled"] == 0.5
+
+
+def test_clocks_are_those_of_busy_cores_and_read_once_a_second(host: Host) -> None:
+    source = source_of(host)
+    host.now = 0.9
+    assert source.read()["mhz"] is None
+    host.now = 1.0
+    host.cores[0]["user"] += 0.75
+    host.cores[0]["idle"] += 0.25
+    host.cores[1]["user"] += 0.5
+    host.cores[1]["idle"] += 0.5
+    reading = source.read()
+    assert (reading["mhz"], reading["mhz_min"]) == (pytest.approx((0.75 * 3000 + 0.5 * 2000) / 1.25), 2000.0)
+    host.mhz = [1000.0, 1000.0]
+    host.now = 1.9
+    assert source.read()["mhz"] == reading["mhz"]
+
+
+def test_idle_cores_clocks_do_not_count(host: Host) -> None:
+    source = source_of(host)
+    for core, busy in zip(host.cores, (0.49, 0.1), strict=True):
+        core["user"] += busy
+        core["iowait"] += 1 - busy
+    host.now = 1.0
+    assert source.read()["mhz"] is None
+    host.cores[0]["user"] += 1.0
+    host.cores[1]["idle"] += 1.0
+    host.now = 2.0
+    reading = source.read()
+    assert (reading["mhz"], reading["mhz_min"]) == (3000.0, 3000.0)
+
+
+def test_without_cpufreq_the_clock_is_unknown(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu, "_POLICY", tmp_path / "missing")
+    source = source_of(host)
+    host.now = 2.0
+    assert source.read()["mhz"] is None
+    assert source.missing()["cpu frequency"] == "the kernel shows no cpufreq"
