@@ -123,7 +123,8 @@ def pairs_of(rows: Sequence[TrialRow], metric: str) -> list[Pair]:
     for row in rows:
         if row.result is not None or row.problem:
             twins.setdefault(row.trial.repeat, {})[str(row.trial.axes.get(TWIN))] = row
-    whole = [(number, *(both[name] for name in TWINS)) for number, both in sorted(twins.items()) if both.keys() >= set(TWINS)]
+    first, second = TWINS
+    whole = [(number, both[first], both[second]) for number, both in sorted(twins.items()) if both.keys() >= set(TWINS)]
     return [Pair(number, a, b, _why_left_out(a, b, metric)) for number, a, b in whole]
 
 
