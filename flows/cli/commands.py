@@ -197,6 +197,22 @@ def pools(as_json: JsonOption = False) -> None:
     print_json(rows) if as_json else show_catalog.print_pools(out, rows)
 
 
+@app.command(epilog="Examples: sweep spread · sweep spread --metric step_time_median_s · sweep spread --rebuild")
+@clean_errors
+def spread(
+    metric: Annotated[str, typer.Option("--metric", help="a summary metric, as in docs/measuring.md")] = "throughput",
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="first read every sweep again; files of removed sweeps stay")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """How far trials, sweeps and hosts lie apart on each pool and device, learned from past sweeps."""
+    from flows.cli import show_spread
+
+    if rebuild:
+        show_spread.rebuild_spreads(err)
+    rows = show_spread.spread_rows(metric, err)
+    print_json(rows) if as_json else show_spread.print_spreads(out, rows, metric)
+
+
 @app.command(epilog="Example: sweep ui --port 5001")
 @clean_errors
 def ui(port: Annotated[int, typer.Option(help="port on 127.0.0.1", min=1024, max=65535)] = 5000) -> None:

@@ -71,5 +71,7 @@ def print_two_sweeps(out: Console, a: SweepStore, b: SweepStore) -> None:
         for row in comparison.table.rows:
             table.add_row(*(Text(text) for text in row))
         out.print(table)
+    for remark in comparison.remarks:
+        out.print(remark, highlight=False, markup=False, soft_wrap=True)
     _, html = write_comparison(comparison, b.dir)
     out.print(f"report: {html}", highlight=False, soft_wrap=True)

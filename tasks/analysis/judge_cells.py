@@ -61,11 +61,21 @@ def judge_pairs(pairs: Sequence[tuple[Cell, Cell]], minimum: float | None = None
 
     `minimum`: the smallest effect, as in `smallest_effect`. Comparisons with too few trials for a verdict are not among them.
     """
-    ratios = [ratio_of(cell, baseline, paired=paired) for cell, baseline in pairs]
-    too_few = [_too_few(cell, baseline) for cell, baseline in pairs]
+    return judge_ratios(pairs, [ratio_of(cell, baseline, paired=paired) for cell, baseline in pairs], minimum)
+
+
+def judge_ratios(
+    pairs: Sequence[tuple[Cell, Cell]],
+    ratios: Sequence[Estimate],
+    minimum: float | None = None,
+    *,
+    missing: Sequence[str | None] | None = None,
+) -> list[Comparison]:
+    """As `judge_pairs`, with the ratio of each pair. `missing`: of each, what else a verdict lacks, such as a spread that is not known."""
+    too_few = [why or _too_few(*pair) for pair, why in zip(pairs, missing or [None] * len(pairs), strict=True)]
     tested = iter(benjamini_hochberg([ratio.p_value for ratio, why in zip(ratios, too_few, strict=True) if why is None]))
     q_values = [1.0 if why else next(tested) for why in too_few]
-    return [_judge(cell, other, ratio, q, minimum) for (cell, other), ratio, q in zip(pairs, ratios, q_values, strict=True)]
+    return [_judge(*pair, *rest, minimum) for pair, *rest in zip(pairs, ratios, too_few, q_values, strict=True)]
 
 
 def judge_best(best: Cell, others: Sequence[Cell], minimum: float | None = None) -> list[Comparison]:
@@ -76,11 +86,11 @@ def judge_best(best: Cell, others: Sequence[Cell], minimum: float | None = None)
     """
     ratios = [ratio_of(best, other) for other in others]
     adjusted = [among_many(ratio, len(others) + 1) for ratio in ratios]
-    return [_judge(best, other, ratio, p, minimum) for other, ratio, p in zip(others, ratios, adjusted, strict=True)]
+    return [_judge(best, other, ratio, _too_few(best, other), p, minimum) for other, ratio, p in zip(others, ratios, adjusted, strict=True)]
 
 
-def _judge(cell: Cell, baseline: Cell, ratio: Estimate, q_value: float, minimum: float | None) -> Comparison:
-    if why := _too_few(cell, baseline):
+def _judge(cell: Cell, baseline: Cell, ratio: Estimate, why: str | None, q_value: float, minimum: float | None) -> Comparison:
+    if why:
         return Comparison(ratio, Verdict.UNDECIDED, why)
     metric = cell.metric if baseline.metric.scale is Scale.LOG else baseline.metric  # of two scales the linear one is compared on
     least = smallest_effect(metric, minimum)

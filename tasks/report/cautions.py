@@ -9,6 +9,7 @@ from experiments import workloads
 from experiments.config.errors import ConfigError
 from tasks.analysis.cell import Cell
 from tasks.analysis.results import TrialRow
+from tasks.report.spread_caution import of_unknown_spread
 from tasks.report.text_format import plural
 
 
@@ -17,6 +18,7 @@ def cautions(rows: Sequence[TrialRow], cells: Sequence[Cell], *, emulated: bool)
     measured = [cell for cell in cells if cell.estimate]
     return [
         *_of_repeats(measured),
+        *([] if emulated else of_unknown_spread(measured)),
         *_of_settling(measured),
         *_of_loss_parity(cells),
         *_of_media_pipe(cells),

@@ -9,19 +9,28 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.atomic_file import atomic_write
-from experiments.metrics import Direction
+from experiments.config.errors import UserError
+from experiments.metrics import Direction, metric_of
+from experiments.stats.between_sweeps import unbounded, with_spread
 from experiments.stats.estimate import Estimate
-from experiments.stats.verdict import Verdict
+from experiments.stats.verdict import DISCOVERY, Verdict
+from tasks.analysis.between_sweeps import known_beside, spread_between
 from tasks.analysis.cell import Cell
 from tasks.analysis.compare_cells import make_cells
 from tasks.analysis.confounders import confounders
-from tasks.analysis.judge_cells import MINIMUM_EFFECT, judge_pairs, smallest_effect
+from tasks.analysis.judge_cells import MINIMUM_EFFECT, judge_ratios, ratio_of, smallest_effect
+from tasks.analysis.known_spread import known_for
 from tasks.analysis.results import load_sweep
+from tasks.analysis.spread_history import KnownSpreads
 from tasks.report.comparison_table import TextTable
 from tasks.report.html import render_page
 from tasks.report.markdown import render_text
 from tasks.report.section import Section, table_section
-from tasks.report.text_format import OUTCOMES, change, change_interval, difference, listed, percent, plural, quantity, spread
+from tasks.report.text_format import OUTCOMES, change, change_interval, difference, listed, percent, plural, quantity, size_of, spread
+
+
+class CompareError(UserError):
+    """The two sweeps cannot be compared. The message says why."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,12 +42,15 @@ class Pair:
     ratio: Estimate | None
     verdict: Verdict | None
     differs: Sequence[str]
+    why_undecided: str | None = None  # a fragment, such as "one trial"
 
     @property
     def word(self) -> str:
         """The verdict, or how the outcomes changed."""
         if self.verdict is Verdict.FASTER and not self.b.claimed:
             return "not claimed: the loss left its band"
+        if self.why_undecided:
+            return f"{Verdict.UNDECIDED}: {self.why_undecided}"
         if self.verdict is not None:
             return str(self.verdict)
         words = [OUTCOMES.get(cell.outcome, cell.outcome) for cell in (self.a, self.b)]
@@ -56,6 +68,8 @@ class Comparison:
     only_b: Sequence[Cell]
     minimum: float
     across_pools: bool  # no cell was in both on the same pool, so pools were left out of the match
+    confirm: str  # how to measure both sides in turns
+    known: Sequence[str] = ()  # what the spread between sweeps rests on
 
     @property
     def counts(self) -> dict[str, int]:
@@ -110,12 +124,11 @@ class Comparison:
 
     @property
     def remarks(self) -> list[str]:
-        """What limits the verdicts: pools left out, single runs, cells of one side."""
-        lines = []
+        """What limits the verdicts: different times, pools left out, what the intervals rest on, cells of one side."""
+        lines = [f"Measured at different times; confirm with repeats in turns: {self.confirm}."]
         if self.across_pools:
             lines.append("No cell ran on the same pool in both sweeps: cells are matched on everything but the pool.")
-        if self.pairs and min(min(len(pair.a.measured), len(pair.b.measured)) for pair in self.pairs) < 2:
-            lines.append("Some cells ran once: what varies between trials is not known of them, so they have no verdict.")
+        lines += self.known
         for side, cells in (("A", self.only_a), ("B", self.only_b)):
             if cells:
                 lines.append(f"Only in {side}: {listed([cell.name for cell in cells])}.")
@@ -125,37 +138,83 @@ class Comparison:
 def compare(sweep_dir_a: Path, sweep_dir_b: Path, *, minimum: float = MINIMUM_EFFECT) -> Comparison:
     """Cells of B against the same cells (pool and parameters) of A. Verdicts control the false discovery rate over all cells.
 
-    Repeats of two sweeps are not interleaved, so they are not paired: Welch's interval, each cell with the spread of its own repeats.
-    Emulated trials are left out. Raises ResultsError where a plan cannot be read.
+    Repeats of two sweeps are not interleaved, so they are not paired: Welch's interval, each cell with the spread of its own repeats, and
+    with the spread between sweeps that other sweeps of the pool show. Where that is not known, or a side has a single trial, there is no
+    verdict. Emulated trials are left out. Raises ResultsError where a plan cannot be read, CompareError for one sweep on both sides.
     """
     sweeps = [load_sweep(folder) for folder in (sweep_dir_a, sweep_dir_b)]
-    a, b = (make_cells(sweep.rows, sweep.plan.suite) for sweep in sweeps)
+    if sweeps[0].sweep_id == sweeps[1].sweep_id:
+        raise CompareError(f"both sides are sweep {sweeps[0].sweep_id}: name two different ones; `sweep list` shows them")
+    a, b = (make_cells(sweep.rows, sweep.plan.suite, known=known_for(sweep).spreads.trial) for sweep in sweeps)
     pool_blind = not {_identity(cell, True) for cell in a} & {_identity(cell, True) for cell in b}
     left, right = ({_identity(cell, not pool_blind): cell for cell in side} for side in (a, b))
     if pool_blind and (len(left) < len(a) or len(right) < len(b)):  # several pools in one sweep: no telling which to match
         left, right, pool_blind = {}, {}, False
     both = [key for key in left if key in right]
-    pairs = _decide([(left[key], right[key]) for key in both], minimum)
+    known = known_beside(sweeps)
+    pairs = _decide([(left[key], right[key]) for key in both], minimum, known)
     matched = {id(cell) for pair in pairs for cell in (pair.a, pair.b)}
     rest = [[cell for cell in side if id(cell) not in matched] for side in (a, b)]
-    return Comparison(sweeps[0].sweep_id, sweeps[1].sweep_id, pairs, rest[0], rest[1], minimum, pool_blind and bool(pairs))
+    return Comparison(
+        sweeps[0].sweep_id,
+        sweeps[1].sweep_id,
+        pairs,
+        rest[0],
+        rest[1],
+        minimum,
+        pool_blind and bool(pairs),
+        in_turns(sweeps[0].plan.command, sweeps[1].plan.command),
+        _known_lines(known) if pairs else [],
+    )
 
 
 def _identity(cell: Cell, with_pool: bool) -> str:
     return json.dumps([cell.trial.workload, cell.trial.pool if with_pool else None, cell.trial.parameters], sort_keys=True)
 
 
-def _decide(cells: Sequence[tuple[Cell, Cell]], minimum: float) -> list[Pair]:
+def _decide(cells: Sequence[tuple[Cell, Cell]], minimum: float, known: KnownSpreads) -> list[Pair]:
     both = [(b, a) for a, b in cells if a.estimates and b.estimates]
-    found = {id(b): comparison for (b, _), comparison in zip(both, judge_pairs(both, minimum, paired=False), strict=True)}
+    ratios, missing = [], []
+    for b, a in both:
+        spreads, why = spread_between(a, b, known)
+        ratio = ratio_of(b, a, paired=False)
+        ratios.append(unbounded(ratio) if why else with_spread(ratio, spreads))
+        missing.append(why)
+    found = {id(b): comparison for (b, _), comparison in zip(both, judge_ratios(both, ratios, minimum, missing=missing), strict=True)}
     pairs = []
     for a, b in cells:
         comparison = found.get(id(b))
-        directed = b.metric.direction is not Direction.NEITHER
-        word = comparison.verdict if comparison and directed else None
-        ratio = comparison.ratio if comparison else None
-        pairs.append(Pair(a, b, ratio, word, [name for name, *_ in confounders([a, b])]))
+        judged = comparison if comparison and b.metric.direction is not Direction.NEITHER else None
+        differs = [name for name, *_ in confounders([a, b])]
+        ratio, word, why = comparison and comparison.ratio, judged and judged.verdict, judged and judged.why_undecided
+        pairs.append(Pair(a, b, ratio, word, differs, why))
     return pairs
+
+
+def _known_lines(known: KnownSpreads) -> list[str]:
+    """What is known of the spread between sweeps at each place that was compared."""
+    lines = []
+    for (pool, device, metric), there in known.places.items():
+        where = f"pool {pool} ({device})" if device else f"pool {pool}"
+        if there.sweep is None:
+            needs = "it takes four other sweeps that measured a cell with one code, libraries and data on one host"
+            lines.append(f"How much sweeps on {where} differ is not known: {needs}.")
+        else:
+            by = size_of(there.sweep, metric_of(metric))
+            lines.append(f"Sweeps on {where} differ by {by} (one standard deviation), as {plural(there.sweeps, 'other sweep')} of it show.")
+    return lines
+
+
+def in_turns(command_a: str, command_b: str) -> str:
+    """How to measure both sides in turns: `sweep run` with repeats, and with what differs as an axis where it is in the commands."""
+    words = command_b.split()
+    if words[:2] != ["sweep", "run"]:
+        return "`sweep run SUITE --repeats 3`, with what differs as an axis"
+    kept = [
+        w for i, w in enumerate(words) if not w.startswith("--repeats=") and w != "--repeats" and (i == 0 or words[i - 1] != "--repeats")
+    ]
+    command = f"`{' '.join([*kept, '--repeats 3'])}`"
+    return command if command_a == command_b else f"{command}, with what differs as an axis"
 
 
 def _value(cell: Cell) -> str:
@@ -177,7 +236,7 @@ def _explained(comparison: Comparison) -> str:
         return f"{explanation} Differences under {least} count as the same; undecided asks for more repeats."
     return (
         f"The ratio is B over A: above 1 is faster. Differences under {percent(comparison.minimum)} count as the same; "
-        "undecided asks for more repeats. The false discovery rate over all cells is 2.5 %."
+        f"undecided asks for more repeats. The false discovery rate over all cells is {percent(DISCOVERY)}."
     )
 
 

@@ -13,6 +13,7 @@ from experiments.spec.schema import Suite
 from experiments.trial import Scalar, label
 from tasks.analysis.cell import Cell
 from tasks.analysis.compare_cells import layout, make_cells
+from tasks.analysis.known_spread import known_for
 from tasks.analysis.results import load_sweep
 from tasks.report.text_format import OUTCOMES, change, change_with_verdict, quantity, spread
 
@@ -90,7 +91,8 @@ class ComparisonTable:
 def comparison_table(sweep_dir: Path, *, emulated: bool = False) -> ComparisonTable:
     """The table of a sweep as it stands, finished or not. Raises ResultsError where there is no readable plan."""
     sweep = load_sweep(sweep_dir)
-    return build_table(make_cells(sweep.rows, sweep.plan.suite, emulated=emulated), sweep.plan.suite)
+    known = None if emulated else known_for(sweep).spreads.trial
+    return build_table(make_cells(sweep.rows, sweep.plan.suite, emulated=emulated, known=known), sweep.plan.suite)
 
 
 def build_table(cells: Sequence[Cell], suite: Suite) -> ComparisonTable:

@@ -10,6 +10,7 @@ from tasks.analysis.aa import analyse
 from tasks.analysis.cell import Cell
 from tasks.analysis.certificates import known_of
 from tasks.analysis.compare_cells import make_cells
+from tasks.analysis.known_spread import NOTHING, known_for
 from tasks.analysis.results import Sweep
 from tasks.report.answer import Winner, comparable, find_winner, winners_apart
 from tasks.report.cautions import cautions
@@ -69,10 +70,11 @@ def make_report(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None, 
 def report_source(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None, emulated: bool = False) -> ReportSource:
     """What the report is made of: the sweep's rows of one kind, their cells in the table's order, and the table."""
     rows = [row for row in sweep.rows if row.emulated == emulated]
-    table = build_table(make_cells(rows, sweep.plan.suite, emulated=emulated), sweep.plan.suite)
+    knowledge = NOTHING if emulated else known_for(sweep)
+    table = build_table(make_cells(rows, sweep.plan.suite, emulated=emulated, known=knowledge.spreads.trial), sweep.plan.suite)
     cells = [place.cell for _, places in table.rows for place in places if place.cell is not None]
     aa = analyse(rows, sweep.plan.suite) if sweep.plan.aa and not emulated else None
-    return ReportSource(sweep, rows, cells, table, emulated, mlflow_links or {}, known_of(sweep), aa)
+    return ReportSource(sweep, rows, cells, table, emulated, mlflow_links or {}, known_of(sweep), aa, elsewhere=knowledge.elsewhere)
 
 
 def report_of(source: ReportSource) -> Report:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
+from experiments.stats.replication import Replication
 from tasks.analysis.aa import AaResult
 from tasks.analysis.cell import Cell
 from tasks.analysis.certificates import KnownOfDevice
@@ -107,6 +108,7 @@ class ReportSource:
     certificates: Sequence[KnownOfDevice] = ()  # what A/A pairs had shown of the sweep's devices when it ended
     aa: AaResult | None = None  # of an A/A sweep: what its pairs show
     figures: Sequence[tuple[str, Path]] = ()  # (title, SVG file), once they are drawn
+    elsewhere: Mapping[str, Replication] = field(default_factory=dict)  # a cell's hash -> where another host's mean will land
 
     @property
     def suite_name(self) -> str:

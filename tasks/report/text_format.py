@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
-from experiments.metrics import Kind, Metric
+from experiments.metrics import Kind, Metric, Scale
 from experiments.stats.estimate import Estimate
+from experiments.stats.spread import Spread
 from experiments.stats.verdict import Verdict
 
 OUTCOMES = {
@@ -84,6 +85,13 @@ def spread(estimate: Estimate, metric: Metric) -> str:
     if not math.isfinite(estimate.relative):
         return ""
     return f"±{percent(estimate.relative)}" if estimate.relative >= 0.0005 else "±<0.1 %"
+
+
+def size_of(spread: Spread, metric: Metric) -> str:
+    """A standard deviation: 1.2 % of a logarithm, else in the metric's unit."""
+    if metric.scale is not Scale.LOG:
+        return difference(spread.sd, metric)
+    return percent(spread.sd) if spread.sd >= 0.0005 else "<0.1 %"
 
 
 def times(value: float) -> str:

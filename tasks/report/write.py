@@ -9,7 +9,9 @@ from pathlib import Path
 from cluster.trial_layout import FIGURES, REPORT, REPORT_PAGE, for_emulated
 from experiments.atomic_file import atomic_write
 from tasks.analysis.certificates import keep_certificates, write_certificate
+from tasks.analysis.known_spread import keep_known
 from tasks.analysis.results import load_sweep, write_results
+from tasks.analysis.spread_store import write_spread
 from tasks.report.figures.draw import draw_figures
 from tasks.report.html import render_html
 from tasks.report.markdown import render_markdown
@@ -32,8 +34,8 @@ class ReportPaths:
 
 
 def write_report(sweep_dir: Path, *, mlflow_links: Mapping[str, str] | None = None, emulated: bool = False) -> ReportPaths:
-    """Write results.parquet, the figures, report.md and report.html of a sweep, finished or not; of an A/A sweep its certificate, and for
-    any other that has ended a copy of those that it shows.
+    """Write results.parquet, the figures, report.md and report.html of a sweep, finished or not; and what it says of the spread, what is
+    known of its devices, and of an A/A sweep its certificate.
 
     `mlflow_links`: trial key -> address of its run. With `emulated`, the report is of the emulated trials alone, marked all over, and goes
     into files of its own: report-emulated.md, report-emulated.html, figures-emulated/. Raises ResultsError where plan.json is missing or
@@ -43,6 +45,8 @@ def write_report(sweep_dir: Path, *, mlflow_links: Mapping[str, str] | None = No
     write_certificate(sweep)
     keep_certificates(sweep)
     results = write_results(sweep_dir, sweep)
+    write_spread(sweep)
+    keep_known(sweep)
     source = report_source(sweep, mlflow_links=mlflow_links, emulated=emulated)
     folder = sweep_dir / _name(FIGURES, emulated)
     figures = draw_figures(source.cells, folder, watermark(source), own=sweep.plan.suite.report.figures, aa=source.aa)

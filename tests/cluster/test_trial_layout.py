@@ -22,6 +22,8 @@ NAMES = {
     "LEASE": ".lease",
     "HOLDER": ".holder.json",
     "STOP": ".stop",
+    "KNOWN_SPREAD": "known_spread.json",
+    "SPREAD": "spread",
     "TRIAL": "trial.json",
     "LAUNCH": "launch.json",
     "JOURNAL": "journal.jsonl",
