@@ -25,11 +25,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from experiments.stats.estimate import LEVEL, Array, Estimate, estimate_from_mean
-from experiments.stats.spread import Spread
+from experiments.stats.spread import Spread, spreads_differ
 
 _LEFT = 5  # degrees of freedom that must be left after the slope: it costs one, and with fewer that widens intervals by more than a tenth
-_PASSES = 2  # of reweighting
-_SPREADS = 0.25  # level of the test of two cells' spreads
+_PASSES = 5  # of reweighting
+_USUAL = 2.0  # times the median variance: cells up to there count alike
 
 
 class Layout:
@@ -83,19 +83,14 @@ class Layout:
         return estimate_from_mean(float(coefficients @ self._values), max(se, floor), df, trials, level)
 
     def spreads_differ(self, a: int, b: int) -> bool:
-        """Whether an F test at 25 %, two-sided, finds that the spreads of cells `a` and `b` differ. False where one is not known.
+        """Whether the spreads of cells `a` and `b` differ, as `spread.spreads_differ`. False where one is not known.
 
-        The level is high because two or three trials show little: at 5 % two of them would have to be 25 times as far apart as the others.
         Where only these two cells ran, their spreads cannot be told apart, and need not be: they are compared in pairs.
         """
-        from scipy.special import fdtri
-
-        one, other = (self._index[name] for name in (a, b))
-        if min(self._fit.left[[one, other]]) < _NOTHING_LEFT:
+        found = [(float(self._fit.variances[index]), float(self._fit.left[index])) for index in (self._index[a], self._index[b])]
+        if min(left for _, left in found) < _NOTHING_LEFT:
             return False
-        variances, df = self._fit.variances, self._fit.left
-        top, bottom = (one, other) if variances[one] >= variances[other] else (other, one)
-        return bool(variances[top] > variances[bottom] * fdtri(df[top], df[bottom], 1 - _SPREADS / 2))
+        return spreads_differ(*(Spread(math.sqrt(variance), left) for variance, left in found))
 
     def _alone(self, a: int, b: int) -> Layout:
         """The layout of two of the cells."""
@@ -165,7 +160,7 @@ class _Fit:
 def _fit(values: Array, cell: NDArray[np.intp], rounds: NDArray[np.intp], places: Array | None) -> _Fit:
     """Weighted least squares of cells, rounds and, where enough degrees of freedom are left, a slope over `places`.
 
-    A cell that is noisier than the mean counts less for what the cells share, in proportion to its variance. Quieter ones count alike:
+    A cell that is far noisier than most counts less for what the cells share, in proportion to its variance. The others count alike:
     weights that followed every chance in two or three residuals would overfit.
     """
     count, n = int(cell.max()) + 1, values.size
@@ -173,21 +168,27 @@ def _fit(values: Array, cell: NDArray[np.intp], rounds: NDArray[np.intp], places
     design = np.hstack([blocks, np.eye(int(rounds.max()) + 1)[rounds][:, 1:]])
     if places is not None and np.ptp(places) > 0:
         slope = (places - places.mean()) / np.ptp(places)
-        wider = np.column_stack([design, slope])
-        if n - np.linalg.matrix_rank(wider) >= _LEFT and np.linalg.matrix_rank(wider) > np.linalg.matrix_rank(design):
-            design = wider
+        solve = _solve(design, np.ones(n))
+        own = slope - design @ (solve @ slope)  # what cells and rounds do not say
+        if n - round(float(np.einsum("ij,ji->", design, solve))) - 1 >= _LEFT and float(own @ own) > _NOTHING_LEFT:
+            design = np.column_stack([design, slope])
     weights = np.ones(count)
     for turn in range(_PASSES + 1):
-        roots = np.sqrt(weights[cell])
-        solve = np.linalg.pinv(design * roots[:, None], rcond=1e-9) * roots
+        solve = _solve(design, weights[cell])
         maker = np.eye(n) - design @ solve
         left = np.bincount(cell, np.diag(maker).clip(0), count)
         known = left > _NOTHING_LEFT
         residuals = maker @ values
         residuals[np.abs(residuals) < _ROUNDING * np.abs(values).max()] = 0.0
         variances = np.where(known, np.bincount(cell, residuals**2, count) / np.maximum(left, _NOTHING_LEFT), 0.0)
-        if turn < _PASSES and known.any() and (mean := float(variances[known].mean())) > 0:
-            weights = mean / np.maximum(variances, mean)
+        if turn < _PASSES and known.any() and (usual := _USUAL * float(np.median(variances[known]))) > 0:
+            weights = usual / np.maximum(variances, usual)
     covariance = (maker * variances[cell]) @ maker.T
     squares = blocks.T @ covariance**2 @ blocks
     return _Fit(design, solve, left, variances, np.bincount(cell, np.diag(covariance), count), squares)
+
+
+def _solve(design: Array, weights: Array) -> Array:
+    """(parameters, n): the weighted least squares solution from the values, the shortest where there are several."""
+    weighted = design * weights[:, None]
+    return np.asarray(np.linalg.pinv(design.T @ weighted, rcond=1e-10, hermitian=True) @ weighted.T)

@@ -110,7 +110,7 @@ def _log_density(v: float, d: float, scale: Array, d0: Array) -> Array:
     x, finite = v / scale, np.where(np.isinf(d0), 1.0, d0)
     f = d / 2 * np.log(d / finite * x) - (d + finite) / 2 * np.log1p(d * x / finite) - special.betaln(d / 2, finite / 2)
     chi2 = d / 2 * np.log(d / 2 * x) - d * x / 2 - special.gammaln(d / 2)
-    return np.where(np.isinf(d0), chi2, f)
+    return np.asarray(np.where(np.isinf(d0), chi2, f))
 
 
 def _as_t(scale: Array, df: Array, weight: Array) -> Spread:

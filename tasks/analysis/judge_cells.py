@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from experiments.metrics import Metric, Scale
 from experiments.stats.estimate import LEVEL, Estimate, estimate_from_mean, exponential
 from experiments.stats.repeats import ratio_interval
+from experiments.stats.spread import spread_of, spreads_differ
 from experiments.stats.verdict import Verdict, among_many, benjamini_hochberg, verdict
 from tasks.analysis.cell import Cell
 
@@ -75,7 +76,8 @@ def judge_ratios(
     too_few = [why or _too_few(*pair) for pair, why in zip(pairs, missing or [None] * len(pairs), strict=True)]
     tested = iter(benjamini_hochberg([ratio.p_value for ratio, why in zip(ratios, too_few, strict=True) if why is None]))
     q_values = [1.0 if why else next(tested) for why in too_few]
-    return [_judge(*pair, *rest, minimum) for pair, *rest in zip(pairs, ratios, too_few, q_values, strict=True)]
+    found = zip(pairs, ratios, too_few, q_values, strict=True)
+    return [_judge(cell, other, ratio, why, q, minimum) for (cell, other), ratio, why, q in found]
 
 
 def judge_best(best: Cell, others: Sequence[Cell], minimum: float | None = None) -> list[Comparison]:
@@ -109,7 +111,13 @@ def _too_few(cell: Cell, baseline: Cell) -> str | None:
     least = min(len(cell.measured), len(baseline.measured))
     if least < 2:
         return ONE_TRIAL
-    shared = cell.layout is not None and cell.layout is baseline.layout
-    if least == 2 and shared and cell.layout and cell.layout.spreads_differ(cell.number, baseline.number):
+    if least == 2 and _spreads_differ(cell, baseline):
         return SPREADS_DIFFER
     return None
+
+
+def _spreads_differ(cell: Cell, baseline: Cell) -> bool:
+    if cell.layout is not None and cell.layout is baseline.layout:
+        return cell.layout.spreads_differ(cell.number, baseline.number)
+    one, other = (spread_of([estimate.effect for estimate in side.estimates]) for side in (cell, baseline))
+    return one is not None and other is not None and spreads_differ(one, other)

@@ -13,7 +13,7 @@ from experiments.atomic_file import atomic_write
 from experiments.config.strict import Strict
 from experiments.metrics import Scale, metric_of
 from experiments.stats.replication import Replication
-from tasks.analysis.cell import is_number
+from tasks.analysis.cell import numbers
 from tasks.analysis.results import Sweep, TrialRow
 from tasks.analysis.spread_history import KnownSpread, KnownSpreads, Place, learn, replications
 from tasks.analysis.spread_store import PastSweeps, counts, device_of, past_trials, read_spreads
@@ -96,7 +96,7 @@ def _kept(sweep: Sweep) -> KeptSpread | None:
 def places_of(sweep: Sweep) -> list[Place]:
     """Pool, device and the sweep's metric of each trial that counts. Nothing where a value has no logarithm: see `on_a_scale_for`."""
     metric = sweep.plan.suite.report.metric
-    values = [float(value) for row in sweep.rows if row.outcome == "ok" and is_number(value := row.summary.get(metric))]
+    values = numbers(row.summary.get(metric) for row in sweep.rows if row.outcome == "ok")
     if metric_of(metric).scale is Scale.LOG and any(value <= 0 for value in values):
         return []
     return list(dict.fromkeys((row.trial.pool, device_of(row), metric) for row in sweep.rows if counts(row)))

@@ -126,7 +126,7 @@ def counts(row: TrialRow) -> bool:
 
 def _past_trial(row: TrialRow) -> PastTrial:
     assert row.result is not None
-    values = {name: float(value) for name, value in row.summary.items() if _is_kept(name) and is_number(value)}
+    values = {name: float(value) for name, value in row.summary.items() if value is not None and is_number(value) and _is_kept(name)}
     return PastTrial(
         cell=cell_identity(row),
         version=version_of(row),

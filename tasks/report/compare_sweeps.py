@@ -174,7 +174,8 @@ def _identity(cell: Cell, with_pool: bool) -> str:
 
 def _decide(cells: Sequence[tuple[Cell, Cell]], minimum: float, known: KnownSpreads) -> list[Pair]:
     both = [(b, a) for a, b in cells if a.estimates and b.estimates]
-    ratios, missing = [], []
+    ratios: list[Estimate] = []
+    missing: list[str | None] = []
     for b, a in both:
         spreads, why = spread_between(a, b, known)
         ratio = ratio_of(b, a, paired=False)
@@ -184,10 +185,13 @@ def _decide(cells: Sequence[tuple[Cell, Cell]], minimum: float, known: KnownSpre
     pairs = []
     for a, b in cells:
         comparison = found.get(id(b))
-        judged = comparison if comparison and b.metric.direction is not Direction.NEITHER else None
         differs = [name for name, *_ in confounders([a, b])]
-        ratio, word, why = comparison and comparison.ratio, judged and judged.verdict, judged and judged.why_undecided
-        pairs.append(Pair(a, b, ratio, word, differs, why))
+        if comparison is None:
+            pairs.append(Pair(a, b, None, None, differs))
+        elif b.metric.direction is Direction.NEITHER:
+            pairs.append(Pair(a, b, comparison.ratio, None, differs))
+        else:
+            pairs.append(Pair(a, b, comparison.ratio, comparison.verdict, differs, comparison.why_undecided))
     return pairs
 
 

@@ -25,7 +25,7 @@ from tests.tasks.fake_sweep import as_suite
 from tests.tasks.plan_support import make_plan
 
 Z95 = 1.959964  # 97.5 % quantile of the normal distribution
-T2, T4, T8 = 4.302653, 2.776445, 2.306004  # of Student's t with 2, 4 and 8 degrees of freedom
+T1, T2, T4, T8 = 12.706205, 4.302653, 2.776445, 2.306004  # of Student's t with 1, 2, 4 and 8 degrees of freedom
 EVEN = (-0.01, 0.0, 0.01)  # logarithms of three repeats over their mean: their standard deviation is 0.01
 
 
@@ -117,6 +117,11 @@ def row(
 def repeats(axes: Mapping[str, Any], value: float, deviations: Sequence[float] = EVEN, **more: Any) -> list[TrialRow]:
     """A row for each deviation, which is the logarithm of that repeat over `value`."""
     return [row(axes, value * math.exp(deviation), repeat=place, **more) for place, deviation in enumerate(deviations, 1)]
+
+
+def steady(axes: Mapping[str, Any], value: float, **more: Any) -> list[TrialRow]:
+    """Two repeats that agree."""
+    return repeats(axes, value, (0.0, 0.0), **more)
 
 
 def in_threes(rates: Sequence[float], deviations: Sequence[Sequence[float]] = (EVEN, EVEN, EVEN), **more: float) -> list[Cell]:

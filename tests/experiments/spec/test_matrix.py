@@ -132,9 +132,10 @@ def test_a_refused_combination_can_be_excluded(workshop: Workshop) -> None:
         expand(suite.model_copy(update={"exclude": []}))
 
 
-def test_order_is_interleaved() -> None:
+def test_rounds_run_forward_and_backward() -> None:
     cells = [PlannedCell("cpu", "cpu", {"seed": seed}, {"seed": seed}) for seed in "ABC"]
-    assert [(cell.axes["seed"], repeat) for cell, repeat in order(cells, 3)] == [(seed, repeat) for repeat in (1, 2, 3) for seed in "ABC"]
+    found = [f"{cell.axes['seed']}{repeat}" for cell, repeat in order(cells, 3)]
+    assert found == ["A1", "B1", "C1", "C2", "B2", "A2", "A3", "B3", "C3"]
     assert order([], 3) == []
 
 

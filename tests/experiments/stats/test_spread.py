@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from experiments.stats.spread import Spread, mean_error, spread_of
+from experiments.stats.spread import Spread, mean_error, spread_of, spreads_differ
 
 
 @pytest.mark.parametrize(("sd", "df"), [(-0.01, 3), (math.inf, 3), (math.nan, 3), (0.01, 0), (0.01, -1)])
@@ -59,3 +59,14 @@ def test_what_is_known_holds_the_truth_in_95_of_100_single_trials() -> None:
     values = known.sd * np.sqrt(known.df / random.chisquare(known.df, draws)) * random.normal(size=draws)
     held = sum(abs(value) <= stats.t.ppf(0.975, df) * se for value in values for se, df in [mean_error([value], [0.0], known)])
     assert 0.935 < held / draws < 0.965
+
+
+@pytest.mark.parametrize(("df", "factor"), [(1, 5.0273), (2, 2.6458), (4, 1.8771)])
+def test_spreads_differ_from_the_limit_of_the_f_test_on(df: float, factor: float) -> None:
+    """The root of F at 87.5 %, which is exceeded on either side with a chance of 1 in 4 together."""
+    assert stats.f.sf(factor**2, df, df) == pytest.approx(0.125, abs=1e-4)
+    for times, expected in ((0.999, False), (1.001, True)):
+        one, other = Spread(0.01, df), Spread(0.01 * factor * times, df)
+        assert spreads_differ(one, other) is expected and spreads_differ(other, one) is expected
+    assert not spreads_differ(Spread(0.0, 2), Spread(0.0, 2))
+    assert spreads_differ(Spread(0.0, 2), Spread(0.01, 2))

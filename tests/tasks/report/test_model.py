@@ -9,7 +9,7 @@ import pytest
 from experiments.trial import Outcome
 from tasks.report.comparison_table import ComparisonTable
 from tasks.report.section import Bullets
-from tests.tasks.cell_support import repeats, report_of, row, workers
+from tests.tasks.cell_support import repeats, report_of, row, steady, workers
 
 
 def test_title_and_watermark() -> None:
@@ -69,11 +69,11 @@ def test_failed_repeats_are_pointed_at_where_every_cell_has_a_value() -> None:
 
 def test_the_head_says_how_many_loader_processes_are_enough_for_the_winner_alone() -> None:
     rates = {("a", 0): 100.0, ("a", 1): 150.0, ("b", 0): 10.0, ("b", 1): 10.0}
-    rows = [row(workers(count, pool), rate, within=1e-4) for (pool, count), rate in rates.items()]
+    rows = [one for (pool, count), rate in rates.items() for one in steady(workers(count, pool), rate)]
     report = report_of(rows)
     assert report.winners_loading == ["a: MP-1 is the fastest measured (1.50x over MP-0), and no larger count was tried."]
     lines = report.section("data_loading").block(Bullets).lines
     assert list(lines) == [*report.winners_loading, "b: MP-0 is enough; MP-1 adds nothing."]
     assert report.section("data_loading").on_page
-    alone = report_of(rows[:2])
+    alone = report_of(rows[:4])
     assert alone.winners_loading == report.winners_loading and not alone.section("data_loading").on_page

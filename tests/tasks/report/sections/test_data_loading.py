@@ -5,7 +5,7 @@ from __future__ import annotations
 from experiments.trial import Outcome
 from tasks.analysis.cell import Cell
 from tasks.report.sections.data_loading import saturation
-from tests.tasks.cell_support import EVEN, in_threes, made, row, settings, workers
+from tests.tasks.cell_support import EVEN, in_threes, made, row, settings, steady, workers
 
 ROUGH = (-0.2, 0.0, 0.2)
 
@@ -40,13 +40,13 @@ def test_the_largest_count_may_be_the_fastest_measured() -> None:
 
 def test_saturations_margin_is_two_percent() -> None:
     for ratio, enough in ((1.019, "MP-0 is enough; MP-1 adds nothing."), (1.021, "MP-1 is the fastest measured (1.02x over MP-0), and no")):
-        cells = made([row(workers(0), 100.0, within=1e-4), row(workers(1), 100.0 * ratio, within=1e-4)])
+        cells = made([*steady(workers(0), 100.0), *steady(workers(1), 100.0 * ratio)])
         assert saturation(cells)[0].sentence.startswith(f"cpu: {enough}")
 
 
 def test_only_cells_that_differ_in_nothing_else_are_put_in_a_row() -> None:
     counts = [("a", 8), ("a", 0), ("b", 0), ("b", 2), ("c", 0)]
-    rows = [row(workers(count, model=model), 100.0, within=1e-4) for model, count in counts]
+    rows = [one for model, count in counts for one in steady(workers(count, model=model), 100.0)]
     rows += [row(workers(1, model="c"), None, outcome=Outcome.CRASHED), row({"pool": "cpu", "model": "c"}, 100.0)]
     rows += [row({"pool": "cpu", "model": "c", "dataloader_workers": "auto"})]
     found = saturation(made(rows, settings(rows=("model",))))
@@ -55,5 +55,5 @@ def test_only_cells_that_differ_in_nothing_else_are_put_in_a_row() -> None:
         ["cpu · MP-0 · b", "cpu · MP-2 · b"],
     ]
     assert found[1].sentence == "cpu · b: MP-0 is enough; MP-2 adds nothing."
-    [bare] = saturation(made([row({"dataloader_workers": count}, within=1e-4) for count in (0, 1)]))
+    [bare] = saturation(made([one for count in (0, 1) for one in steady({"dataloader_workers": count}, 100.0)]))
     assert bare.sentence == "MP-0 is enough; MP-1 adds nothing."

@@ -60,9 +60,13 @@ def test_efficiency_is_over_the_fewest_devices_there_are() -> None:
 
 
 def test_a_devices_own_rate_is_multiplied_by_their_number_with_its_interval() -> None:
-    rows = [row({"pool": "cpu", "devices": n}, rate, metric="tflops_per_device", within=0.01) for n, rate in ((1, 100.0), (4, 90.0))]
+    noise = {1: (-0.01, 0.01, 0.0), 4: (0.0, 0.01, -0.01)}
+    rates = ((1, 100.0), (4, 90.0))
+    rows = [one for n, rate in rates for one in repeats({"pool": "cpu", "devices": n}, rate, noise[n], metric="tflops_per_device")]
     table = scaling(made(rows, settings(columns="devices", baseline={}, metric="tflops_per_device")))
-    assert column(table, "speed-up")[1] == "x3.60 (3.50–3.70)"  # 1.96 x 0.01414 on each side
+    assert (
+        column(table, "speed-up")[1] == "x3.60 (3.51–3.69)"
+    )  # 4.303, t with 2 degrees of freedom, x 0.01 (of pairs) over the root of 3, on each side
     assert column(table, "efficiency")[1] == "90.0 %"
 
 
