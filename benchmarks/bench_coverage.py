@@ -25,6 +25,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.coverage_noise import SCENARIOS, Array, Scenario, places
+from benchmarks.pooled_layout import ratio_covers
 from experiments.spec.schema import ReportSettings, Suite
 from experiments.stats.estimate import Estimate
 from experiments.stats.repeats import repeats_interval
@@ -39,6 +40,7 @@ from tasks.analysis.results import TrialRow
 CELLS = (2, 3, 5, 12, 20)
 REPEATS = (2, 3, 5)
 EFFECTS = (0.05, 0.03)
+POOLED = ("equal", "baseline 5 %, others 1 %")
 RATE = 100.0  # samples/s of every cell
 DECIDED = (Verdict.FASTER, Verdict.SLOWER)
 NAME = "number"
@@ -156,6 +158,18 @@ def own_intervals(tables: int, seed: int) -> Iterator[dict[str, object]]:
             yield row
 
 
+def pooled(tables: int, seed: int) -> Iterator[dict[str, object]]:
+    """Coverage of ratios if variances were pooled over 12 cells: always, or unless a test finds that they differ."""
+    for scenario in SCENARIOS:
+        if scenario.name not in POOLED:
+            continue
+        for level in (0.0, 0.05, 0.25):
+            random, row = np.random.default_rng(seed), {}
+            for rounds in REPEATS:
+                row[f"{rounds} repeats"] = float(np.mean([ratio_covers(scenario.make(random, 12, rounds), level) for _ in range(tables)]))
+            yield {"name": f"pooled, test at {level:.0%}, {scenario.name}", **row}
+
+
 def figures(counts: Counts) -> dict[str, float]:
     return {**{name: counts.share(name) for name in SHOWN}, "half-width": float(np.median(counts.half_widths))}
 
@@ -212,13 +226,16 @@ def main() -> None:
                 by_noise[scenario.name, rounds].merge(counts)
                 by_cells[f"{cells} cells", rounds].merge(counts)
     own = list(own_intervals(10 * options.tables, seed=len(SCENARIOS)))
+    others = list(pooled(20 * options.tables, seed=len(SCENARIOS) + 1))
     single = single_trials(max(1, options.tables // 50))
     if options.markdown:
-        print("\n\n".join([markdown("noise", by_noise), markdown("cells", by_cells), own_markdown(own), json.dumps(single)]))
+        print(
+            "\n\n".join([markdown("noise", by_noise), markdown("cells", by_cells), own_markdown(own), *map(json.dumps, [*others, single])])
+        )
     else:
         for (name, rounds), counts in [*by_noise.items(), *by_cells.items()]:
             print(json.dumps({"name": f"{name}, {rounds} repeats", **figures(counts)}))
-        for row in [*own, single]:
+        for row in [*own, *others, single]:
             print(json.dumps(row))
     count = sum(counts.of["false verdict, table"] for counts in by_noise.values())
     print(f"{count} sweeps, {time.time() - began:.0f} s, {time.process_time() - cpu:.0f} s of CPU", file=sys.stderr)

@@ -18,7 +18,7 @@ Make = Callable[[np.random.Generator, int, int], Array]  # generator, cells, rou
 
 @dataclass(frozen=True)
 class Scenario:
-    """A kind of noise. `equal`: the spread is alike in all cells, and trials are independent but for what a round shares."""
+    """A kind of noise; all cells have the same true rate."""
 
     name: str
     description: str
@@ -127,8 +127,8 @@ SCENARIOS = (
     Scenario("quiet", "trials 0.5 % apart", normal(0.005)),
     Scenario("equal", "trials 1 % apart", normal(0.01)),
     Scenario("rough", "trials 3 % apart", normal(0.03)),
-    Scenario("noisy baseline", "the baseline 5 %, the others 0.5 %", one_noisy(0.005, 0.05, 0)),
-    Scenario("noisier baseline", "the baseline 5 %, the others 1 %", one_noisy(0.01, 0.05, 0)),
+    Scenario("baseline 5 %, others 0.5 %", "a noisy baseline, such as one that waits for data", one_noisy(0.005, 0.05, 0)),
+    Scenario("baseline 5 %, others 1 %", "the same, less plain to see", one_noisy(0.01, 0.05, 0)),
     Scenario("noisy cell", "one cell 5 %, the others 0.5 %", one_noisy(0.005, 0.05, 1)),
     Scenario("half noisy", "every second cell 5 %, the others 0.5 %", half_noisy(0.005, 0.05)),
     Scenario("quiet baseline", "the baseline 0.5 %, the others 5 %", one_noisy(0.05, 0.005, 0)),
