@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -28,6 +28,7 @@ from flows.cli.options import (
     suite_names,
     sweep_ids,
 )
+from flows.cli.start_sweep import request_of, start
 
 
 @app.command(epilog="Examples: sweep plan bridgetower --profile smoke --only precision=bf16 · sweep plan --sweep last")
@@ -55,7 +56,7 @@ def plan(
         states = planning.states(sweep_plan)
     else:
         assert suite is not None
-        sweep_plan, _ = planning.make_plan(_request(suite, profile, pool, set_, only, repeats))
+        sweep_plan, _ = planning.make_plan(request_of(suite, profile, pool, set_, only, repeats))
         against, states = planning.compare_with_last(sweep_plan)
     expected = planning.expected_seconds(sweep_plan)
     if as_json:
@@ -85,23 +86,12 @@ def run(
     ] = None,
 ) -> None:
     """Run a suite: every trial of its matrix, then the comparison."""
-    from experiments.config.paths import runs_root
-    from flows.cli.run_sweep import run_sweep
-    from tasks.sweep.plan import check_ready, make_plan
-    from tasks.sweep.store import StoreError, SweepStore
+    from tasks.sweep.plan import make_plan
 
     if profile_steps is not None:
         set_ = [*(set_ or []), f"profile_steps={profile_steps}"]
-    sweep_plan, _ = make_plan(_request(suite, profile, pool, set_, only, repeats).model_copy(update={"pool_wait_s": pool_wait}))
-    check_ready(sweep_plan)
-    if profile == "auto":
-        pools_used = ", ".join(dict.fromkeys(trial.pool for trial in sweep_plan.trials))
-        err.print(f"profile auto: took [bold]{sweep_plan.profile}[/], pool {pools_used}", highlight=False)
-    try:
-        SweepStore(sweep_plan.sweep_id).save_plan(sweep_plan)
-    except OSError as error:
-        raise StoreError(f"{runs_root()} cannot be written ({error.strerror}); SWEEPBENCH_RUNS names another folder") from None
-    raise typer.Exit(run_sweep(sweep_plan, out, err))
+    sweep_plan, _ = make_plan(request_of(suite, profile, pool, set_, only, repeats).model_copy(update={"pool_wait_s": pool_wait}))
+    raise typer.Exit(start(sweep_plan))
 
 
 @app.command(epilog="Example: sweep resume last")
@@ -264,28 +254,6 @@ def ui(port: Annotated[int, typer.Option(help="port on 127.0.0.1", min=1024, max
     raise typer.Exit(serve(port, out, err))
 
 
-def _request(suite: str, profile: str, pool: list[str] | None, set_: list[str] | None, only: list[str] | None, repeats: int | None) -> Any:
-    from tasks.sweep.store import Request
-
-    only_values: dict[str, list[Any]] = {}
-    for axis, value in _pairs("--only", only):
-        only_values.setdefault(axis, []).append(value)
-    return Request(suite=suite, profile=profile, pools=pool or [], set=dict(_pairs("--set", set_)), only=only_values, repeats=repeats)
-
-
-def _pairs(option: str, texts: list[str] | None) -> list[tuple[str, Any]]:
-    from experiments.config.errors import ConfigError
-    from experiments.config.yaml_document import scalar
-
-    pairs = []
-    for text in texts or []:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise ConfigError.one(option, None, text, "is not KEY=VALUE", f"write it as {option} steps=50")
-        pairs.append((name, scalar(value)))
-    return pairs
-
-
 def _sweep_id(text: str) -> str:
     from tasks.sweep.store import StoreError, list_sweeps
 
@@ -312,4 +280,5 @@ def main() -> None:
     sys.exit(status or 0)
 
 
+from flows.cli import aa as _aa  # noqa: E402, F401 - adds its commands
 from flows.cli import nightly as _nights  # noqa: E402, F401 - adds its commands

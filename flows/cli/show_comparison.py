@@ -9,6 +9,7 @@ from rich.measure import Measurement
 from rich.text import Text
 
 from cluster.trial_layout import REPORT_PAGE
+from flows.cli.show_certificates import print_of_sweep
 from flows.cli.tables import make_table
 from tasks.sweep.store import SweepStore
 
@@ -39,6 +40,8 @@ def print_comparison(out: Console, store: SweepStore, *, emulated: bool = False)
         out.print(f"  {answer.line}", **_PLAIN)
     if report.next_step:
         out.print(f"to decide more: {report.next_step}", **_PLAIN)
+    if not emulated:
+        print_of_sweep(out, store)
 
 
 def _print_table(out: Console, table: ComparisonTable) -> None:

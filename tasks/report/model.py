@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from experiments.metrics import Direction
+from tasks.analysis.aa import analyse
 from tasks.analysis.cell import Cell
+from tasks.analysis.certificates import known_of
 from tasks.analysis.compare_cells import make_cells
 from tasks.analysis.known_spread import NOTHING, known_for
 from tasks.analysis.results import Sweep
@@ -20,6 +22,7 @@ from tasks.report.sections import outcomes
 from tasks.report.sections.data_loading import saturation
 from tasks.report.sections.order import SECTIONS
 
+TWINS = "An A/A sweep: both cells are the same, so none can win."
 APART = "Cells that do not do the same work are not compared with each other."
 
 
@@ -90,7 +93,8 @@ def report_source(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None
     knowledge = NOTHING if emulated else known_for(sweep)
     table = build_table(make_cells(rows, sweep.plan.suite, emulated=emulated, known=knowledge.spreads.trial), sweep.plan.suite)
     cells = [place.cell for _, places in table.rows for place in places if place.cell is not None]
-    return ReportSource(sweep, rows, cells, table, emulated, mlflow_links or {}, elsewhere=knowledge.elsewhere)
+    aa = analyse(rows, sweep.plan.suite) if sweep.plan.aa and not emulated else None
+    return ReportSource(sweep, rows, cells, table, emulated, mlflow_links or {}, known_of(sweep), aa, elsewhere=knowledge.elsewhere)
 
 
 def report_of(source: ReportSource) -> Report:
@@ -100,12 +104,12 @@ def report_of(source: ReportSource) -> Report:
     answers = answers_of(source)
     best = answers[0].best if len(answers) == 1 else None
     return Report(
-        title=f"{sweep.rows[0].trial.suite if sweep.rows else suite.suite} · {sweep.plan.profile}",
+        title=f"{source.suite_name} · {sweep.plan.profile}{' · A/A' if sweep.plan.aa else ''}",
         description=suite.description,
         sweep_id=sweep.sweep_id,
         watermark=watermark(source),
         answers=answers,
-        no_answer="" if answers else _no_answer(source),
+        no_answer=TWINS if sweep.plan.aa else "" if answers else _no_answer(source),
         loading=[row.sentence for row in saturation(cells) if best in row.cells],
         missing=find_missing(cells),
         cautions=[*cautions(sweep.rows, cells, emulated=emulated), *provenance_cautions(sweep)],
@@ -115,9 +119,9 @@ def report_of(source: ReportSource) -> Report:
 
 
 def answers_of(source: ReportSource) -> list[Answer]:
-    """An answer for each group of cells that do the same work."""
+    """An answer for each group of cells that do the same work; none for an A/A sweep, whose cells are one and the same."""
     plan = source.sweep.plan
-    return find_answers(source.cells, command=plan.command, minimum=plan.suite.report.minimum_effect)
+    return [] if plan.aa else find_answers(source.cells, command=plan.command, minimum=plan.suite.report.minimum_effect)
 
 
 def watermark(source: ReportSource) -> str | None:

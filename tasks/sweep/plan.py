@@ -214,7 +214,7 @@ def compare_with_last(plan: Plan) -> tuple[str | None, list[TrialState]]:
     for sweep_id in list_sweeps():
         store = SweepStore(sweep_id)
         old = store.load_plan()
-        if not old.trials or old.trials[0].suite != plan.trials[0].suite or sweep_id == plan.sweep_id:
+        if not old.trials or old.aa or old.trials[0].suite != plan.trials[0].suite or sweep_id == plan.sweep_id:
             continue
         earlier = {(trial.repeat, digest({"pool": trial.pool, **trial.parameters})): trial for trial in old.trials}
         entries = []
@@ -252,7 +252,12 @@ def expected_seconds(plan: Plan) -> dict[str, float]:
 
 def command_of(request: Request, profile: str) -> str:
     """The `sweep run` command line that requests the same sweep."""
-    arguments = ["sweep", "run", request.suite, "--profile", profile]
+    return shlex.join(["sweep", "run", *arguments_of(request, profile)])
+
+
+def arguments_of(request: Request, profile: str) -> list[str]:
+    """A request as arguments of a command."""
+    arguments = [request.suite, "--profile", profile]
     for pool in request.pools:
         arguments += ["--pool", pool]
     for name, value in request.set.items():
@@ -263,7 +268,7 @@ def command_of(request: Request, profile: str) -> str:
         arguments += ["--repeats", str(request.repeats)]
     if request.pool_wait_s is not None:
         arguments += ["--pool-wait", f"{request.pool_wait_s:g}"]
-    return shlex.join(arguments)
+    return arguments
 
 
 def _resolve_profile(request: Request, pools: Mapping[str, Pool]) -> tuple[str, list[str]]:

@@ -52,6 +52,13 @@ class Request(Strict):
     pool_wait_s: float | None = Field(None, ge=0, description="how long trials wait for a pool that is down; null: as the pool says")
 
 
+class AaSettings(Strict):
+    """What makes a sweep an A/A sweep: its two cells are twins, the same cell twice, and run in turns, pair by pair."""
+
+    pairs: int = Field(ge=1, le=1000, description="the most pairs that are run")
+    minutes: float | None = Field(None, gt=0, description="no pair starts once trials have run for so long; null: all pairs run")
+
+
 class Superseded(Strict):
     """A trial that now has another key. `key`: the old one; `by`: the new one; `why`: what changed."""
 
@@ -75,6 +82,7 @@ class Plan(Strict):
     trials: list[Trial]
     superseded: list[Superseded] = Field(default_factory=list)
     labels: dict[str, str] = Field(default_factory=dict, description="tags of the sweep's MLflow run")
+    aa: AaSettings | None = Field(None, description="of an A/A sweep: see tasks/sweep/aa_plan.py; null for every other")
 
     @property
     def name(self) -> str:

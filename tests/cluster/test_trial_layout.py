@@ -15,6 +15,8 @@ NAMES = {
     "REPORT": "report.md",
     "REPORT_PAGE": "report.html",
     "FIGURES": "figures",
+    "CERTIFICATES": "certificates.json",
+    "AA_CERTIFICATES": "certificates",
     "STATUS": "status.json",
     "FLOW_RUNS": "flow_runs.txt",
     "LEASE": ".lease",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from tasks.report.section import ReportSource, Section
 from tasks.report.sections import (
+    certificates,
     comparison,
     confounders,
     data_loading,
@@ -30,6 +31,7 @@ from tasks.report.sections import (
 SECTIONS: Sequence[Callable[[ReportSource], Section | None]] = (
     comparison.section,
     data_loading.section,  # a part of the comparison
+    certificates.section,
     settings.section,
     figures.section,
     scaling.section,

@@ -49,7 +49,7 @@ def test_cells_stand_in_the_tables_order() -> None:
 
 def test_a_section_is_found_by_its_name() -> None:
     report = report_of([row(workers(0))])
-    assert report.section_names == ["comparison", "step_decomposition", "trials", "sweep_facts"]
+    assert report.section_names == ["comparison", "aa", "step_decomposition", "trials", "sweep_facts"]
     assert report.section("comparison").block(ComparisonTable).columns == ["MP-0"]
     with pytest.raises(KeyError, match="no section scaling: there is comparison, "):
         report.section("scaling")

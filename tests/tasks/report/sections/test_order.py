@@ -40,7 +40,7 @@ def titles(text: str, heading: str) -> list[str]:
 
 def test_markdown_and_page_show_the_sections_in_the_lists_order() -> None:
     report = rich()
-    names = ["comparison", "data_loading", "step_decomposition", "evaluation", "outcomes", "confounders", "environment", "notes"]
+    names = ["comparison", "data_loading", "aa", "step_decomposition", "evaluation", "outcomes", "confounders", "environment", "notes"]
     assert report.section_names == [*names, "trials", "sweep_facts"]
     expected = [section.title for section in report.sections]
     assert titles(render_markdown(report), r"^##+ (.*)$") == expected
