@@ -72,6 +72,9 @@ class Launcher(Protocol):
     def log(self, launch: Launch, trial_dir: Path) -> str:
         """Output of the trial's processes so far."""
 
+    def close(self) -> None:
+        """Release what was kept for further trials; another `start` makes it anew. Leaves trials that run alone."""
+
 
 def for_pool(pool: Pool) -> Launcher:
     """The launcher that reaches `pool`."""

@@ -11,6 +11,7 @@ from cluster.trial_layout import TRIAL
 from experiments.config.paths import REPOSITORY
 from experiments.trial import Trial
 
+ENTRY = ["-m", "cluster.worker.main"]  # a trial's entry point, as Python's arguments
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "DO_NOT_TRACK": "true",
@@ -28,9 +29,9 @@ _QUIET = {
 def trial_command(trial_dir: Path, attempt: int, store: str | None = None) -> list[str]:
     """Arguments after the Python executable: the trial's entrypoint. `store`: the trial's folder on storage, instead of `trial_dir`."""
     if store:
-        return ["-m", "cluster.worker.main", "--store", store, "--attempt", str(attempt)]
+        return [*ENTRY, "--store", store, "--attempt", str(attempt)]
     folder = trial_dir.resolve()
-    return ["-m", "cluster.worker.main", "--trial", str(folder / TRIAL), "--out", str(folder), "--attempt", str(attempt)]
+    return [*ENTRY, "--trial", str(folder / TRIAL), "--out", str(folder), "--attempt", str(attempt)]
 
 
 def trial_environment(trial: Trial) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The launcher of embedded pools: each trial is a subprocess on this machine and runs Ray Train in local mode."""
+"""The launcher of embedded pools: each trial is a process of this machine and runs Ray Train in local mode."""
 
 from __future__ import annotations
 
@@ -7,54 +7,74 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import psutil
-
 from cluster.launchers import Launch, LaunchError, Status, processes
-from cluster.launchers.command import trial_command, trial_environment
+from cluster.launchers.command import ENTRY, trial_command, trial_environment
+from cluster.launchers.template import ForkedTrial, TemplateCache, TemplateError
 from cluster.pools.pool import Pool
 from cluster.trial_layout import LOG
 from experiments.trial import Trial
 
+WARM_DEVICES = ("cpu", "cuda")  # Habana's bridge starts threads when it is imported
+
 
 class LocalLauncher:
-    """Runs trials as subprocesses. Each has its own session and writes to log.txt, so it outlives this process."""
+    """Runs trials as processes of this machine. Each has its own session and writes to log.txt, so it outlives this process.
+
+    With the pool's `start: warm` they are forked from a template process that has made their imports; see cluster/worker/template.py.
+    """
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
-        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._children: dict[str, subprocess.Popen[bytes] | ForkedTrial] = {}
+        self._templates = TemplateCache()
 
     def start(self, trial: Trial, trial_dir: Path, attempt: int) -> Launch:
-        python = self.pool.python or sys.executable
-        arguments = [python, *trial_command(trial_dir, attempt)]
+        arguments, environment = trial_command(trial_dir, attempt), trial_environment(trial)
         with open(trial_dir / LOG, "ab") as log:
             log.write(f"--- attempt {attempt} at {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}\n".encode())
-            log.flush()
+        child = self._forked(trial, arguments, environment, trial_dir / LOG) or self._fresh(arguments, environment, trial_dir / LOG)
+        self._children[trial.key] = child
+        return Launch(launcher="local", key=trial.key, attempt=attempt, id=str(child.pid), born=processes.start_time(child.pid))
+
+    def _fresh(self, arguments: Sequence[str], environment: Mapping[str, str], log_path: Path) -> subprocess.Popen[bytes]:
+        """A new process. Raises LaunchError."""
+        python = self.pool.python or sys.executable
+        with open(log_path, "ab") as log:
             try:
-                child = subprocess.Popen(
-                    arguments,
+                return subprocess.Popen(
+                    [python, *arguments],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
-                    env={**os.environ, **trial_environment(trial)},
+                    env={**os.environ, **environment},
                     start_new_session=True,
                 )
             except OSError as error:
                 raise LaunchError(f"pool {self.pool.name}: cannot start {python}: {error}") from error
-        self._children[trial.key] = child
+
+    def _forked(self, trial: Trial, arguments: list[str], environment: Mapping[str, str], log: Path) -> ForkedTrial | None:
+        """A process forked from a template; None where the pool or the trial wants a fresh one, or no template can be had."""
+        if self.pool.start == "fresh" or trial.device not in WARM_DEVICES or arguments[: len(ENTRY)] != ENTRY:
+            return None
         try:
-            born: float | None = psutil.Process(child.pid).create_time()
-        except psutil.NoSuchProcess:  # over already
-            born = None
-        return Launch(launcher="local", key=trial.key, attempt=attempt, id=str(child.pid), born=born)
+            template = self._templates.get(self.pool.python or sys.executable, trial, environment, log)
+            return template.fork(arguments[len(ENTRY) :], environment, log)
+        except (TemplateError, OSError) as error:
+            self._templates.drop()
+            with open(log, "a") as file:
+                file.write(f"a fresh process, since none could be forked from the template: {error}\n")
+            return None
 
     def status(self, launch: Launch) -> Status:
         child = self._children.get(launch.key)
         if child is not None and str(child.pid) == launch.id:
             code = child.poll()
-            return Status(running=code is None, exit_code=code, message=_exit_message(code))
+            if code is not None or isinstance(child, subprocess.Popen) or child.template.running:
+                return Status(running=code is None, exit_code=code, message=_exit_message(code))
         running = processes.alive(int(launch.id), launch.born)
         return Status(running=running, message=None if running else "the process is gone; its parent did not see it end")
 
@@ -73,12 +93,15 @@ class LocalLauncher:
                 time.sleep(0.05)
         processes.end_all(launch.key)
         child = self._children.pop(launch.key, None)
-        if child is not None:
+        if isinstance(child, subprocess.Popen) or (child is not None and child.template.running):
             child.wait(timeout=grace_s)
 
     def log(self, launch: Launch, trial_dir: Path) -> str:
         path = trial_dir / LOG
         return path.read_text(errors="replace") if path.exists() else ""
+
+    def close(self) -> None:
+        self._templates.drop()
 
 
 def _exit_message(code: int | None) -> str | None:

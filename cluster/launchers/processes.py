@@ -62,6 +62,14 @@ def end_all(key: str, wait_s: float = 5.0) -> int:
     return count
 
 
+def start_time(pid: int) -> float | None:
+    """When the process started, Unix s; None if it is over already."""
+    try:
+        return psutil.Process(pid).create_time()
+    except psutil.NoSuchProcess:
+        return None
+
+
 def alive(pid: int, born: float | None) -> bool:
     """True if `pid` runs and is the process that started at `born` (Unix time, s)."""
     try:

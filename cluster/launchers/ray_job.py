@@ -124,6 +124,9 @@ class RayJobLauncher:
             return f"(the log of job {launch.id} cannot be read: {_first_line(error)})\n"
         return text
 
+    def close(self) -> None:
+        """Nothing is kept: each trial is a job of its own."""
+
     def _withdraw(self, launch: Launch) -> None:
         name = trial_layout.withdrawal(launch.attempt)
         try:

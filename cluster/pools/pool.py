@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, StringConstraints
@@ -53,6 +53,9 @@ class PoolEntry(Strict):
     exclusive: bool = Field(default=True, description="one trial at a time on a node")
     token_env: _Variable | None = Field(default=None, description="environment variable with the cluster's token")
     token_file: str | None = Field(default=None, description="file with the cluster's token, mode 0600; relative to runs/")
+    start: Literal["warm", "fresh"] = Field(
+        default="warm", description="embedded: how a trial's process starts: forked from one that has made its imports, or fresh"
+    )
     emulated: bool = Field(default=False, description="the device is emulated: its results are not measurements")
     lock_clocks_mhz: int | None = Field(
         default=None, ge=100, le=10_000, description="lock the GPUs' SM clock at this while a trial runs, where the driver permits it"

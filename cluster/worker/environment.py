@@ -23,6 +23,7 @@ def environment(device: Device, world_size: int, threads: int | None) -> dict[st
         "emulated": device.emulated,
         "world_size": world_size,
         "threads": threads,
+        "start": os.environ.get("SWEEPBENCH_START", "fresh"),  # warm: forked from a process that had made the imports
         **{name: _version(name) for name in LIBRARIES},
         "python": platform.python_version(),
         "host": socket.gethostname(),

@@ -90,6 +90,8 @@ class Session:
         """results.parquet, report, figures; then all of it in MLflow. Returns what could not be done, None if all was."""
         self.progress.note = "publishing"
         self._publisher.close()
+        for pool in self.pools.values():
+            pool.launcher.close()
         problems = [*self._records.damage]
         files: list[Path] = []
         try:

@@ -40,6 +40,9 @@ class FakeLauncher:
         self.stopped.append(launch.key)
         self.on_stop(launch)
 
+    def close(self) -> None:
+        pass
+
     def keep(self, launch: Launch, trial_dir: Path) -> None:
         if self.problem:
             raise self.problem

@@ -105,6 +105,9 @@ class Cluster:
         if self.storage_down:
             raise self.storage_down
 
+    def close(self) -> None:
+        pass
+
     def keep(self, launch: Launch, trial_dir: Path) -> None:
         self._ask("keep")
 

@@ -1,0 +1,170 @@
+"""The launcher's side of a template process (cluster/worker/template.py): start it, have it fork trials, learn how they ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import threading
+import time
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cluster.launchers import processes
+from cluster.process_marks import MARK, NO_TRIAL
+from experiments.config.paths import REPOSITORY, extra_folders
+from experiments.trial import Trial, digest
+
+READY_S = 120.0  # imports on a slow disk may take so long
+FORK_S = 60.0  # it may be importing what the last trial taught it
+_POLL_S = 0.02
+_OF_THE_FLOW = ("MLFLOW_", "PREFECT_")  # variables that the flow's libraries set while it runs; a trial uses neither
+
+
+class TemplateError(Exception):
+    """No trial could be forked. A fresh process can be started instead."""
+
+
+@dataclass(frozen=True)
+class ForkedTrial:
+    """A trial's process. It has the methods of subprocess.Popen that the launcher needs."""
+
+    pid: int
+    born: float | None
+    template: Template
+
+    def poll(self) -> int | None:
+        """Its exit status, negative for a signal; None while it runs."""
+        return self.template.exit_code(self)
+
+    def wait(self, timeout: float) -> int:
+        """Its exit status once it has ended. Raises subprocess.TimeoutExpired after `timeout` s."""
+        deadline = time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout)
+            time.sleep(_POLL_S)
+        return code
+
+
+class Template:
+    """One template process. Its methods may be called from several threads."""
+
+    def __init__(self, python: str, workload: str, environment: Mapping[str, str], log: Path) -> None:
+        """Start the process, which needs some seconds until it can fork. `log`: where its own output goes. Raises OSError."""
+        ours, theirs = socket.socketpair()
+        with theirs, open(log, "ab") as output:
+            arguments = [python, "-m", "cluster.worker.template", "--channel", str(theirs.fileno()), "--workload", workload]
+            self._process = subprocess.Popen(
+                arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**environment, MARK: NO_TRIAL, "PYTORCH_NVML_BASED_CUDA_CHECK": "1"},  # the check must not initialise CUDA
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        self._channel, self._lock, self._buffer, self._ready = ours, threading.Lock(), b"", False
+        self._codes: dict[int, int] = {}
+        self._close = weakref.finalize(self, _end, ours, self._process)
+
+    def close(self) -> None:
+        """Let the process end, at once or after its last trial."""
+        self._close()
+
+    def fork(self, arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> ForkedTrial:
+        """Start a trial's process. `arguments`: of its entry point. Raises TemplateError."""
+        request = {"arguments": list(arguments), "environment": dict(environment), "log": str(log.resolve())}
+        with self._lock:
+            try:
+                if not self._ready:
+                    self._answer("ready", READY_S)
+                    self._ready = True
+                self._channel.sendall(json.dumps(request).encode() + b"\n")
+                pid = int(self._answer("started", FORK_S))
+            except OSError as error:
+                raise TemplateError(f"the template process does not answer: {error}") from error
+        return ForkedTrial(pid, processes.start_time(pid), self)
+
+    def exit_code(self, trial: ForkedTrial) -> int | None:
+        """The exit status of one of its trials; None while it runs, or if this process has ended and did not see the trial's end."""
+        with self._lock:
+            self._receive(0.0)
+            return self._codes.get(trial.pid)
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is there."""
+        return self._process.poll() is None
+
+    def _answer(self, word: str, timeout_s: float) -> Any:
+        """The value of the next reply of that name. Raises TemplateError for a refusal, TimeoutError, and OSError for a lost connection."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            for message in self._receive(max(0.001, deadline - time.monotonic())):
+                if "failed" in message:
+                    raise TemplateError(str(message["failed"]).strip())
+                if word in message:
+                    return message[word]
+        raise TimeoutError(f"no answer within {timeout_s:g} s")
+
+    def _receive(self, timeout_s: float) -> list[dict[str, Any]]:
+        """Replies that have come, waiting up to `timeout_s` for the first. Keeps the ends of trials. Raises OSError if it is gone."""
+        self._channel.settimeout(timeout_s)
+        try:
+            data = self._channel.recv(65536)
+        except (BlockingIOError, TimeoutError):
+            return []
+        if not data:
+            if timeout_s:
+                raise ConnectionError(f"it has ended with exit status {self._process.wait()}")
+            return []
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
+        messages = [json.loads(line) for line in lines]
+        self._codes |= {int(message["ended"]): int(message["code"]) for message in messages if "ended" in message}
+        return messages
+
+
+def _end(channel: socket.socket, process: subprocess.Popen[bytes]) -> None:
+    channel.close()
+    process.poll()
+
+
+class TemplateCache:
+    """The last template used: the trials of a sweep on a pool mostly need the same one."""
+
+    def __init__(self) -> None:
+        self._lock, self._key = threading.Lock(), ""
+        self._template: Template | None = None
+
+    def get(self, python: str, trial: Trial, environment: Mapping[str, str], log: Path) -> Template:
+        """A template for this trial, started if need be: one with the same Python, workload, variables and code. Raises OSError."""
+        shared = {
+            name: value for name, value in {**os.environ, **environment}.items() if name != MARK and not name.startswith(_OF_THE_FLOW)
+        }
+        if trial.device == "cpu":
+            shared["CUDA_VISIBLE_DEVICES"] = ""
+        key = digest([python, trial.workload, shared, _code_state()])
+        with self._lock:
+            if self._template is None or key != self._key or not self._template.running:
+                if self._template is not None:
+                    self._template.close()
+                self._template, self._key = Template(python, trial.workload, shared, log), key
+            return self._template
+
+    def drop(self) -> None:
+        """Let the template end: the next trial gets a new one."""
+        with self._lock:
+            if self._template is not None:
+                self._template.close()
+            self._template = None
+
+
+def _code_state() -> list[tuple[str, int]]:
+    """Each source file that a trial may import, with the time of its last change in ns: a template holds the code as it was."""
+    folders = [REPOSITORY / "cluster", REPOSITORY / "experiments", *extra_folders()]
+    return sorted((str(path), path.stat().st_mtime_ns) for folder in folders for path in folder.rglob("*.py"))

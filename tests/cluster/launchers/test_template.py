@@ -1,0 +1,207 @@
+"""Trials forked from a template process: marked, apart from each other and from the template, and outliving whoever started them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from cluster.launchers import Launch, processes, template
+from cluster.launchers.local import LocalLauncher
+from cluster.launchers.template import Template, TemplateCache, TemplateError
+from cluster.pools.pool import Pool
+from cluster.process_marks import MARK, NO_TRIAL
+from experiments.trial import Outcome, Trial
+from tests.contracts import make_trial, result_of
+
+POOL = Pool(name="cpu", device="cpu", address="embedded")
+FIRST, SECOND, LONG = "beef00000000000a", "beef00000000000b", "beef00000000000c"
+pytestmark = pytest.mark.timeout(240)
+
+
+@pytest.fixture
+def launcher() -> Iterator[LocalLauncher]:
+    made = LocalLauncher(POOL)
+    yield made
+    for key in (FIRST, SECOND, LONG):
+        processes.end_all(key)
+    made.close()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline, "this took too long"
+        time.sleep(0.01)
+
+
+def long_trial(folder: Path) -> Trial:
+    """One that runs until it is ended."""
+    trial = make_trial(folder, LONG)
+    trial = trial.model_copy(update={"parameters": {**trial.parameters, "steps": 1_000_000}})
+    (folder / "trial.json").write_text(trial.model_dump_json())
+    return trial
+
+
+def template_of(launch: Launch) -> psutil.Process:
+    parent = psutil.Process(int(launch.id)).parent()
+    assert parent is not None and "cluster.worker.template" in parent.cmdline()
+    return parent
+
+
+def test_trials_are_forked_and_found_by_their_marks(launcher: LocalLauncher, tmp_path: Path) -> None:
+    for key in (FIRST, SECOND):
+        folder = tmp_path / key
+        launch = launcher.start(make_trial(folder, key), folder, 1)
+        until(lambda launch=launch: not launcher.status(launch).running)
+        assert launcher.status(launch).exit_code == 0, launcher.log(launch, folder)
+        result = result_of(folder)
+        assert (result.outcome, result.environment["start"]) == (Outcome.OK, "warm")
+        launcher.stop(launch)
+        assert not processes.of_trial(key)
+    launch = launcher.start(long_trial(tmp_path), tmp_path, 1)
+    pid = int(launch.id)
+    assert [found.pid for found in processes.of_trial(LONG)] == [pid]
+    assert os.getsid(pid) == pid != os.getsid(template_of(launch).pid), "it survives its template: a session of its own"
+    assert template_of(launch).environ()[MARK] == NO_TRIAL
+    assert launch.born == psutil.Process(pid).create_time()
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: not launcher.status(launch).running)
+    assert (launcher.status(launch).exit_code, launcher.status(launch).message) == (-9, "killed by SIGKILL")
+
+
+def test_a_trial_outlives_its_template_and_can_be_stopped(launcher: LocalLauncher, tmp_path: Path) -> None:
+    launch = launcher.start(long_trial(tmp_path), tmp_path, 1)
+    parent = template_of(launch)
+    parent.kill()
+    parent.wait(60)
+    until(lambda: not launcher._children[LONG].template.running)  # type: ignore[union-attr]
+    assert launcher.status(launch).running
+    launcher.stop(launch)
+    assert not launcher.status(launch).running and not processes.of_trial(LONG)
+
+
+def test_a_template_ends_once_its_launcher_is_gone_and_its_trial_over(launcher: LocalLauncher, tmp_path: Path) -> None:
+    launch = launcher.start(long_trial(tmp_path), tmp_path, 1)
+    parent = template_of(launch)
+    launcher.close()
+    assert psutil.Process(int(launch.id)).is_running() and parent.is_running()
+    LocalLauncher(POOL).stop(launch)  # another flow's
+    until(lambda: not processes.alive(parent.pid, parent.create_time() if parent.is_running() else None))
+
+
+def test_without_a_template_a_trial_starts_afresh(launcher: LocalLauncher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: Template, *arguments: object) -> None:
+        raise TemplateError("an import has started a thread (pool)")
+
+    monkeypatch.setattr(Template, "fork", broken)
+    launch = launcher.start(make_trial(tmp_path, FIRST), tmp_path, 1)
+    until(lambda: not launcher.status(launch).running)
+    assert result_of(tmp_path).environment["start"] == "fresh"
+    assert "none could be forked from the template: an import has started a thread (pool)" in launcher.log(launch, tmp_path)
+
+
+def test_a_pool_may_ask_for_fresh_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TemplateCache, "get", lambda *arguments: pytest.fail("it asked for a template"))
+    launcher = LocalLauncher(POOL.model_copy(update={"start": "fresh"}))
+    launch = launcher.start(long_trial(tmp_path), tmp_path, 1)
+    assert psutil.Process(int(launch.id)).ppid() == os.getpid()
+    launcher.stop(launch)
+
+
+class Named:
+    """A template that was asked for; it starts nothing."""
+
+    running = True
+
+    def __init__(self, python: str, workload: str, environment: dict[str, str], log: Path) -> None:
+        self.environment, self.closed = environment, False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_template_serves_trials_that_import_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(template, "Template", Named)
+    trial, cache = make_trial(tmp_path, FIRST), TemplateCache()
+    first = cache.get("python", trial, {"HF_HUB_OFFLINE": "1", MARK: FIRST}, tmp_path / "log")
+    assert first.environment["HF_HUB_OFFLINE"] == "1" and first.environment["CUDA_VISIBLE_DEVICES"] == "" and MARK not in first.environment
+    monkeypatch.setenv("PREFECT_PROFILE", "other")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+    assert cache.get("python", trial, {"HF_HUB_OFFLINE": "1", MARK: SECOND}, tmp_path / "log") is first
+    other = trial.model_copy(update={"workload": "canary"})
+    for changed in (("python3", trial, {"HF_HUB_OFFLINE": "1"}), ("python3", other, {"HF_HUB_OFFLINE": "1"}), ("python3", other, {})):
+        before, now = first, cache.get(*changed, tmp_path / "log")
+        assert now is not before and before.closed
+        first = now
+    monkeypatch.setattr(template, "_code_state", lambda: [("worker.py", 1)])
+    assert cache.get("python3", other, {}, tmp_path / "log") is not first
+
+
+def run(code: str, **variables: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **variables}, capture_output=True, text=True, check=True, timeout=120
+    )
+    return done.stdout.strip()
+
+
+def test_a_mark_takes_the_place_of_the_one_the_process_started_with() -> None:
+    code = f"""
+import json, os, subprocess, sys
+from cluster.process_marks import mark_forked_process
+if os.fork() == 0:
+    mark_forked_process({FIRST!r})
+    seen = dict(part.split("=", 1) for part in open("/proc/self/environ").read().split(chr(0)) if part)
+    child = subprocess.run(["/bin/sh", "-c", "echo ${MARK}"], capture_output=True, text=True).stdout.strip()
+    print(json.dumps([seen[{MARK!r}], child, seen["LAST"]]), flush=True)
+    os._exit(0)
+os.wait()
+"""
+    assert json.loads(run(code, **{MARK: NO_TRIAL, "LAST": "as it was"})) == [FIRST, FIRST, "as it was"]
+
+
+def test_a_process_without_room_for_a_mark_says_so() -> None:
+    code = f"""
+from cluster.process_marks import MarkError, mark_forked_process
+try:
+    mark_forked_process({FIRST!r})
+except MarkError as error:
+    print(error)
+"""
+    assert run(code, **{MARK: "other"}).endswith(f"has no room for the mark {FIRST}")
+
+
+def test_a_template_with_a_thread_or_an_open_device_forks_nothing() -> None:
+    code = """
+import threading, torch
+from cluster.worker.template import import_modules, spoiled
+print(spoiled())
+event = threading.Event()
+thread = threading.Thread(target=event.wait, name="pool")
+thread.start()
+print(spoiled())
+event.set(), thread.join()
+torch.cuda.is_initialized = lambda: True
+print(spoiled())
+"""
+    assert run(code).splitlines() == ["None", "an import has started a thread (pool)", "an import has initialised CUDA"]
+
+
+def test_imports_get_no_device_and_what_fails_is_left_to_the_trials(tmp_path: Path) -> None:
+    (tmp_path / "asks_for_a_device.py").write_text("import torch.cuda\ntorch.cuda._lazy_init()\n")
+    (tmp_path / "harmless.py").write_text("")
+    code = """
+import sys
+from cluster.worker.template import import_modules
+import_modules(["asks_for_a_device", "harmless", "torchao", "triton.runtime"])
+print("harmless" in sys.modules, "asks_for_a_device" in sys.modules, "triton.runtime" in sys.modules)
+"""
+    assert run(code, PYTHONPATH=os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])) == "True False False"
