@@ -49,8 +49,8 @@ class Policy:
     def decide(self, result: TrialResult, charges: Charges) -> Decision:
         """What to do after an attempt with this result. `charges` includes this attempt, if it is charged at all.
 
-        Failures of the infrastructure are retried, and measurements that something disturbed. Retries, preemptions and disturbed measurements
-        have separate budgets; exceeding one ends the trial.
+        Failures of the infrastructure are retried, and measurements that something disturbed. Retries, preemptions and disturbed
+        measurements have separate budgets; exceeding one ends the trial.
         """
         if is_disturbed(result):
             return Decision.RETRY if charges.disturbed <= self.disturbed else Decision.ACCEPT

@@ -21,9 +21,9 @@ class TrialRunner(TrialContext):
     def run(self, trial: Trial) -> TrialResult:
         """Run the trial, save its result.json and return the result. Retries, from the start, attempts that only the infrastructure ended.
 
-        An attempt that another flow left running is followed to its end instead of repeated, and is not charged as a retry. A trial that was
-        disturbed is measured again; if that comes to no measurement, the disturbed one stays. Raises JournalError if the journal was changed
-        by others.
+        An attempt that another flow left running is followed to its end instead of repeated, and is not charged as a retry. A trial that
+        was disturbed is measured again; if that comes to no measurement, the disturbed one stays. Raises JournalError if the journal was
+        changed by others.
         """
         charges, first, disturbed = Charges(), True, None
         while isinstance(attempt := self._begin(trial, again=disturbed is not None), Attempt):
