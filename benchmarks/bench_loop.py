@@ -22,7 +22,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import math
 import statistics
 import sys
 import tempfile
@@ -43,7 +42,7 @@ from experiments import workloads
 from experiments.components.workload import Context
 from experiments.datasets import scenes
 from experiments.stats.estimate import Estimate
-from experiments.stats.ratio import ratio_interval
+from experiments.stats.repeats import paired_ratio
 from experiments.trial import DataSource
 
 DEFAULTS = {"model": "tiny", "text_length": 32, "batch_size": 16, "threads": 1, "steps": 1_000_000, "dataloader_workers": 1}
@@ -236,8 +235,7 @@ def report(options: argparse.Namespace, device: Device, parameters: Any, rounds:
 def ratios(rounds: list[dict[str, float]]) -> dict[str, Estimate]:
     """The measured loop's samples/s over each other loop's, paired by round; only of loops that ran."""
     pairs = {name: other for name, other in RATIOS.items() if {"measured", other} <= rounds[0].keys()}
-    rates = {loop: [Estimate(one[loop], 0.0, math.inf, math.inf, 1) for one in rounds] for loop in rounds[0]}
-    return {name: ratio_interval(rates["measured"], rates[other]) for name, other in pairs.items()}
+    return {name: paired_ratio([one["measured"] for one in rounds], [one[other] for one in rounds]) for name, other in pairs.items()}
 
 
 def say(began: float, text: str) -> None:

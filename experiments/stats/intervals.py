@@ -1,4 +1,4 @@
-"""Intervals of rates: of one trial over its steps, and of one cell over its repeats. Pure functions on arrays.
+"""The interval of one trial's rate over its steps. Pure functions on arrays.
 
 Rates are compared on the logarithmic scale, so that a ratio and its inverse are treated alike. The standard error of a logarithm is close
 to a relative error. Intervals are two-sided, with 95 % confidence unless `level` says otherwise.
@@ -7,12 +7,11 @@ to a relative error. Intervals are two-sided, with 95 % confidence unless `level
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from experiments.stats.estimate import LEVEL, Array, Estimate, estimate_from_log, finite_series, t_tail, t_value
+from experiments.stats.estimate import LEVEL, Array, Estimate, finite_series, t_tail, t_value
 
 _MOST_BLOCKS = 12
 
@@ -75,38 +74,6 @@ def block_length(series: ArrayLike) -> int:
         return 1
     length = (2 * slope**2 / (4 / 3 * level**2)) ** (1 / 3) * n ** (1 / 3)
     return int(min(most, max(1, round(length))))
-
-
-def pooled_spread(groups: Iterable[Sequence[float]]) -> tuple[float, int]:
-    """(standard deviation of the logarithm of repeats, its degrees of freedom), pooled over groups: ANOVA's within-group error.
-
-    Each group holds the positive values of one cell's repeats. Two repeats alone say little about their spread (t with 1 degree of freedom
-    is 12.7). The cells of one device together say enough, if their relative noise is alike. (0, 0) if no group has two repeats.
-    """
-    squares, df = 0.0, 0
-    for group in groups:
-        logs = np.log(np.asarray(group, dtype=float))
-        if logs.size > 1:
-            squares += float(((logs - logs.mean()) ** 2).sum())
-            df += logs.size - 1
-    return (math.sqrt(squares / df), df) if df else (0.0, 0)
-
-
-def repeats_interval(estimates: Sequence[Estimate], *, spread: tuple[float, int] | None = None, level: float = LEVEL) -> Estimate:
-    """One cell's rate from its repeats: the geometric mean with a t interval on the logarithmic scale.
-
-    `spread` is `pooled_spread` of comparable cells; None: the spread of these repeats. The standard error is at least that of the steps
-    within the trials. A single repeat keeps its own interval. Raises ValueError for no repeats.
-    """
-    if not estimates:
-        raise ValueError("no repeats")
-    if len(estimates) == 1:
-        return estimates[0]
-    n = len(estimates)
-    logs = np.log([estimate.value for estimate in estimates])
-    sd, df = spread if spread and spread[1] else (float(logs.std(ddof=1)), n - 1)
-    within = math.sqrt(sum(estimate.se**2 for estimate in estimates if math.isfinite(estimate.se))) / n
-    return estimate_from_log(float(logs.mean()), max(sd / math.sqrt(n), within), df, n, level)
 
 
 def _circular_sums(values: Array, length: int) -> Array:

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.atomic_file import atomic_write
-from experiments.metrics import Direction, Scale
+from experiments.metrics import Direction
 from experiments.stats.estimate import Estimate
-from experiments.stats.intervals import pooled_spread
-from experiments.stats.linear import pooled_deviation
-from experiments.stats.verdict import Verdict, benjamini_hochberg, verdict
+from experiments.stats.verdict import Verdict
 from tasks.analysis.cell import Cell
-from tasks.analysis.compare_cells import MINIMUM_EFFECT, make_cells, ratio_of, smallest_effect
+from tasks.analysis.compare_cells import make_cells
 from tasks.analysis.confounders import confounders
+from tasks.analysis.judge_cells import MINIMUM_EFFECT, judge_pairs, smallest_effect
 from tasks.analysis.results import load_sweep
 from tasks.report.comparison_table import TextTable
 from tasks.report.html import render_page
@@ -32,15 +31,14 @@ class Pair:
     a: Cell
     b: Cell
     ratio: Estimate | None
-    q_value: float | None
     verdict: Verdict | None
     differs: Sequence[str]
 
     @property
     def word(self) -> str:
         """The verdict, or how the outcomes changed."""
-        if self.verdict is Verdict.FASTER and not self.b.claimed:
-            return "not claimed: the loss left its band"
+        if self.verdict is Verdict.FASTER and self.b.struck:
+            return "not claimed: the loss differs from its reference's"
         if self.verdict is not None:
             return str(self.verdict)
         words = [OUTCOMES.get(cell.outcome, cell.outcome) for cell in (self.a, self.b)]
@@ -117,7 +115,7 @@ class Comparison:
         if self.across_pools:
             lines.append("No cell ran on the same pool in both sweeps: cells are matched on everything but the pool.")
         if self.pairs and min(min(len(pair.a.measured), len(pair.b.measured)) for pair in self.pairs) < 2:
-            lines.append("Some cells ran once: what varies between trials is not in their intervals, so a verdict on them says less.")
+            lines.append("Some cells ran once: what varies between trials is not known of them, so they have no verdict.")
         for side, cells in (("A", self.only_a), ("B", self.only_b)):
             if cells:
                 lines.append(f"Only in {side}: {listed([cell.name for cell in cells])}.")
@@ -127,8 +125,8 @@ class Comparison:
 def compare(sweep_dir_a: Path, sweep_dir_b: Path, *, minimum: float = MINIMUM_EFFECT) -> Comparison:
     """Cells of B against the same cells (pool and parameters) of A. Verdicts control the false discovery rate over all cells.
 
-    Repeats of two sweeps are not interleaved, so they are not paired: Welch's interval, with the noise of repeats pooled over each
-    sweep's cells. Emulated trials are left out. Raises ResultsError where a plan cannot be read.
+    Repeats of two sweeps are not interleaved, so they are not paired: Welch's interval, each cell with the spread of its own repeats.
+    Emulated trials are left out. Raises ResultsError where a plan cannot be read.
     """
     sweeps = [load_sweep(folder) for folder in (sweep_dir_a, sweep_dir_b)]
     a, b = (make_cells(sweep.rows, sweep.plan.suite) for sweep in sweeps)
@@ -148,17 +146,15 @@ def _identity(cell: Cell, with_pool: bool) -> str:
 
 
 def _decide(cells: Sequence[tuple[Cell, Cell]], minimum: float) -> list[Pair]:
-    logarithmic = all(cell.metric.scale is Scale.LOG for pair in cells for cell in pair)
-    pooled = (pooled_spread if logarithmic else pooled_deviation)(cell.values for pair in cells for cell in pair)
-    ratios = [ratio_of(b, a, spread=pooled if pooled[1] else None, paired=False) if a.estimates and b.estimates else None for a, b in cells]
-    q_values = iter(benjamini_hochberg([ratio.p_value for ratio in ratios if ratio]))
+    both = [(b, a) for a, b in cells if a.estimates and b.estimates]
+    found = {id(b): comparison for (b, _), comparison in zip(both, judge_pairs(both, minimum, paired=False), strict=True)}
     pairs = []
-    for (a, b), ratio in zip(cells, ratios, strict=True):
-        q = next(q_values) if ratio else None
-        metric = a.metric if b.metric.scale is Scale.LOG else b.metric  # of two scales the linear one is compared on
-        directed = metric.direction is not Direction.NEITHER
-        word = verdict(ratio, minimum=smallest_effect(metric, minimum), q_value=q) if ratio and directed else None
-        pairs.append(Pair(a, b, ratio, q, word, [name for name, *_ in confounders([a, b])]))
+    for a, b in cells:
+        comparison = found.get(id(b))
+        directed = b.metric.direction is not Direction.NEITHER
+        word = comparison.verdict if comparison and directed else None
+        ratio = comparison.ratio if comparison else None
+        pairs.append(Pair(a, b, ratio, word, [name for name, *_ in confounders([a, b])]))
     return pairs
 
 
@@ -181,7 +177,7 @@ def _explained(comparison: Comparison) -> str:
         return f"{explanation} Differences under {least} count as the same; undecided asks for more repeats."
     return (
         f"The ratio is B over A: above 1 is faster. Differences under {percent(comparison.minimum)} count as the same; "
-        "undecided asks for more repeats. The false discovery rate over all cells is 5 %."
+        "undecided asks for more repeats. The false discovery rate over all cells is 2.5 %."
     )
 
 

@@ -77,12 +77,21 @@ def quantity(value: float | None, metric: Metric) -> str:
     return f"{count(value, 4) if metric.kind is Kind.COUNT else number(value)} {metric.unit}".rstrip()
 
 
+TOO_WIDE = "(interval too wide to use)"
+_USEFUL = 100.0  # upper over lower end of a ratio's interval, from which on its ends say nothing
+
+
 def spread(estimate: Estimate, metric: Metric) -> str:
-    """±1.2 %, on the linear scale ±0.021, in the metric's unit; nothing where no interval is known."""
+    """±1.2 %, on the linear scale ±0.021, in the metric's unit; nothing where no interval is known.
+
+    An interval that is wider than the value itself has no ±: half its width says nothing of a quantity that is always above 0.
+    """
     if estimate.linear:
         return f"±{difference(estimate.half_width, metric)}" if math.isfinite(estimate.se) else ""
     if not math.isfinite(estimate.relative):
         return ""
+    if estimate.high - estimate.low > estimate.value:
+        return TOO_WIDE
     return f"±{percent(estimate.relative)}" if estimate.relative >= 0.0005 else "±<0.1 %"
 
 
@@ -92,9 +101,11 @@ def times(value: float) -> str:
 
 
 def interval(ratio: Estimate) -> str:
-    """(1.15–1.19); says so where none is known."""
+    """(1.15–1.19); says so where none is known, or its ends are a hundredfold apart."""
     if not math.isfinite(ratio.se):
         return "(interval unknown)"
+    if ratio.high > _USEFUL * ratio.low:
+        return TOO_WIDE
     places = 3 if ratio.high - ratio.low < 0.02 else 2
     return f"({ratio.low:.{places}f}–{ratio.high:.{places}f})"
 

@@ -12,7 +12,7 @@ from tasks.analysis.results import load_sweep, write_results
 from tasks.report.figures.draw import draw_figures
 from tasks.report.html import render_html
 from tasks.report.markdown import render_markdown
-from tasks.report.model import report_of, report_source, watermark
+from tasks.report.model import answers_of, report_of, report_source, watermark
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,8 @@ def write_report(sweep_dir: Path, *, mlflow_links: Mapping[str, str] | None = No
     results = write_results(sweep_dir, sweep)
     source = report_source(sweep, mlflow_links=mlflow_links, emulated=emulated)
     folder = sweep_dir / _name(FIGURES, emulated)
-    figures = draw_figures(source.cells, folder, watermark(source), own=sweep.plan.suite.report.figures)
+    winners = [answer.winner for answer in answers_of(source) if answer.winner is not None]
+    figures = draw_figures(source.cells, folder, watermark(source), own=sweep.plan.suite.report.figures, winners=winners)
     report = report_of(replace(source, figures=figures))
     markdown, html = sweep_dir / _name(REPORT, emulated), sweep_dir / _name(REPORT_PAGE, emulated)
     atomic_write(markdown, render_markdown(report))

@@ -47,7 +47,9 @@ def make_plan(request: Request, sweep_id: str | None = None) -> tuple[Plan, Suit
     sweep_id = sweep_id or new_sweep_id(suite.suite)
     maker = TrialMaker(sweep_id, pools)
     ordered = matrix.order(matrix.expand(suite), suite.repeats)
-    trials = [maker.make(suite, cell, repeat, index) for index, (cell, repeat) in enumerate(ordered)]
+    trials = [
+        maker.make(suite, cell, repeat, index, seed=matrix.seed_of(suite, cell, repeat)) for index, (cell, repeat) in enumerate(ordered)
+    ]
     plan = Plan(
         sweep_id=sweep_id,
         suite=suite,
@@ -98,16 +100,19 @@ class TrialMaker:
         repeat: int,
         index: int,
         *,
+        seed: int | None = None,
         axes: Mapping[str, Scalar] | None = None,
         apart: Mapping[str, Any] | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> Trial:
         """One trial of a cell. Raises DatasetError, ConfigError.
 
-        `axes`: shown instead of the cell's own. `apart`: added to the configuration, to make another cell of one that computes the same.
+        `seed`: in place of the cell's, for this repeat of it. `axes`: shown instead of the cell's own. `apart`: added to the
+        configuration, to make another cell of one that computes the same.
         `labels`: tags of its MLflow run.
         """
         pool = self._pools[cell.pool]
+        parameters = cell.parameters if seed is None else {**cell.parameters, "seed": seed}
         source = self._inputs.source(cell.parameters)
         configuration = {"workload": suite.workload, "pool": cell.pool, "device": pool.device, "parameters": cell.parameters}
         configuration |= dict(apart or {})
@@ -116,7 +121,7 @@ class TrialMaker:
         parts = key_parts(
             configuration=configuration,
             **self._inputs.key_parts(suite.workload, cell.pool, pool.device, source),
-            seed=int(cell.parameters["seed"]),
+            seed=int(parameters["seed"]),
             repeat=repeat,
             sweep=self.sweep_id,
         )
@@ -132,9 +137,10 @@ class TrialMaker:
             lock_clocks_mhz=pool.lock_clocks_mhz,
             cell=digest(configuration),
             repeat=repeat,
+            reference=cell.reference,
             index=index,
             axes=dict(axes if axes is not None else cell.axes),
-            parameters=cell.parameters,
+            parameters=parameters,
             data=source,
             labels=dict(labels or {}),
         )

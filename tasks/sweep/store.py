@@ -110,7 +110,7 @@ class SweepStore:
 
     def __init__(self, sweep_id: str, root: Path | None = None) -> None:
         if not _SWEEP_ID.match(sweep_id):
-            raise StoreError(f"{sweep_id!r} is not a sweep id; `sweep list` shows them")
+            raise StoreError(f"{sweep_id!r} is not a sweep id; `sweep list` shows them, and `last` is the newest")
         self.sweep_id = sweep_id
         self.dir = (root or runs_root()) / sweep_id
 
@@ -126,7 +126,8 @@ class SweepStore:
         try:
             return read_plan(path)
         except FileNotFoundError:
-            raise StoreError(f"there is no sweep {self.sweep_id} under {self.dir.parent}; `sweep list` shows them") from None
+            hint = "`sweep list` shows them, and `last` is the newest"
+            raise StoreError(f"there is no sweep {self.sweep_id} under {self.dir.parent}; {hint}") from None
         except ValueError as error:
             raise StoreError(f"{path} is not a plan of this version: {error}") from error
 

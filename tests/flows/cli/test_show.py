@@ -66,7 +66,7 @@ def test_without_history_the_expected_time_is_unknown() -> None:
     assert show_plan.plan_json(plan, found, {}, None)["expected_s"] is None
     page = Page()
     show_plan.print_plan(page, plan, found, {}, None, auto=False)
-    assert page.lines[-2:] == [["made_up, profile full: 1 cells, 1 trials"], ["expected: unknown, no history yet for some cells"]]
+    assert page.lines[-2:] == [["made_up, profile full: 1 cell, 1 trial"], ["expected: unknown, no history yet for some cells"]]
 
 
 def test_a_resume_says_why_each_trial_runs_again() -> None:

@@ -9,8 +9,8 @@ import pytest
 from experiments.stats.verdict import Verdict
 from experiments.trial import Outcome
 from tasks.analysis.cell import is_number, numbers
-from tasks.analysis.compare_cells import ratio_of
 from tasks.analysis.confounders import confounders
+from tasks.analysis.judge_cells import ratio_of
 from tasks.analysis.results import TrialRow
 from tests.tasks.cell_support import EVEN, T2, T4, Z95, baseline_of, by_name, laid_out, made, repeats, row, settings, workers
 

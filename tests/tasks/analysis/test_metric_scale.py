@@ -51,9 +51,10 @@ def test_a_score_of_0_is_0_and_is_compared_by_a_difference(tmp_path: Path) -> No
     assert table.ratio == "the signed number is the difference from"
     cells = table.rows[0][1]
     assert [cell.value for cell in cells] == ["0", "0.2500", "0.01000"]
-    assert [cell.speedup for cell in cells] == ["baseline", "+0.2500 (+0.2500 to +0.2500)", "+0.01000 (+0.01000 to +0.01000) same"]
-    report = make_report(load_sweep(folder))
-    assert report.winner is not None and report.winner.cell.axes["dataloader_workers"] == 1
+    assert [cell.speedup for cell in cells] == ["baseline", "+0.2500 (+0.2500 to +0.2500)", "+0.01000 (+0.01000 to +0.01000)"]
+    assert [cell.words for cell in cells] == ["", "", "same"]
+    [winner] = make_report(load_sweep(folder)).winners
+    assert winner.axes["dataloader_workers"] == 1
     assert "e-12" not in write_report(folder).markdown.read_text()
 
 
@@ -68,8 +69,8 @@ def test_a_score_of_0_is_0_and_is_compared_by_a_difference(tmp_path: Path) -> No
 def test_the_lowest_wins(tmp_path: Path, metric: str, key: str, values: tuple[float, ...], shown: list[str]) -> None:
     folder = sweep_of(tmp_path, metric, [windowed(workers, **{key: value}) for workers, value in enumerate(values)])
     report = make_report(load_sweep(folder))
-    assert report.winner is not None and report.winner.cell.axes["dataloader_workers"] == 1
-    assert report.winner.headline.endswith("is best")
+    assert [winner.axes["dataloader_workers"] for winner in report.winners] == [1]
+    assert report.headline.endswith("is best")
     assert [cell.value for cell in comparison_in(report).rows[0][1]] == shown
     assert [cell.verdict for cell in report.cells][1] is Verdict.FASTER
 
@@ -109,7 +110,7 @@ def test_a_metric_of_ratios_falls_back_to_differences_where_a_value_has_none() -
 def test_nothing_wins_by_what_is_better_neither_high_nor_low(tmp_path: Path) -> None:
     folder = sweep_of(tmp_path, "mean_power_w", [windowed(0, mean_power_w=300.0), windowed(1, mean_power_w=600.0)])
     report = make_report(load_sweep(folder))
-    assert report.winner is None and report.no_winner == "mean power is better neither high nor low, so no cell wins."
+    assert report.answers == [] and report.headline == "mean power is better neither high nor low, so no cell wins."
     assert [cell.verdict for cell in report.cells] == [None, None]
     assert report.cells[1].speedup is not None and report.cells[1].speedup.value == pytest.approx(2.0)
 

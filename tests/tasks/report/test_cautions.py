@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from experiments.stats.verdict import Verdict
 from experiments.trial import Outcome
+from tasks.analysis.judge_cells import OF_MANY, SPREADS_DIFFER
 from tasks.analysis.results import TrialRow
-from tests.tasks.cell_support import repeats, report_of, row, settings, workers
+from tasks.report.cautions import cautions as of_cells
+from tests.tasks.cell_support import made, repeats, report_of, row, settings, workers
 
 
 def cautions(*rows: TrialRow, **more: Any) -> list[str]:
@@ -21,13 +24,43 @@ def test_nothing_to_caution_against() -> None:
     assert cautions(row(workers(0), None, outcome=Outcome.CRASHED)) == []
 
 
-def test_single_runs_are_cautioned_against_until_one_cell_has_two() -> None:
-    once = "Each cell ran once: the intervals hold what varies between steps, not between trials; --repeats 3 measures that too."
+ONCE = "ran once: one trial does not show what varies between trials, so it gets no verdict; --repeats 3 does."
+
+
+def test_single_runs_are_cautioned_against_until_each_cell_has_two() -> None:
     single = [row(workers(0)), row(workers(1))]
-    assert cautions(*single) == [once]
+    assert cautions(*single) == [f"Each cell {ONCE}"] and cautions(single[0]) == [f"The cell {ONCE}"]
     failed = row(workers(1), None, repeat=2, outcome=Outcome.CRASHED)
-    assert cautions(*single, failed) == [once], "a repeat that failed measured nothing"
-    assert cautions(*single, row(workers(1), repeat=2)) == []
+    assert cautions(*single, failed) == [f"Each cell {ONCE}"], "a repeat that failed measured nothing"
+    assert cautions(*single, row(workers(1), repeat=2)) == [f"1 cell of 2 (cpu · MP-0) {ONCE}"]
+    assert cautions(*single, row(workers(1), repeat=2), row(workers(0), repeat=2)) == []
+
+
+def test_two_trials_whose_spreads_differ_are_said() -> None:
+    cells = made([*repeats(workers(0), 100.0), *repeats(workers(1), 103.0)])
+    cells[1].verdict, cells[1].why_undecided = Verdict.UNDECIDED, SPREADS_DIFFER
+    why = "two trials whose spreads differ; a third repeat settles it."
+    assert of_cells([], cells, emulated=False) == [f"Undecided against the baseline in 1 cell (cpu · MP-1): {why}"]
+
+
+def test_what_only_many_comparisons_leave_undecided_is_said() -> None:
+    cells = made([*repeats(workers(0), 100.0), *repeats(workers(1), 103.0), *repeats(workers(2), 100.0)])
+    cells[1].verdict, cells[1].why_undecided = Verdict.UNDECIDED, OF_MANY
+    assert of_cells([], cells, emulated=False) == [
+        "Undecided against the baseline in 1 cell (cpu · MP-1): alone it would be decided; among 2 comparisons, whose false discovery rate "
+        "is controlled, it is not."
+    ]
+
+
+def test_a_window_too_short_for_an_interval_is_said() -> None:
+    def rows(**summary: Any) -> list[TrialRow]:
+        return [*repeats(workers(0), 100.0), *repeats(workers(1), 100.0, summary=summary)]
+
+    names = "cpu · MP-1 · #1, cpu · MP-1 · #2 and cpu · MP-1 · #3"
+    short = [f"Too short to tell how sure a trial is: {names}. A longer `measure_s` or more steps show it."]
+    assert cautions(*rows(effective_steps=7.5, throughput_low=None)) == short
+    assert cautions(*rows(effective_steps=7.5, throughput_low=90.0)) == []
+    assert cautions(*rows(throughput_low=None)) == [], "summaries of earlier sweeps do not say"
 
 
 def test_cells_with_a_repeat_that_never_settled_are_named() -> None:
@@ -80,7 +113,8 @@ def test_a_fallen_media_pipe_and_a_workloads_own_caveat_are_said() -> None:
         row(workers(0), repeat=2, environment={"media_pipe": "in use"}, workload="flava"),
         row(workers(1), repeat=1, workload="long gone"),
     ]
-    pipe, caveat = cautions(*rows)
+    once, pipe, caveat = cautions(*rows)
+    assert once.startswith("1 cell of 2 (cpu · MP-1) ran once")
     assert pipe == "The media pipe could not be used, and the DataLoader decoded the images, in cpu · MP-0 · #1."
     from experiments.workloads.flava import CAVEAT
 

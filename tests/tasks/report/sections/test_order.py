@@ -81,7 +81,7 @@ def test_every_kind_of_block_is_escaped_in_both(tmp_path: Path) -> None:
         Figures([(EVIL, drawn)]),
         TrialTable([line]),
     ]
-    report = replace(rich(), title=EVIL, description=EVIL, winner=None, no_winner=EVIL, winners=[EVIL], cautions=[EVIL])
+    report = replace(rich(), title=EVIL, description=EVIL, answers=[], no_answer=EVIL, loading=[EVIL], cautions=[EVIL])
     report = replace(report, sections=[Section("all", EVIL, blocks)])
     text, page = render_markdown(report), render_html(report)
     outside_code = re.sub(r"(`+)(?!`).+?(?<!`)\1(?!`)", "", re.sub(r"\\.", "", text))
