@@ -40,9 +40,9 @@ def _row(cell: Cell) -> list[str]:
     disturbed = [row for row in cell.rows if row.disturbed]
     return [
         cell.name,
-        _in(cell.mean("clock_mean_mhz"), "MHz"),
-        _in(min(clocks, default=None), "MHz"),
-        _in(cell.mean("memory_clock_mhz"), "MHz"),
+        _mhz(cell.mean("clock_mean_mhz")),
+        _mhz(min(clocks, default=None)),
+        _mhz(cell.mean("memory_clock_mhz")),
         _in(cell.mean("sampled_power_w"), "W"),
         _in(max(temperatures, default=None), "°C"),
         percent(cell.mean("capped_share")),
@@ -58,6 +58,10 @@ def _known(cell: Cell, name: str) -> list[float]:
 
 def _in(value: float | None, unit: str) -> str:
     return "–" if value is None else f"{number(value, 4)} {unit}"
+
+
+def _mhz(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.0f} MHz"
 
 
 def clock_sentences(cells: Sequence[Cell]) -> list[str]:
@@ -79,9 +83,9 @@ def _ran(cell: Cell, clock: float) -> str:
     share = cell.mean("capped_share")
     words = list(dict.fromkeys(word for row in cell.measured if row.state for word in row.state.capped_by))
     if not share:
-        return f"{number(clock, 4)} MHz"
+        return _mhz(clock)
     how = "all of the time" if share >= _ALWAYS else f"{percent(share)} of the time"
-    return f"{number(clock, 4)} MHz, capped{f' by {listed(words)}' if words else ''} {how}"
+    return f"{_mhz(clock)}, capped{f' by {listed(words)}' if words else ''} {how}"
 
 
 def disturbance_cautions(cells: Sequence[Cell]) -> list[str]:
