@@ -34,7 +34,7 @@ test: $(STAMP) ## all tests, under 10 minutes on two cores
 test-fast: $(STAMP) ## the tests that start no server
 	$(BIN)/python -m pytest -m "not integration and not fault"
 
-test-gpu: $(STAMP) ## the kernels that only a GPU can run; skipped without one
+test-gpu: $(STAMP) ## what only a GPU can run: kernels, the sampler's view of it; skipped without one
 	$(BIN)/python -m pytest tests/gpu
 
 test-gaudi: $(STAMP) $(GAUDI_STAMP) ## the Gaudi path: real optimum-habana on an emulated device, some minutes

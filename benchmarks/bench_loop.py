@@ -4,8 +4,10 @@
     python -m benchmarks.bench_loop --device cuda --set model=large text_length=128 batch_size=48 precision=bf16 attention=sdpa \
         optimizer=fused dataloader_workers=8 threads=8
 
-Four loops take turns in blocks of --steps (A B C D, D C B A, ...), on one model, one data set and one DataLoader:
+Five loops take turns in blocks of --steps (A B C D E, E D C B A, ...), on one model, one data set and one DataLoader:
 
+- sampled: what a trial runs: `measured`, with the sampler of the device's state (cluster/sampler) beside it. In the other loops' blocks it
+  is suspended;
 - measured: the loop that trials use, its device events and its journal included;
 - bare: the same as one writes it by hand; copy, forward, backward, step, and nothing that times or writes;
 - compute_only: the same step on one batch that lies on the device already, the ceiling of any input pipeline;
@@ -14,7 +16,7 @@ Four loops take turns in blocks of --steps (A B C D, D C B A, ...), on one model
 
 A block is timed from the end of a step to the end of a step, the device idle at both. Rounds begin until --seconds are spent, at least
 --rounds of them. Ratios are of samples/s, with a 95 % paired interval over the rounds. Progress goes to stderr, one JSON object to stdout.
-Exit status 1 where measured / bare is surely below 0.98: the whole interval is.
+Exit status 1 where sampled / bare is surely below 0.99, or measured / bare below 0.98: the whole interval is.
 """
 
 from __future__ import annotations
@@ -22,6 +24,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+<<<<<<< HEAD
+=======
+import math
+import secrets
+>>>>>>> sampler
 import statistics
 import sys
 import tempfile
@@ -30,25 +37,40 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 
 from cluster.devices import Device, load
 from cluster.journal.journal import JournalWriter
-from cluster.trial_layout import JOURNAL
+from cluster.sampler.state_file import read_records
+from cluster.trial_layout import DEVICE_STATE, JOURNAL
+from cluster.worker.device_sampler import sampling
 from cluster.worker.measure.loop import run_steps
 from cluster.worker.measure.recorder import Recorder
+from cluster.worker.rank_group import Ranks
 from cluster.worker.train.train_step import TrainStep
 from experiments import workloads
 from experiments.components.workload import Context
 from experiments.datasets import scenes
 from experiments.stats.estimate import Estimate
+<<<<<<< HEAD
 from experiments.stats.repeats import paired_ratio
 from experiments.trial import DataSource
+=======
+from experiments.stats.ratio import ratio_interval
+from experiments.trial import DataSource, Trial
+>>>>>>> sampler
 
 DEFAULTS = {"model": "tiny", "text_length": 32, "batch_size": 16, "threads": 1, "steps": 1_000_000, "dataloader_workers": 1}
-LEAST_RATIO = 0.98
+LEAST_RATIOS = {"sampled_over_bare": 0.99, "measured_over_bare": 0.98}
 TRAINER_LEAD = 2  # steps of each Trainer.train() before its clock starts: its optimiser's first step makes the state
-RATIOS = {"measured_over_bare": "bare", "of_ceiling": "compute_only", "over_trainer": "trainer"}
+RATIOS = {
+    "sampled_over_bare": ("sampled", "bare"),
+    "sampled_over_measured": ("sampled", "measured"),
+    "measured_over_bare": ("measured", "bare"),
+    "of_ceiling": ("measured", "compute_only"),
+    "over_trainer": ("measured", "trainer"),
+}
 SHOWN = (
     *("model", "precision", "batch_size", "attention", "optimizer", "compile", "text_length", "dataloader_workers", "prefetch_factor"),
     *("image_decode", "activation_checkpointing", "prefetch_to_device", "pin_memory", "threads"),
@@ -76,8 +98,9 @@ def main() -> int:
             model = workload.model()
         train_step = TrainStep(workload, model, parameters, device)
         batches = iter(workload.batches())
-        with Recorder(JournalWriter(Path(folder) / JOURNAL, 1)) as recorder:
+        with Recorder(JournalWriter(Path(folder) / JOURNAL, 1)) as recorder, suspended_sampler(device, Path(folder)) as sampler:
             loops: dict[str, Loop] = {
+                "sampled": lambda steps: sampled(steps, sampler, batches, train_step, device, recorder),
                 "measured": lambda steps: measured(steps, batches, train_step, device, recorder),
                 "bare": lambda steps: bare(steps, batches, train_step, device),
                 "compute_only": compute_only(next(batches), train_step, device),
@@ -111,6 +134,45 @@ def measured(steps: int, batches: Iterator[Any], train_step: TrainStep, device: 
     run_steps(range(1, steps + 1), batches, train_step, clock, lambda timing: recorder.step(timing, measured=True))
     device.synchronize()
     return time.perf_counter() - started
+
+
+def sampled(
+    steps: int, sampler: psutil.Process, batches: Iterator[Any], train_step: TrainStep, device: Device, recorder: Recorder
+) -> float:
+    """As `measured`, with the sampler beside it."""
+    sampler.resume()
+    try:
+        return measured(steps, batches, train_step, device, recorder)
+    finally:
+        sampler.suspend()
+
+
+@contextlib.contextmanager
+def suspended_sampler(device: Device, folder: Path) -> Iterator[psutil.Process]:
+    """The sampler's process, suspended after its first record. It samples into the folder while it is resumed."""
+    trial = Trial(
+        key=secrets.token_hex(8),
+        key_parts={},
+        sweep_id="loop-20260101-000000-0000",
+        suite="loop",
+        workload="none",
+        pool="none",
+        device=device.kind,
+        cell="none",
+        repeat=1,
+        index=0,
+        axes={},
+        parameters={},
+    )
+    with sampling(trial, Ranks(), folder, 1):
+        (process,) = (child for child in psutil.Process().children() if "cluster.sampler.main" in child.cmdline())
+        while len(read_records(folder / DEVICE_STATE, 1)) < 3:
+            time.sleep(0.05)
+        process.suspend()
+        yield process
+        process.resume()  # a suspended one would not end
+        records = read_records(folder / DEVICE_STATE, 1)
+        print(f"the sampler wrote {len(records)} records; sources: {records[1]['sources']}", file=sys.stderr, flush=True)
 
 
 def bare(steps: int, batches: Iterator[Any], train_step: TrainStep, device: Device) -> float:
@@ -229,13 +291,20 @@ def report(options: argparse.Namespace, device: Device, parameters: Any, rounds:
         "samples_per_s_by_round": [{name: round(rate, 3) for name, rate in one.items()} for one in rounds],
     }
     print(json.dumps(summary), flush=True)
-    return 1 if "measured_over_bare" in comparisons and comparisons["measured_over_bare"].high < LEAST_RATIO else 0
+    return 1 if any(comparisons[name].high < least for name, least in LEAST_RATIOS.items() if name in comparisons) else 0
 
 
 def ratios(rounds: list[dict[str, float]]) -> dict[str, Estimate]:
+<<<<<<< HEAD
     """The measured loop's samples/s over each other loop's, paired by round; only of loops that ran."""
     pairs = {name: other for name, other in RATIOS.items() if {"measured", other} <= rounds[0].keys()}
     return {name: paired_ratio([one["measured"] for one in rounds], [one[other] for one in rounds]) for name, other in pairs.items()}
+=======
+    """One loop's samples/s over another's, paired by round; only of loops that ran."""
+    pairs = {name: pair for name, pair in RATIOS.items() if {*pair} <= rounds[0].keys()}
+    rates = {loop: [Estimate(one[loop], 0.0, math.inf, math.inf, 1) for one in rounds] for loop in rounds[0]}
+    return {name: ratio_interval(rates[one], rates[other]) for name, (one, other) in pairs.items()}
+>>>>>>> sampler
 
 
 def say(began: float, text: str) -> None:
@@ -257,7 +326,7 @@ def setting(text: str) -> tuple[str, Any]:
 
 
 def parse() -> argparse.Namespace:
-    loops = ("measured", "bare", "compute_only", "trainer")
+    loops = ("sampled", "measured", "bare", "compute_only", "trainer")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workload", default="bridgetower")
     parser.add_argument("--device", default="cpu")

@@ -110,10 +110,14 @@ def wait(until: float, worker: int, stdin: int) -> bool:
 
 def _open(options: argparse.Namespace) -> tuple[list[Source], dict[str, str]]:
     """The sources that this machine has, and what is not available with the reason."""
+    processes = TrialProcesses(options.trial, options.worker)
+    makers: dict[str, Callable[[], Source | None]] = {
+        "devices": lambda: _device_source(options, processes),
+        "cpu": lambda: _cpu_source(processes),
+    }
     sources: list[Source] = []
     unavailable: dict[str, str] = {}
-    processes = TrialProcesses(options.trial, options.worker)
-    for name, make in (("devices", lambda: _device_source(options, processes)), ("cpu", lambda: _cpu_source(processes))):
+    for name, make in makers.items():
         try:
             source = make()
             if source is not None:

@@ -143,6 +143,7 @@ def test_with_a_result_all_of_the_journal_and_the_trace_are_there(tmp_path: Path
         if name == journal_segment(2, 1, 0) and real(storage, "result-a2.json") is None:  # all segments were read
             node.write(2)
             node.storage.put("trace.json.gz", b"trace")
+            node.storage.put("device_state.jsonl", b"state")
             node.storage.put("result-a2.json", b'{"of": "\xc3\xa4"}')
             return None
         return real(storage, name)
@@ -157,6 +158,7 @@ def test_with_a_result_all_of_the_journal_and_the_trace_are_there(tmp_path: Path
     )
     node.files.fetch(node.launch, node.here, last=True)
     assert node.steps() == [1, 2] and (node.here / "trace.json.gz").read_bytes() == b"trace"
+    assert (node.here / "device_state.jsonl").read_bytes() == b"state"
     assert (node.here / "result.json").read_text() == '{"of": "ä"}' and published == [True]
 
 

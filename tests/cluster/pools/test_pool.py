@@ -62,6 +62,8 @@ WRONG = [
     ("address: {}", 3, "pools.p.address", ["duplicate key"]),
     ("wait_s: -1", 3, "pools.p.wait_s", ["is -1", "at least 0"]),
     ("storage: s3://b", 3, "pools.p.storage", ["no meaning on an embedded pool", "remove it"]),
+    ("lock_clocks_mhz: 1500", 3, "pools.p.lock_clocks_mhz", ["no meaning on device cpu", "remove it"]),
+    ("lock_clocks_mhz: 1", 3, "pools.p.lock_clocks_mhz", ["is 1", "at least 100"]),
     ("env: {A-B: x}", 3, "pools.p.env.A-B", ["is 'A-B'", "should be text like"]),
     ("env: {HF_TOKEN: x}", 3, "pools.p.env", ["holds a secret by its name", "give it to the nodes themselves"]),
 ]

@@ -130,6 +130,16 @@ def test_what_sets_a_cell_apart_changes_its_key_and_labels_do_not(extra: Path, a
     assert (plain.axes, plain.labels) == (cell.axes, {})
 
 
+def test_a_locked_clock_is_in_the_trial_and_makes_another_cell(extra: Path) -> None:
+    _, suite = plan_of_request(Request(suite="own", profile="full"))
+    cell = tasks_plan.matrix.expand(suite)[0]
+    pools = load_pools()
+    locked = pools | {"cpu": pools["cpu"].model_copy(update={"lock_clocks_mhz": 1500})}
+    one, other = (tasks_plan.TrialMaker("own-20260101-000000-0000", some).make(suite, cell, 1, 0) for some in (pools, locked))
+    assert (one.lock_clocks_mhz, other.lock_clocks_mhz) == (None, 1500)
+    assert one.cell != other.cell and {part for part in one.key_parts if one.key_parts[part] != other.key_parts[part]} == {"configuration"}
+
+
 def test_another_repeat_of_a_cell_has_a_key_of_its_own() -> None:
     one = make_trial(1)
     two = once_more(one, 2, 7)
