@@ -24,11 +24,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-<<<<<<< HEAD
-=======
-import math
 import secrets
->>>>>>> sampler
 import statistics
 import sys
 import tempfile
@@ -53,13 +49,8 @@ from experiments import workloads
 from experiments.components.workload import Context
 from experiments.datasets import scenes
 from experiments.stats.estimate import Estimate
-<<<<<<< HEAD
 from experiments.stats.repeats import paired_ratio
-from experiments.trial import DataSource
-=======
-from experiments.stats.ratio import ratio_interval
 from experiments.trial import DataSource, Trial
->>>>>>> sampler
 
 DEFAULTS = {"model": "tiny", "text_length": 32, "batch_size": 16, "threads": 1, "steps": 1_000_000, "dataloader_workers": 1}
 LEAST_RATIOS = {"sampled_over_bare": 0.99, "measured_over_bare": 0.98}
@@ -295,16 +286,9 @@ def report(options: argparse.Namespace, device: Device, parameters: Any, rounds:
 
 
 def ratios(rounds: list[dict[str, float]]) -> dict[str, Estimate]:
-<<<<<<< HEAD
-    """The measured loop's samples/s over each other loop's, paired by round; only of loops that ran."""
-    pairs = {name: other for name, other in RATIOS.items() if {"measured", other} <= rounds[0].keys()}
-    return {name: paired_ratio([one["measured"] for one in rounds], [one[other] for one in rounds]) for name, other in pairs.items()}
-=======
     """One loop's samples/s over another's, paired by round; only of loops that ran."""
     pairs = {name: pair for name, pair in RATIOS.items() if {*pair} <= rounds[0].keys()}
-    rates = {loop: [Estimate(one[loop], 0.0, math.inf, math.inf, 1) for one in rounds] for loop in rounds[0]}
-    return {name: ratio_interval(rates[one], rates[other]) for name, (one, other) in pairs.items()}
->>>>>>> sampler
+    return {name: paired_ratio([turn[one] for turn in rounds], [turn[other] for turn in rounds]) for name, (one, other) in pairs.items()}
 
 
 def say(began: float, text: str) -> None:
