@@ -10,7 +10,8 @@ Effects are fitted by weighted least squares. A cell's variance is its sum of sq
 maker (HC2: MacKinnon & White 1985, Journal of Econometrics 29). The standard error of a difference adds up the variances of the trials that
 it is made of, each with its coefficient; its degrees of freedom match the first two moments of that sum (Satterthwaite 1946; for
 regression residuals Bell & McCaffrey 2002, Survey Methodology 28(2)). Of two cells alone this is the paired t interval, exactly; of many
-cells it tends to Welch's.
+cells it tends to Welch's. Where an F test finds that the spreads of two cells differ they are compared in pairs, by their common rounds
+alone: Satterthwaite's degrees of freedom, estimated too, are then too many at times, those of pairs are exact.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from experiments.stats.estimate import LEVEL, Array, Estimate, estimate_from_mean
-from experiments.stats.spread import Spread
+from experiments.stats.spread import Spread, spreads_differ
 
 _LEFT = 5  # degrees of freedom that must be left after the slope: it costs one, and with fewer that widens intervals by more than a tenth
-_PASSES = 2  # of reweighting
+_PASSES = 5  # of reweighting
+_USUAL = 2.0  # times the median variance: cells up to there count alike
 
 
 class Layout:
@@ -48,13 +50,14 @@ class Layout:
         errors: ArrayLike | None = None,
         known: Spread | None = None,
     ) -> None:
-        self._values: Array = np.asarray(values, dtype=float)
-        n = self._values.size
+        given = np.asarray(values, dtype=float)
+        n = given.size
         self._places: Array = np.asarray(places, dtype=float)
         self._errors: Array = np.zeros(n) if errors is None else np.asarray(errors, dtype=float)
         self._known = known
-        if not n or {len(cells), len(rounds), self._places.size, self._errors.size} != {n} or not np.isfinite(self._values).all():
+        if not n or {len(cells), len(rounds), self._places.size, self._errors.size} != {n} or not np.isfinite(given).all():
             raise ValueError("a layout needs as many finite values as cells, rounds, places and errors, and at least one")
+        self._values: Array = given - given.mean()  # differences stay, rounding errors shrink
         self._names, self._cell = np.unique(np.asarray(cells), return_inverse=True)
         self._index = {int(name): index for index, name in enumerate(self._names)}
         self._rounds = np.unique(np.asarray(rounds), return_inverse=True)[1]
@@ -68,6 +71,10 @@ class Layout:
         contrast = np.zeros(len(self._names))
         contrast[self._index[a]] += 1
         contrast[self._index[b]] -= 1
+        if len(self._names) > 2 and self.spreads_differ(a, b):
+            pairs = self._alone(a, b).difference(a, b, level=level)
+            if math.isfinite(pairs.se):
+                return pairs
         fit = self._fit if self._fit.estimates(contrast) else self._without_rounds
         trials = min(int((self._cell == self._index[name]).sum()) for name in (a, b))
         coefficients = fit.coefficients(contrast)
@@ -75,19 +82,22 @@ class Layout:
         floor = math.sqrt(float((coefficients**2 * np.where(np.isfinite(self._errors), self._errors, 0.0) ** 2).sum()))
         return estimate_from_mean(float(coefficients @ self._values), max(se, floor), df, trials, level)
 
-    def spreads_differ(self, a: int, b: int, alpha: float) -> bool:
-        """Whether an F test at `alpha`, two-sided, finds that the spreads of cells `a` and `b` differ. False where one is not known.
+    def spreads_differ(self, a: int, b: int) -> bool:
+        """Whether the spreads of cells `a` and `b` differ, as `spread.spreads_differ`. False where one is not known.
 
         Where only these two cells ran, their spreads cannot be told apart, and need not be: they are compared in pairs.
         """
-        from scipy.special import fdtri
-
-        one, other = (self._index[name] for name in (a, b))
-        if min(self._fit.left[[one, other]]) < _NOTHING_LEFT:
+        found = [(float(self._fit.variances[index]), float(self._fit.left[index])) for index in (self._index[a], self._index[b])]
+        if min(left for _, left in found) < _NOTHING_LEFT:
             return False
-        variances, df = self._fit.variances, self._fit.left
-        top, bottom = (one, other) if variances[one] >= variances[other] else (other, one)
-        return bool(variances[top] > variances[bottom] * fdtri(df[top], df[bottom], 1 - alpha / 2))
+        return spreads_differ(*(Spread(math.sqrt(variance), left) for variance, left in found))
+
+    def _alone(self, a: int, b: int) -> Layout:
+        """The layout of two of the cells."""
+        mine = np.isin(self._cell, [self._index[a], self._index[b]])
+        cells = [int(name) for name in self._names[self._cell[mine]]]
+        rounds = [int(number) for number in self._rounds[mine]]
+        return Layout(self._values[mine], cells, rounds, self._places[mine], errors=self._errors[mine], known=self._known)
 
     @cached_property
     def _fit(self) -> _Fit:
@@ -118,6 +128,7 @@ class Layout:
 
 
 _NOTHING_LEFT = 1e-6  # of a cell's degrees of freedom
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -149,7 +160,7 @@ class _Fit:
 def _fit(values: Array, cell: NDArray[np.intp], rounds: NDArray[np.intp], places: Array | None) -> _Fit:
     """Weighted least squares of cells, rounds and, where enough degrees of freedom are left, a slope over `places`.
 
-    A cell that is noisier than the mean counts less for what the cells share, in proportion to its variance. Quieter ones count alike:
+    A cell that is far noisier than most counts less for what the cells share, in proportion to its variance. The others count alike:
     weights that followed every chance in two or three residuals would overfit.
     """
     count, n = int(cell.max()) + 1, values.size
@@ -157,19 +168,27 @@ def _fit(values: Array, cell: NDArray[np.intp], rounds: NDArray[np.intp], places
     design = np.hstack([blocks, np.eye(int(rounds.max()) + 1)[rounds][:, 1:]])
     if places is not None and np.ptp(places) > 0:
         slope = (places - places.mean()) / np.ptp(places)
-        wider = np.column_stack([design, slope])
-        if n - np.linalg.matrix_rank(wider) >= _LEFT and np.linalg.matrix_rank(wider) > np.linalg.matrix_rank(design):
-            design = wider
+        solve = _solve(design, np.ones(n))
+        own = slope - design @ (solve @ slope)  # what cells and rounds do not say
+        if n - round(float(np.einsum("ij,ji->", design, solve))) - 1 >= _LEFT and float(own @ own) > _NOTHING_LEFT:
+            design = np.column_stack([design, slope])
     weights = np.ones(count)
     for turn in range(_PASSES + 1):
-        roots = np.sqrt(weights[cell])
-        solve = np.linalg.pinv(design * roots[:, None], rcond=1e-9) * roots
+        solve = _solve(design, weights[cell])
         maker = np.eye(n) - design @ solve
         left = np.bincount(cell, np.diag(maker).clip(0), count)
         known = left > _NOTHING_LEFT
-        variances = np.where(known, np.bincount(cell, (maker @ values) ** 2, count) / np.maximum(left, _NOTHING_LEFT), 0.0)
-        if turn < _PASSES and known.any() and (mean := float(variances[known].mean())) > 0:
-            weights = mean / np.maximum(variances, mean)
+        residuals = maker @ values
+        residuals[np.abs(residuals) < _ROUNDING * np.abs(values).max()] = 0.0
+        variances = np.where(known, np.bincount(cell, residuals**2, count) / np.maximum(left, _NOTHING_LEFT), 0.0)
+        if turn < _PASSES and known.any() and (usual := _USUAL * float(np.median(variances[known]))) > 0:
+            weights = usual / np.maximum(variances, usual)
     covariance = (maker * variances[cell]) @ maker.T
     squares = blocks.T @ covariance**2 @ blocks
     return _Fit(design, solve, left, variances, np.bincount(cell, np.diag(covariance), count), squares)
+
+
+def _solve(design: Array, weights: Array) -> Array:
+    """(parameters, n): the weighted least squares solution from the values, the shortest where there are several."""
+    weighted = design * weights[:, None]
+    return np.asarray(np.linalg.pinv(design.T @ weighted, rcond=1e-10, hermitian=True) @ weighted.T)

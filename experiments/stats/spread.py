@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike
 
 from experiments.stats.estimate import finite_series
 
-_ALIKE = 0.25  # level of the test of whether a cell's repeats are as far apart as past sweeps say: liberal, since few repeats show little
+_ALIKE = 0.5  # level of the test of whether repeats are as far apart as past sweeps say: high, since two or three of them show little
+_DIFFER = 0.25  # level of the test of two cells' spreads
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ def spread_of(values: ArrayLike, known: Spread | None = None) -> Spread | None:
     """The spread of one cell's repeats, `values` (n,) on the scale of comparison. None for a single one of which nothing is known.
 
     With `known`, the mean of the posterior precision, by its inverse: squares and degrees of freedom add up (Gelman et al., Bayesian Data
-    Analysis, 3rd edition, section 2.6). If the repeats lie further apart than that can be by chance (F test at 25 %), they alone count, so
+    Analysis, 3rd edition, section 2.6). If the repeats lie further apart than that can be by chance (F test at 50 %), they alone count, so
     that a noisy cell does not pass for a quiet one. Raises ValueError for no values, or one that is not finite.
     """
     array = finite_series(values)
@@ -57,6 +58,18 @@ def spread_of(values: ArrayLike, known: Spread | None = None) -> Spread | None:
         return known
     both = known.df + df
     return Spread(math.sqrt((known.df * known.sd**2 + df * variance) / both), both)
+
+
+def spreads_differ(one: Spread, other: Spread) -> bool:
+    """Whether an F test at 25 %, two-sided, finds that two spreads differ.
+
+    The level is high because two or three trials show little: at 5 % one cell's two would have to be 25 times as far apart as the other's.
+    At 25 % it is 5 times; of three trials each, 2.6 times.
+    """
+    from scipy.special import fdtri
+
+    small, large = sorted((one, other), key=lambda spread: spread.sd)
+    return large.sd**2 > small.sd**2 * float(fdtri(large.df, small.df, 1 - _DIFFER / 2))
 
 
 def mean_error(values: ArrayLike, errors: ArrayLike, known: Spread | None = None) -> tuple[float, float]:

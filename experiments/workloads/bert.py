@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
@@ -32,7 +32,7 @@ SIZES: dict[str, tuple[int, int, int, int, int, int]] = {
 class Parameters(TextParameters):
     """BERT's own settings."""
 
-    same_work: ClassVar[tuple[str, ...]] = ("model", "sequence_length")
+    same_work = ("model", "sequence_length")
 
     model: Literal["base", "tiny"] = Field("tiny", description="base: 110.65 M parameters, vocabulary 32,000; tiny for CPUs")
     sequence_length: int = Field(512, ge=8, le=512, description="tokens of a sample")

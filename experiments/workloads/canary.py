@@ -7,7 +7,7 @@ the node is, unless its code or its libraries changed too.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Parameters(TrainingParameters):
     """The size of the load."""
 
-    same_work: ClassVar[tuple[str, ...]] = ("width", "depth")
+    same_work = ("width", "depth")
 
     width: int = Field(128, ge=1, le=65_536)
     depth: int = Field(2, ge=1, le=64)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -41,7 +41,7 @@ SIZES: dict[str, tuple[tuple[int, int, int, int, int], tuple[int, int, int], int
 class Parameters(KeptPairParameters):
     """CLIP's own settings."""
 
-    same_work: ClassVar[tuple[str, ...]] = ("model",)
+    same_work = ("model",)
 
     model: Literal["b32", "b16", "l14", "h14", "tiny", "pico"] = Field(
         "tiny", description="ViT-B/32 to ViT-H/14 as published; tiny and pico for CPUs, pico for thousands of steps"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from itertools import count
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
@@ -26,7 +26,7 @@ TIMED = 20  # repetitions of what is timed for the quantise share
 class Parameters(TrainingParameters):
     """Width, and how the layers compute."""
 
-    same_work: ClassVar[tuple[str, ...]] = ("width",)
+    same_work = ("width",)
 
     width: int = Field(64, ge=16, le=16_384, description="inputs of the first layer; the second has four times as many")
     linear: Literal[

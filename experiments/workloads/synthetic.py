@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
@@ -24,7 +24,7 @@ HELD_OUT_SIZE = 32
 class Parameters(TrainingParameters):
     """The network's size, and what one input costs."""
 
-    same_work: ClassVar[tuple[str, ...]] = ("width", "depth", "classes", "input_cost")
+    same_work = ("width", "depth", "classes", "input_cost")
 
     width: int = Field(32, ge=1, le=65_536)
     depth: int = Field(2, ge=1, le=256, description="hidden layers")

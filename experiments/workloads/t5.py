@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
@@ -33,7 +33,7 @@ SIZES: dict[str, tuple[int, int, int, int, int, int]] = {
 class Parameters(TextParameters):
     """T5's own settings."""
 
-    same_work: ClassVar[tuple[str, ...]] = ("model", "source_length", "target_length")
+    same_work = ("model", "source_length", "target_length")
 
     model: Literal["3b", "large", "base", "small", "tiny"] = Field("tiny", description="3b: 2.85 B parameters; tiny for CPUs")
     summary_column: str = Field("summary", description="column of summaries")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class Parameters(TrainingParameters):
     """Which model, from where, on which copy of the data set."""
 
-    same_work: ClassVar[tuple[str, ...]] = ("dataset", "text_length")  # which model is what is asked, so `family` is not among them
+    same_work = ("dataset", "text_length")  # which model is what is asked, so `family` is not among them
 
     family: Literal["bridgetower", "clip"] = Field("bridgetower", description="the model that scores")
     bridgetower_weights: str | None = Field(None, description="a hub id, or a folder made by save_pretrained, with tokenizer.json")

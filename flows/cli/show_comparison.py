@@ -34,7 +34,7 @@ def print_comparison(out: Console, store: SweepStore, *, emulated: bool = False)
     _print_table(out, source.table)
     out.print()
     report = report_of(source)
-    out.print(f"{report.headline}: {' '.join(report.answer.sentences)}" if report.answer else report.headline, **_PLAIN)
+    out.print(f"{report.headline}. {' '.join(report.answer.sentences)}" if report.answer else report.headline, **_PLAIN)
     for answer in report.answers if len(report.answers) > 1 else []:
         out.print(f"  {answer.line}", **_PLAIN)
     if report.next_step:

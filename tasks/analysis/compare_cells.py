@@ -52,7 +52,7 @@ def _known(cell: Cell, known: SpreadLookup | None) -> Spread | None:
 
 
 def _lay_out(cells: Sequence[Cell]) -> None:
-    """Give the cells of a pool their layout: all trials with the metric, with their rounds (repeats) and the order in which they started."""
+    """Give the cells of a pool their layout: all trials with the metric, their rounds (repeats) and the order in which they started."""
     trials = [(cell, row, estimate) for cell in cells for row, estimate in zip(cell.measured, cell.estimates, strict=True)]
     if not trials:
         return

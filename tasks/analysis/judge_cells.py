@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from experiments.metrics import Metric, Scale
 from experiments.stats.estimate import LEVEL, Estimate, estimate_from_mean, exponential
 from experiments.stats.repeats import ratio_interval
+from experiments.stats.spread import spread_of, spreads_differ
 from experiments.stats.verdict import Verdict, among_many, benjamini_hochberg, verdict
 from tasks.analysis.cell import Cell
 
@@ -20,7 +21,6 @@ DISTURBED, ONE_TRIAL, SPREADS_DIFFER, TOO_WIDE, OF_MANY = (
     "too wide an interval",
     "one of many comparisons",
 )
-_SPREADS = 0.25  # level of the test of two trials' spreads
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class Comparison:
 
 
 def ratio_of(cell: Cell, baseline: Cell, *, paired: bool = True) -> Estimate:
-    """How many times better `cell` is than `baseline`: > 1 is better, whichever direction the metric has. Both need a trial with the metric.
+    """How many times better `cell` is than `baseline`: > 1 is better, whichever direction the metric has. Both need a trial that has it.
 
-    Of a score or a count, by how much it is better: a difference, > 0 is better. A metric that is better neither high nor low is compared
-    as one of which more is better. Cells of one pool and sweep are compared in their layout, where rounds and drift cancel; others, and all
-    where `paired` is False, as independent samples. The interval is unbounded where a cell has one trial and its pool's spread is not known.
+    Of a score or a count, by how much it is better: a difference, > 0 is better. A metric that is better neither high nor low counts
+    as one of which more is better. Cells of one pool and sweep are compared in their layout, where rounds and drift cancel. Others, and all
+    where `paired` is False, as independent samples. The interval is unbounded where a cell has one trial and its pool's spread is unknown.
     """
     one, other = (baseline, cell) if cell.metric.lower_is_better else (cell, baseline)
     if paired and cell.layout is not None and cell.layout is baseline.layout:
@@ -103,7 +103,13 @@ def _too_few(cell: Cell, baseline: Cell) -> str | None:
     least = min(len(cell.measured), len(baseline.measured))
     if least < 2:
         return ONE_TRIAL
-    shared = cell.layout is not None and cell.layout is baseline.layout
-    if least == 2 and shared and cell.layout and cell.layout.spreads_differ(cell.number, baseline.number, _SPREADS):
+    if least == 2 and _spreads_differ(cell, baseline):
         return SPREADS_DIFFER
     return None
+
+
+def _spreads_differ(cell: Cell, baseline: Cell) -> bool:
+    if cell.layout is not None and cell.layout is baseline.layout:
+        return cell.layout.spreads_differ(cell.number, baseline.number)
+    one, other = (spread_of([estimate.effect for estimate in side.estimates]) for side in (cell, baseline))
+    return one is not None and other is not None and spreads_differ(one, other)

@@ -35,12 +35,7 @@ class _Arm:
 
     @cached_property
     def curves(self) -> dict[int, NDArray[np.float64]]:
-        """Losses by seed: the mean of trials of equal seed, over the steps that they have in common. Without trials that have none."""
-        found: dict[int, list[NDArray[np.float64]]] = {}
-        for row in (row for cell in self.cells for row in cell.measured):
-            if not np.isnan(row.losses).all():
-                found.setdefault(int(row.trial.parameters.get("seed", 0)), []).append(row.losses)
-        return {seed: _mean(curves) for seed, curves in found.items()}
+        return _curves(self.cells)
 
     @cached_property
     def trains(self) -> bool:
@@ -71,7 +66,7 @@ def gate_on_parity(cells: Sequence[Cell]) -> None:
     of = {id(cell): arm for arm in arms for cell in arm.cells}
     for cell in cells:
         cell.numerics = of[id(cell)].numerics
-    known: dict[tuple[int, int], Parity] = {}
+    known: dict[tuple[str, int], Parity] = {}  # of each cell, or of cells that differ in their seed alone
     for cell in cells:
         arm, baseline = of[id(cell)], of[id(cell.baseline)] if cell.baseline else None
         if not cell.measured or _undisputed(arm, baseline, arms):
@@ -82,8 +77,8 @@ def gate_on_parity(cells: Sequence[Cell]) -> None:
         if reference is None:
             cell.parity = Parity(ParityStatus.UNPROVEN, why_not)
         else:
-            at = (id(arm), id(reference))
-            known[at] = known.get(at) or _compared(arm, reference)
+            at = (_without_seed(cell), id(reference))
+            known[at] = known.get(at) or _compared([other for other in arm.cells if _without_seed(other) == at[0]], arm, reference)
             cell.parity = known[at]
         cell.parity_note = parity_note(cell.parity, str(reference.settings["precision"]) if reference else "", trains=arm.trains)
 
@@ -103,7 +98,8 @@ def _undisputed(arm: _Arm, baseline: _Arm | None, arms: Sequence[_Arm]) -> bool:
     """Whether neither its baseline nor anything that learns the same computes otherwise. Without a baseline a reference is meant."""
     if any(other.numerics != arm.numerics for other in arms if arm.differs(other) <= SAME_MATHEMATICS):
         return False
-    return arm.kind == 0 if baseline is None else baseline.numerics == arm.numerics
+    plain = arm.kind < len(_KINDS) or "precision" not in arm.settings
+    return plain if baseline is None else baseline.numerics == arm.numerics
 
 
 def _reference(arm: _Arm, baseline: _Arm | None, arms: Sequence[_Arm]) -> tuple[_Arm | None, str]:
@@ -139,8 +135,8 @@ def _why_none(arm: _Arm, arms: Sequence[_Arm]) -> str:
     return f"its reference ended without a curve ({', '.join(sorted(ends))})" if ends else f"no {kinds} reference computes otherwise"
 
 
-def _compared(arm: _Arm, reference: _Arm) -> Parity:
-    ours, theirs = arm.curves, reference.curves
+def _compared(cells: Sequence[Cell], arm: _Arm, reference: _Arm) -> Parity:
+    ours, theirs = _curves(cells), reference.curves
     if not ours or not theirs:
         whose = "its" if not ours else "its reference's"
         return Parity(ParityStatus.UNPROVEN, f"{whose} trials give no loss to compare")
@@ -148,6 +144,19 @@ def _compared(arm: _Arm, reference: _Arm) -> Parity:
         return loss_parity(ours, theirs, trains=arm.trains)
     except ValueError as error:
         return Parity(ParityStatus.UNPROVEN, str(error))
+
+
+def _curves(cells: Sequence[Cell]) -> dict[int, NDArray[np.float64]]:
+    """Losses by seed: the mean of trials of equal seed, over the steps that they have in common. Without trials that have none."""
+    found: dict[int, list[NDArray[np.float64]]] = {}
+    for row in (row for cell in cells for row in cell.measured):
+        if not np.isnan(row.losses).all():
+            found.setdefault(int(row.trial.parameters.get("seed", 0)), []).append(row.losses)
+    return {seed: _mean(curves) for seed, curves in found.items()}
+
+
+def _without_seed(cell: Cell) -> str:
+    return repr((cell.trial.pool, sorted((name, repr(value)) for name, value in _settings(cell).items() if name != "seed")))
 
 
 def _mean(curves: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:

@@ -33,6 +33,8 @@ def _found(parity: Parity) -> str:
 
 def _missing(parity: Parity, precision: str, *, trains: bool) -> list[str]:
     """What would prove it, or strike it."""
+    if not parity.seeds:
+        return []
     if not trains:
         return [f"{parity.recommended} batches would show {share(TARGET)}"] if parity.recommended else []
     if parity.seeds < REFERENCE_SEEDS:

@@ -3,11 +3,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 
 from experiments.literature.reader import LiteratureValue, literature_for, read_published, same_device
-from experiments.stats.loss_parity import loss_parity
 from experiments.summary import NAMES, summarise
 
 
@@ -95,40 +93,6 @@ def test_an_impossible_window_names_its_rank() -> None:
             [step(n) for n in range(1, 9)],
             window(ranks=[{"rank": 0, "samples": 160, "wall_s": 2}, {"rank": 1, "samples": 160, "wall_s": 0}]),
         )
-
-
-def curves(seed: int, n: int = 200) -> tuple[np.ndarray, np.ndarray]:
-    random = np.random.default_rng(seed)
-    return 2 + 3 * np.exp(-np.arange(n) / 60), 0.1 * random.normal(size=n)
-
-
-def test_loss_parity_accepts_what_only_rounds_differently() -> None:
-    wrong = 0
-    for seed in range(200):
-        trend, shared = curves(seed)
-        mine = 0.1 * np.random.default_rng(seed + 1000).normal(size=200)  # noise as independent as it can become
-        wrong += not loss_parity(trend + shared, trend + mine).inside
-    assert wrong / 200 <= 0.06
-
-
-def test_loss_parity_finds_the_step_where_a_curve_leaves() -> None:
-    trend, shared = curves(1)
-    left = trend + shared + np.where(np.arange(200) >= 120, 0.4, 0)
-    found = loss_parity(trend + shared, left)
-    assert not found.inside
-    assert found.left_at == 121
-    assert found.worst > 1
-    assert loss_parity(trend + shared, trend + shared).worst == 0
-
-
-def test_loss_parity_and_not_finite_losses() -> None:
-    trend, shared = curves(2)
-    broken = trend + shared
-    broken = np.where(np.arange(200) == 150, np.nan, broken)
-    found = loss_parity(trend + shared, broken)
-    assert (found.inside, found.left_at, found.worst) == (False, 141, math.inf)
-    with pytest.raises(ValueError, match="4 steps"):
-        loss_parity([1, 2, 3, 4], [1, 2, 3, 4])
 
 
 def test_published_numbers_are_read_and_say_what_differs() -> None:

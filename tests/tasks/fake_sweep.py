@@ -113,7 +113,7 @@ def _trial(fake: Fake, repeat: int, index: int, sweep_id: str) -> Trial:
         repeat=repeat,
         index=index,
         axes=fake.axes,
-        parameters=parameters,
+        parameters={**parameters, "seed": parameters["seed"] + repeat - 1},
     )
 
 

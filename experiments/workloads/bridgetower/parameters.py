@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field, model_validator
 
@@ -16,7 +16,7 @@ HUB_DATASET = re.compile(r"hf://datasets/[\w.-]+/[\w.-]+@[0-9a-f]{40}(/.*)?")
 class Parameters(PairParameters):
     """BridgeTower's own settings."""
 
-    same_work: ClassVar[tuple[str, ...]] = ("model", "text_length", "image_size")
+    same_work = ("model", "text_length", "image_size")
 
     model: Literal["large", "base", "mini", "tiny"] = Field("tiny", description="large and base as published; mini and tiny for CPUs")
     attention: Literal["eager", "sdpa"] = Field("eager", description="attention of the text and cross layers")

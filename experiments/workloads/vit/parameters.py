@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -20,7 +20,7 @@ SIZES: dict[str, tuple[int, int, int, int, int, int, int]] = {
 class Parameters(TrainingParameters):
     """ViT's own settings."""
 
-    same_work: ClassVar[tuple[str, ...]] = ("model", "image_size")
+    same_work = ("model", "image_size")
 
     model: Literal["h16", "l16", "b16", "tiny"] = Field("tiny", description="h16 as published; tiny for CPUs")
     rung: str = Field("none", max_length=40, description="names a rung of a ladder; what it sets stands in the suite's conditions")

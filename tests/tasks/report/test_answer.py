@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from experiments.metrics import Direction
+from experiments.stats.loss_parity import Parity, ParityStatus
 from experiments.trial import Outcome
+from tasks.analysis.cell import Cell
 from tasks.analysis.results import TrialRow
 from tasks.report.answer import Answer, find_answers
 from tests.tasks.cell_support import EVEN, in_threes, made, repeats, row, settings, workers
@@ -17,7 +19,6 @@ from tests.tasks.cell_support import EVEN, in_threes, made, repeats, row, settin
 ROUGH = (-0.2, 0.0, 0.2)
 OTHER = (-0.001, 0.0, 0.001)
 COMMAND = "sweep run made_up --profile smoke"
-LEFT = "left the band"  # of the note on a cell whose loss did
 
 
 def answer(rows: Sequence[TrialRow], suite: Any = None) -> Answer:
@@ -83,54 +84,53 @@ def test_trials_that_are_to_do_are_the_next_step() -> None:
     assert answer([*rows, waiting]).next_step == "sweep resume made-up"
 
 
-def gated(*losses: float, bf16: float = 150.0, seeds: bool = True, precision: str = "bf16") -> list[TrialRow]:
-    """An fp32 cell with a loss of 2 at 100 samples/s, and others in `precision` with these losses, each slower than the one before.
-
-    With `seeds` False, the fp32 cell is of another seed, so it is no reference.
-    """
-    noise = enumerate((-0.001, 0.0, 0.001), 1)
-    reference = workers(0, precision="fp32")
-    rows = []
-    for place, off in noise:
-        rows.append(row(reference, 100.0 * (1 + off), repeat=place, losses=[2.0] * 50, parameters={"seed": 0 if seeds else 1}))
-        for count, loss in enumerate(losses):
-            axes = workers(count, precision=precision)
-            rate = (bf16 - 10 * count) * (1 + off)
-            rows.append(row(axes, rate, repeat=place, losses=[loss] * 50, parameters={"seed": 0}))
-    return rows
+def judged(rate: float, /, **parities: ParityStatus) -> list[Cell]:
+    """A cell in fp32 at 100 samples/s, one in bf16 at `rate`, one in fp16 at 120; `parities`: what loss parity shows of them."""
+    rates = {"fp32": 100.0, "bf16": rate, "fp16": 120.0}
+    rows = [one for precision, rate in rates.items() for one in repeats(workers(0, precision=precision), rate, OTHER)]
+    cells = made(rows, settings(rows=("precision",), baseline={"precision": "fp32", "dataloader_workers": 0}))
+    for cell in cells:
+        status = parities.get(str(cell.axes["precision"]), ParityStatus.PROVEN)
+        cell.parity, cell.parity_note = Parity(status), f"{status}: made up"
+    return cells
 
 
 def test_a_struck_cell_never_wins_and_is_said() -> None:
-    suite = settings(rows=("precision",), baseline={"precision": "fp32", "dataloader_workers": 0})
-    found = answer(gated(3.0, 2.0), suite)
-    assert found.headline == "cpu · MP-1 · bf16 is fastest" and found.compared == 2
-    [struck] = [line for line in found.certainty if "struck" in line]
-    assert struck.startswith("cpu · MP-0 · bf16 was measured faster (150.0 samples/s) and is struck: ") and LEFT in struck
-    assert not [line for line in answer(gated(3.0, bf16=50.0), suite).certainty if "struck" in line], (
-        "slower than the best: the table says it"
-    )
-    alone = answer(gated(3.0), suite)
+    [found] = find_answers(judged(150.0, bf16=ParityStatus.STRUCK))
+    assert (found.headline, found.compared) == ("cpu · MP-0 · fp16 is fastest", 2)
+    assert found.certainty[1] == "cpu · MP-0 · bf16 was measured faster (150.0 samples/s) and is struck: made up."
+    [slower] = find_answers(judged(50.0, bf16=ParityStatus.STRUCK))
+    assert len(slower.certainty) == 1, "slower than the best: the table says it"
+    [alone] = find_answers(judged(150.0, bf16=ParityStatus.STRUCK, fp16=ParityStatus.STRUCK))
     assert alone.headline.startswith("cpu · MP-0 · fp32: 100.0 samples/s") and alone.winner is None
+    assert [line.split(" was")[0] for line in alone.certainty[1:]] == ["cpu · MP-0 · bf16", "cpu · MP-0 · fp16"]
+    assert find_answers(judged(150.0, **dict.fromkeys(("fp32", "bf16", "fp16"), ParityStatus.STRUCK))) == []
 
 
-def test_an_unproven_best_is_measured_fastest_and_claimed_to_be_nothing() -> None:
-    suite = settings(rows=("precision",), baseline={"precision": "fp32", "dataloader_workers": 0})
-    found = answer(gated(2.0, seeds=False), suite)
-    assert found.headline.startswith("cpu · MP-0 · bf16 was measured fastest, but its loss parity is unproven (")
-    assert (
-        found.winner is None
-        and "x1.50" in found.certainty[0]
-        and found.certainty[0].endswith("over the next, cpu · MP-0 · fp32: not claimed.")
-    )
-    slower = answer(gated(2.0, bf16=50.0, seeds=False), suite)
-    assert slower.winner is not None and slower.headline == "cpu · MP-0 · fp32 is fastest", "what it beats need not be proven"
+def test_an_unproven_best_is_measured_fastest_and_not_called_it() -> None:
+    [found] = find_answers(judged(150.0, bf16=ParityStatus.UNPROVEN))
+    assert found.winner is None
+    assert found.headline == "cpu · MP-0 · bf16 was measured fastest, but its loss parity is unproven: made up"
+    assert "; x1.25 (1.2" in found.certainty[0] and found.certainty[0].endswith("over the next, cpu · MP-0 · fp16: not claimed.")
+    assert found.certainty[1] == "Without the unproven: cpu · MP-0 · fp16 is fastest."
+    [slower] = find_answers(judged(110.0, bf16=ParityStatus.UNPROVEN))
+    assert slower.headline == "cpu · MP-0 · fp16 is fastest", "what it beats need not be proven"
 
 
-def test_the_claimed_cells_are_ranked_without_the_unproven() -> None:
-    fast = repeats(workers(0, precision="fp32", seed=1), 110.0, OTHER)
-    suite = settings(rows=("precision", "seed"), baseline={"precision": "fp32", "dataloader_workers": 0})
-    found = answer([*gated(2.0, seeds=False), *fast], suite)
-    assert any(line.startswith("Without the unproven: cpu · MP-0 · fp32 · seed 1 is fastest") for line in found.certainty)
+def test_an_unproven_cell_that_cannot_be_told_apart_is_named() -> None:
+    [found] = find_answers(judged(120.1, bf16=ParityStatus.UNPROVEN))
+    assert found.headline == "No clear winner: cpu · MP-0 · bf16 and cpu · MP-0 · fp16 are the same to within 2.0 %"
+    assert "Loss parity is unproven: cpu · MP-0 · bf16." in found.certainty
+    assert "It beats 1 other." not in found.certainty, "it may not be claimed to beat fp32"
+
+
+def test_unproven_cells_that_compute_alike_are_ranked_among_each_other() -> None:
+    rows = [one for count, rate in enumerate((100.0, 150.0)) for one in repeats(workers(count, precision="bf16"), rate, OTHER)]
+    cells = made(rows, settings(rows=("precision",)))
+    for cell in cells:
+        cell.parity = Parity(ParityStatus.UNPROVEN)
+    [found] = find_answers(cells)
+    assert found.headline == "cpu · MP-1 · bf16 is fastest"
 
 
 def test_two_groups_of_work_have_an_answer_each() -> None:

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from experiments.stats.loss_parity import Parity, ParityStatus
 from experiments.stats.verdict import Verdict
 from experiments.trial import Outcome
 from tasks.analysis.judge_cells import OF_MANY, SPREADS_DIFFER
 from tasks.analysis.results import TrialRow
 from tasks.report.cautions import cautions as of_cells
-from tests.tasks.cell_support import made, repeats, report_of, row, settings, workers
+from tests.tasks.cell_support import made, repeats, report_of, row, workers
 
 
 def cautions(*rows: TrialRow, **more: Any) -> list[str]:
@@ -24,6 +25,7 @@ def test_nothing_to_caution_against() -> None:
     assert cautions(row(workers(0), None, outcome=Outcome.CRASHED)) == []
 
 
+FP32 = {"precision": "fp32"}  # its own reference, so nothing is to prove
 ONCE = "ran once: one trial does not show what varies between trials, so it gets no verdict; --repeats 3 does."
 
 
@@ -88,30 +90,23 @@ def test_settling_is_not_judged_where_the_steps_are_gone() -> None:
     assert cautions(*rows) == []
 
 
-def test_what_left_its_band_is_said_by_cell_and_what_was_not_gated_by_reason() -> None:
-    def pair(axes: dict[str, Any], loss: float, **more: Any) -> list[TrialRow]:
-        return [row(axes, repeat=place, losses=[loss] * 50, **more) for place in (1, 2)]
-
-    rows = [
-        *pair(workers(0, precision="fp32"), 2.0),
-        *pair(workers(0, precision="bf16"), 2.1),
-        *pair(workers(1, precision="bf16"), 2.0),
-        *pair(workers(0, precision="bf16", seed=1), 2.0),
-        *pair(workers(1, precision="bf16", seed=1), 2.0),
-    ]
-    left = "the loss left the band of fp32 at step 1 (by 10.0 times its half-width): no speed-up is claimed"
-    missing = "no fp32 reference: the nearest fp32 cell has another seed: the loss was not gated"
-    assert cautions(*rows, suite=settings(rows=("precision", "seed"))) == [
-        f"cpu · MP-0 · bf16: {left}.",
-        f"Loss parity could not be checked for 2 cells: {missing}.",
+def test_what_is_struck_is_said_by_cell_and_what_is_unproven_counted_by_reason() -> None:
+    cells = made([one for count in range(4) for one in repeats(workers(count), 100.0)])
+    states = (ParityStatus.PROVEN, ParityStatus.STRUCK, ParityStatus.UNPROVEN, ParityStatus.UNPROVEN)
+    for cell, status in zip(cells, states, strict=True):
+        cell.numerics = (("precision", str(cell.axes["dataloader_workers"])),)
+        cell.parity, cell.parity_note = Parity(status), f"{status}: made up"
+    assert of_cells([], cells, emulated=False) == [
+        "cpu · MP-1: struck: made up.",
+        "Loss parity of 2 cells is unproven: made up: no speed-up is claimed.",
     ]
 
 
 def test_a_fallen_media_pipe_and_a_workloads_own_caveat_are_said() -> None:
     rows = [
-        row(workers(0), repeat=1, environment={"media_pipe": "fallback: no files"}, workload="flava"),
-        row(workers(0), repeat=2, environment={"media_pipe": "in use"}, workload="flava"),
-        row(workers(1), repeat=1, workload="long gone"),
+        row(workers(0), repeat=1, parameters=FP32, environment={"media_pipe": "fallback: no files"}, workload="flava"),
+        row(workers(0), repeat=2, parameters=FP32, environment={"media_pipe": "in use"}, workload="flava"),
+        row(workers(1), repeat=1, parameters=FP32, workload="long gone"),
     ]
     once, pipe, caveat = cautions(*rows)
     assert once.startswith("1 cell of 2 (cpu · MP-1) ran once")
@@ -122,7 +117,7 @@ def test_a_fallen_media_pipe_and_a_workloads_own_caveat_are_said() -> None:
 
 
 def test_emulated_trials_are_counted() -> None:
-    rows = [*repeats(workers(1), 100.0, emulated=True), *repeats(workers(0), 100.0)]
+    rows = [*repeats(workers(1), 100.0, emulated=True, parameters=FP32), *repeats(workers(0), 100.0)]
     text = "3 trials ran on an emulated device, which measures nothing: "
     assert cautions(*rows) == [text + "left out; `sweep report --emulated` shows them by themselves."]
     assert cautions(*rows, emulated=True) == [text + "shown here alone, because it was asked for."]

@@ -22,7 +22,7 @@ EVIL = "<script>alert('x')</script>|`$\\frac{$`"
 
 def fake(workers: int = 0, precision: str = "fp32", model: str = "base", **more: object) -> Fake:
     axes = {"pool": "gpu", "model": model, "precision": precision, "dataloader_workers": workers}
-    return Fake(axes, **more)  # type: ignore[arg-type]
+    return Fake(axes, **{"steps": 120, **more})  # type: ignore[arg-type]
 
 
 def report_of(sweep_dir: Path, **options: bool) -> Report:
@@ -113,10 +113,16 @@ def test_who_wins_is_never_a_cell_that_left_the_loss_band(written: Path) -> None
     assert answer.best.name == "gpu · base · bf16 · MP-1"  # MP-2 is faster and learns something else
     assert answer.figures[1][0] == "x1.17"
     assert answer.certainty[0].startswith("It beats every other cell; the next, gpu · base · bf16 · MP-0, by x1.17 (")
-    assert answer.certainty[1].startswith("gpu · base · bf16 · MP-2 was measured faster (") and "is struck" in answer.certainty[1]
-    gated = {cell.name: cell.parity.inside for cell in report.cells if cell.parity}
-    assert gated == {"gpu · base · bf16 · MP-0": True, "gpu · base · bf16 · MP-1": True, "gpu · base · bf16 · MP-2": False}
-    assert any("left the band of fp32 at step 31" in caution for caution in report.cautions)
+    struck = "gpu · base · bf16 · MP-2 was measured faster (240.0 samples/s) and is struck: the loss differs by +2"
+    assert answer.certainty[1].startswith(struck)
+    judged = {cell.name: str(cell.parity.status) for cell in report.cells if cell.parity}
+    assert judged == {"gpu · base · bf16 · MP-0": "proven", "gpu · base · bf16 · MP-1": "proven", "gpu · base · bf16 · MP-2": "struck"}
+    [left] = [caution for caution in report.cautions if "struck" in caution]
+    assert re.match(
+        r"gpu · base · bf16 · MP-2: struck: the loss differs by \+2\d\.\d\d % from step 31, against fp32 over 120 steps, 3 of 3", left
+    )
+    table = report.section("loss_parity").table
+    assert [line[:2] for line in table.rows] == [list(pair) for pair in judged.items()]
 
 
 def test_saturation_in_words(written: Path) -> None:
@@ -165,10 +171,10 @@ def test_the_page_is_whole_self_contained_and_safe(written: Path) -> None:
     assert "alert('x')" in page.words  # shown as text
     assert "javascript:" not in html
     assert 'href="http://127.0.0.1:5000/#/runs/1"' in html
-    assert page.tags.count("svg") == 3
+    assert page.tags.count("svg") == 4
     assert "url(http" not in html
     assert "@import" not in html
-    found = ("What did not run, and why", "Fastest of 5 cells", "struck: the loss left the band", "Confounders")
+    found = ("What did not run, and why", "Fastest of 5 cells", "struck: the loss differs from its reference's", "Confounders")
     for words in (*found, "Before and after training", "Published by others"):
         assert words in page.words
     assert "NaN" not in page.words
@@ -185,7 +191,7 @@ def test_markdown_escapes_and_keeps_its_columns(written: Path) -> None:
         if block.startswith("|"):
             assert len({line.replace("\\|", "").count("|") for line in block.splitlines()}) == 1
     figures = [line.split("](")[1].rstrip(")") for line in text.splitlines() if line.startswith("![")]
-    assert len(figures) == 3
+    assert len(figures) == 4
     assert all((written / figure).stat().st_size > 1000 for figure in figures)
     assert all((written / figure).with_suffix(".png").exists() for figure in figures)
 
@@ -255,7 +261,7 @@ def test_single_runs_close_together_are_not_called_apart(tmp_path: Path) -> None
     assert any("ran once" in caution for caution in report.cautions)
     assert comparison_in(report).rows[0][1][1].words == "undecided"
     paths = write_report(sweep_dir)
-    assert "**Each cell ran once: no setting is called faster**: Best measured: " in paths.markdown.read_text()
+    assert "**Each cell ran once: no setting is called faster**. Best measured: " in paths.markdown.read_text()
     assert "\n\nTo decide more: `sweep run made_up --profile smoke --repeats 3`\n\n" in paths.markdown.read_text()
     page = Page(paths.html.read_text()).words
     assert "2 cells compared" in page and "undecided: not shown to differ from its baseline" in page and "Fastest" not in page
