@@ -107,6 +107,11 @@ class TrialResult(Strict):
     environment: dict[str, Any] = Field(default_factory=dict)
     summary: dict[str, float | int | bool | None] = Field(default_factory=dict)
 
+    @property
+    def remark(self) -> str | None:
+        """What a person must know of it beside the outcome: the reason, or what disturbed it."""
+        return self.reason or (f"disturbed: {self.disturbed}" if self.disturbed else None)
+
 
 def digest(value: object) -> str:
     """The first 16 hex digits of the SHA-256 of `value` as canonical JSON. Raises TypeError or ValueError if JSON cannot represent it."""

@@ -78,6 +78,7 @@ def _suite(profile: ProfileContext, names: list[str], axes: Axes, linked: list[A
         baseline=check_baseline(profile, every_axis),
         report=check_report(profile, every_axis),
         retries=profile.section("retries"),
+        retries_disturbed=profile.section("retries_disturbed"),
         hang_timeout_s=profile.section("hang_timeout_s"),
     )
     return suite

@@ -107,6 +107,9 @@ class Sections(Strict):
     baseline: dict[str, Scalar] = Field(default_factory=dict, description="axis -> value: the cell that the others are compared with")
     report: ReportSettings | None = None
     retries: int = Field(default=2, ge=0, le=20, description="attempts after the first, for infrastructure failures only")
+    retries_disturbed: int = Field(
+        default=1, ge=0, le=20, description="how often a trial is measured again because other work was on its device or host"
+    )
     hang_timeout_s: float = Field(default=600, gt=0, le=86_400, description="a trial that makes no progress for so long is ended")
 
 
@@ -149,6 +152,7 @@ class Suite(Strict):
     baseline: dict[str, Scalar]
     report: ReportSettings
     retries: int
+    retries_disturbed: int = 1  # plans of early sweeps lack it
     hang_timeout_s: float
 
     @property

@@ -63,8 +63,15 @@ class Cell:
 
     @cached_property
     def measured(self) -> list[TrialRow]:
-        """The repeats that ended ok and have the metric."""
-        return [row for row in self.rows if row.outcome == "ok" and is_number(row.summary.get(self.metric.name))]
+        """The repeats that ended ok and have the metric; without those that were disturbed, where others were not."""
+        rows = [row for row in self.rows if row.outcome == "ok" and is_number(row.summary.get(self.metric.name))]
+        return [row for row in rows if not row.disturbed] or rows
+
+    @property
+    def disturbed(self) -> str | None:
+        """What disturbed every trial that it has: then nothing is claimed from it. None where one was not disturbed."""
+        reasons = [row.disturbed for row in self.measured]
+        return reasons[0] if reasons and all(reasons) else None
 
     @cached_property
     def estimates(self) -> list[Estimate]:

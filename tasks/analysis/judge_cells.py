@@ -14,7 +14,8 @@ from experiments.stats.verdict import Verdict, among_many, benjamini_hochberg, v
 from tasks.analysis.cell import Cell
 
 MINIMUM_EFFECT = 0.02  # a smaller difference is "same": 2 %
-ONE_TRIAL, SPREADS_DIFFER, TOO_WIDE, OF_MANY = (
+DISTURBED, ONE_TRIAL, SPREADS_DIFFER, TOO_WIDE, OF_MANY = (
+    "disturbed by other work",
     "one trial",
     "two trials whose spreads differ",
     "too wide an interval",
@@ -103,11 +104,13 @@ def _judge(cell: Cell, baseline: Cell, ratio: Estimate, why: str | None, q_value
 
 
 def _too_few(cell: Cell, baseline: Cell) -> str | None:
-    """Why two cells have too few trials for a verdict. None where they have enough.
+    """Why two cells have too few good trials for a verdict. None where they have enough.
 
     Three a side are enough. Two are where an F test does not find that the spreads differ: the noisier side's two trials may be close to
     each other by chance, and nothing but a third would show it.
     """
+    if cell.disturbed or baseline.disturbed:
+        return DISTURBED
     least = min(len(cell.measured), len(baseline.measured))
     if least < 2:
         return ONE_TRIAL

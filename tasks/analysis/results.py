@@ -15,9 +15,12 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from cluster.journal.journal import JournalError, Record, read_journal
+from cluster.sampler.state_file import read_state
 from cluster.trial_layout import JOURNAL, PLAN, RESULT, RESULTS, STEPS, TRIAL, TRIALS
 from experiments.atomic_file import atomic_file
 from experiments.config.errors import UserError
+from experiments.device_state import NAMES as STATE
+from experiments.device_state import DeviceState
 from experiments.step_record import FIELDS, RMS
 from experiments.summary import NAMES, Value, rms_names, summarise
 from experiments.trial import Outcome, Scalar, Trial, TrialResult
@@ -54,6 +57,7 @@ class TrialRow:
     profile: Mapping[str, Any] | None = None  # where the traced steps' time went; see cluster.worker.measure.trace_breakdown
     problem: str | None = None
     rms: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    state: DeviceState | None = None  # of its device and host while it measured; None: unknown, or its samples are not in this folder
 
     @property
     def outcome(self) -> str:
@@ -61,6 +65,12 @@ class TrialRow:
         if self.problem:
             return "unreadable"
         return str(self.result.outcome) if self.result else "to do"
+
+    @property
+    def disturbed(self) -> str | None:
+        """What else was on its device or host while it measured; None for nothing, or where nothing is known."""
+        found = self.state.disturbed if self.state else None
+        return found or (self.result.disturbed if self.result else None)
 
     @property
     def emulated(self) -> bool:
@@ -162,8 +172,11 @@ def _row(trial: Trial, result: TrialResult | None, steps: list[Record], meta: Ma
             summary = dict(summarise(steps, window, meta.get("evaluations", ())))
     except (ValueError, KeyError) as error:
         raise ResultsError(f"{source} holds what cannot be: {error}") from error
+    state = _state(source.parent, meta.get("attempt"), steps)
     if result is not None and not steps:
         summary |= summary_of_today(result.summary, result.environment)
+    elif summary:
+        summary |= state.metrics() if state else {name: result.summary.get(name) for name in STATE if result}
     window = meta.get("window") or {}
     learning = [step for step in steps if step["step"] <= window.get("last_learning_step", step["step"])]
     return TrialRow(
@@ -176,7 +189,16 @@ def _row(trial: Trial, result: TrialResult | None, steps: list[Record], meta: Ma
         _series(learning, "loss"),
         window.get("profile"),
         rms={name: _series(learning, RMS + name) for name in rms_names(learning)},
+        state=state,
     )
+
+
+def _state(trial_dir: Path, attempt: int | None, steps: Sequence[Record]) -> DeviceState | None:
+    """The state of the device in the measured window. A damaged file leaves it unknown: what was measured does not rest on it."""
+    try:
+        return read_state(trial_dir, attempt, steps) if attempt else None
+    except (JournalError, OSError, ValueError, KeyError):
+        return None
 
 
 def _series(steps: Sequence[Record], name: str) -> NDArray[np.float64]:
@@ -283,6 +305,8 @@ def _flat(sweep_id: str, row: TrialRow) -> dict[str, Scalar]:
         "outcome": str(result.outcome) if result else None,
         "reason": row.reason,
         "attempt": result.attempt if result else None,
+        "disturbed": row.disturbed,
+        "capped_by": ", ".join(row.state.capped_by) or None if row.state else None,
         "started_at": result.started_at if result else None,
         "finished_at": result.finished_at if result else None,
         **{name: row.summary.get(name) for name in dict.fromkeys([*NAMES, *row.summary])},

@@ -232,5 +232,6 @@ def _as_suite(definition: NightFile, entries: Sequence[NightEntry]) -> Suite:
         baseline={},
         report=ReportSettings(rows=["suite", "pool"], columns=None, title=f"Night: {definition.nightly}"),
         retries=max(entry.suite.retries for entry in entries),
+        retries_disturbed=max(entry.suite.retries_disturbed for entry in entries),
         hang_timeout_s=max(entry.suite.hang_timeout_s for entry in entries),
     )

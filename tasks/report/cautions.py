@@ -11,6 +11,7 @@ from experiments.stats.step_interval import LEAST_STEPS, TOO_SHORT
 from tasks.analysis.cell import Cell
 from tasks.analysis.judge_cells import OF_MANY, ONE_TRIAL, SPREADS_DIFFER
 from tasks.analysis.results import TrialRow
+from tasks.report.sections.device_state import disturbance_cautions
 from tasks.report.spread_caution import of_unknown_spread
 from tasks.report.text_format import listed, percent, plural
 
@@ -21,6 +22,7 @@ def cautions(rows: Sequence[TrialRow], cells: Sequence[Cell], *, emulated: bool)
     """In the order of how much they concern all numbers. `rows`: of the whole sweep; `cells`: those that the report shows."""
     measured = [cell for cell in cells if cell.estimate]
     return [
+        *disturbance_cautions(measured),
         *_of_repeats(measured),
         *([] if emulated else of_unknown_spread(measured)),
         *_of_undecided(measured),
