@@ -77,7 +77,7 @@ def spoiled() -> str | None:
     """Why no trial may be forked from this process any more; None if one may."""
     import torch.cuda
 
-    if torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return "an import has initialised CUDA"
     if threading.active_count() > 1:
         return f"an import has started a thread ({threading.enumerate()[-1].name})"

@@ -14,8 +14,8 @@ from scipy import special
 
 from experiments.parameters import REFERENCE_SEEDS as SEEDS
 
-# Largest relative difference of the loss that counts as equal. DeepSeek-V3 reports fp8 within 0.25 % of bf16 over whole trainings and calls
-# that "well within the acceptable range of training randomness" (arXiv 2412.19437, section 3.3). Twice that: ours are short windows
+# Largest relative difference of the loss that counts as equal. DeepSeek-V3 reports fp8 within 0.25 % of bf16 over whole trainings
+# (arXiv 2412.19437, section 3.3). Twice that: ours are short windows
 MARGIN = 0.005
 TARGET = 0.01  # the divergence that a comparison should find
 STRIKE_LEVEL = 0.01  # chance that a candidate that differs in nothing is struck

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from experiments.parameters import REFERENCE, REFERENCE_SEEDS, SAME_MATHEMATICS, as_reference, numerics_of
 from experiments.stats.loss_parity import Parity, ParityStatus, loss_parity
-from experiments.summary import LATENCIES
+from experiments.summary import BATCH_TIMES
 from tasks.analysis.cell import Cell
 from tasks.analysis.parity_note import parity_note
 
@@ -40,7 +40,7 @@ class _Arm:
     @cached_property
     def trains(self) -> bool:
         """Only what does not train has a latency."""
-        return all(cell.mean(next(iter(LATENCIES))) is None for cell in self.cells)
+        return all(cell.mean(f"{name}_p50_s") is None for cell in self.cells for name in BATCH_TIMES.values())
 
     @cached_property
     def kind(self) -> int:

@@ -50,8 +50,8 @@ def write_report(sweep_dir: Path, *, mlflow_links: Mapping[str, str] | None = No
     source = report_source(sweep, mlflow_links=mlflow_links, emulated=emulated)
     folder = sweep_dir / _name(FIGURES, emulated)
     winners = [answer.winner for answer in answers_of(source) if answer.winner is not None]
-    drawn = {"own": sweep.plan.suite.report.figures, "winners": winners, "aa": source.aa}
-    figures = draw_figures(source.cells, folder, watermark(source), **drawn)
+    own = sweep.plan.suite.report.figures
+    figures = draw_figures(source.cells, folder, watermark(source), own=own, winners=winners, aa=source.aa)
     report = report_of(replace(source, figures=figures))
     markdown, html = sweep_dir / _name(REPORT, emulated), sweep_dir / _name(REPORT_PAGE, emulated)
     atomic_write(markdown, render_markdown(report))
