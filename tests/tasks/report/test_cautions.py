@@ -55,17 +55,6 @@ def test_what_only_many_comparisons_leave_undecided_is_said() -> None:
     ]
 
 
-def test_a_window_too_short_for_an_interval_is_said() -> None:
-    def rows(**summary: Any) -> list[TrialRow]:
-        return [*repeats(workers(0), 100.0), *repeats(workers(1), 100.0, summary=summary)]
-
-    names = "cpu · MP-1 · #1, cpu · MP-1 · #2 and cpu · MP-1 · #3"
-    short = [f"Too short to tell how sure a trial is: {names}. A longer `measure_s` or more steps show it."]
-    assert cautions(*rows(effective_steps=7.5, throughput_low=None)) == short
-    assert cautions(*rows(effective_steps=7.5, throughput_low=90.0)) == []
-    assert cautions(*rows(throughput_low=None)) == [], "summaries of earlier sweeps do not say"
-
-
 def test_cells_with_a_repeat_that_never_settled_are_named() -> None:
     rows = [*repeats(workers(0), 100.0), *repeats(workers(1), 100.0), *repeats(workers(2), 100.0)]
     assert "Step times" not in str(cautions(*rows))
@@ -76,13 +65,14 @@ def test_cells_with_a_repeat_that_never_settled_are_named() -> None:
 
 def test_the_only_trial_of_a_cell_may_be_too_short_to_tell() -> None:
     short = {"measured_steps": 39, "throughput_low": None, "throughput_high": None}
-    rows = [row(workers(0), summary=short), row(workers(1), summary={**short, "throughput_low": 99.0}), row(workers(2), summary=short)]
+    follow = {"measured_steps": 100, "effective_steps": 7.5, "throughput_low": None, "throughput_high": None}
+    rows = [row(workers(0), summary=short), row(workers(1), summary={**short, "throughput_low": 99.0}), row(workers(2), summary=follow)]
     [said] = [line for line in cautions(*rows) if "too short" in line]
     assert said == (
         "The window was too short to tell how sure the rate is, in cpu · MP-0 and cpu · MP-2: fewer than 40 steps, or steps that follow "
         "each other too closely (effective_steps). --set measure_s=30 makes it longer."
     )
-    twice = [row(workers(0), repeat=place, summary=short) for place in (1, 2)]
+    twice = [row(workers(0), repeat=place, summary=follow) for place in (1, 2)]
     assert "too short" not in str(cautions(*twice)), "repeats give an interval of their own"
 
 
