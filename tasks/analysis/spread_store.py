@@ -29,9 +29,9 @@ from tasks.sweep.store import list_sweeps
 class PastTrial(Strict):
     """One undisturbed trial that measured: where, what, and its metrics in their own units.
 
-    Trials with equal `cell` did the same work with the same parameters but their seed, on whatever pool. `version`: its code, libraries and data, as in
-    the trial's key. Sweeps, or hosts, are compared within one version only: what a change of code did is not how far two days lie apart,
-    and an old slow-down would widen every later interval and so hide the next.
+    Trials with equal `cell` did the same work with the same parameters but their seed, on whatever pool. `version`: its code, libraries
+    and data, as in the trial's key. Sweeps, or hosts, are compared within one version only: what a change of code did is not how far two
+    days lie apart, and an old slow-down would widen every later interval and so hide the next.
     """
 
     cell: str
