@@ -132,7 +132,9 @@ def _why_none(arm: _Arm, arms: Sequence[_Arm]) -> str:
     if nearest:
         return f"the nearest {kinds} cell has another {' and '.join(sorted(nearest))}, so it is no reference"
     ends = {cell.outcome for other in others if arm.differs(other) <= SAME_MATHEMATICS for cell in other.cells if not cell.measured}
-    return f"its reference ended without a curve ({', '.join(sorted(ends)).replace('_', ' ')})" if ends else f"no {kinds} reference computes otherwise"
+    if not ends:
+        return f"no {kinds} reference computes otherwise"
+    return f"its reference ended without a curve ({', '.join(sorted(ends)).replace('_', ' ')})"
 
 
 def _compared(cells: Sequence[Cell], arm: _Arm, reference: _Arm) -> Parity:
