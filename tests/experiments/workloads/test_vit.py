@@ -58,7 +58,8 @@ def test_the_first_losses_are_the_golden_ones_in_either_layout_and_attention() -
 
 
 def test_each_rung_keeps_what_the_one_before_it_set() -> None:
-    cells = {str(cell.axes["rung"]): cell.parameters for cell in expand(load_suite("vit", pools=load_pools()))}
+    planned = expand(load_suite("vit", pools=load_pools()))
+    cells = {str(cell.axes["rung"]): cell.parameters for cell in planned if not cell.reference}
     assert len(cells) == 12
     assert all(values["batch_size"] * values["devices"] == 560 for values in cells.values())
     changes = {
