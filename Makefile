@@ -18,7 +18,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help setup sweep test test-fast test-gpu test-gaudi test-gaudi-sweep mutants lint up down status bench bench-nightly lock clean
+.PHONY: help setup sweep test test-fast test-gpu test-gaudi test-gaudi-sweep mutants lint up down status bench bench-nightly bench-coverage lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,12 @@ bench: $(STAMP) ## run benchmarks/*.py and print what they measured
 
 bench-nightly: $(STAMP) ## false alarms and detection of nightly verdicts beside other rules, simulated: some minutes
 	@$(BIN)/python -m benchmarks.bench_nightly --markdown
+
+bench-coverage: $(STAMP) ## how often intervals and verdicts are wrong, simulated: some minutes
+	@$(BIN)/python -m benchmarks.bench_coverage --markdown
+	@$(BIN)/python -m benchmarks.bench_coverage_history --markdown
+	@$(BIN)/python -m benchmarks.bench_coverage_steps --markdown
+	@$(BIN)/python -m benchmarks.bench_parity --markdown
 
 lock: ## write requirements.lock anew from pyproject.toml (LOCK_TORCH=version)
 	@rm -rf build/lock && mkdir -p build && $(PYTHON) -m venv build/lock

@@ -24,7 +24,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import math
 import secrets
 import statistics
 import sys
@@ -50,7 +49,7 @@ from experiments import workloads
 from experiments.components.workload import Context
 from experiments.datasets import scenes
 from experiments.stats.estimate import Estimate
-from experiments.stats.ratio import ratio_interval
+from experiments.stats.repeats import paired_ratio
 from experiments.trial import DataSource, Trial
 
 DEFAULTS = {"model": "tiny", "text_length": 32, "batch_size": 16, "threads": 1, "steps": 1_000_000, "dataloader_workers": 1}
@@ -289,8 +288,8 @@ def report(options: argparse.Namespace, device: Device, parameters: Any, rounds:
 def ratios(rounds: list[dict[str, float]]) -> dict[str, Estimate]:
     """One loop's samples/s over another's, paired by round; only of loops that ran."""
     pairs = {name: pair for name, pair in RATIOS.items() if {*pair} <= rounds[0].keys()}
-    rates = {loop: [Estimate(one[loop], 0.0, math.inf, math.inf, 1) for one in rounds] for loop in rounds[0]}
-    return {name: ratio_interval(rates[one], rates[other]) for name, (one, other) in pairs.items()}
+    rates = {loop: [one[loop] for one in rounds] for loop in rounds[0]}
+    return {name: paired_ratio(rates[one], rates[other]) for name, (one, other) in pairs.items()}
 
 
 def say(began: float, text: str) -> None:

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from cluster.source_tree import source_files
 from experiments.config.paths import REPOSITORY
 
 CODE = ("cluster", "experiments", "flows", "tasks")  # the folders that Python imports from
@@ -15,21 +16,27 @@ _TIMEOUT_S = 20.0
 
 
 def git_state(folder: Path = REPOSITORY) -> dict[str, Any]:
-    """{"commit": 40 hex digits, "dirty": bool} of the checkout in `folder`; {} without a commit or without git.
+    """{"commit": 40 hex digits, "dirty": bool, "checked": bool} of the checkout in `folder`; {} without a commit or without git.
 
     Dirty means that a file in the folders of code differs from the commit, or is untracked and not ignored: Python would import it all
-    the same. Files elsewhere in the checkout, such as notes and results, do not count.
+    the same. So does a source file that is ignored. Files elsewhere in the checkout, such as notes and results, do not count. Code of which
+    git tracks nothing, such as a copy in an ignored folder of a checkout, is of no commit: {}.
 
     On the nodes of a Ray cluster the code has no git history. There SWEEPBENCH_GIT_COMMIT and SWEEPBENCH_GIT_DIRTY carry the state of the
-    checkout that the code came from (`as_environment`).
+    checkout that the code came from (`as_environment`): there the commit is asserted, and `checked` is False.
     """
     commit = os.environ.get(COMMIT_VARIABLE)
     if commit:
-        return {"commit": commit, "dirty": os.environ.get(DIRTY_VARIABLE) == "1"}
+        return {"commit": commit, "dirty": os.environ.get(DIRTY_VARIABLE) == "1", "checked": False}
     try:
-        return {"commit": _git(folder, "rev-parse", "HEAD"), "dirty": bool(_git(folder, "status", "--porcelain", "--", *CODE))}
+        commit, changed = _git(folder, "rev-parse", "HEAD"), _git(folder, "status", "--porcelain", "--", *CODE)
+        tracked = set(_git(folder, "ls-files", "-z", "--", *CODE).split("\0"))
     except (OSError, subprocess.SubprocessError):
         return {}
+    if not any(tracked):
+        return {}
+    files = {name for name in source_files(folder) if name.startswith(CODE)}
+    return {"commit": commit, "dirty": bool(changed) or not files <= tracked, "checked": True}
 
 
 def as_environment(state: dict[str, Any]) -> dict[str, str]:

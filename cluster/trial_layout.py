@@ -19,6 +19,13 @@ LEASE = ".lease"  # the lock of whoever works on the sweep
 HOLDER = ".holder.json"  # who holds the lease, while it is held
 STOP = ".stop"  # `sweep stop`, with the reason; whoever takes the lease next removes it
 
+CERTIFICATES = "certificates.json"  # the report of a sweep that has ended: what A/A pairs had shown of its devices until then
+KNOWN_SPREAD = "known_spread.json"  # the report of a sweep that has ended: the spread between trials, sweeps and hosts that it uses
+
+# Beside the sweeps' folders
+AA_CERTIFICATES = "certificates"  # the report: a folder with a file for each A/A sweep, what its pairs show
+SPREAD = "spread"  # the report: a folder with a file for each sweep, what its repeats say of the spread
+
 # A trial's folder
 TRIAL = "trial.json"  # the flow, when it plans
 LAUNCH = "launch.json"  # the flow, right after each start: how to find the attempt again

@@ -88,7 +88,7 @@ class Metric:
     @property
     def title(self) -> str:
         """With the unit, unless the label says it: `latency p50 (s)`."""
-        return f"{self.label} ({self.unit})" if self.unit and self.unit not in self.label else self.label
+        return f"{self.label} ({self.unit})" if self.unit and self.unit not in self.label.split() else self.label
 
     @property
     def higher_is_better(self) -> bool:
@@ -167,8 +167,24 @@ _STATE: tuple[Metric, ...] = (
     _share("state_coverage", "part of the window that the sampler covered", Direction.NEITHER, node=False),
 )
 
+
+def _batch_times(label: str, description: str) -> tuple[Metric, ...]:
+    """Percentiles over the measured batches, and the median by sample."""
+    name = label.replace(" ", "_")
+
+    def of(rank: str, text: str, effect: float) -> Metric:
+        return _seconds(f"{name}_{rank}_s", text, effect, f"{label} {rank.replace('_', ' ')}", batch=True)
+
+    return (
+        of("p50", f"{description}; median, see [below](#latency)", 0.03),
+        of("p90", "the same, 90th percentile", 0.05),
+        of("p99", "the same, 99th percentile; null below 1,000 batches", 0.10),
+        of("per_sample", "the median of the same by sample of the batch, such as an image", 0.03),
+    )
+
+
 REGISTRY: tuple[Metric, ...] = (
-    _rate("throughput", "samples/s", "each rank's samples over its own wall time of the window, summed over ranks"),
+    _rate("throughput", "samples/s", "samples of all ranks over the longest wall time of a rank's window"),
     _rate("throughput_low", "samples/s", "lower end of throughput's 95 % interval over steps"),
     _rate("throughput_high", "samples/s", "upper end of throughput's 95 % interval over steps"),
     _count("effective_steps", "as many independent steps would give an interval as narrow; null, as it is, under 40 steps", unit="steps"),
@@ -185,23 +201,12 @@ REGISTRY: tuple[Metric, ...] = (
     ),
     _seconds("step_time_median_s", "median of the measured steps", 0.03, "step time median", batch=True),
     _seconds("step_time_p90_s", "90th percentile of the measured steps", 0.05, "step time p90", batch=True),
-    _seconds(
-        "latency_p50_s",
-        "inference only: median over the measured batches of a step's time without `data_wait_s`, see below",
-        0.03,
-        "latency p50",
-        batch=True,
+    *_batch_times(
+        "service time", "inference with `execution: queued` only: a batch's time in a queue of up to 3, the reciprocal of throughput"
     ),
-    _seconds("latency_p90_s", "inference only: the same, 90th percentile", 0.05, "latency p90", batch=True),
-    _seconds("latency_p99_s", "inference only: the same, 99th percentile", 0.10, "latency p99", batch=True),
-    _seconds(
-        "latency_per_sample_s",
-        "inference only: the median of the same by sample of the batch, such as an image",
-        0.03,
-        "latency per sample",
-        batch=True,
-    ),
-    _share("data_wait_share", "part of the measured steps' time that waits for the batch"),
+    *_batch_times("latency", "inference with `execution: synchronous` only: from a batch on the host to its output, one batch at a time"),
+    _share("data_wait_share", "part of the measured steps' time that waits for the host: for a batch, and for its Python and journal"),
+    _share("loader_wait_share", "the host's time in the loader's `next` over the measured steps' time; the device may compute meanwhile"),
     _share("h2d_share", "part of the measured steps' time that copies the batch to the device"),
     _share("forward_backward_share", "part of the measured steps' time in forward and backward pass", Direction.NEITHER),
     _share("optimizer_share", "part of the measured steps' time in the optimiser", Direction.NEITHER),
@@ -232,7 +237,7 @@ REGISTRY: tuple[Metric, ...] = (
         Scale.LOG,
         0.05,
         Kind.NUMBER,
-        "mean of the device's energy counter over the window (NVML); null where there is none",
+        "mean of the devices' energy counters over the window, of all together; null where there is none or the window is below 10 s",
         short="mean power",
     ),
     _seconds(
@@ -260,7 +265,7 @@ REGISTRY: tuple[Metric, ...] = (
         Scale.LOG,
         0.05,
         Kind.NUMBER,
-        "the device's energy over the window (NVML) by sample; null where there is no counter",
+        "the devices' energy over the window by sample; null where there is no counter or the window is below 10 s",
         short="energy per sample",
         words=("more", "less"),
     ),
@@ -271,7 +276,7 @@ REGISTRY: tuple[Metric, ...] = (
         Scale.LOG,
         0.03,
         Kind.SHARE,
-        "FLOPs of a sample x throughput / (devices x peak FLOP/s)",
+        "FLOPs of a sample x throughput / (devices x peak FLOP/s of the precisions that compute)",
         depends_on_node=True,
     ),
     _rate("tflops_per_device", "TFLOP/s", "FLOPs of a sample x throughput / devices / 10^12", short="TFLOP/s per device"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -13,16 +13,43 @@ Precision = Literal["fp32", "tf32", "bf16", "fp16"]
 
 
 REFERENCE = "fp32"  # the precision that others are compared with
+REFERENCE_SEEDS = 3  # with which a reference is trained, at least: fewer do not show what differs from training to training
 
-# Parameters that change how a step is computed or fed, not what is learnt. A loss curve may be compared with a reference that differs in
-# them. The number of steps is not among them, since the learning rate's schedule depends on it.
-SAME_MATHEMATICS = frozenset(
-    {"precision", "dataloader_workers", "prefetch_factor", "pin_memory", "prefetch_to_device", "image_decode", "optimizer", "compile"}
-    | {"activation_checkpointing", "ddp_bucket_view", "ddp_static_graph", "threads", "attention"}
-    | {"evaluate", "measure_s", "profile_steps", "communication_steps"}
-    | {"parallel", "fsdp_units", "fsdp_reshard", "limit_all_gathers", "fsdp_reduce", "fsdp_compute", "build_on"}
-    | {"allow_tf32", "autocast", "rung", "strategy", "rms_tensors", "spikes_after", "keep_decoded"}
+# Parameters that change neither what is learnt nor a number on the way: how batches are fed, what is recorded, what is gathered when.
+# Cells that differ in nothing else have nothing to prove
+SAME_NUMBERS = frozenset(
+    {"dataloader_workers", "prefetch_factor", "pin_memory", "prefetch_to_device", "keep_decoded", "evaluate", "profile_steps"}
+    | {"communication_steps", "ddp_bucket_view", "ddp_static_graph", "fsdp_reshard", "limit_all_gathers", "rung", "strategy"}
+    | {"rms_tensors", "spikes_after", "injected_slowdown", "execution", "measure_s"}
 )
+# Parameters that change how the same mathematics is computed, and so its rounding, or more where the implementation is wrong. Loss parity
+# shows which: a cell that differs from its baseline in one of them has to prove that it learns the same
+NUMERICS = frozenset(
+    {"precision", "autocast", "allow_tf32", "cast_weights", "linear", "kernels", "fsdp_compute", "fsdp_reduce"}
+    | {"optimizer", "compile", "attention", "layout", "activation_checkpointing", "parallel", "fsdp_units", "build_on", "threads"}
+    | {"image_decode", "engine", "ddp", "hpu_graphs", "hpu_lazy"}
+)
+# What a loss curve may be compared across. The number of steps is not among them: the learning rate's schedule depends on it
+SAME_MATHEMATICS = SAME_NUMBERS | NUMERICS
+# What a reference computes with besides its precision, where its workload has the parameter
+REFERENCE_ARITHMETIC: Mapping[str, Any] = {
+    "autocast": True,
+    "allow_tf32": False,
+    "linear": "plain",
+    "kernels": "stock",
+    "fsdp_compute": "fp32",
+    "fsdp_reduce": "fp32",
+}
+
+
+def as_reference(parameters: Mapping[str, Any], precision: str = REFERENCE) -> dict[str, Any]:
+    """These parameters in the arithmetic of a reference; what only says how it is implemented stays as it is."""
+    return {**parameters, "precision": precision, **{name: value for name, value in REFERENCE_ARITHMETIC.items() if name in parameters}}
+
+
+def numerics_of(parameters: Mapping[str, Any], device: str) -> tuple[tuple[str, str], ...]:
+    """What a trial computes with: (name, value) of each of NUMERICS that it has, and its device kind."""
+    return ("device", device), *sorted((name, repr(parameters[name])) for name in NUMERICS & parameters.keys())
 
 
 # Parameters without an effect of their own: each value names a set of other parameters, which a suite's conditions set
@@ -30,7 +57,13 @@ NAMES_OF_SETTINGS = frozenset({"rung", "strategy"})
 
 
 class TrainingParameters(Strict):
-    """Settings of the measured loop. A workload's `Parameters` class extends this; each field can be an axis."""
+    """Settings of the measured loop. A workload's `Parameters` class extends this; each field can be an axis.
+
+    `same_work`: the parameters that change what a sample costs or is, such as the model or an image's size. Cells are ranked, and compared
+    with a baseline, only where these are equal. A class names its own; those of the classes that it extends are added (`work_parameters`).
+    """
+
+    same_work: ClassVar[tuple[str, ...]] = ()
 
     devices: int = Field(1, ge=1, le=4096, description="data-parallel workers, one device each")
     precision: Precision = Field("fp32", description="fp32; tf32 (matrix products); bf16 (autocast); fp16 (autocast + GradScaler)")
@@ -97,6 +130,22 @@ class TrainingParameters(Strict):
     def lacking(self) -> dict[str, str]:
         """Parameters without a value that need one before a trial can run: name -> what to give."""
         return {}
+
+
+Execution = Literal["queued", "synchronous"]
+QUEUED: Execution = "queued"
+SYNCHRONOUS: Execution = "synchronous"
+
+
+def execution(parameters: TrainingParameters) -> Execution:
+    """How a trial's steps follow each other: queued on the device, or one at a time. Only inference has the choice (`execution`)."""
+    chosen: Execution = getattr(parameters, "execution", QUEUED)
+    return chosen
+
+
+def work_parameters(schema: type[TrainingParameters]) -> tuple[str, ...]:
+    """The parameters that change the work, by `same_work` of the class and of all classes that it extends, each name once."""
+    return tuple(dict.fromkeys(name for each in reversed(schema.__mro__) for name in vars(each).get("same_work", ())))
 
 
 def lazy_mode(parameters: Mapping[str, Any]) -> bool:

@@ -35,11 +35,12 @@ class StepTiming:
     samples: Annotated[int, Spec()]
     loss: Annotated[float, Spec(metric="loss")]
     ended_at: Annotated[float, Spec("s since 1970", name="t")]
-    data_wait_s: Annotated[float, Spec("s", part=True, metric="data_wait_s")]
+    data_wait_s: Annotated[float, Spec("s", part=True, metric="data_wait_s")]  # the device waits for the host, whatever that does
     h2d_s: Annotated[float, Spec("s", part=True)]  # the part of the copy that the computation had to wait for
     forward_backward_s: Annotated[float, Spec("s", part=True)]
     optimizer_s: Annotated[float, Spec("s", part=True)]
     total_s: Annotated[float, Spec("s", metric="step_time_s")]
+    loader_wait_s: Annotated[float | None, Spec("s")] = None  # the host's time in the loader's `next`; beside the parts
     # of workloads whose steps differ by design; the loop fills it, no clock does
     step_kind: Annotated[str | None, Spec()] = field(default=None, kw_only=True)
 
@@ -48,7 +49,7 @@ class StepTiming:
 class StepRecord(StepTiming):
     """One finished step of a trial. `samples` counts those of all ranks."""
 
-    measured: Annotated[bool, Spec()]  # False in warm-up
+    measured: Annotated[bool, Spec()] = field(kw_only=True)  # False in warm-up
 
     def values(self) -> dict[str, Any]:
         """The known values by field name, in the order of FIELDS."""

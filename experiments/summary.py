@@ -20,10 +20,14 @@ Value = float | int | bool | None
 Summary = dict[str, Value]
 
 PARTS = tuple(name.removesuffix("_s") for name in step_record.PARTS)  # `<part>_s` in a step, `<part>_share` here
-LATENCIES = {"latency_p50_s": 50, "latency_p90_s": 90, "latency_p99_s": 99}  # percentiles
+ENERGY_WINDOW_S = 10.0  # s; a shorter window is of the order of the energy counter's own updates
+PERCENTILES = {"p50": 50, "p90": 90, "p99": 99}
+P99_BATCHES = 1000  # so that ten lie beyond it
+# What a batch's time is called, by how inference is executed (`execution` in experiments/components/inference.py)
+BATCH_TIMES = {"queued": "service_time", "synchronous": "latency"}
 COMMUNICATION = ("communication_s", "communication_exposed_s", "communication_share")
 SPIKES = ("loss_spikes", "rms_spikes", "loss_spikes_explained")
-_FROM_WINDOW = ("peak_memory_bytes", "alloc_retries", "time_to_first_step_s", "compile_seconds", "mean_power_w")
+_FROM_WINDOW = ("peak_memory_bytes", "alloc_retries", "time_to_first_step_s", "compile_seconds")
 
 
 def summarise(
@@ -31,17 +35,20 @@ def summarise(
 ) -> Summary:
     """The summary metrics of one attempt, from its journal's `step`, `window` and `evaluation` records; None where unknown.
 
-    throughput: samples/s of the measured window, the sum over ranks of samples / wall time. If the trial ended early and has no window
-    record: the measured steps' samples / their times. throughput_low/_high: 95 % interval over steps (`step_interval`), None
+    throughput: samples/s of the measured window, the samples of all ranks / the longest wall time of a rank. If the trial ended early and
+    has no window record: the measured steps' samples / their times. throughput_low/_high: 95 % interval over steps (`step_interval`), None
     where they are too few to tell. effective_steps: as many independent steps would give an interval as narrow.
     throughput_settled: samples/s from the step on at which step times settled. drift: relative change of the step times from there on, or
     over the window where they never settle (`steady_state`). step_time_*: s. *_share: part of the measured time, 0 to 1.
-    latency_p*_s, without training only: percentiles of a step's time without its wait for data, from the batch on the host to its output.
-    latency_per_sample_s: median over batches of this time / samples of the batch (such as images).
+    loader_wait_share: the host's time in the loader / the measured time; beside the parts, since the device may compute meanwhile.
+    service_time_* and latency_*, without training only: percentiles of a step's time without `data_wait_s`, from the batch on the host to
+    its output; service_time_* of batches that queue on the device, latency_* of batches one at a time. p99 from 1,000 batches on.
+    *_per_sample_s: median over batches of this time / samples of the batch (such as images).
     communication_*, on several devices only. communication_s: one all-reduce of all gradients without other work.
     communication_exposed_s: time of forward and backward with the all-reduce less that without it, at least 0. communication_share:
     communication_exposed_s / step time.
-    mfu = flops_per_sample * throughput / (devices * peak FLOP/s of a device), 0 to 1.
+    mfu = flops_per_sample * throughput / (devices * peak FLOP/s of a device), 0 to 1; the peak is of the precisions that compute.
+    energy_j_per_sample, mean_power_w: of a window of at least 10 s.
     tflops_per_device = flops_per_sample * throughput / devices / 1e12.
     epoch_time_s: s for one pass over the data set that the workload names, at this throughput.
     batch_size: samples per device and step. eval_<metric>_before/_after: held-out evaluation.
@@ -65,7 +72,7 @@ def summarise(
     if window is not None:
         result |= _window(window, result)
         if measured and not window.get("trains", True):
-            result |= _latency(measured)
+            result |= _batch_times(measured, BATCH_TIMES[window.get("execution", "queued")])
         result |= _spikes(learning, window.get("spikes_after"))
     for evaluation in evaluations:
         when = evaluation["when"]
@@ -84,15 +91,16 @@ NAMES = (
     "step_time_p05_s",
     "step_time_median_s",
     "step_time_p90_s",
-    *LATENCIES,
-    "latency_per_sample_s",
+    *(f"{name}_{rank}_s" for name in BATCH_TIMES.values() for rank in (*PERCENTILES, "per_sample")),
     *(f"{part}_share" for part in PARTS),
+    "loader_wait_share",
     "settled",
     "settled_at_step",
     "drift",
     *_FROM_WINDOW,
     *COMMUNICATION,
     *SPIKES,
+    "mean_power_w",
     "energy_j_per_sample",
     "mfu",
     "tflops_per_device",
@@ -122,7 +130,7 @@ def _check(steps: Sequence[Mapping[str, Any]]) -> None:
         previous = number
         if not step["samples"] > 0:
             raise ValueError(f"step {number}: samples is {step['samples']}, must be more than 0")
-        for name in (*step_record.PARTS, TOTAL):
+        for name in (*step_record.PARTS, "loader_wait_s", TOTAL):
             seconds = step.get(name)
             if seconds is None and name != TOTAL:
                 continue
@@ -158,7 +166,7 @@ def _timing(measured: Sequence[Mapping[str, Any]], window: Mapping[str, Any] | N
     if steady.start is not None:
         settled_rate = throughput_of(samples[steady.start :], times[steady.start :])
         result["throughput_settled"] = throughput if steady.start == 0 else settled_rate * scale
-    for part in PARTS:
+    for part in (*PARTS, "loader_wait"):
         spent = [step.get(f"{part}_s") for step in measured]
         known_parts = [seconds for seconds in spent if seconds is not None]
         result[f"{part}_share"] = math.fsum(known_parts) / math.fsum(times) if len(known_parts) == len(spent) else None
@@ -171,18 +179,19 @@ def throughput_of(samples: Sequence[float], times: Sequence[float]) -> float:
 
 
 def _window_throughput(window: Mapping[str, Any]) -> float:
-    """Samples/s of the window, summed over ranks. Raises ValueError for a window of no time or no samples."""
+    """Samples/s of the window: all ranks' samples over the longest wall time. Raises ValueError for a rank of no time or no samples."""
     ranks = window.get("ranks") or [{"rank": 0, "samples": window["samples"], "wall_s": window["wall_s"]}]
     for rank in ranks:
         if not rank["wall_s"] > 0 or not rank["samples"] > 0:
             raise ValueError(f"the window of rank {rank['rank']}: {rank['samples']} samples in {rank['wall_s']} s cannot be")
-    return math.fsum(rank["samples"] / rank["wall_s"] for rank in ranks)
+    return math.fsum(rank["samples"] for rank in ranks) / max(float(rank["wall_s"]) for rank in ranks)
 
 
 def _window(window: Mapping[str, Any], timing: Mapping[str, Any]) -> Summary:
     result: Summary = {name: window.get(name) for name in _FROM_WINDOW}
-    energy, flops, peak = window.get("energy_j"), window.get("flops_per_sample"), window.get("peak_flops")
-    result["energy_j_per_sample"] = energy / window["samples"] if energy is not None else None
+    if window["wall_s"] >= ENERGY_WINDOW_S and (energy := window.get("energy_j")) is not None:
+        result |= {"energy_j_per_sample": energy / window["samples"], "mean_power_w": energy / window["wall_s"]}
+    flops, peak = window.get("flops_per_sample"), window.get("peak_flops")
     devices, throughput = len(window.get("ranks") or [0]), timing["throughput"]
     result["mfu"] = flops * throughput / (devices * peak) if flops and peak and throughput else None
     for end in ("", "_low", "_high"):
@@ -197,14 +206,17 @@ def _window(window: Mapping[str, Any], timing: Mapping[str, Any]) -> Summary:
     return result
 
 
-def _latency(measured: Sequence[Mapping[str, Any]]) -> Summary:
-    """Latency percentiles over batches; {} if a step does not record its wait for data."""
+def _batch_times(measured: Sequence[Mapping[str, Any]], name: str) -> Summary:
+    """`<name>_p50_s` and so on, over batches; {} if a step does not record its wait."""
     waits = [step.get("data_wait_s") for step in measured]
     times = [step[TOTAL] - wait for step, wait in zip(measured, waits, strict=True) if wait is not None]
     if len(times) < len(measured):
         return {}
     by_sample = [time / step["samples"] for time, step in zip(times, measured, strict=True)]
-    return {**{name: percentile(times, rank) for name, rank in LATENCIES.items()}, "latency_per_sample_s": percentile(by_sample, 50)}
+    result: Summary = {f"{name}_{rank}_s": percentile(times, percent) for rank, percent in PERCENTILES.items()}
+    if len(times) < P99_BATCHES:
+        result[f"{name}_p99_s"] = None
+    return {**result, f"{name}_per_sample_s": percentile(by_sample, 50)}
 
 
 def rms_names(steps: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -61,6 +61,7 @@ class Trial(Strict):
     lock_clocks_mhz: int | None = Field(None, description="of the pool: lock the GPUs' clocks at this while the trial runs")
     cell: str = Field(description="hash of pool and parameters: the same for all repeats")
     repeat: int = Field(ge=1)
+    reference: bool = Field(False, description="serves loss parity alone: it is compared with nothing")
     index: int = Field(ge=0, description="position in the interleaved order of its sweep")
     axes: dict[str, Scalar] = Field(description="axis name -> value, pool included, in the suite's order")
     parameters: dict[str, Any] = Field(description="the workload's complete, validated parameters")
@@ -70,7 +71,8 @@ class Trial(Strict):
     @property
     def name(self) -> str:
         """A readable name: `cpu · tiny · bf16 · MP-1 · #2`."""
-        return " · ".join([*(label(axis, value) for axis, value in self.axes.items()), f"#{self.repeat}"])
+        reference = [f"reference {self.parameters.get('precision')}"] if self.reference else []
+        return " · ".join([*(label(axis, value) for axis, value in self.axes.items()), *reference, f"#{self.repeat}"])
 
 
 def label(axis: str, value: Scalar) -> str:
@@ -104,6 +106,11 @@ class TrialResult(Strict):
     emulated: bool = False
     environment: dict[str, Any] = Field(default_factory=dict)
     summary: dict[str, float | int | bool | None] = Field(default_factory=dict)
+
+    @property
+    def remark(self) -> str | None:
+        """What a person must know of it beside the outcome: the reason, or what disturbed it."""
+        return self.reason or (f"disturbed: {self.disturbed}" if self.disturbed else None)
 
 
 def digest(value: object) -> str:

@@ -10,6 +10,7 @@ from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
 from flows.runtime import prefect_runs
+from flows.runtime.aa_pairs import run_pairs
 from flows.runtime.progress import CURRENT, SweepProgress
 from flows.runtime.schedule import draw_datasets, run_trials
 from flows.runtime.session import Session
@@ -71,7 +72,10 @@ def load_or_plan(store: SweepStore, request: Request) -> Plan:
 
 def _work(session: Session) -> None:
     draw_datasets(session)
-    run_trials(session)
+    if session.plan.aa:
+        run_pairs(session)
+    else:
+        run_trials(session)
 
 
 def finish(session: Session, error: BaseException | None) -> State[Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from cluster.devices.clock import EventClock
+from cluster.devices.clock import EventClock, HostClock
 from cluster.devices.cpu import Cpu
 from cluster.worker import beside_window, measured_window, set_up
 from cluster.worker.measure.recorder import Recorder
@@ -53,7 +53,7 @@ class Clock(EventClock):
     """Says when it begins."""
 
     def __init__(self, world: World) -> None:
-        super().__init__(world.event, lambda: torch.zeros(()), wall=lambda: UNIX + world.host)
+        super().__init__(world.event, lambda: torch.zeros(()), wall=lambda: UNIX + world.host, now=lambda: world.host)
         self.world = world
 
     def begin(self) -> None:
@@ -74,7 +74,9 @@ class Device(Cpu):
         self.world.log.append(what)
         return value
 
-    def clock(self) -> Any:
+    def clock(self, *, synchronous: bool = False) -> Any:
+        if synchronous:
+            return HostClock(lambda: self.world.host, lambda: UNIX + self.world.host, self.synchronize)
         return Clock(self.world)
 
     def unsupported(self, precision: str) -> None:

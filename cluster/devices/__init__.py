@@ -41,8 +41,8 @@ class Device(Protocol):
     def set_threads(self, threads: int | None, ranks_here: int) -> int | None:
         """Set the number of intra-operator threads (None: the device's default) and return it. `ranks_here`: ranks on this node."""
 
-    def clock(self) -> Clock:
-        """A new step clock."""
+    def clock(self, *, synchronous: bool = False) -> Clock:
+        """A new step clock; `synchronous`: on the host, with the device's work done at the end of each step."""
 
     def place(self, batch: Batch, prepare: Callable[[Batch], Batch], *, prefetch: bool) -> Batch:
         """Copy a host batch to the device and prepare it there; with `prefetch` concurrently with the device's computation."""
@@ -70,6 +70,9 @@ class Device(Protocol):
 
     def energy_j(self) -> float | None:
         """The device's cumulative energy counter in joules; only differences are meaningful. None if there is no counter."""
+
+    def accelerator_ids(self) -> list[str]:
+        """Stable ids of all accelerators of this host, not only the trial's; [] where they are unknown. Only a hash of them is recorded."""
 
     def describe(self) -> dict[str, Any]:
         """Plain scalars for the trial's environment: device_name, device_count, driver, max_clock_mhz, power_limit_w, clock.

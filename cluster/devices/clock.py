@@ -2,6 +2,7 @@
 
 A step has four marks, in order: DATA (the batch is on the host), COPY (it is on the device), COMPUTE (forward and backward are done),
 UPDATE (the optimiser is done and the step ends). A step begins where the previous one ended, so the parts add up to the wall time.
+Beside them `fetch` tells when the host begins to ask the loader for the batch, so that its time in the loader is known by itself.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 DATA, COPY, COMPUTE, UPDATE = range(4)
 RUN_AHEAD = 3  # steps that the host may be ahead of the device
+SYNCHRONISED = "host perf_counter, one batch at a time"
 
 
 class Clock(Protocol):
@@ -28,6 +30,9 @@ class Clock(Protocol):
 
     def begin(self) -> None:
         """The next step starts now; the device must be idle."""
+
+    def fetch(self) -> None:
+        """The host begins to ask the loader for a batch, which it has at the mark DATA."""
 
     def mark(self, boundary: int) -> None:
         """Mark the end of the part that `boundary` (DATA, COPY, COMPUTE, UPDATE) ends. Raises RuntimeError if out of order."""
@@ -39,31 +44,63 @@ class Clock(Protocol):
         """Wait for the steps that `finish` has not returned yet, and return them."""
 
 
+class LoaderClock:
+    """The host's time in the loader, by `now` (s): from `begin` to `end`; None where `begin` was not called."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._since: float | None = None
+        self.waited_s: float | None = None
+
+    def begin(self) -> None:
+        self._since = self._now()
+
+    def end(self) -> None:
+        self.waited_s = None if self._since is None else self._now() - self._since
+        self._since = None
+
+
 class HostClock:
-    """For devices that compute synchronously: reads time.perf_counter at each mark. `wall` gives the Unix time of a step's end."""
+    """Reads time.perf_counter at each mark. `wall` gives the Unix time of a step's end.
+
+    For devices that compute synchronously; and, with `synchronise`, for one batch at a time on any device: it is called before a step's end
+    is read, so that the step's output has been computed. h2d_s is then what the host takes to launch the copy.
+    """
 
     name = "host perf_counter"
 
-    def __init__(self, now: Callable[[], float] = time.perf_counter, wall: Callable[[], float] = time.time) -> None:
-        self._now, self._wall = now, wall
+    def __init__(
+        self,
+        now: Callable[[], float] = time.perf_counter,
+        wall: Callable[[], float] = time.time,
+        synchronise: Callable[[], None] | None = None,
+    ) -> None:
+        self._now, self._wall, self._synchronise = now, wall, synchronise
+        self._loader = LoaderClock(now)
         self._marks: list[float] = []
+        if synchronise:
+            self.name = SYNCHRONISED
 
     def begin(self) -> None:
         self._marks = [self._now()]
 
+    def fetch(self) -> None:
+        self._loader.begin()
+
     def mark(self, boundary: int) -> None:
         if boundary != len(self._marks) - 1:
             raise RuntimeError(f"mark {boundary} is out of order")
+        if boundary == DATA:
+            self._loader.end()
+        if boundary == UPDATE and self._synchronise:
+            self._synchronise()
         self._marks.append(self._now())
 
     def finish(self, step: int, samples: int, loss: torch.Tensor) -> list[StepTiming]:
         start, data, copy, compute, update = self._marks
         self._marks = [update]
-        return [
-            StepTiming(
-                step, samples, float(loss), self._wall(), data - start, copy - data, compute - copy, update - compute, update - start
-            )
-        ]
+        parts = (data - start, copy - data, compute - copy, update - compute)
+        return [StepTiming(step, samples, float(loss), self._wall(), *parts, update - start, self._loader.waited_s)]
 
     def drain(self) -> list[StepTiming]:
         return []
@@ -79,13 +116,19 @@ class EventClock:
     name = "device events"
 
     def __init__(
-        self, new_event: Callable[[], Any], new_cell: Callable[[], Any], run_ahead: int = RUN_AHEAD, wall: Callable[[], float] = time.time
+        self,
+        new_event: Callable[[], Any],
+        new_cell: Callable[[], Any],
+        run_ahead: int = RUN_AHEAD,
+        wall: Callable[[], float] = time.time,
+        now: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._new_event, self._wall, self._run_ahead = new_event, wall, run_ahead
+        self._loader = LoaderClock(now)
         # events and cells are reused once read: creating them costs more than recording them
         self._cells = deque(new_cell() for _ in range(run_ahead + 1))
         self._events: deque[Any] = deque()
-        self._pending: deque[tuple[int, int, list[Any], Any]] = deque()
+        self._pending: deque[tuple[int, int, list[Any], Any, float | None]] = deque()
         self._marks: list[Any] = []
         self._anchor: tuple[Any, float] | None = None
 
@@ -98,9 +141,14 @@ class EventClock:
         self._anchor = (event, self._wall())
         self._marks = [event]
 
+    def fetch(self) -> None:
+        self._loader.begin()
+
     def mark(self, boundary: int) -> None:
         if boundary != len(self._marks) - 1:
             raise RuntimeError(f"mark {boundary} is out of order")
+        if boundary == DATA:
+            self._loader.end()
         if boundary == UPDATE:
             return  # recorded by finish, behind the copy of the loss
         self._marks.append(self._record())
@@ -110,7 +158,7 @@ class EventClock:
         cell.copy_(loss.detach(), non_blocking=True)
         end = self._record()
         self._marks.append(end)
-        self._pending.append((step, samples, self._marks, cell))
+        self._pending.append((step, samples, self._marks, cell, self._loader.waited_s))
         self._marks = [end]
         return [self._read() for _ in range(len(self._pending) - self._run_ahead)]
 
@@ -123,7 +171,7 @@ class EventClock:
         return event
 
     def _read(self) -> StepTiming:
-        step, samples, marks, cell = self._pending.popleft()
+        step, samples, marks, cell, loader_wait = self._pending.popleft()
         marks[-1].synchronize()
         assert self._anchor is not None
         anchor, anchored_at = self._anchor
@@ -133,4 +181,4 @@ class EventClock:
         loss = float(cell)  # on the host already: no wait
         self._cells.append(cell)
         self._events.extend(mark for mark in marks[:-1] if mark is not anchor)  # the last one starts the next step
-        return StepTiming(step, samples, loss, ended_at, data, copy, compute, update, total)
+        return StepTiming(step, samples, loss, ended_at, data, copy, compute, update, total, loader_wait)

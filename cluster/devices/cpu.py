@@ -12,7 +12,7 @@ import torch
 
 from cluster.devices import Batch
 from cluster.devices._processor import model_name
-from cluster.devices.clock import HostClock
+from cluster.devices.clock import Clock, HostClock
 from experiments.parameters import Precision
 
 
@@ -50,8 +50,8 @@ class Cpu:
         torch.set_num_threads(threads or max(1, len(os.sched_getaffinity(0)) // ranks_here))
         return torch.get_num_threads()
 
-    def clock(self) -> HostClock:
-        return HostClock()
+    def clock(self, *, synchronous: bool = False) -> Clock:
+        return HostClock(synchronise=self.synchronize if synchronous else None)
 
     def place(self, batch: Batch, prepare: Callable[[Batch], Batch], *, prefetch: bool) -> Batch:
         return prepare(batch)
@@ -79,6 +79,9 @@ class Cpu:
 
     def energy_j(self) -> float | None:
         return None
+
+    def accelerator_ids(self) -> list[str]:
+        return []
 
     def describe(self) -> dict[str, Any]:
         return {

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from cluster.devices import Batch
-from cluster.devices.clock import EventClock
+from cluster.devices.clock import Clock, EventClock, HostClock
 from experiments.components.workload import Unsupported
 from experiments.parameters import Precision
 
@@ -62,7 +62,9 @@ class Cuda:
             torch.set_num_threads(threads)
         return torch.get_num_threads()
 
-    def clock(self) -> EventClock:
+    def clock(self, *, synchronous: bool = False) -> Clock:
+        if synchronous:
+            return HostClock(synchronise=self.synchronize)
         clock = EventClock(
             lambda: torch.cuda.Event(enable_timing=True, blocking=True),  # type: ignore[no-untyped-call]  # blocking: waiting leaves the core to the DataLoader
             lambda: torch.zeros((), pin_memory=True),
@@ -117,6 +119,17 @@ class Cuda:
         millijoules = self._ask("nvmlDeviceGetTotalEnergyConsumption")
         return None if millijoules is None else millijoules / 1000
 
+    def accelerator_ids(self) -> list[str]:
+        if self._nvml is None:
+            return []
+        import pynvml
+
+        try:
+            handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+            return [_text(pynvml.nvmlDeviceGetUUID(handle)) for handle in handles]
+        except pynvml.NVMLError:
+            return []
+
     def describe(self) -> dict[str, Any]:
         limit = self._ask("nvmlDeviceGetPowerManagementLimit")
         return {
@@ -149,10 +162,14 @@ class Cuda:
         import pynvml
 
         try:
-            version = pynvml.nvmlSystemGetDriverVersion()
+            return _text(pynvml.nvmlSystemGetDriverVersion())
         except pynvml.NVMLError:
             return None
-        return version.decode() if isinstance(version, bytes) else str(version)
+
+
+def _text(value: str | bytes) -> str:
+    """A text of NVML's, which older versions of pynvml give as bytes."""
+    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def _nvml_handle(properties: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from cluster.devices import Batch, _hpu_tools
-from cluster.devices.clock import EventClock
+from cluster.devices.clock import Clock, EventClock, HostClock
 from experiments.components.workload import Unsupported
 from experiments.parameters import Precision
 
@@ -81,8 +81,8 @@ class Hpu:
             torch.set_num_threads(threads)
         return torch.get_num_threads()
 
-    def clock(self) -> EventClock:
-        return HpuClock(self)
+    def clock(self, *, synchronous: bool = False) -> Clock:
+        return HostClock(synchronise=self.synchronize) if synchronous else HpuClock(self)
 
     def event(self) -> Any:
         """A new event with timing."""
@@ -123,6 +123,12 @@ class Hpu:
 
     def energy_j(self) -> float | None:
         return None if self.emulated else self._hlml.energy_j()
+
+    def accelerator_ids(self) -> list[str]:
+        try:
+            return [uuid for row in _hpu_tools.hl_smi(("uuid",)) if (uuid := row.get("uuid"))]
+        except _hpu_tools.ToolError:
+            return []
 
     def describe(self) -> dict[str, Any]:
         return {

@@ -65,7 +65,8 @@ class JournalWriter:
     `append`, `flush` and `close` raise OSError once a write has failed, for example on a full disk.
     """
 
-    def __init__(self, path: Path, attempt: int, interval: float = 0.5) -> None:
+    def __init__(self, path: Path, attempt: int, interval: float = 0.5, *, trial: str | None = None) -> None:
+        """`trial`: the key of the trial that this is the journal of, which its first record then names."""
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         whole, self._crc = _whole_lines(path)
@@ -78,7 +79,8 @@ class JournalWriter:
         self._error: OSError | None = None
         self._stop = threading.Event()
         self._interval = interval
-        self.append("attempt", attempt=attempt, pid=os.getpid())
+        first: Record = {"attempt": attempt, "pid": os.getpid(), **({"trial": trial} if trial else {})}
+        self.append("attempt", **first)
         self.flush()
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._thread.start()
@@ -183,6 +185,7 @@ class Journal:
     """The last attempt of a trial, its records sorted by kind. `checksum` (8 hex digits) identifies the journal's content."""
 
     attempt: int = 0
+    trial: str | None = None  # the trial's key; None in early journals
     environment: Record = field(default_factory=dict)
     steps: list[Record] = field(default_factory=list)
     window: Record | None = None
@@ -198,7 +201,7 @@ class Journal:
         match record["kind"]:
             case "attempt":
                 self.__init__()  # type: ignore[misc]
-                self.attempt, self.started_at = record["attempt"], record["t"]
+                self.attempt, self.started_at, self.trial = record["attempt"], record["t"], record.get("trial")
             case "environment":
                 self.environment = {k: v for k, v in record.items() if k not in ("kind", "t")}
             case "step":

@@ -5,7 +5,6 @@ Ray identifies the folder by the hash of its content, sends it once and unpacks 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import tempfile
@@ -13,11 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.git_state import as_environment, git_state
-from experiments.config.paths import REPOSITORY, extra_folders, runs_root
+from cluster.source_tree import hash_of, source_files
+from experiments.config.paths import extra_folders, runs_root
 
-_PARTS = ("cluster", "experiments")
-_SUFFIXES = (".py", ".yaml", ".csv", ".json", ".txt")
-_EXCLUDED = ("__pycache__", "stack", "kuberay")
 _LIMIT = 50 * 2**20  # bytes; Ray refuses more than 500 MiB, and code is never this large
 
 
@@ -42,10 +39,7 @@ def build() -> Package:
         raise PackageError(
             f"the code to send is {size / 2**20:.0f} MiB; its largest file is {largest}: move data out of the code's folders"
         )
-    content = hashlib.sha256()
-    for name, path in sorted(files.items()):
-        content.update(f"{name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
-    folder = runs_root() / ".packages" / content.hexdigest()[:16]
+    folder = runs_root() / ".packages" / hash_of(files)
     if not folder.exists():
         _copy(files, folder)
     extras = [f"extra/{number}" for number, _ in enumerate(extra_folders())]
@@ -59,17 +53,8 @@ def build() -> Package:
 
 
 def _files() -> dict[str, Path]:
-    """Name in the package -> local file."""
-    files = {str(path.relative_to(REPOSITORY)): path for part in _PARTS for path in _below(REPOSITORY / part)}
-    for number, folder in enumerate(extra_folders()):
-        files |= {f"extra/{number}/{path.relative_to(folder)}": path for path in _below(folder / "workloads")}
-        files.setdefault(f"extra/{number}/workloads/.here", Path(os.devnull))
-    return files
-
-
-def _below(folder: Path) -> list[Path]:
-    files = (path for path in folder.rglob("*") if path.suffix in _SUFFIXES and path.is_file())
-    return [path for path in files if not set(_EXCLUDED) & set(path.relative_to(folder).parts)]
+    """Name in the package -> local file: the source tree, and a mark in the user's folders that have no workloads."""
+    return source_files() | {f"extra/{number}/workloads/.here": Path(os.devnull) for number, _ in enumerate(extra_folders())}
 
 
 def _copy(files: dict[str, Path], folder: Path) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from cluster.devices.peaks import peak_flops
+from cluster.devices.peaks import peak_of_work
 from cluster.trial_layout import TRACE
 from cluster.worker.measured_window import Record, Steps, unrecorded
 from cluster.worker.set_up import SessionContext
+from experiments.components.workload import flops_by_precision
 
 
 def evaluate(context: SessionContext, when: str) -> float:
@@ -72,14 +73,16 @@ def measure_communication(context: SessionContext, steps: Steps, window: dict[st
 
 
 def record_window(context: SessionContext, window: dict[str, Any]) -> None:
-    """Add FLOPs per sample and the device's peak FLOP/s to `window`, and record it. Does nothing on ranks other than 0."""
+    """Add FLOPs per sample and the device's peak FLOP/s for them to `window`, and record it. Does nothing on ranks other than 0."""
     if context.ranks.rank != 0:
         return
-    name = context.device.describe()["device_name"]
-    peak, source = (None, None) if context.device.emulated else peak_flops(name, context.parameters.precision)
+    flops, shares = None, None
     try:
         flops = context.workload.flops_per_sample()
+        shares = flops_by_precision(context.workload, context.parameters.precision, flops)
     except Exception as error:  # without them there is no MFU, but the trial was measured
-        flops = None
         context.recorder.note(f"FLOPs not counted: {type(error).__name__}: {str(error)[:200]}")
-    context.recorder.window({**window, "flops_per_sample": flops, "peak_flops": peak, "peak_source": source})
+    name = context.device.describe()["device_name"]
+    peak, source = (None, None) if context.device.emulated or not shares else peak_of_work(name, shares)
+    figures = {"flops_per_sample": flops, "flops_by_precision": shares, "peak_flops": peak, "peak_source": source}
+    context.recorder.window({**window, **figures})

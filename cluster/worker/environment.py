@@ -11,6 +11,8 @@ from typing import Any
 from cluster.devices import Device
 from cluster.devices._processor import model_name
 from cluster.git_state import git_state
+from cluster.source_tree import running_tree
+from cluster.worker.host_identity import host_id
 
 LIBRARIES = ("torch", "torch-optimi", "transformers", "diffusers", "ray", "torchvision", "numpy", "pillow", "pyarrow", "tokenizers")
 
@@ -27,12 +29,15 @@ def environment(device: Device, world_size: int, threads: int | None) -> dict[st
         **{name: _version(name) for name in LIBRARIES},
         "python": platform.python_version(),
         "host": socket.gethostname(),
+        "host_id": host_id(device.accelerator_ids()),
         "os": platform.platform(),
         "cpu": model_name(),
         "cores": len(os.sched_getaffinity(0)),
         "image": os.environ.get("SWEEPBENCH_IMAGE"),
         "git_commit": git.get("commit"),
         "git_dirty": git.get("dirty"),
+        "git_checked": git.get("checked"),
+        "tree": running_tree(),
     }
 
 

@@ -136,7 +136,8 @@ def find(trial: Trial, options: argparse.Namespace) -> SearchResult:
     if trial.device == "cpu" and not trial.emulated:
         raise TrialEnded(Outcome.UNSUPPORTED, "batch_size max: a CPU has no memory of its own that could be the limit")
     known: dict[int, Answer] = {}
-    with JournalWriter(options.out / JOURNAL, options.attempt) as journal, trial_files.mirror(options.out / JOURNAL, options, part=0):
+    path = options.out / JOURNAL
+    with JournalWriter(path, options.attempt, trial=trial.key) as journal, trial_files.mirror(path, options, part=0):
         journal.append("phase", name="max_batch")
 
         def report_answer(size: int, answer: Answer) -> None:

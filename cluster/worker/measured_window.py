@@ -14,6 +14,7 @@ from cluster.worker.rank_group import Ranks
 from cluster.worker.set_up import SessionContext
 from cluster.worker.torch_internals import compile_seconds
 from experiments.components.workload import Workload, trains
+from experiments.parameters import SYNCHRONOUS, execution
 from experiments.step_record import StepTiming
 
 Record = Callable[[StepTiming], None]
@@ -25,6 +26,7 @@ class Steps:
     def __init__(self, context: SessionContext) -> None:
         """Raises Unsupported for an injected slow-down on a device without a way to keep it busy for a known time."""
         self._device = context.device
+        self._synchronous = execution(context.parameters) == SYNCHRONOUS
         self.restart(context.workload)
         self.slowed: SlowedTrainStep | None = None
         share = context.parameters.injected_slowdown
@@ -35,7 +37,7 @@ class Steps:
 
     def restart(self, workload: Workload) -> None:
         """Start again with the first batch of `workload` and a new clock."""
-        self._batches, self.clock = iter(workload.batches()), self._device.clock()
+        self._batches, self.clock = iter(workload.batches()), self._device.clock(synchronous=self._synchronous)
 
     def stop(self) -> None:
         """Release the batches, so that the processes that load them end. Only `restart` may follow."""
@@ -80,6 +82,7 @@ def measure(context: SessionContext, steps: Steps, started_at: float) -> dict[st
         "last_learning_step": parameters.warmup_steps + parameters.steps,
         "batch_size": parameters.batch_size,
         "trains": trains(context.workload),
+        "execution": execution(parameters),
         "epoch_samples": getattr(context.workload, "epoch_samples", None),
         "spikes_after": parameters.spikes_after,
         **({"injected_slowdown": parameters.injected_slowdown} if parameters.injected_slowdown else {}),

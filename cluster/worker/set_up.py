@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cluster.devices import Device
 from cluster.devices import load as load_device
+from cluster.devices.clock import SYNCHRONISED
 from cluster.worker.environment import environment
 from cluster.worker.measure.recorder import Recorder
 from cluster.worker.rank_group import Ranks
@@ -18,7 +19,7 @@ from cluster.worker.train.choose_engine import choose_engine
 from cluster.worker.train.train_step import TrainStep
 from experiments import workloads
 from experiments.components.workload import Context, Unsupported, Workload
-from experiments.parameters import TrainingParameters
+from experiments.parameters import SYNCHRONOUS, TrainingParameters, execution
 from experiments.trial import Trial
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ def set_up(trial: Trial, ranks: Ranks, recorder: Recorder, out: Path, found: Map
     device = load_device(trial.device, ranks.local_rank)
     threads = device.set_threads(parameters.threads, ranks.local_world_size)
     facts = {**environment(device, ranks.world_size, threads), **found}
+    if execution(parameters) == SYNCHRONOUS:
+        facts["clock"] = SYNCHRONISED
     recorder.environment(facts)
 
     def add_fact(name: str, value: str) -> None:

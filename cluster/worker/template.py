@@ -26,6 +26,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
 from cluster.process_marks import mark_forked_process
+from cluster.source_tree import running_tree
 
 BASE = ("cluster.worker.trial_session", "cluster.worker.ray_train", "ray.train.torch")
 # Not imported in the template: they start processes or threads, ask for a device, or belong to one process
@@ -40,6 +41,7 @@ def main() -> None:
     parser.add_argument("--workload", required=True, help="a file in experiments/workloads")
     options = parser.parse_args()
     channel = socket.socket(fileno=options.channel)
+    running_tree()  # of the code that is imported now; trials inherit it
     import_modules([*BASE, f"experiments.workloads.{options.workload}"])
     Template(channel).serve()
 
@@ -75,7 +77,7 @@ def spoiled() -> str | None:
     """Why no trial may be forked from this process any more; None if one may."""
     import torch.cuda
 
-    if torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return "an import has initialised CUDA"
     if threading.active_count() > 1:
         return f"an import has started a thread ({threading.enumerate()[-1].name})"

@@ -32,7 +32,7 @@ def run_rank(config: dict[str, Any]) -> None:
     ranks = Ranks.from_ray()
     cleanup_notes = leftovers.end() if ranks.local_rank == 0 else []
     out = trial_files.folder_of_rank(config)
-    sink = JournalWriter(out / JOURNAL, config["attempt"]) if ranks.rank == 0 else NullSink()
+    sink = JournalWriter(out / JOURNAL, config["attempt"], trial=trial.key) if ranks.rank == 0 else NullSink()
     mirror = trial_files.mirror_of_rank(out / JOURNAL, config, ranks.rank)
     probing = config["probe"] is not None
     sampler = nullcontext(device_sampler.Sampling()) if probing else device_sampler.sampling(trial, ranks, out, config["attempt"])

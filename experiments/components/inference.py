@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
-from experiments.parameters import TrainingParameters
+from experiments.parameters import QUEUED, SYNCHRONOUS, Execution, TrainingParameters
 
 if TYPE_CHECKING:
     from torch import nn
@@ -23,7 +23,14 @@ class InferenceParameters(TrainingParameters):
 
     batch_size: int | Literal["max"] = Field(1, description="samples per device and step, or max: the largest that fits")
     cast_weights: bool = Field(True, description="bf16, fp16: weights cast once, when the model is built; false: in every operation")
-    prefetch_to_device: bool = Field(False, description="copy the next batch while this one is computed: then latency is without the copy")
+    prefetch_to_device: bool = Field(
+        False, description="copy the next batch while this one is computed: then service time is without the copy"
+    )
+    execution: Execution = Field(
+        QUEUED,
+        description="queued: batches follow each other without a pause (service time, throughput); "
+        "synchronous: the next one is asked for once a batch's output is computed (latency)",
+    )
     evaluate: bool = Field(False, description="metrics on held-out data, once, before the measured window")
 
     @model_validator(mode="after")
@@ -31,6 +38,10 @@ class InferenceParameters(TrainingParameters):
         for name, field in type(self).model_fields.items():
             if name in OF_TRAINING and getattr(self, name) != field.default:
                 raise ValueError(f"{name} has no effect: nothing is trained here")
+        if self.execution == SYNCHRONOUS and self.prefetch_to_device:
+            raise ValueError(
+                "prefetch_to_device has no effect where execution is synchronous: no batch is computed while another is copied"
+            )
         return self
 
 

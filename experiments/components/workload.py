@@ -6,7 +6,7 @@ A workload is a file or folder in experiments/workloads. It has `Parameters`, a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -79,6 +79,18 @@ class Workload(Protocol):
 def trains(workload: Workload) -> bool:
     """Whether a step is forward pass, backward pass and optimiser. With `trains = False` it is the forward pass in evaluation mode."""
     return bool(getattr(workload, "trains", True))
+
+
+def flops_by_precision(workload: Workload, precision: str, flops: float | None) -> Mapping[str, float] | None:
+    """FLOPs of one step per sample by the precision that computes them; None if unknown. They add up to `flops`, of all.
+
+    All are in the trial's `precision`, unless the workload has a method `flops_by_precision()` that says otherwise.
+    """
+    named = getattr(workload, "flops_by_precision", None)
+    if named is not None:
+        shares: Mapping[str, float] | None = named()
+        return shares
+    return None if flops is None else {precision: flops}
 
 
 def step_kind(workload: Workload, batch: Batch) -> str | None:

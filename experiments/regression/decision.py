@@ -71,14 +71,3 @@ def as_estimate(effect: NightEffect, index: int, repeats: int) -> Estimate:
     size, se, df = float(effect.effect[index]), float(effect.se[index]), float(effect.df[index])
     half = float(special.stdtrit(df, 0.975)) * se
     return Estimate(float(np.exp(size)), float(np.exp(size - half)), float(np.exp(size + half)), se, df, repeats)
-
-
-def rate_interval(hits: int, trials: int, level: float = 0.95) -> tuple[float, float]:
-    """Exact interval of the rate hits / trials (Clopper & Pearson 1934); 0 to 1 without a trial.
-
-    Raises ValueError for more hits than trials.
-    """
-    if trials == 0:
-        return 0.0, 1.0
-    interval = stats.binomtest(hits, trials).proportion_ci(level, method="exact")
-    return float(interval.low), float(interval.high)

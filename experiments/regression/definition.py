@@ -37,6 +37,8 @@ METRICS: dict[str, Metric] = {
         "step_time_p05_s",
         "step_time_median_s",
         "step_time_p90_s",
+        "service_time_p50_s",
+        "service_time_p99_s",
         "latency_p50_s",
         "latency_p99_s",
         "time_to_first_step_s",

@@ -11,6 +11,7 @@ from experiments.parameters import TrainingParameters
 from experiments.spec import matrix
 from experiments.spec.profile import ProfileContext
 from experiments.spec.report_section import check_report
+from experiments.spec.same_work import check_same_work, check_same_work_of_baseline
 from experiments.spec.schema import MAX_PRODUCT, Axes, PoolFacts, Suite, SuiteFile
 from experiments.spec.sections import check_axes, check_baseline, check_conditions, check_exclude, check_fixed, check_include, check_linked
 from experiments.spec.vocabulary import Vocabulary, too_large, with_pools
@@ -37,6 +38,7 @@ def check(
         else:
             _check_rules(profile, expansion)
             _check_cells(profile, suite, expansion.cells)
+            check_same_work_of_baseline(profile, suite, expansion.cells)
     return (None if profile.problems else suite), profile.problems
 
 
@@ -70,15 +72,15 @@ def _suite(profile: ProfileContext, names: list[str], axes: Axes, linked: list[A
         sets={},
         only={},
         parity_reference=profile.section("parity_reference"),
+        same_work=check_same_work(profile, every_axis, conditions),
         repeats=profile.section("repeats"),
         limit=profile.section("limit"),
         baseline=check_baseline(profile, every_axis),
         report=check_report(profile, every_axis),
         retries=profile.section("retries"),
+        retries_disturbed=profile.section("retries_disturbed"),
         hang_timeout_s=profile.section("hang_timeout_s"),
     )
-    if suite.parity_reference and "precision" not in suite.axis_names:
-        profile.complain(profile.key("parity_reference"), "needs the axis precision", "write `precision: [bf16]` under axes")
     return suite
 
 
@@ -97,7 +99,7 @@ def _check_rules(profile: ProfileContext, expansion: matrix.Expansion) -> None:
 
 def _check_cells(profile: ProfileContext, suite: Suite, cells: list[matrix.PlannedCell]) -> None:
     """Complain about no cells, no baseline among them, too many trials, and cells of more devices than their pool has."""
-    trials = len(cells) * suite.repeats
+    trials = matrix.trial_count(cells, suite.repeats)
     if not cells:
         profile.complain(profile.key("exclude"), "leaves no cell", "exclude less")
     elif not any(all(matrix.same(cell.axes[name], value) for name, value in suite.baseline.items()) for cell in cells):

@@ -5,7 +5,8 @@
 3. Excludes drop cells; they see the finished cell: axes, `device`, every parameter.
 4. Each include adds cells: the axes it does not name take all their values. What it names wins over conditions, and a parameter it names
    that is no axis becomes one. Cells that exist already are kept once.
-5. With `parity_reference`, the fp32 cells are added that the loss-parity gate needs and that are not there: see `_references`.
+5. With `parity_reference`, the fp32 cells are added that the loss-parity gate needs and that are not there, and those that are there get
+   as many repeats as it needs seeds: see `_with_references`.
 6. --only drops cells.
 """
 
@@ -13,13 +14,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import ValidationError
 
 from experiments import workloads
-from experiments.parameters import REFERENCE, SAME_MATHEMATICS, TrainingParameters
+from experiments.parameters import SAME_MATHEMATICS, TrainingParameters, as_reference, numerics_of
 from experiments.spec.schema import Match, Suite
 from experiments.trial import Scalar
 
@@ -35,6 +36,8 @@ class PlannedCell:
     device: str
     axes: dict[str, Scalar]
     parameters: dict[str, Any]
+    repeats: int | None = None  # None: the suite's
+    reference: bool = False  # added for loss parity alone
 
 
 class CellError(Exception):
@@ -61,8 +64,23 @@ def expand(suite: Suite) -> list[PlannedCell]:
 
 
 def order(cells: Sequence[PlannedCell], repeats: int) -> list[tuple[PlannedCell, int]]:
-    """(cell, repeat), repeats from 1, in the order in which trials start: A B C A B C; a drift of the machine affects all cells alike."""
-    return [(cell, repeat) for repeat in range(1, repeats + 1) for cell in cells]
+    """(cell, repeat), repeats from 1, in the order in which trials start: A B C C B A A B C.
+
+    Every second round runs backwards, so a steady drift of the machine affects all cells alike: exactly over an even number of rounds; what
+    an odd number leaves is fitted (experiments/stats/layout.py). A cell with a number of repeats of its own takes part in so many rounds.
+    """
+    rounds = range(1, 1 + max((cell.repeats or repeats for cell in cells), default=0))
+    places = ((cell, repeat) for repeat in rounds for cell in (cells if repeat % 2 else cells[::-1]))
+    return [(cell, repeat) for cell, repeat in places if repeat <= (cell.repeats or repeats)]
+
+
+def seed_of(suite: Suite, cell: PlannedCell, repeat: int) -> int:
+    """The seed of a cell's repeat: the cell's own, or where repeats are seeds the one so many further."""
+    return int(cell.parameters["seed"]) + (repeat - 1 if suite.repeats_are_seeds else 0)
+
+
+def trial_count(cells: Sequence[PlannedCell], repeats: int) -> int:
+    return sum(cell.repeats or repeats for cell in cells)
 
 
 def product_size(axes: Mapping[str, Sequence[Any]], linked: Sequence[Mapping[str, Sequence[Any]]]) -> int:
@@ -97,8 +115,8 @@ def expansion(suite: Suite, schema: type[TrainingParameters]) -> Expansion:
             values.update(strong)
         return values
 
-    def add(values: Values) -> bool:
-        if suite.include:  # without one, the product has no cell twice
+    def add(values: Values, *, reference: bool = False) -> bool:
+        if suite.include and not reference:  # without one, the product has no cell twice
             identity = tuple([(type(value), value) for value in map(values.get, names)])
             if identity in seen:
                 return False
@@ -129,9 +147,34 @@ def expansion(suite: Suite, schema: type[TrainingParameters]) -> Expansion:
         for chosen in _product(suite, entry):
             result.includes[number] += add(finished(chosen, entry | suite.sets))
     if suite.parity_reference and "precision" not in suite.sets:
-        for values in _references(result.cells):
-            add(values | suite.sets)
+        _with_references(suite, result, lambda values: add(values | suite.sets, reference=True))
     return result
+
+
+def _with_references(suite: Suite, result: Expansion, add: Callable[[Values], object]) -> None:
+    """Give the references that are there a repeat for each seed, and `add` those that are missing. Nothing where all compute alike."""
+    if len({numerics_of(cell.parameters, cell.device) for cell in result.cells}) < 2:
+        return
+    seeds = suite.parity_reference if suite.repeats_are_seeds else 1
+    references: set[str] = set()
+    for place, cell in enumerate(result.cells):
+        if _is_reference(cell) and _learnt(cell) not in references:
+            references.add(_learnt(cell))
+            if seeds > suite.repeats:
+                result.cells[place] = replace(cell, repeats=seeds)
+    there = len(result.cells)
+    for values in _references(result.cells):
+        add(values)
+    result.cells[there:] = [replace(cell, repeats=seeds, reference=True) for cell in result.cells[there:]]
+
+
+def _learnt(cell: PlannedCell) -> str:
+    """The same for cells of a pool that learn the same."""
+    return repr((cell.pool, sorted((name, value) for name, value in cell.parameters.items() if name not in SAME_MATHEMATICS)))
+
+
+def _is_reference(cell: PlannedCell) -> bool:
+    return as_reference(cell.parameters) == cell.parameters
 
 
 def _references(cells: Sequence[PlannedCell]) -> list[Values]:
@@ -139,16 +182,12 @@ def _references(cells: Sequence[PlannedCell]) -> list[Values]:
 
     None for the largest batch that fits: what it will be is not known, and fp32 fits less of it.
     """
-
-    def learnt(cell: PlannedCell) -> str:
-        return repr((cell.pool, sorted((name, value) for name, value in cell.parameters.items() if name not in SAME_MATHEMATICS)))
-
-    there = {learnt(cell) for cell in cells if cell.parameters["precision"] == REFERENCE}
+    there = {_learnt(cell) for cell in cells if _is_reference(cell)}
     references: dict[str, Values] = {}
     for cell in cells:
-        if cell.parameters["batch_size"] != "max" and (kind := learnt(cell)) not in there:
-            as_fp32 = {"precision": REFERENCE, "compile": "none", "pool": cell.pool, "device": cell.device}
-            references.setdefault(kind, {**cell.parameters, **as_fp32})
+        if cell.parameters["batch_size"] != "max" and (kind := _learnt(cell)) not in there:
+            as_fp32 = {**as_reference(cell.parameters), "compile": "none", "pool": cell.pool, "device": cell.device}
+            references.setdefault(kind, as_fp32)
     return list(references.values())
 
 

@@ -86,7 +86,7 @@ def _check_cells(suite: Suite, schema: type[TrainingParameters], pools: Mapping[
                 if not any(matrix.same(item, other) for other in present):
                     raise ConfigError.one("--only", None, name, f"no cell has the value {item}", f"known: {', '.join(map(str, present))}")
         raise ConfigError.one("--only", None, "", "no cell has all these values", "leave one out; `sweep plan` shows the cells")
-    trials = len(cells) * suite.repeats
+    trials = matrix.trial_count(cells, suite.repeats)
     if trials > suite.limit:
         problem = f"{len(cells)} cells x {suite.repeats} repeats are {trials} trials, over the limit of {suite.limit}"
         raise ConfigError.one(where, None, "limit", problem, "choose fewer with --only or --repeats, or raise `limit` in the file")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Protocol
 
-from pydantic import Field, StringConstraints
+from pydantic import BeforeValidator, Field, StringConstraints
 
 from experiments.config.strict import Strict
+from experiments.parameters import REFERENCE_SEEDS
 from experiments.trial import Scalar
 
 MAX_TRIALS = 100_000
@@ -15,6 +16,18 @@ MAX_PRODUCT = 5 * MAX_TRIALS  # cells before excludes: beyond it nothing is even
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 Axes = dict[str, list[Scalar]]
 Match = dict[str, Scalar | list[Scalar]]
+
+
+def _references(value: Any) -> Any:
+    """true means as many seeds as loss parity needs, false none. Raises ValueError for fewer than it needs."""
+    if isinstance(value, bool):
+        return REFERENCE_SEEDS if value else 0
+    if isinstance(value, int) and 0 < value < REFERENCE_SEEDS:
+        raise ValueError(f"loss parity needs at least {REFERENCE_SEEDS} seeds; 0 for none")
+    return value
+
+
+References = Annotated[int, BeforeValidator(_references), Field(ge=0, le=20)]
 
 
 class PoolFacts(Protocol):
@@ -81,14 +94,22 @@ class Sections(Strict):
     conditions: list[Condition] = Field(default_factory=list)
     exclude: list[Match] = Field(default_factory=list, description="cells that match all keys of an entry are left out")
     include: list[dict[str, Scalar]] = Field(default_factory=list, description="cells added after the excludes")
-    parity_reference: bool = Field(
-        default=False, description="add the fp32 cells that loss parity needs and that are missing: one for all cells that learn the same"
+    parity_reference: References = Field(
+        default=0,
+        description="seeds of the fp32 reference for loss parity (true: 3): adds what is missing, and each repeat has another seed",
+    )
+    same_work: list[str] = Field(
+        default_factory=list,
+        description="axes that change the work, besides those that the workload names: only cells with equal values are compared",
     )
     repeats: int = Field(default=1, ge=1, le=1000, description="how often each cell runs, interleaved")
     limit: int = Field(default=2000, ge=1, le=MAX_TRIALS, description="most trials (cells x repeats) the suite may have")
     baseline: dict[str, Scalar] = Field(default_factory=dict, description="axis -> value: the cell that the others are compared with")
     report: ReportSettings | None = None
     retries: int = Field(default=2, ge=0, le=20, description="attempts after the first, for infrastructure failures only")
+    retries_disturbed: int = Field(
+        default=1, ge=0, le=20, description="how often a trial is measured again because other work was on its device or host"
+    )
     hang_timeout_s: float = Field(default=600, gt=0, le=86_400, description="a trial that makes no progress for so long is ended")
 
 
@@ -124,12 +145,14 @@ class Suite(Strict):
     include: list[dict[str, Scalar]]
     sets: dict[str, Any] = Field(description="--set: stronger than everything above")
     only: dict[str, list[Scalar]] = Field(description="--only: cells with other values are left out")
-    parity_reference: bool = False  # plans of early sweeps lack it
+    parity_reference: References = 0  # plans of early sweeps lack it, or say true or false
+    same_work: list[str] = Field(default_factory=list, description="the workload's too; plans of earlier sweeps lack it")
     repeats: int
     limit: int
     baseline: dict[str, Scalar]
     report: ReportSettings
     retries: int
+    retries_disturbed: int = 1  # plans of early sweeps lack it
     hang_timeout_s: float
 
     @property
@@ -139,3 +162,8 @@ class Suite(Strict):
         for entry in self.include:
             names += [name for name in entry if name not in names]
         return names
+
+    @property
+    def repeats_are_seeds(self) -> bool:
+        """Whether each repeat has a seed of its own: only so do repeats tell a divergence from chance. Not with an axis `seed`."""
+        return self.parity_reference > 0 and "seed" not in self.axis_names

@@ -78,6 +78,14 @@ def estimate_from_mean(mean: float, se: float, df: float, n: int, level: float) 
     return Estimate(mean, mean - half, mean + half, se, df, n, linear=True)
 
 
+def exponential(difference: Estimate) -> Estimate:
+    """The ratio that a difference of logarithms is: its value and its bounds, on the logarithmic scale."""
+    low, high = (math.exp(max(-700.0, min(700.0, end))) for end in (difference.low, difference.high))
+    if not math.isfinite(difference.se):
+        low, high = 0.0, math.inf
+    return Estimate(math.exp(difference.value), low, high, difference.se, difference.df, difference.n)
+
+
 def t_value(level: float, df: float) -> float:
     """Two-sided quantile of Student's t for confidence `level`; of the normal distribution if `df` is infinite."""
     return float(special.ndtri((1 + level) / 2) if math.isinf(df) else special.stdtrit(df, (1 + level) / 2))

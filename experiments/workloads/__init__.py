@@ -15,7 +15,7 @@ from types import ModuleType
 
 from experiments.config.errors import ConfigError, choose
 from experiments.config.paths import extra_folders
-from experiments.parameters import TrainingParameters
+from experiments.parameters import TrainingParameters, work_parameters
 
 _HERE = Path(__file__).resolve().parent
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}\Z")
@@ -44,6 +44,9 @@ def load(name: str) -> ModuleType:
     schema = getattr(module, "Parameters", None)
     if not (isinstance(schema, type) and issubclass(schema, TrainingParameters)):
         raise ConfigError.one(path, None, "Parameters", "is missing", "define `class Parameters(TrainingParameters)`")
+    for parameter in work_parameters(schema):
+        if parameter not in schema.model_fields:
+            raise ConfigError.one(path, None, "same_work", f"{parameter!r} is not a parameter", choose(parameter, schema.model_fields))
     return module
 
 

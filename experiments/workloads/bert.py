@@ -32,6 +32,8 @@ SIZES: dict[str, tuple[int, int, int, int, int, int]] = {
 class Parameters(TextParameters):
     """BERT's own settings."""
 
+    same_work = ("model", "sequence_length")
+
     model: Literal["base", "tiny"] = Field("tiny", description="base: 110.65 M parameters, vocabulary 32,000; tiny for CPUs")
     sequence_length: int = Field(512, ge=8, le=512, description="tokens of a sample")
     attention: Literal["eager", "sdpa"] = Field("eager", description="plain matrix products and softmax, or torch's fused kernels")

@@ -1,7 +1,7 @@
 """BridgeTower inference: latency and throughput of the forward pass that embeds pairs of image and caption.
 
 The model is the one that bridgetower trains (BridgeTowerForContrastiveLearning), asked for its embeddings and not for a loss, in evaluation
-mode under torch.inference_mode. A step is one batch: its latency is what it takes from the host to its embeddings.
+mode under torch.inference_mode. A step is one batch, from the host to its embeddings.
 """
 
 from __future__ import annotations

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 class Parameters(TrainingParameters):
     """The size of the load."""
 
+    same_work = ("width", "depth")
+
     width: int = Field(128, ge=1, le=65_536)
     depth: int = Field(2, ge=1, le=64)
     learning_rate: float = Field(1e-3, gt=0, le=10)

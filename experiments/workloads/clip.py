@@ -41,6 +41,8 @@ SIZES: dict[str, tuple[tuple[int, int, int, int, int], tuple[int, int, int], int
 class Parameters(KeptPairParameters):
     """CLIP's own settings."""
 
+    same_work = ("model",)
+
     model: Literal["b32", "b16", "l14", "h14", "tiny", "pico"] = Field(
         "tiny", description="ViT-B/32 to ViT-H/14 as published; tiny and pico for CPUs, pico for thousands of steps"
     )
@@ -200,6 +202,13 @@ class Clip:
     def flops_per_sample(self) -> float | None:
         return flops(self.parameters.model)
 
+    def flops_by_precision(self) -> dict[str, float] | None:
+        """The blocks' linear layers are the arm's; attention, patches and projections are in the trial's precision."""
+        from experiments.components.layers import low_precision
+
+        size, arm = self.parameters.model, self.parameters.linear
+        return low_precision.flops_by_precision(arm, self.parameters.precision, flops(size), linear_flops(size))
+
     def _items(self, rows: Any, *, augment: bool) -> PairDataset:
         keep = self.parameters.keep_decoded
         return self.pairs.dataset(rows, self.pairs.tokenizer(), self.image_size, augment=augment, keep=keep)
@@ -215,3 +224,10 @@ def flops(size: str) -> float:
 
     ends = 2.0 * (patches * 3 * patch * patch * width + projection * (width + text))
     return 3 * (tower(width, layers, patches + 1) + tower(text, text_layers, tokens) + ends)
+
+
+def linear_flops(size: str) -> float:
+    """Of `flops`, those of the blocks' linear layers: q, k, v and out (4 width^2 weights), both layers of the MLP (8 width^2)."""
+    (width, layers, _, patch, image), (text, text_layers, _), _, _, tokens = SIZES[size]
+    patches = (image // patch) ** 2
+    return 3 * 2.0 * 12 * (layers * (patches + 1) * width * width + text_layers * tokens * text * text)

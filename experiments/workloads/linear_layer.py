@@ -26,6 +26,8 @@ TIMED = 20  # repetitions of what is timed for the quantise share
 class Parameters(TrainingParameters):
     """Width, and how the layers compute."""
 
+    same_work = ("width",)
+
     width: int = Field(64, ge=16, le=16_384, description="inputs of the first layer; the second has four times as many")
     linear: Literal[
         "plain",
@@ -184,3 +186,10 @@ class LinearLayer:
         """Of a step: forward, input gradient and weight gradient of both layers."""
         width = float(self.parameters.width)
         return 2 * 4 * width * width * (3 + 3)
+
+    def flops_by_precision(self) -> dict[str, float] | None:
+        """All products are the arm's."""
+        from experiments.components.layers import low_precision
+
+        flops = self.flops_per_sample() or 0.0
+        return low_precision.flops_by_precision(self.parameters.linear, self.parameters.precision, flops, flops)

@@ -24,6 +24,8 @@ HELD_OUT_SIZE = 32
 class Parameters(TrainingParameters):
     """The network's size, and what one input costs."""
 
+    same_work = ("width", "depth", "classes", "input_cost")
+
     width: int = Field(32, ge=1, le=65_536)
     depth: int = Field(2, ge=1, le=256, description="hidden layers")
     classes: int = Field(8, ge=2, le=4096)

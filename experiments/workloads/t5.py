@@ -33,6 +33,8 @@ SIZES: dict[str, tuple[int, int, int, int, int, int]] = {
 class Parameters(TextParameters):
     """T5's own settings."""
 
+    same_work = ("model", "source_length", "target_length")
+
     model: Literal["3b", "large", "base", "small", "tiny"] = Field("tiny", description="3b: 2.85 B parameters; tiny for CPUs")
     summary_column: str = Field("summary", description="column of summaries")
     prefix: str = Field("summarize: ", max_length=200, description="before each document")

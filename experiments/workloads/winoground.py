@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 class Parameters(TrainingParameters):
     """Which model, from where, on which copy of the data set."""
 
+    same_work = ("dataset", "text_length")  # which model is what is asked, so `family` is not among them
+
     family: Literal["bridgetower", "clip"] = Field("bridgetower", description="the model that scores")
     bridgetower_weights: str | None = Field(None, description="a hub id, or a folder made by save_pretrained, with tokenizer.json")
     bridgetower_revision: str | None = Field(None, description="commit (40 hex digits) of a hub id, for bridgetower_weights")

@@ -20,6 +20,7 @@ from tasks.nightly.accept import find_cell
 from tasks.nightly.bisect import BisectError, Bisection
 from tasks.nightly.plan import empty_night, plan_night, templates
 from tasks.nightly.store import today
+from tasks.report.text_format import plural
 
 
 def run_bisect(name: str, cell: str, good: str, bad: str, metric: str | None, most: int, err: Console) -> Bisection:
@@ -36,7 +37,11 @@ def run_bisect(name: str, cell: str, good: str, bad: str, metric: str | None, mo
         raise BisectError(f"pool {pool.name} is a cluster, which has one version of the code; bisect on an embedded pool")
     first, commits = bisect.commits_between(good, bad)
     folder = runs_root() / "bisect" / f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
-    err.print(f"{chosen.name}, {compared}: {len(commits)} commits after {first[:12]}; trials in {folder}", highlight=False, soft_wrap=True)
+    err.print(
+        f"{chosen.name}, {compared}: {plural(len(commits), 'commit')} after {first[:12]}; trials in {folder}",
+        highlight=False,
+        soft_wrap=True,
+    )
     numbers = count(1)
     with NodeLocks(pool, 1, 1, Event()), bisect.worktrees(folder / "trees") as tree:
 

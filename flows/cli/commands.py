@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -27,6 +28,7 @@ from flows.cli.options import (
     suite_names,
     sweep_ids,
 )
+from flows.cli.start_sweep import request_of, start
 
 
 @app.command(epilog="Examples: sweep plan bridgetower --profile smoke --only precision=bf16 · sweep plan --sweep last")
@@ -54,7 +56,7 @@ def plan(
         states = planning.states(sweep_plan)
     else:
         assert suite is not None
-        sweep_plan, _ = planning.make_plan(_request(suite, profile, pool, set_, only, repeats))
+        sweep_plan, _ = planning.make_plan(request_of(suite, profile, pool, set_, only, repeats))
         against, states = planning.compare_with_last(sweep_plan)
     expected = planning.expected_seconds(sweep_plan)
     if as_json:
@@ -84,23 +86,12 @@ def run(
     ] = None,
 ) -> None:
     """Run a suite: every trial of its matrix, then the comparison."""
-    from experiments.config.paths import runs_root
-    from flows.cli.run_sweep import run_sweep
-    from tasks.sweep.plan import check_ready, make_plan
-    from tasks.sweep.store import StoreError, SweepStore
+    from tasks.sweep.plan import make_plan
 
     if profile_steps is not None:
         set_ = [*(set_ or []), f"profile_steps={profile_steps}"]
-    sweep_plan, _ = make_plan(_request(suite, profile, pool, set_, only, repeats).model_copy(update={"pool_wait_s": pool_wait}))
-    check_ready(sweep_plan)
-    if profile == "auto":
-        pools_used = ", ".join(dict.fromkeys(trial.pool for trial in sweep_plan.trials))
-        err.print(f"profile auto: took [bold]{sweep_plan.profile}[/], pool {pools_used}", highlight=False)
-    try:
-        SweepStore(sweep_plan.sweep_id).save_plan(sweep_plan)
-    except OSError as error:
-        raise StoreError(f"{runs_root()} cannot be written ({error.strerror}); SWEEPBENCH_RUNS names another folder") from None
-    raise typer.Exit(run_sweep(sweep_plan, out, err))
+    sweep_plan, _ = make_plan(request_of(suite, profile, pool, set_, only, repeats).model_copy(update={"pool_wait_s": pool_wait}))
+    raise typer.Exit(start(sweep_plan))
 
 
 @app.command(epilog="Example: sweep resume last")
@@ -164,6 +155,37 @@ def report(
         typer.launch(paths.html.as_uri())
 
 
+@app.command(
+    epilog="Examples: sweep publish last --to docs/results/vit-h200 · sweep publish --check docs/results/vit-h200",
+)
+@clean_errors
+def publish(
+    sweep_ids_: Annotated[
+        list[str] | None, typer.Argument(metavar="[SWEEP]...", help="sweeps' ids, or `last`; each whole", autocompletion=sweep_ids)
+    ] = None,
+    to: Annotated[Path | None, typer.Option("--to", help="folder of the page; an earlier page of this command is replaced")] = None,
+    check: Annotated[Path | None, typer.Option("--check", help="tell instead whether this page is as it was written")] = None,
+) -> None:
+    """Write a results page from whole sweeps: plans, raw steps, reports, a README, a manifest. Refuses what was edited or put together."""
+    from tasks.report.manifest import check_published
+    from tasks.report.publish import publish as publish_sweeps
+    from tasks.sweep.store import SweepStore
+
+    if (check is None) == (to is None) or bool(sweep_ids_) == (to is None):
+        raise typer.BadParameter("give sweeps and --to FOLDER, or --check FOLDER alone")
+    if to is not None:
+        readme = publish_sweeps([SweepStore(_sweep_id(sweep_id)) for sweep_id in sweep_ids_ or []], to)
+        out.print(f"published: {readme}", highlight=False, soft_wrap=True)
+        return
+    assert check is not None
+    problems = check_published(check)
+    for problem in problems:
+        err.print(problem, highlight=False, markup=False, soft_wrap=True)
+    if problems:
+        raise typer.Exit(1)
+    out.print(f"{check} is as it was written", highlight=False, soft_wrap=True)
+
+
 @app.command(epilog="Example: sweep compare bridgetower-20261101-020000-1a2b last")
 @clean_errors
 def compare(sweep_a: SweepId, sweep_b: SweepId) -> None:
@@ -207,6 +229,22 @@ def pools(as_json: JsonOption = False) -> None:
     print_json(rows) if as_json else show_catalog.print_pools(out, rows)
 
 
+@app.command(epilog="Examples: sweep spread · sweep spread --metric step_time_median_s · sweep spread --rebuild")
+@clean_errors
+def spread(
+    metric: Annotated[str, typer.Option("--metric", help="a summary metric, as in docs/measuring.md")] = "throughput",
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="first read every sweep again; files of removed sweeps stay")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """How far trials, sweeps and hosts lie apart on each pool and device, learned from past sweeps."""
+    from flows.cli import show_spread
+
+    if rebuild:
+        show_spread.rebuild_spreads(err)
+    rows = show_spread.spread_rows(metric, err)
+    print_json(rows) if as_json else show_spread.print_spreads(out, rows, metric)
+
+
 @app.command(epilog="Example: sweep ui --port 5001")
 @clean_errors
 def ui(port: Annotated[int, typer.Option(help="port on 127.0.0.1", min=1024, max=65535)] = 5000) -> None:
@@ -214,28 +252,6 @@ def ui(port: Annotated[int, typer.Option(help="port on 127.0.0.1", min=1024, max
     from flows.cli.ui import serve
 
     raise typer.Exit(serve(port, out, err))
-
-
-def _request(suite: str, profile: str, pool: list[str] | None, set_: list[str] | None, only: list[str] | None, repeats: int | None) -> Any:
-    from tasks.sweep.store import Request
-
-    only_values: dict[str, list[Any]] = {}
-    for axis, value in _pairs("--only", only):
-        only_values.setdefault(axis, []).append(value)
-    return Request(suite=suite, profile=profile, pools=pool or [], set=dict(_pairs("--set", set_)), only=only_values, repeats=repeats)
-
-
-def _pairs(option: str, texts: list[str] | None) -> list[tuple[str, Any]]:
-    from experiments.config.errors import ConfigError
-    from experiments.config.yaml_document import scalar
-
-    pairs = []
-    for text in texts or []:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise ConfigError.one(option, None, text, "is not KEY=VALUE", f"write it as {option} steps=50")
-        pairs.append((name, scalar(value)))
-    return pairs
 
 
 def _sweep_id(text: str) -> str:
@@ -264,4 +280,5 @@ def main() -> None:
     sys.exit(status or 0)
 
 
+from flows.cli import aa as _aa  # noqa: E402, F401 - adds its commands
 from flows.cli import nightly as _nights  # noqa: E402, F401 - adds its commands

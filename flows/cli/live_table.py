@@ -15,6 +15,7 @@ from rich.text import Text
 from experiments.metrics import metric_of
 from experiments.trial import Outcome
 from flows.runtime.progress import SweepProgress, TrialProgress
+from tasks.report.text_format import plural
 
 _COLOUR = {Outcome.OK: "green", Outcome.DOES_NOT_FIT: "yellow", Outcome.UNSUPPORTED: "yellow", Outcome.CANCELLED: "magenta"}
 _PLAIN_S = 2.0
@@ -52,7 +53,9 @@ def render(progress: SweepProgress, height: int) -> Group:
         table.add_row(*_cells(row))
     finished = sum(row.ended is not None for row in rows)
     eta_s = progress.seconds_left()
-    footer = f"{finished} of {len(rows)} trials" + (f", about {clock(eta_s)} left" if eta_s is not None and finished < len(rows) else "")
+    footer = f"{finished} of {plural(len(rows), 'trial')}" + (
+        f", about {clock(eta_s)} left" if eta_s is not None and finished < len(rows) else ""
+    )
     down = [Text(f"pool {name}: {problem}", style="red") for name, problem in pools.items()]
     return Group(table, *down, Text(f"{footer}. {progress.note}".strip(), style="bold"))
 

@@ -9,6 +9,8 @@ from contextlib import ExitStack
 from rich.console import Console
 from rich.markup import escape
 
+from cluster.pools.busy import other_work
+from cluster.pools.pool import load_pools
 from cluster.stack.settings import environment
 from flows.cli import live_table
 from flows.cli.show_comparison import print_comparison, print_where
@@ -43,6 +45,7 @@ def run_sweep(plan: Plan, out: Console, err: Console) -> int:
     err.print(
         f"sweep [bold]{plan.sweep_id}[/]: {plural(len(plan.trials), 'trial')}, results in {store.dir}", highlight=False, soft_wrap=True
     )
+    _warn_of_other_work(plan, err)
     with ExitStack() as stack:
         if server is None:
             err.print("starting a Prefect server for this command (`make up` starts one that stays) ...", highlight=False)
@@ -61,6 +64,14 @@ def run_sweep(plan: Plan, out: Console, err: Console) -> int:
     if interrupted or status["status"] == 1:
         err.print(f"go on with it: sweep resume {plan.sweep_id}", highlight=False, soft_wrap=True)
     return 1 if interrupted else int(status["status"])
+
+
+def _warn_of_other_work(plan: Plan, err: Console) -> None:
+    """Say so where a pool's machine is busy: it is easier to wait now than to measure again."""
+    pools = load_pools()
+    for name in dict.fromkeys(trial.pool for trial in plan.trials):
+        if name in pools and (found := other_work(pools[name])):
+            err.print(f"[yellow]warning[/]: pool {name}: {escape(found)}", highlight=False, soft_wrap=True)
 
 
 def _run_flow(plan: Plan, err: Console) -> bool:

@@ -2,25 +2,50 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from rich.console import Console
 from rich.measure import Measurement
 from rich.text import Text
 
 from cluster.trial_layout import REPORT_PAGE
+from flows.cli.show_certificates import print_of_sweep
 from flows.cli.tables import make_table
 from tasks.sweep.store import SweepStore
 
+if TYPE_CHECKING:
+    from tasks.report.comparison_table import ComparisonTable
+
+
+_COLOURS = {"faster": "green", "slower": "red", "same": "dim", "undecided": "dim"}  # of verdicts
+_PLAIN: dict[str, Any] = {"highlight": False, "markup": False, "soft_wrap": True}
+
 
 def print_comparison(out: Console, store: SweepStore, *, emulated: bool = False) -> None:
-    """The suite's comparison table; with `emulated`, that of the emulated trials, which says so."""
-    from tasks.report.comparison_table import comparison_table
+    """The suite's comparison table and the report's answer; with `emulated`, those of the emulated trials, which say so."""
+    from tasks.analysis.results import load_sweep
+    from tasks.report.model import report_of, report_source
 
-    table = comparison_table(store.dir, emulated=emulated)
-    if not table.rows:
+    source = report_source(load_sweep(store.dir), emulated=emulated)
+    if not source.table.rows:
         return
     if emulated:
         out.print("EMULATED: NOT A MEASUREMENT", style="bold red")
     out.print()
+    _print_table(out, source.table)
+    out.print()
+    report = report_of(source)
+    out.print(f"{report.headline}. {' '.join(report.answer.sentences)}" if report.answer else report.headline, **_PLAIN)
+    for answer in report.answers if len(report.answers) > 1 else []:
+        out.print(f"  {answer.line}", **_PLAIN)
+    if report.next_step:
+        out.print(f"to decide more: {report.next_step}", **_PLAIN)
+    if not emulated:
+        print_of_sweep(out, store)
+
+
+def _print_table(out: Console, table: ComparisonTable) -> None:
+    """As a table where the terminal is wide enough, else with a line for each cell."""
     rich_table = table.rich()
     if Measurement.get(out, out.options.update(max_width=10_000), rich_table).maximum <= out.width:
         out.print(rich_table)
@@ -32,7 +57,9 @@ def print_comparison(out: Console, store: SweepStore, *, emulated: bool = False)
         width = max(8, *map(len, table.columns))
         for head, cell in zip(table.columns, cells, strict=True):
             if cell.plain:
-                out.print(f"  {head:>{width}}  {cell.plain}", highlight=False, markup=False, soft_wrap=True)
+                out.print(Text.assemble(f"  {head:>{width}}  ", cell.rich()), soft_wrap=True)
+    if table.signs:
+        out.print(table.signs, style="dim", **_PLAIN)
 
 
 def print_where(out: Console, store: SweepStore) -> None:
@@ -56,7 +83,9 @@ def print_two_sweeps(out: Console, a: SweepStore, b: SweepStore) -> None:
     if comparison.pairs:
         table = make_table(*comparison.table.header)
         for row in comparison.table.rows:
-            table.add_row(*(Text(text) for text in row))
+            table.add_row(*(Text(text, style=_COLOURS.get(text, "")) for text in row))
         out.print(table)
+    for remark in comparison.remarks:
+        out.print(remark, highlight=False, markup=False, soft_wrap=True)
     _, html = write_comparison(comparison, b.dir)
     out.print(f"report: {html}", highlight=False, soft_wrap=True)

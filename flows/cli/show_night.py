@@ -15,6 +15,7 @@ from flows.cli.live_table import clock
 from tasks.nightly.plan import round_seconds
 from tasks.nightly.report import remarks, verdict_table
 from tasks.nightly.store import AA_CONTROL, SLOWED_CONTROL, Night, NightStore, night_names
+from tasks.report.text_format import plural
 from tasks.sweep.store import Plan, StoreError, SweepStore
 
 _STYLES = {"slower": "red", "more": "red", "higher": "red", "faster": "green", "less": "green", "lower": "green", "undecided": "yellow"}
@@ -54,7 +55,7 @@ def plan(out: Console, definition: NightFile, plan: Plan, night: Night) -> None:
     expected = definition.repeats * round_seconds(night.cells)
     unknown = sum(cell.expected_s is None for cell in night.cells)
     besides = f", and {unknown} cells without history" if unknown else ""
-    out.print(f"{len(plan.trials)} trials; expected: {clock(expected)}{besides}; budget {clock(night.budget_s)}", highlight=False)
+    out.print(f"{plural(len(plan.trials), 'trial')}; expected: {clock(expected)}{besides}; budget {clock(night.budget_s)}", highlight=False)
     out.print(
         f"undecided cells are measured again, up to {definition.interim_repeats[-1]} repeats, as far as the budget goes", highlight=False
     )

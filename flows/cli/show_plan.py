@@ -12,6 +12,7 @@ from rich.text import Text
 from experiments.config.scalar_text import table_text
 from flows.cli.live_table import clock
 from flows.cli.tables import make_table
+from tasks.report.text_format import plural
 from tasks.sweep.plan import TrialState
 from tasks.sweep.store import Plan
 
@@ -61,7 +62,9 @@ def print_plan(
     counts = Counter(entry.state for entry in states)
     chosen = " (chosen by auto)" if auto else ""
     cells = len({trial.cell for trial in plan.trials})
-    out.print(f"{plan.trials[0].suite}, profile {plan.profile}{chosen}: {cells} cells, {len(states)} trials", highlight=False)
+    out.print(
+        f"{plan.trials[0].suite}, profile {plan.profile}{chosen}: {plural(cells, 'cell')}, {plural(len(states), 'trial')}", highlight=False
+    )
     if against:
         tally = ", ".join(f"{count} {state}" for state, count in counts.items())
         out.print(f"against {against}: {tally}. `sweep run` measures all anew; `sweep resume {against}` goes on", highlight=False)
@@ -85,7 +88,7 @@ def _expected_total(plan: Plan, states: Sequence[TrialState], expected: Mapping[
 def print_why_again(err: Console, states: Sequence[TrialState]) -> None:
     """Before a resume: how much is done, and for each trial that is not, why it runs."""
     counts = Counter(entry.state for entry in states)
-    err.print(f"{counts['done']} of {len(states)} trials are done", highlight=False)
+    err.print(f"{counts['done']} of {plural(len(states), 'trial')} {'is' if len(states) == 1 else 'are'} done", highlight=False)
     for entry in states:
         if entry.state == "again":
             err.print(f"  again: {entry.trial.name}: {entry.why}", highlight=False, soft_wrap=True)

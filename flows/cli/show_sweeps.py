@@ -78,7 +78,7 @@ def sweep_json(store: SweepStore) -> dict[str, Any]:
                 "repeat": trial.repeat,
                 "folder": str(store.trial_dir(trial.key)),
                 "outcome": str(result.outcome) if result else None,
-                "reason": result.reason if result else None,
+                "reason": result.remark if result else None,
                 "attempt": result.attempt if result else None,
                 "emulated": trial.emulated or (result is not None and result.emulated),
                 "summary": result.summary if result else {},
@@ -98,7 +98,7 @@ def sweep_json(store: SweepStore) -> dict[str, Any]:
 
 def print_sweep(out: Console, store: SweepStore) -> None:
     plan = store.load_plan()
-    table = make_table("trial", "outcome", metric_of("throughput").unit, "step, ms", "data wait", "loss", "s", "reason")
+    table = make_table("trial", "outcome", metric_of("throughput").unit, "step, ms", "waits for host", "loss", "s", "reason")
     for trial in plan.trials:
         result = store.result(trial.key)
         table.add_row(trial.name, *(_result_cells(result) if result else ("to do",)))
@@ -120,7 +120,7 @@ def _result_cells(result: TrialResult) -> tuple[str, ...]:
         _number(summary.get("data_wait_share"), "{:.1f} %", 100),
         _number(summary.get("final_loss"), "{:.4f}"),
         f"{result.finished_at - result.started_at:.1f}",
-        result.reason or "",
+        result.remark or "",
     )
 
 

@@ -22,8 +22,11 @@ def draw_datasets(session: Session) -> None:
     session.progress.note = ""
 
 
-def run_trials(session: Session) -> None:
-    """Run every trial that has no final result, each as a task run. One trial that fails never stops the others."""
+def run_trials(session: Session, *, in_turns: bool = False) -> None:
+    """Run every trial that has no final result, each as a task run. One trial that fails never stops the others.
+
+    `in_turns`: one at a time in the plan's order, whatever slots there are.
+    """
     waiting: dict[str, deque[Trial]] = {}
     for trial in session.to_do():
         waiting.setdefault(trial.pool, deque()).append(trial)
@@ -33,7 +36,7 @@ def run_trials(session: Session) -> None:
     while (running or any(waiting.values())) and not (session.stop.is_set() and not running):
         for name, trials in waiting.items():
             pool = session.pools[name]
-            while trials and free[name] >= pool.slots.needed(trials[0]) and not session.stop.is_set():
+            while trials and free[name] >= pool.slots.needed(trials[0]) and not session.stop.is_set() and not (in_turns and running):
                 trial = trials.popleft()
                 free[name] -= pool.slots.needed(trial)
                 running += 1

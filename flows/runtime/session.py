@@ -36,7 +36,7 @@ class Session:
         self.stop = SweepStop(store)
         self._publisher = LivePublisher(plan, logger)
         self._records = TrialRecords(store, plan, progress, self._publisher, logger)
-        self._policy = Policy(retries=plan.suite.retries, hang_timeout_s=plan.suite.hang_timeout_s)
+        self._policy = Policy(retries=plan.suite.retries, disturbed=plan.suite.retries_disturbed, hang_timeout_s=plan.suite.hang_timeout_s)
         known = load_pools()
         self.pools = {
             name: self._pool_trials(PoolSlots(find_pool(known, name), plan.trials), pool_wait_s)
@@ -62,7 +62,7 @@ class Session:
         for trial in self.plan.trials:
             result = self.store.result(trial.key)
             if result is not None and result.outcome.final:
-                self.progress.finish(trial, result.outcome, result.reason, result.summary.get("throughput"))
+                self.progress.finish(trial, result.outcome, result.remark, result.summary.get("throughput"))
             elif launchers.load(self.store.trial_dir(trial.key)) is not None and (result is None or result.outcome is Outcome.INFRA):
                 begun.append(trial)
             else:

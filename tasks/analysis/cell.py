@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from experiments.metrics import Metric, Scale
 from experiments.stats.estimate import LEVEL, Estimate, estimate_from_mean
-from experiments.stats.intervals import repeats_interval
-from experiments.stats.linear import mean_interval
-from experiments.stats.loss_parity import Parity
+from experiments.stats.layout import Layout
+from experiments.stats.loss_parity import Parity, ParityStatus
+from experiments.stats.repeats import repeats_interval
+from experiments.stats.spread import Spread
 from experiments.stats.verdict import Verdict
 from experiments.trial import Scalar, Trial, label
 from tasks.analysis.results import TrialRow
 
 _Z95 = 1.959964
+_OF_A_COUNT = 1 / math.sqrt(12)  # standard deviation of what rounding to whole numbers takes off
 
 
 @dataclass(eq=False)
@@ -26,13 +28,19 @@ class Cell:
 
     rows: list[TrialRow]
     metric: Metric
-    spread: tuple[float, int] | None = None  # of the repeats of comparable cells, on the metric's scale, and its degrees of freedom
+    number: int = 0  # in its layout
+    layout: Layout | None = None  # of all trials of its pool in this sweep that have the metric, on the metric's scale; None: it has none
+    known: Spread | None = None  # between trials of its pool and device, from past sweeps
     baseline: Cell | None = None
     speedup: Estimate | None = None
     verdict: Verdict | None = None
+    why_undecided: str | None = None  # a fragment, such as "one trial"
     differs: list[str] = field(default_factory=list)  # confounders against the baseline cell
-    parity: Parity | None = None
+    parity: Parity | None = None  # None: it is the reference, or nothing is to prove
     parity_note: str | None = None
+    numerics: tuple[tuple[str, str], ...] = ()  # what it computes with
+    work: Mapping[str, Any] = field(default_factory=dict)  # what changes its work -> value; cells of equal work are ranked
+    other_work: str = ""  # why it is not compared with the cell that the suite names: what differs in their work
     named: frozenset[str] = frozenset()  # parameters that an axis such as a ladder's rung stands for
 
     @property
@@ -55,8 +63,15 @@ class Cell:
 
     @cached_property
     def measured(self) -> list[TrialRow]:
-        """The repeats that ended ok and have the metric."""
-        return [row for row in self.rows if row.outcome == "ok" and is_number(row.summary.get(self.metric.name))]
+        """The repeats that ended ok and have the metric; without those that were disturbed, where others were not."""
+        rows = [row for row in self.rows if row.outcome == "ok" and is_number(row.summary.get(self.metric.name))]
+        return [row for row in rows if not row.disturbed] or rows
+
+    @property
+    def disturbed(self) -> str | None:
+        """What disturbed every trial that it has: then nothing is claimed from it. None where one was not disturbed."""
+        reasons = [row.disturbed for row in self.measured]
+        return reasons[0] if reasons and all(reasons) else None
 
     @cached_property
     def estimates(self) -> list[Estimate]:
@@ -64,11 +79,8 @@ class Cell:
 
     @cached_property
     def estimate(self) -> Estimate | None:
-        if not self.estimates:
-            return None
-        if self.metric.scale is not Scale.LOG:
-            return mean_interval(self.values, spread=self.spread)
-        return repeats_interval(self.estimates, spread=self.spread)
+        """Its value by its own repeats and what past sweeps know of its pool. The sweep's other cells do not enter it."""
+        return repeats_interval(self.estimates, known=self.known) if self.estimates else None
 
     @property
     def values(self) -> list[float]:
@@ -92,8 +104,19 @@ class Cell:
 
     @property
     def claimed(self) -> bool:
-        """False if the loss curve left its band: then no speed-up is claimed."""
-        return self.parity is None or self.parity.inside
+        """Whether a speed-up over its baseline may be claimed: its loss parity is proven, or there is nothing to prove."""
+        return self.may_lead(self.baseline)
+
+    @property
+    def struck(self) -> bool:
+        """Whether its loss differs from that of its reference."""
+        return self.parity is not None and self.parity.status is ParityStatus.STRUCK
+
+    def may_lead(self, other: Cell | None) -> bool:
+        """Whether a lead over `other` may be claimed. What is struck leads nothing; what is unproven leads what computes alike."""
+        if self.parity is None or self.parity.status is not ParityStatus.UNPROVEN:
+            return self.parity is None or self.parity.status is ParityStatus.PROVEN
+        return other is not None and other.numerics == self.numerics
 
     def mean(self, name: str) -> float | None:
         """Mean of a summary metric over the repeats that ended ok; None where none knows it."""
@@ -114,10 +137,12 @@ def estimate_of(row: TrialRow, metric: Metric) -> Estimate:
     """One trial's metric. Only a rate has an interval from within the trial; others need repeats to have one.
 
     Raises ValueError for a value of 0 or less of a metric on the logarithmic scale: see `compare_cells.on_a_scale_for`.
+    A count may be off by what rounding to whole numbers takes: repeats that agree by chance are not exact.
     """
     value = float(row.summary[metric.name] or 0)
     if metric.scale is not Scale.LOG:
-        return estimate_from_mean(value, math.inf, 1, 1, LEVEL)
+        unknown = estimate_from_mean(value, math.inf, 1, 1, LEVEL)
+        return replace(unknown, se=_OF_A_COUNT) if metric.scale is Scale.COUNT else unknown
     if value <= 0:
         raise ValueError(f"{metric.name} is {value}, which has no logarithm")
     low, high = row.summary.get(f"{metric.name}_low"), row.summary.get(f"{metric.name}_high")

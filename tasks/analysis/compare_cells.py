@@ -7,22 +7,23 @@ from dataclasses import replace
 
 from experiments.metrics import Direction, Metric, Scale, metric_of
 from experiments.spec.schema import Suite
-from experiments.stats.estimate import Estimate
-from experiments.stats.intervals import pooled_spread
-from experiments.stats.linear import difference_interval, pooled_deviation
-from experiments.stats.ratio import ratio_interval
-from experiments.stats.verdict import benjamini_hochberg, verdict
+from experiments.stats.layout import Layout
+from experiments.stats.spread import Spread, SpreadLookup
 from tasks.analysis.cell import Cell, numbers
 from tasks.analysis.confounders import confounders, value_key
+from tasks.analysis.judge_cells import MINIMUM_EFFECT, judge_pairs
 from tasks.analysis.named_settings import named_by
 from tasks.analysis.parity_gate import gate_on_parity
 from tasks.analysis.results import TrialRow
+from tasks.analysis.same_work import other_work, set_work
 
-MINIMUM_EFFECT = 0.02  # a smaller difference is "same": 2 %
 
+def make_cells(rows: Iterable[TrialRow], suite: Suite, *, emulated: bool = False, known: SpreadLookup | None = None) -> list[Cell]:
+    """Cells in the plan's order, compared with their baselines: of the trials that measured, or of the emulated ones, never of both.
 
-def make_cells(rows: Iterable[TrialRow], suite: Suite, *, emulated: bool = False) -> list[Cell]:
-    """Cells in the plan's order, compared with their baselines: of the trials that measured, or of the emulated ones, never of both."""
+    `known`: the spread between trials of a pool and device, from past sweeps; a cell's own interval rests on it besides its repeats.
+    Without the references that serve loss parity alone: they are compared with nothing.
+    """
     groups: dict[str, list[TrialRow]] = {}
     for row in rows:
         if row.emulated == emulated:
@@ -30,30 +31,43 @@ def make_cells(rows: Iterable[TrialRow], suite: Suite, *, emulated: bool = False
     name, ok = suite.report.metric, [row for group in groups.values() for row in group if row.outcome == "ok"]
     metric = on_a_scale_for(metric_of(name), numbers(row.summary.get(name) for row in ok), suite.report.minimum_effect)
     cells = [Cell(sorted(group, key=lambda row: row.trial.repeat), metric) for group in groups.values()]
+    for number, cell in enumerate(cells):
+        cell.number, cell.known = number, _known(cell, known)
     for pool in {cell.trial.pool for cell in cells}:
-        mine = [cell for cell in cells if cell.trial.pool == pool]
-        spread = (pooled_spread if metric.scale is Scale.LOG else pooled_deviation)([cell.values for cell in mine])
-        for cell in mine:
-            cell.spread = spread if spread[1] else None
+        _lay_out([cell for cell in cells if cell.trial.pool == pool])
     for cell in cells:
         cell.named = named_by(suite, cell.axes)
+    set_work(cells, suite)
     _compare(cells, suite)
     gate_on_parity(cells)
-    return cells
+    return [cell for cell in cells if not cell.trial.reference]
 
 
-def ratio_of(cell: Cell, baseline: Cell, *, spread: tuple[float, int] | None = None, paired: bool = True) -> Estimate:
-    """How many times better `cell` is than `baseline`: > 1 is better, whichever direction the metric has. `paired`: one sweep's repeats.
+def _known(cell: Cell, known: SpreadLookup | None) -> Spread | None:
+    """What past sweeps know of the spread between trials of the cell's pool and device; None on another scale than the metric's own."""
+    if known is None or cell.metric.scale is not metric_of(cell.metric.name).scale:
+        return None
+    device = next((str(row.environment["device_name"]) for row in cell.rows if row.environment.get("device_name")), None)
+    return known(cell.trial.pool, device, cell.metric.name)
 
-    Of a score or a count, by how much it is better: a difference, > 0 is better. `spread` is on the metric's scale. A metric that is better
-    neither high nor low is compared as one of which more is better.
-    """
-    alike = cell.trial.pool == baseline.trial.pool and cell.metric.scale is baseline.metric.scale
-    pooled = spread or (cell.spread if alike else None)
-    one, other = (baseline, cell) if cell.metric.lower_is_better else (cell, baseline)
-    if {cell.metric.scale, baseline.metric.scale} != {Scale.LOG}:
-        return difference_interval(one.values, other.values, spread=pooled, paired=paired)
-    return ratio_interval(one.estimates, other.estimates, spread=pooled, paired=paired)
+
+def _lay_out(cells: Sequence[Cell]) -> None:
+    """Give the cells of a pool their layout: all trials with the metric, their rounds (repeats) and the order in which they started."""
+    trials = [(cell, row, estimate) for cell in cells for row, estimate in zip(cell.measured, cell.estimates, strict=True)]
+    if not trials:
+        return
+    started = [(row.result.started_at if row.result else 0.0, row.trial.index) for _, row, _ in trials]
+    places = {when: place for place, when in enumerate(sorted(set(started)))}
+    layout = Layout(
+        [estimate.effect for _, _, estimate in trials],
+        [cell.number for cell, _, _ in trials],
+        [row.trial.repeat for _, row, _ in trials],
+        [places[when] for when in started],
+        errors=[estimate.se for _, _, estimate in trials],
+        known=next((cell.known for cell in cells if cell.known), None),
+    )
+    for cell in cells:
+        cell.layout = layout if cell.estimates else None
 
 
 def on_a_scale_for(metric: Metric, values: Sequence[float], minimum: float | None = None) -> Metric:
@@ -69,24 +83,20 @@ def on_a_scale_for(metric: Metric, values: Sequence[float], minimum: float | Non
     return replace(metric, scale=Scale.LINEAR, minimum_effect=effect or MINIMUM_EFFECT)
 
 
-def smallest_effect(metric: Metric, minimum: float | None = None) -> float:
-    """The smallest effect that decides between cells: on the logarithmic scale `minimum`, relative; else the metric's, in its unit."""
-    return minimum or MINIMUM_EFFECT if metric.scale is Scale.LOG else metric.minimum_effect
-
-
 def _compare(cells: Sequence[Cell], suite: Suite) -> None:
     pairs = []
-    for cell in cells:
-        cell.baseline = find_baseline(cell, cells, suite)
+    compared = [cell for cell in cells if not cell.trial.reference]
+    for cell in compared:
+        named = find_baseline(cell, compared, suite)
+        cell.other_work = other_work(cell, named) if named is not None else ""
+        cell.baseline = None if cell.other_work else named
         if cell.baseline is not None and cell.baseline is not cell and cell.estimates and cell.baseline.estimates:
-            cell.speedup = ratio_of(cell, cell.baseline)
             cell.differs = [name for name, *_ in confounders([cell.baseline, cell])]
-            if cell.metric.direction is not Direction.NEITHER:
-                pairs.append(cell)
-    q_values = benjamini_hochberg([cell.speedup.p_value for cell in pairs if cell.speedup])
-    for cell, q in zip(pairs, q_values, strict=True):
-        assert cell.speedup is not None
-        cell.verdict = verdict(cell.speedup, minimum=smallest_effect(cell.metric, suite.report.minimum_effect), q_value=q)
+            pairs.append((cell, cell.baseline))
+    for (cell, _), found in zip(pairs, judge_pairs(pairs, suite.report.minimum_effect), strict=True):
+        cell.speedup = found.ratio
+        if cell.metric.direction is not Direction.NEITHER:
+            cell.verdict, cell.why_undecided = found.verdict, found.why_undecided
 
 
 def find_baseline(cell: Cell, cells: Sequence[Cell], suite: Suite) -> Cell | None:

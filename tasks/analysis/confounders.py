@@ -23,6 +23,8 @@ def confounders(cells: Sequence[Cell]) -> list[tuple[str, list[tuple[str, list[C
     differences = []
     axes = {axis for cell in cells for axis in cell.axes if len({value_key(c.axes.get(axis)) for c in cells}) > 1}
     hidden = (_OF_THE_POOL if "pool" in axes else frozenset()) | ({"world_size", "device_count"} if "devices" in axes else frozenset())
+    if any(row.environment.get("host_id") for cell in cells for row in cell.measured):
+        hidden |= {"host"}  # the opaque id tells the same
     for name in dict.fromkeys(key for cell in cells for row in cell.measured for key in row.environment):
         if name in hidden:
             continue

@@ -1,61 +1,170 @@
-"""No speed-up is claimed for a cell whose loss left the band of its reference."""
+"""No speed-up is claimed for a cell that has not shown that it learns what its reference learns.
+
+A cell has nothing to prove if it computes as its baseline does: with equal NUMERICS (experiments/parameters.py) on the same kind of device.
+Else its losses are compared with those of a reference, which learns the same in fp32 or, where no fp32 has enough seeds, in bf16.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
-from experiments.parameters import REFERENCE, SAME_MATHEMATICS
-from experiments.stats.loss_parity import loss_parity
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.parameters import REFERENCE, REFERENCE_SEEDS, SAME_MATHEMATICS, as_reference, numerics_of
+from experiments.stats.loss_parity import Parity, ParityStatus, loss_parity
+from experiments.summary import BATCH_TIMES
 from tasks.analysis.cell import Cell
+from tasks.analysis.parity_note import parity_note
+
+_KINDS = (REFERENCE, "bf16")  # precisions of a reference, best first
+Settings = dict[str, Any]
+
+
+@dataclass(eq=False)
+class _Arm:
+    """Cells that learn the same with the same numbers: they differ in SAME_NUMBERS and in their seed alone."""
+
+    settings: Settings
+    pool: str
+    numerics: tuple[tuple[str, str], ...]
+    cells: list[Cell] = field(default_factory=list)
+
+    @cached_property
+    def curves(self) -> dict[int, NDArray[np.float64]]:
+        return _curves(self.cells)
+
+    @cached_property
+    def trains(self) -> bool:
+        """Only what does not train has a latency."""
+        return all(cell.mean(f"{name}_p50_s") is None for cell in self.cells for name in BATCH_TIMES.values())
+
+    @cached_property
+    def kind(self) -> int:
+        """Its place in _KINDS if it may be a reference; else their number."""
+        for kind, precision in enumerate(_KINDS):
+            settings = as_reference(self.settings, precision)
+            if kind and "allow_tf32" in settings:  # the few fp32 products that are left there do not matter
+                settings["allow_tf32"] = self.settings["allow_tf32"]
+            if "precision" in self.settings and settings == self.settings:
+                return kind
+        return len(_KINDS)
+
+    def differs(self, other: _Arm) -> set[str]:
+        """Settings in which the two differ, without the seed."""
+        mine, theirs = self.settings, other.settings
+        return {name for name in {*mine, *theirs} - {"seed"} if mine.get(name) != theirs.get(name)}
 
 
 def gate_on_parity(cells: Sequence[Cell]) -> None:
-    """Set `parity` where there is an fp32 cell of the same seed and mathematics, `parity_note` where there should be one and is not."""
+    """Set `numerics`, `parity` and `parity_note` of each cell. `parity` stays None for what is itself the reference, and where nothing is
+    compared that computes otherwise."""
+    arms = _arms(cells)
+    of = {id(cell): arm for arm in arms for cell in arm.cells}
     for cell in cells:
-        precision = cell.trial.parameters.get("precision")
-        if precision in (None, REFERENCE) or not cell.measured:
+        cell.numerics = of[id(cell)].numerics
+    known: dict[tuple[str, int], Parity] = {}  # of each cell, or of cells that differ in their seed alone
+    for cell in cells:
+        arm, baseline = of[id(cell)], of[id(cell.baseline)] if cell.baseline else None
+        if not cell.measured or _undisputed(arm, baseline, arms):
             continue
-        reference, why_not = _reference(cell, cells)
+        reference, why_not = _reference(arm, baseline, arms)
+        if reference is arm:
+            continue
         if reference is None:
-            cell.parity_note = f"{why_not}: the loss was not gated"
-            continue
-        curves = [row.losses for row in reference.measured]
-        try:
-            parities = [loss_parity(curves[0], row.losses, others=curves[1:]) for row in cell.measured]
-        except ValueError as error:
-            cell.parity_note = f"the loss was not gated: {error}"
-            continue
-        cell.parity = max(parities, key=lambda parity: parity.worst)
-        if not cell.parity.inside:
-            where, by = cell.parity.left_at, cell.parity.worst
-            how = f"by {by:.1f} times its half-width" if math.isfinite(by) else "it is not finite there"
-            cell.parity_note = f"the loss left the band of fp32 at step {where} ({how}): no speed-up is claimed"
+            cell.parity = Parity(ParityStatus.UNPROVEN, why_not)
+        else:
+            at = (_without_seed(cell), id(reference))
+            known[at] = known.get(at) or _compared([other for other in arm.cells if _without_seed(other) == at[0]], arm, reference)
+            cell.parity = known[at]
+        cell.parity_note = parity_note(cell.parity, str(reference.settings["precision"]) if reference else "", trains=arm.trains)
 
 
-def _reference(cell: Cell, cells: Sequence[Cell]) -> tuple[Cell | None, str]:
-    """The fp32 cell that learns the same, with as few other settings changed as there are; the same pool first. Else None, and why."""
-    mine = _settings(cell)
+def _arms(cells: Sequence[Cell]) -> list[_Arm]:
+    arms: dict[str, _Arm] = {}
+    for cell in cells:
+        settings = _settings(cell)
+        numerics = numerics_of(settings, cell.trial.device)
+        learnt = sorted((name, repr(value)) for name, value in settings.items() if name not in SAME_MATHEMATICS and name != "seed")
+        key = repr((cell.trial.pool, numerics, learnt))
+        arms.setdefault(key, _Arm(settings, cell.trial.pool, numerics)).cells.append(cell)
+    return list(arms.values())
 
-    def changed(other: Cell) -> set[str]:
-        theirs = _settings(other)
-        return {name for name in {*mine, *theirs} if mine.get(name) != theirs.get(name)}
 
-    others = [(other, changed(other)) for other in cells if other.trial.parameters.get("precision") == REFERENCE]
-    able = [(other, names) for other, names in others if names <= SAME_MATHEMATICS]
-    measured = [pair for pair in able if pair[0].measured]
-    if measured:
-        return min(measured, key=lambda pair: (pair[0].trial.pool != cell.trial.pool, len(pair[1])))[0], ""
-    if able:
-        return None, f"its fp32 reference ended without a curve ({able[0][0].outcome})"
+def _undisputed(arm: _Arm, baseline: _Arm | None, arms: Sequence[_Arm]) -> bool:
+    """Whether neither its baseline nor anything that learns the same computes otherwise. Without a baseline a reference is meant."""
+    if any(other.numerics != arm.numerics for other in arms if arm.differs(other) <= SAME_MATHEMATICS):
+        return False
+    plain = arm.kind < len(_KINDS) or "precision" not in arm.settings
+    return plain if baseline is None else baseline.numerics == arm.numerics
+
+
+def _reference(arm: _Arm, baseline: _Arm | None, arms: Sequence[_Arm]) -> tuple[_Arm | None, str]:
+    """What this arm is compared with; itself if it is what others are compared with; None if there is nothing, and why.
+
+    Enough seeds first, then fp32 before bf16, then the baseline's pool, the baseline's numerics, what is not compiled, and the plan's
+    order. An arm is no reference to itself where its baseline computes otherwise, unless it alone of them is fp32, nor where bf16 has fp32.
+    """
+    able = [other for other in arms if other.kind <= min(arm.kind, len(_KINDS) - 1) and arm.differs(other) <= SAME_MATHEMATICS]
+    able = [other for other in able if any(cell.measured for cell in other.cells)]
+    beside = baseline is not None and baseline.numerics != arm.numerics and not (arm.kind == 0 and baseline.kind)
+    if arm in able and (beside or any(other.kind < arm.kind for other in able)):
+        able.remove(arm)
+    if not able:
+        return None, _why_none(arm, arms)
+    need, nearest = REFERENCE_SEEDS if arm.trains else 1, baseline or arm
+
+    def rank(other: _Arm) -> tuple[bool, int, bool, bool, bool]:
+        compiled = other.settings.get("compile", "none") != "none"
+        return len(other.curves) < need, other.kind, other.pool != nearest.pool, other.numerics != nearest.numerics, compiled
+
+    return min(able, key=rank), ""
+
+
+def _why_none(arm: _Arm, arms: Sequence[_Arm]) -> str:
+    kinds, others = " or ".join(_KINDS), [other for other in arms if other is not arm and other.kind < len(_KINDS)]
     if not others:
-        return None, "no fp32 reference in the sweep"
-    nearest = min((names - SAME_MATHEMATICS for _, names in others), key=len)
-    return None, f"no fp32 reference: the nearest fp32 cell has another {' and '.join(sorted(nearest))}"
+        return f"no {kinds} reference in the sweep"
+    nearest = min((arm.differs(other) - SAME_MATHEMATICS for other in others), key=len)
+    if nearest:
+        return f"no reference: the nearest {kinds} cell has another {' and '.join(sorted(nearest))}"
+    ends = {cell.outcome for other in others if arm.differs(other) <= SAME_MATHEMATICS for cell in other.cells if not cell.measured}
+    return f"its reference ended without a curve ({', '.join(sorted(ends))})" if ends else f"no {kinds} reference computes otherwise"
 
 
-def _settings(cell: Cell) -> dict[str, Any]:
+def _compared(cells: Sequence[Cell], arm: _Arm, reference: _Arm) -> Parity:
+    ours, theirs = _curves(cells), reference.curves
+    if not ours or not theirs:
+        whose = "its" if not ours else "its reference's"
+        return Parity(ParityStatus.UNPROVEN, f"{whose} trials give no loss to compare")
+    try:
+        return loss_parity(ours, theirs, trains=arm.trains)
+    except ValueError as error:
+        return Parity(ParityStatus.UNPROVEN, str(error))
+
+
+def _curves(cells: Sequence[Cell]) -> dict[int, NDArray[np.float64]]:
+    """Losses by seed: the mean of trials of equal seed, over the steps that they have in common. Without trials that have none."""
+    found: dict[int, list[NDArray[np.float64]]] = {}
+    for row in (row for cell in cells for row in cell.measured):
+        if not np.isnan(row.losses).all():
+            found.setdefault(int(row.trial.parameters.get("seed", 0)), []).append(row.losses)
+    return {seed: _mean(curves) for seed, curves in found.items()}
+
+
+def _without_seed(cell: Cell) -> str:
+    return repr((cell.trial.pool, sorted((name, repr(value)) for name, value in _settings(cell).items() if name != "seed")))
+
+
+def _mean(curves: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    steps = min(curve.size for curve in curves)
+    return np.asarray(np.mean([curve[:steps] for curve in curves], axis=0))
+
+
+def _settings(cell: Cell) -> Settings:
     """The cell's parameters, with the batch that `max` came to."""
     batch_size = next((row.result.summary.get("batch_size") for row in cell.measured if row.result), None)
     settings = dict(cell.trial.parameters)

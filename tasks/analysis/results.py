@@ -15,12 +15,17 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from cluster.journal.journal import JournalError, Record, read_journal
+from cluster.sampler.state_file import read_state
 from cluster.trial_layout import JOURNAL, PLAN, RESULT, RESULTS, STEPS, TRIAL, TRIALS
 from experiments.atomic_file import atomic_file
 from experiments.config.errors import UserError
+from experiments.device_state import NAMES as STATE
+from experiments.device_state import DeviceState
 from experiments.step_record import FIELDS, RMS
 from experiments.summary import NAMES, Value, rms_names, summarise
 from experiments.trial import Outcome, Scalar, Trial, TrialResult
+from tasks.analysis.early_records import summary_of_today, window_of_today
+from tasks.analysis.published_steps import parse_published_steps
 from tasks.sweep.store import Plan, read_plan
 
 T = TypeVar("T", Trial, TrialResult)
@@ -52,6 +57,7 @@ class TrialRow:
     profile: Mapping[str, Any] | None = None  # where the traced steps' time went; see cluster.worker.measure.trace_breakdown
     problem: str | None = None
     rms: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    state: DeviceState | None = None  # of its device and host while it measured; None: unknown, or its samples are not in this folder
 
     @property
     def outcome(self) -> str:
@@ -59,6 +65,12 @@ class TrialRow:
         if self.problem:
             return "unreadable"
         return str(self.result.outcome) if self.result else "to do"
+
+    @property
+    def disturbed(self) -> str | None:
+        """What else was on its device or host while it measured; None for nothing, or where nothing is known."""
+        found = self.state.disturbed if self.state else None
+        return found or (self.result.disturbed if self.result else None)
 
     @property
     def emulated(self) -> bool:
@@ -93,7 +105,14 @@ def write_steps(trial_dir: Path) -> Path:
 
     Whole or not at all. Raises JournalError for a damaged journal, ResultsError for a trial without one.
     """
-    journal_path, path = trial_dir / JOURNAL, trial_dir / STEPS
+    path = trial_dir / STEPS
+    _write(steps_table(trial_dir), path)
+    return path
+
+
+def steps_table(trial_dir: Path) -> Any:
+    """What `write_steps` writes, as an Arrow table. Raises JournalError for a damaged journal, ResultsError for a trial without one."""
+    journal_path = trial_dir / JOURNAL
     if not journal_path.exists():
         raise ResultsError(f"{journal_path} does not exist: the trial has not started")
     size = journal_path.stat().st_size
@@ -107,9 +126,13 @@ def write_steps(trial_dir: Path) -> Path:
     }
     columns = {name: [step.get(name) for step in journal.steps] for name in _columns(journal.steps)}
     arrays = {name: _array(values, _TYPES.get(name)) for name, values in columns.items()}
-    table = pa.table(arrays).replace_schema_metadata({_META: json.dumps(meta).encode()})
-    _write(table, path)
-    return path
+    return pa.table(arrays).replace_schema_metadata({_META: json.dumps(meta).encode()})
+
+
+def meta_of(table: Any) -> dict[str, Any]:
+    """What the metadata of steps.parquet says beside the steps; {} where there is none."""
+    meta: dict[str, Any] = json.loads((table.schema.metadata or {}).get(_META, b"{}"))
+    return meta
 
 
 _TYPES: dict[str, Any] = {field.name: pa.type_for_alias(field.kind) for field in FIELDS}
@@ -133,19 +156,27 @@ def load_trial(trial_dir: Path) -> TrialRow:
 
 
 def _load(trial: Trial, trial_dir: Path) -> TrialRow:
-    result = _model(TrialResult, trial_dir / RESULT)
     steps, meta = _steps(trial_dir)
+    return _row(trial, _model(TrialResult, trial_dir / RESULT), steps, meta, trial_dir / JOURNAL)
+
+
+def _row(trial: Trial, result: TrialResult | None, steps: list[Record], meta: Mapping[str, Any], source: Path) -> TrialRow:
+    """The row of a trial. `source`: the file that its steps are from, for an error's message."""
     if result is not None and meta.get("attempt") not in (None, 0, result.attempt):
         steps, meta = [], {}  # an attempt that began after the one the result is of: its steps are not that result's
     environment = {**(result.environment if result else {}), **meta.get("environment", {})}
     summary: dict[str, Value] = {}
     try:
         if result is None or result.outcome is Outcome.OK:  # a rate of a trial that failed is not a result
-            summary = dict(summarise(steps, meta.get("window"), meta.get("evaluations", ())))
+            window = window_of_today(meta.get("window"), trial.parameters)
+            summary = dict(summarise(steps, window, meta.get("evaluations", ())))
     except (ValueError, KeyError) as error:
-        raise ResultsError(f"{trial_dir / JOURNAL} holds what cannot be: {error}") from error
+        raise ResultsError(f"{source} holds what cannot be: {error}") from error
+    state = _state(source.parent, meta.get("attempt"), steps)
     if result is not None and not steps:
-        summary |= result.summary
+        summary |= summary_of_today(result.summary, result.environment)
+    elif summary:
+        summary |= state.metrics() if state else {name: result.summary.get(name) for name in STATE if result}
     window = meta.get("window") or {}
     learning = [step for step in steps if step["step"] <= window.get("last_learning_step", step["step"])]
     return TrialRow(
@@ -158,7 +189,16 @@ def _load(trial: Trial, trial_dir: Path) -> TrialRow:
         _series(learning, "loss"),
         window.get("profile"),
         rms={name: _series(learning, RMS + name) for name in rms_names(learning)},
+        state=state,
     )
+
+
+def _state(trial_dir: Path, attempt: int | None, steps: Sequence[Record]) -> DeviceState | None:
+    """The state of the device in the measured window. A damaged file leaves it unknown: what was measured does not rest on it."""
+    try:
+        return read_state(trial_dir, attempt, steps) if attempt else None
+    except (JournalError, OSError, ValueError, KeyError):
+        return None
 
 
 def _series(steps: Sequence[Record], name: str) -> NDArray[np.float64]:
@@ -170,7 +210,7 @@ def _steps(trial_dir: Path) -> tuple[list[Record], Mapping[str, Any]]:
     size = journal_path.stat().st_size if journal_path.exists() else None
     if path.exists():
         table = read_parquet(path, f"`rm {path}` and then `sweep report` writes it again from {journal_path.name}")
-        meta: dict[str, Any] = json.loads((table.schema.metadata or {}).get(_META, b"{}"))
+        meta = meta_of(table)
         if size is None or meta.get("journal_bytes") == size:  # else the journal went on after the Parquet was written
             return table.to_pylist(), meta
     if size is None:
@@ -189,9 +229,9 @@ def read_parquet(path: Path, remedy: str) -> Any:
 
 
 def load_sweep(sweep_dir: Path) -> Sweep:
-    """The plan and every trial in it, run or not. A trial that cannot be read becomes a row with its problem, not an error.
+    """The plan and every trial in it, run or not; of a sweep under runs/, or of a published one.
 
-    Raises ResultsError for a plan that is missing or damaged.
+    A trial that cannot be read becomes a row with its problem, not an error. Raises ResultsError for a plan that is missing or damaged.
     """
     path = sweep_dir / PLAN
     try:
@@ -200,7 +240,24 @@ def load_sweep(sweep_dir: Path) -> Sweep:
         raise ResultsError(f"{path} does not exist: {sweep_dir} is not a sweep") from None
     except ValueError as error:
         raise ResultsError(f"{path} is damaged: {error}") from error
+    if (sweep_dir / STEPS).exists():
+        return Sweep(sweep_dir, plan, _published(plan, sweep_dir / STEPS))
     return Sweep(sweep_dir, plan, [_tolerant(trial, sweep_dir / TRIALS / trial.key) for trial in plan.trials])
+
+
+def _published(plan: Plan, path: Path) -> list[TrialRow]:
+    """The rows of a published sweep, which has the steps of all its trials in one file."""
+    try:
+        trials = parse_published_steps(read_parquet(path, "`sweep publish` writes it again from the sweep"))
+        results = {key: TrialResult.model_validate_json(json.dumps(beside["result"])) for key, (_, beside) in trials.items()}
+    except (ValueError, KeyError) as error:
+        raise ResultsError(f"{path} is damaged: {error}") from error
+    return [
+        _row(trial, results[trial.key], *trials[trial.key], path)
+        if trial.key in trials
+        else TrialRow(trial, problem=f"{path} does not have trial {trial.key}")
+        for trial in plan.trials
+    ]
 
 
 def _tolerant(trial: Trial, trial_dir: Path) -> TrialRow:
@@ -248,6 +305,8 @@ def _flat(sweep_id: str, row: TrialRow) -> dict[str, Scalar]:
         "outcome": str(result.outcome) if result else None,
         "reason": row.reason,
         "attempt": result.attempt if result else None,
+        "disturbed": row.disturbed,
+        "capped_by": ", ".join(row.state.capped_by) or None if row.state else None,
         "started_at": result.started_at if result else None,
         "finished_at": result.finished_at if result else None,
         **{name: row.summary.get(name) for name in dict.fromkeys([*NAMES, *row.summary])},

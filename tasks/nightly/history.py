@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
 
 _PAGE = 1000
-_VOLATILE = frozenset({"host", "threads", "clock", "device_count"})  # they change of themselves
+# They change of themselves; the part `code` of a trial's key tells a change of its own code from one elsewhere in the tree
+_VOLATILE = frozenset({"host", "host_id", "threads", "clock", "device_count", "tree", "git_checked"})
 _NOT_FACTS = ("suite", "probe")  # they tell cells and controls apart, and say nothing of what a trial ran on
 
 

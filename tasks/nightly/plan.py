@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from cluster.git_state import git_state
 from cluster.pools.pool import Pool, load_pools
+from cluster.source_tree import source_tree
 from experiments import workloads
 from experiments.config.errors import ConfigError
 from experiments.regression.definition import METRICS, NightCells, NightFile, cell_id, drop_to_fit
@@ -64,6 +65,7 @@ def plan_night(definition: NightFile, night: Night, pool_names: Sequence[str] = 
         command=shlex.join(["sweep", "nightly", night.name, "--date", night.date]),
         created_at=night.opened_at,
         git=git_state(),
+        tree=source_tree(),
         trials=first,
         labels={"night.name": night.name, "night.date": night.date},
     )
@@ -223,11 +225,13 @@ def _as_suite(definition: NightFile, entries: Sequence[NightEntry]) -> Suite:
         include=[],
         sets={},
         only={},
-        parity_reference=False,
+        parity_reference=0,
         repeats=definition.repeats,
         limit=len(entries),
+        same_work=list(dict.fromkeys(name for entry in entries for name in entry.suite.same_work)),
         baseline={},
         report=ReportSettings(rows=["suite", "pool"], columns=None, title=f"Night: {definition.nightly}"),
         retries=max(entry.suite.retries for entry in entries),
+        retries_disturbed=max(entry.suite.retries_disturbed for entry in entries),
         hang_timeout_s=max(entry.suite.hang_timeout_s for entry in entries),
     )

@@ -10,9 +10,9 @@ from pathlib import Path
 from markupsafe import Markup
 
 from experiments.atomic_file import atomic_write
-from experiments.regression.decision import rate_interval
 from experiments.regression.definition import METRICS, NightFile
 from experiments.regression.history_segments import Change
+from experiments.stats.coverage import rate_interval
 from experiments.stats.verdict import Verdict
 from tasks.nightly.figures import course, draw_course
 from tasks.nightly.history import History

@@ -1,114 +1,238 @@
-"""The answer of a sweep: which setting wins, by how much, and how sure that is."""
+"""The answer of a sweep: for the cells of one group of work, which setting wins, by how much, and how sure that is, or why none does.
+
+A cell wins only if a verdict of at least two trials a cell puts it before every other cell of its group, and its loss parity is proven or
+needs no proof. Nothing else is called faster.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from experiments.metrics import Direction, Kind
-from experiments.stats.estimate import Estimate
-from experiments.stats.verdict import Verdict, benjamini_hochberg, verdict
-from experiments.trial import label
+from experiments.metrics import Direction, Kind, Metric, Scale
+from experiments.stats.verdict import Verdict
 from tasks.analysis.cell import Cell
-from tasks.analysis.compare_cells import ratio_of, smallest_effect
-from tasks.report.text_format import change, change_interval, listed, plural, quantity, spread
+from tasks.analysis.judge_cells import OF_MANY, Comparison, judge_best, smallest_effect
+from tasks.analysis.same_work import groups_of_work
+from tasks.report.commands import with_repeats
+from tasks.report.text_format import change, change_interval, difference, listed, percent, plural, quantity, spread
+
+MOST_NAMES = 4
 
 
-@dataclass(frozen=True)
-class Winner:
-    """The best cell whose loss stayed in its band, the cells that it cannot be told from (`level`), and the best cell that it beats."""
+@dataclass(frozen=True, eq=False)
+class Duel:
+    """The best cell against another one."""
 
-    cell: Cell
-    estimate: Estimate
-    level: Sequence[Cell]
-    next: Cell | None
-    lead: Estimate | None
+    other: Cell
+    found: Comparison
+
+    @property
+    def won(self) -> bool:
+        return self.found.verdict is Verdict.FASTER
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What the cells of one group of work say. `best` has the best value of those that are not struck; `winner` only where it is proven.
+
+    `work` tells the group from the others, empty for the only one. `figures`: (number, what it is). `next_step`: the command that would
+    decide what is open; empty where nothing is, or no command does.
+    """
+
+    headline: str
+    best: Cell
     compared: int
+    winner: Cell | None = None
+    figures: Sequence[tuple[str, str]] = ()
+    certainty: Sequence[str] = ()
+    next_step: str = ""
+    work: str = field(default="", kw_only=True)
 
     @property
-    def word(self) -> str:
-        """`fastest` for a rate, else `best`."""
-        return "fastest" if self.cell.metric.kind is Kind.RATE else "best"
-
-    @property
-    def headline(self) -> str:
-        """Which cell wins. It may share the first place: see `certainty`."""
-        return f"{self.cell.name} is {self.word}"
-
-    @property
-    def figures(self) -> list[tuple[str, str]]:
-        """(number, what it is): the value and, unless it is the baseline itself, the speed-up."""
-        cell = self.cell
-        plus = spread(self.estimate, cell.metric)
-        figures = [(quantity(self.estimate.value, cell.metric), f"{plus}, 95 % interval" if plus else "no interval: it needs repeats")]
-        if cell.speedup and cell.baseline:
-            sure = {Verdict.SAME: "the same as", Verdict.UNDECIDED: "undecided against"}.get(cell.verdict or Verdict.FASTER, "over")
-            over = change_interval(cell.speedup, cell.metric)
-            figures.append((change(cell.speedup, cell.metric), f"{over} {sure} the baseline {cell.baseline.name}"))
-        return figures
-
-    @property
-    def certainty(self) -> str:
-        """How sure it is that no other cell is as good."""
-        own = "It is the baseline. " if self.cell.baseline is self.cell else ""
-        if self.level:
-            return f"{own}Not told apart from it with these repeats: {listed([other.name for other in self.level], 4)}."
-        if self.next and self.lead:
-            by = f"{change(self.lead, self.cell.metric)} {change_interval(self.lead, self.cell.metric)}"
-            return f"{own}It beats every other cell; the next, {self.next.name}, by {by}."
-        return f"{own}There is nothing to compare it with."
+    def label(self) -> str:
+        """What stands above the headline on the page: `Fastest of 3 cells`."""
+        cells = plural(self.compared, "cell")
+        return f"{superlative(self.best.metric).capitalize()} of {cells}" if self.winner else f"{cells} compared"
 
     @property
     def sentences(self) -> list[str]:
         """By how much and how sure."""
-        return [*(f"{value}, {what}." for value, what in self.figures), self.certainty]
+        return [*(f"{value}, {what}." for value, what in self.figures), *self.certainty]
 
-
-def find_winner(cells: Sequence[Cell]) -> Winner | None:
-    """None where no cell has a value that may be claimed, or the metric is better neither high nor low."""
-    able = [cell for cell in cells if cell.estimate and cell.claimed and cell.metric.direction is not Direction.NEITHER]
-    if not able:
-        return None
-    best = max(able, key=lambda cell: (cell.estimate.value if cell.estimate else 0) * (-1 if cell.metric.lower_is_better else 1))
-    others = [cell for cell in able if cell is not best]
-    ratios = [ratio_of(best, other) for other in others]
-    q_values = benjamini_hochberg([ratio.p_value for ratio in ratios])
-    level: list[Cell] = []
-    beaten: list[tuple[Cell, Estimate]] = []
-    for other, ratio, q in zip(others, ratios, q_values, strict=True):
-        won = verdict(ratio, minimum=smallest_effect(best.metric), q_value=q) is Verdict.FASTER
-        if won:
-            beaten.append((other, ratio))
+    @property
+    def line(self) -> str:
+        """The whole answer in one sentence, beside those of other groups of work."""
+        value, what = _value(self.best)
+        if self.winner:
+            said = f"{self.headline}: {value}, {what}; {self.certainty[0][:1].lower()}{self.certainty[0][1:].rstrip('.')}"
         else:
-            level.append(other)
-    second, lead = min(beaten, key=lambda pair: pair[1].value) if beaten else (None, None)
-    assert best.estimate is not None
-    return Winner(best, best.estimate, level, second, lead, len(able))
+            said = self.headline if self.compared == 1 else f"{self.headline}; best measured: {self.best.name}, {value}, {what}"
+        return f"{self.work}: {said}" if self.work else said
 
 
-def comparable(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
-    """Cells with a value that do the same work, by what names it: those of one model; of one batch, for times of a batch."""
-    groups: dict[str, list[Cell]] = {}
-    for cell in cells:
-        if not (cell.estimate and cell.claimed):
-            continue
-        values = [cell.trial.parameters.get("model"), *([cell.trial.parameters.get("batch_size")] if cell.metric.depends_on_batch else [])]
-        names = [label(axis, value) for axis, value in zip(("model", "batch_size"), values, strict=False) if value is not None]
-        groups.setdefault(" · ".join(names), []).append(cell)
-    return groups
+def superlative(metric: Metric) -> str:
+    """`fastest` for a rate, else `best`."""
+    return "fastest" if metric.kind is Kind.RATE else "best"
 
 
-def winners_apart(groups: Mapping[str, Sequence[Cell]]) -> list[str]:
-    """The winner of each group in a sentence."""
-    sentences = []
-    for cells in groups.values():
-        winner = find_winner(cells)
-        if winner is None:
-            continue
-        value, what = winner.figures[0]
-        metric = winner.cell.metric
-        before = f"{change(winner.lead, metric)} {change_interval(winner.lead, metric)}" if winner.lead else ""
-        lead = f", {before} before the next" if before and not winner.level else ""
-        level = f", not told apart from {plural(len(winner.level), 'other')}" if winner.level else ""
-        sentences.append(f"{winner.headline}: {value}, {what}{lead}{level}")
-    return sentences
+def _better(metric: Metric) -> str:
+    """`faster` for a rate or a time, else `better`."""
+    return metric.better if metric.kind in (Kind.RATE, Kind.SECONDS) else "better"
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What the answers of a sweep share: its command, which the next step is made of, and the suite's smallest effect."""
+
+    command: str = ""
+    minimum: float | None = None
+
+
+def find_answers(cells: Sequence[Cell], *, command: str = "", minimum: float | None = None) -> list[Answer]:
+    """An answer for each group of cells that do the same work; none for a group without a value that may be claimed.
+
+    `command`: the sweep's own. `minimum`: the smallest effect, as in `smallest_effect`.
+    """
+    asked = _Asked(command, minimum)
+    with_value = [cell for cell in cells if cell.estimate and cell.metric.direction is not Direction.NEITHER]
+    answers = [_answer(group, work, asked) for work, group in groups_of_work(with_value).items()]
+    return [answer for answer in answers if answer is not None]
+
+
+def _answer(cells: Sequence[Cell], work: str, asked: _Asked) -> Answer | None:
+    standing = sorted((cell for cell in cells if not cell.struck), key=_goodness, reverse=True)
+    if not standing:
+        return None
+    best, others = standing[0], standing[1:]
+    struck = _struck(cells, best)
+    if not others:
+        return Answer(_alone(best), best, 1, certainty=["There is nothing to compare it with.", *struck], work=work)
+    if max(len(cell.measured) for cell in standing) < 2:
+        headline, certainty = f"Each cell ran once: no setting is called {_better(best.metric)}", [_measured(best), *struck]
+        return Answer(headline, best, len(standing), certainty=certainty, next_step=_more(standing, asked.command), work=work)
+    found = [Duel(other, comparison) for other, comparison in zip(others, judge_best(best, others, asked.minimum), strict=True)]
+    if not all(duel.won for duel in found):
+        return _no_clear_winner(best, found, struck, asked, work)
+    if not all(best.may_lead(other) for other in others):
+        return _unproven(best, found, standing, struck, asked, work)
+    headline, certainty = f"{best.name} is {superlative(best.metric)}", [_lead(best, found), *struck]
+    return Answer(headline, best, len(standing), winner=best, figures=_figures(best), certainty=certainty, work=work)
+
+
+def _no_clear_winner(best: Cell, found: Sequence[Duel], struck: Sequence[str], asked: _Asked, work: str) -> Answer:
+    level = [duel for duel in found if not duel.won]
+    beaten = [duel for duel in found if duel.won and best.may_lead(duel.other)]
+    names = listed([best.name, *(duel.other.name for duel in level)], MOST_NAMES)
+    same = all(duel.found.verdict is Verdict.SAME for duel in level)
+    found_so = f"are the same to within {_margin(best.metric, asked.minimum)}" if same else "cannot be told apart"
+    headline = f"No clear winner: {names} {found_so}"
+    certainty = [_measured(best)]
+    if beaten:
+        certainty.append(f"It beats {plural(len(beaten), 'other')}.")
+    certainty += [*_why_open(level, len(found)), *struck]
+    first = [best, *(duel.other for duel in level)]
+    unproven = [cell.name for cell in first if not all(cell.may_lead(other) for other in first if other is not cell)]
+    if unproven:
+        certainty.append(f"Loss parity is unproven: {listed(unproven, MOST_NAMES)}.")
+    cells = [best, *(duel.other for duel in found)]
+    return Answer(headline, best, len(cells), certainty=certainty, next_step="" if same else _more(cells, asked.command), work=work)
+
+
+def _why_open(level: Sequence[Duel], comparisons: int) -> list[str]:
+    """Why the best cell could not be told from each of `level`, one sentence for each reason."""
+    reasons: dict[str, list[str]] = {}
+    for duel in level:
+        if duel.found.why_undecided:
+            reasons.setdefault(duel.found.why_undecided, []).append(duel.other.name)
+    lines = []
+    for why, names in reasons.items():
+        if why == OF_MANY:
+            among = f"the best of {comparisons + 1} cells is ahead of others by chance too, so by itself that is not enough"
+            lines.append(f"Alone, the lead over {listed(names, MOST_NAMES)} would be decided; {among}.")
+        else:
+            lines.append(f"Undecided against {listed(names, MOST_NAMES)}: {why}.")
+    return lines
+
+
+def _unproven(best: Cell, found: Sequence[Duel], standing: Sequence[Cell], struck: Sequence[str], asked: _Asked, work: str) -> Answer:
+    """The best cell is ahead of all others, but nothing shows that it learns the same."""
+    headline = f"{best.name} was measured {superlative(best.metric)}, but its loss parity is {best.parity_note}"
+    value, what = _value(best)
+    lead = f"{_by(best, _next(found))} over the next, {_next(found).other.name}: not claimed"
+    rest = [cell for cell in standing if all(cell.may_lead(other) for other in standing if other is not cell)]
+    proven = _answer(rest, "", asked) if len(rest) > 1 else None
+    without = [f"Without the unproven: {proven.headline}."] if proven else []
+    return Answer(headline, best, len(standing), certainty=[f"{value}, {what}; {lead}.", *without, *struck], work=work)
+
+
+def _struck(cells: Sequence[Cell], best: Cell) -> list[str]:
+    """The cells that measured better than `best` and are struck: never a winner."""
+    ahead = [cell for cell in cells if cell.struck and _goodness(cell) > _goodness(best)]
+    better = _better(best.metric)
+    return [f"{cell.name} was measured {better} ({quantity(_of(cell), cell.metric)}) and is {cell.parity_note}." for cell in ahead]
+
+
+def _figures(cell: Cell) -> list[tuple[str, str]]:
+    """(number, what it is): the value and, unless it is the baseline itself, the speed-up."""
+    figures = [_value(cell)]
+    if cell.speedup and cell.baseline:
+        sure = {Verdict.SAME: "the same as", Verdict.UNDECIDED: "undecided against"}.get(cell.verdict or Verdict.FASTER, "over")
+        over = change_interval(cell.speedup, cell.metric)
+        figures.append((change(cell.speedup, cell.metric), f"{over} {sure} the baseline {cell.baseline.name}"))
+    return figures
+
+
+def _value(cell: Cell) -> tuple[str, str]:
+    """The cell's value, and its interval in words."""
+    assert cell.estimate is not None
+    plus = spread(cell.estimate, cell.metric)
+    said = f"{plus}, 95 % interval" if plus.startswith("±") else plus.strip("()") or "no interval: it needs repeats"
+    return quantity(cell.estimate.value, cell.metric), said
+
+
+def _alone(cell: Cell) -> str:
+    value, what = _value(cell)
+    return f"{cell.name}: {value}, {what}"
+
+
+def _measured(best: Cell) -> str:
+    value, what = _value(best)
+    return f"Best measured: {best.name}, {value}, {what}."
+
+
+def _lead(best: Cell, found: Sequence[Duel]) -> str:
+    own = "It is the baseline. " if best.baseline is best else ""
+    return f"{own}It beats every other cell; the next, {_next(found).other.name}, by {_by(best, _next(found))}."
+
+
+def _next(found: Sequence[Duel]) -> Duel:
+    """The duel with the best of the others."""
+    return min(found, key=lambda duel: duel.found.ratio.value)
+
+
+def _by(best: Cell, duel: Duel) -> str:
+    return f"{change(duel.found.ratio, best.metric)} {change_interval(duel.found.ratio, best.metric)}"
+
+
+def _margin(metric: Metric, minimum: float | None) -> str:
+    """The smallest effect that counts, such as 2.0 %."""
+    least = smallest_effect(metric, minimum)
+    return percent(least) if metric.scale is Scale.LOG else difference(least, metric)
+
+
+def _more(cells: Sequence[Cell], command: str) -> str:
+    """What would decide more: the sweep's rest, where trials are still to do; else three repeats, or twice as many as there were."""
+    if any(row.outcome == "to do" for cell in cells for row in cell.rows):
+        return f"sweep resume {cells[0].trial.sweep_id}"
+    most = max(len(cell.rows) for cell in cells)
+    return with_repeats(command, max(3, 2 * most))
+
+
+def _of(cell: Cell) -> float:
+    assert cell.estimate is not None
+    return cell.estimate.value
+
+
+def _goodness(cell: Cell) -> float:
+    return -_of(cell) if cell.metric.lower_is_better else _of(cell)

@@ -9,7 +9,10 @@ from experiments import workloads
 from experiments.config.errors import ConfigError
 from experiments.stats.step_interval import LEAST_STEPS, TOO_SHORT
 from tasks.analysis.cell import Cell
+from tasks.analysis.judge_cells import OF_MANY, ONE_TRIAL, SPREADS_DIFFER
 from tasks.analysis.results import TrialRow
+from tasks.report.sections.device_state import disturbance_cautions
+from tasks.report.spread_caution import of_unknown_spread
 from tasks.report.text_format import listed, percent, plural
 
 WORTH_NAMING = 0.02  # a drift of step times that never settled
@@ -19,7 +22,10 @@ def cautions(rows: Sequence[TrialRow], cells: Sequence[Cell], *, emulated: bool)
     """In the order of how much they concern all numbers. `rows`: of the whole sweep; `cells`: those that the report shows."""
     measured = [cell for cell in cells if cell.estimate]
     return [
+        *disturbance_cautions(measured),
         *_of_repeats(measured),
+        *([] if emulated else of_unknown_spread(measured)),
+        *_of_undecided(measured),
         *_of_length(measured),
         *_of_settling(measured),
         *_of_loss_parity(cells),
@@ -30,9 +36,33 @@ def cautions(rows: Sequence[TrialRow], cells: Sequence[Cell], *, emulated: bool)
 
 
 def _of_repeats(cells: Sequence[Cell]) -> list[str]:
-    if not cells or max(len(cell.measured) for cell in cells) > 1:
+    """Cells with a value that ran once, and why speed-ups are undecided beyond that."""
+    once = [cell for cell in cells if len(cell.measured) < 2]
+    if not once:
         return []
-    return ["Each cell ran once: the intervals hold what varies between steps, not between trials; --repeats 3 measures that too."]
+    if len(once) == len(cells):
+        who = "Each cell ran once" if len(cells) > 1 else "The cell ran once"
+    else:
+        who = f"{plural(len(once), 'cell')} of {len(cells)} ({listed([cell.name for cell in once], 4)}) ran once"
+    return [f"{who}: one trial does not show what varies between trials, so it gets no verdict; --repeats 3 does."]
+
+
+def _of_undecided(cells: Sequence[Cell]) -> list[str]:
+    """Why speed-ups over the baseline are undecided although both sides have two trials; of single trials `_of_repeats` tells."""
+    names: dict[str, list[str]] = {}
+    for cell in cells:
+        if cell.why_undecided and cell.why_undecided != ONE_TRIAL:
+            names.setdefault(cell.why_undecided, []).append(cell.name)
+    compared = sum(cell.speedup is not None for cell in cells)
+    lines = []
+    for why, of in names.items():
+        who = f"Undecided against the baseline in {plural(len(of), 'cell')} ({listed(of, 4)})"
+        if why == OF_MANY:
+            among = f"among {plural(compared, 'comparison')}, whose false discovery rate is controlled, it is not"
+            lines.append(f"{who}: alone it would be decided; {among}.")
+        elif why == SPREADS_DIFFER:
+            lines.append(f"{who}: {why}; a third repeat settles it.")
+    return lines
 
 
 def _of_length(cells: Sequence[Cell]) -> list[str]:
@@ -73,9 +103,9 @@ def _settled_late(row: TrialRow) -> bool:
 
 
 def _of_loss_parity(cells: Sequence[Cell]) -> list[str]:
-    outside = [f"{cell.name}: {cell.parity_note}." for cell in cells if cell.parity_note and not cell.claimed]
-    ungated = Counter(cell.parity_note for cell in cells if cell.parity_note and cell.claimed)
-    return [*outside, *(f"Loss parity could not be checked for {plural(count, 'cell')}: {note}." for note, count in ungated.items())]
+    struck = [f"{cell.name}: {cell.parity_note}." for cell in cells if cell.struck]
+    unproven = Counter(cell.parity_note for cell in cells if cell.parity_note and not (cell.claimed or cell.struck))
+    return [*struck, *(f"Loss parity of {plural(count, 'cell')} is {note}: no speed-up is claimed." for note, count in unproven.items())]
 
 
 def _of_media_pipe(cells: Sequence[Cell]) -> list[str]:

@@ -9,20 +9,28 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.atomic_file import atomic_write
-from experiments.metrics import Direction, Scale
+from experiments.config.errors import UserError
+from experiments.metrics import Direction, metric_of
+from experiments.stats.between_sweeps import unbounded, with_spread
 from experiments.stats.estimate import Estimate
-from experiments.stats.intervals import pooled_spread
-from experiments.stats.linear import pooled_deviation
-from experiments.stats.verdict import Verdict, benjamini_hochberg, verdict
+from experiments.stats.verdict import DISCOVERY, Verdict
+from tasks.analysis.between_sweeps import known_beside, spread_between
 from tasks.analysis.cell import Cell
-from tasks.analysis.compare_cells import MINIMUM_EFFECT, make_cells, ratio_of, smallest_effect
+from tasks.analysis.compare_cells import make_cells
 from tasks.analysis.confounders import confounders
+from tasks.analysis.judge_cells import MINIMUM_EFFECT, judge_ratios, ratio_of, smallest_effect
+from tasks.analysis.known_spread import known_for
 from tasks.analysis.results import load_sweep
+from tasks.analysis.spread_history import KnownSpreads
 from tasks.report.comparison_table import TextTable
 from tasks.report.html import render_page
 from tasks.report.markdown import render_text
 from tasks.report.section import Section, table_section
-from tasks.report.text_format import OUTCOMES, change, change_interval, difference, listed, percent, plural, quantity, spread
+from tasks.report.text_format import OUTCOMES, change, change_interval, difference, listed, percent, plural, quantity, size_of, spread
+
+
+class CompareError(UserError):
+    """The two sweeps cannot be compared. The message says why."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,15 +40,17 @@ class Pair:
     a: Cell
     b: Cell
     ratio: Estimate | None
-    q_value: float | None
     verdict: Verdict | None
     differs: Sequence[str]
+    why_undecided: str | None = None  # a fragment, such as "one trial"
 
     @property
     def word(self) -> str:
         """The verdict, or how the outcomes changed."""
-        if self.verdict is Verdict.FASTER and not self.b.claimed:
-            return "not claimed: the loss left its band"
+        if self.verdict is Verdict.FASTER and self.b.struck:
+            return "not claimed: the loss differs from its reference's"
+        if self.why_undecided:
+            return f"{Verdict.UNDECIDED}: {self.why_undecided}"
         if self.verdict is not None:
             return str(self.verdict)
         words = [OUTCOMES.get(cell.outcome, cell.outcome) for cell in (self.a, self.b)]
@@ -58,6 +68,8 @@ class Comparison:
     only_b: Sequence[Cell]
     minimum: float
     across_pools: bool  # no cell was in both on the same pool, so pools were left out of the match
+    confirm: str  # how to measure both sides in turns
+    known: Sequence[str] = ()  # what the spread between sweeps rests on
 
     @property
     def counts(self) -> dict[str, int]:
@@ -112,12 +124,11 @@ class Comparison:
 
     @property
     def remarks(self) -> list[str]:
-        """What limits the verdicts: pools left out, single runs, cells of one side."""
-        lines = []
+        """What limits the verdicts: different times, pools left out, what the intervals rest on, cells of one side."""
+        lines = [f"Measured at different times; confirm with repeats in turns: {self.confirm}."]
         if self.across_pools:
             lines.append("No cell ran on the same pool in both sweeps: cells are matched on everything but the pool.")
-        if self.pairs and min(min(len(pair.a.measured), len(pair.b.measured)) for pair in self.pairs) < 2:
-            lines.append("Some cells ran once: what varies between trials is not in their intervals, so a verdict on them says less.")
+        lines += self.known
         for side, cells in (("A", self.only_a), ("B", self.only_b)):
             if cells:
                 lines.append(f"Only in {side}: {listed([cell.name for cell in cells])}.")
@@ -127,39 +138,87 @@ class Comparison:
 def compare(sweep_dir_a: Path, sweep_dir_b: Path, *, minimum: float = MINIMUM_EFFECT) -> Comparison:
     """Cells of B against the same cells (pool and parameters) of A. Verdicts control the false discovery rate over all cells.
 
-    Repeats of two sweeps are not interleaved, so they are not paired: Welch's interval, with the noise of repeats pooled over each
-    sweep's cells. Emulated trials are left out. Raises ResultsError where a plan cannot be read.
+    Repeats of two sweeps are not interleaved, so they are not paired: Welch's interval, each cell with the spread of its own repeats, and
+    with the spread between sweeps that other sweeps of the pool show. Where that is not known, or a side has a single trial, there is no
+    verdict. Emulated trials are left out. Raises ResultsError where a plan cannot be read, CompareError for one sweep on both sides.
     """
     sweeps = [load_sweep(folder) for folder in (sweep_dir_a, sweep_dir_b)]
-    a, b = (make_cells(sweep.rows, sweep.plan.suite) for sweep in sweeps)
+    if sweeps[0].sweep_id == sweeps[1].sweep_id:
+        raise CompareError(f"both sides are sweep {sweeps[0].sweep_id}: name two different ones; `sweep list` shows them")
+    a, b = (make_cells(sweep.rows, sweep.plan.suite, known=known_for(sweep).spreads.trial) for sweep in sweeps)
     pool_blind = not {_identity(cell, True) for cell in a} & {_identity(cell, True) for cell in b}
     left, right = ({_identity(cell, not pool_blind): cell for cell in side} for side in (a, b))
     if pool_blind and (len(left) < len(a) or len(right) < len(b)):  # several pools in one sweep: no telling which to match
         left, right, pool_blind = {}, {}, False
     both = [key for key in left if key in right]
-    pairs = _decide([(left[key], right[key]) for key in both], minimum)
+    known = known_beside(sweeps)
+    pairs = _decide([(left[key], right[key]) for key in both], minimum, known)
     matched = {id(cell) for pair in pairs for cell in (pair.a, pair.b)}
     rest = [[cell for cell in side if id(cell) not in matched] for side in (a, b)]
-    return Comparison(sweeps[0].sweep_id, sweeps[1].sweep_id, pairs, rest[0], rest[1], minimum, pool_blind and bool(pairs))
+    return Comparison(
+        sweeps[0].sweep_id,
+        sweeps[1].sweep_id,
+        pairs,
+        rest[0],
+        rest[1],
+        minimum,
+        pool_blind and bool(pairs),
+        in_turns(sweeps[0].plan.command, sweeps[1].plan.command),
+        _known_lines(known) if pairs else [],
+    )
 
 
 def _identity(cell: Cell, with_pool: bool) -> str:
     return json.dumps([cell.trial.workload, cell.trial.pool if with_pool else None, cell.trial.parameters], sort_keys=True)
 
 
-def _decide(cells: Sequence[tuple[Cell, Cell]], minimum: float) -> list[Pair]:
-    logarithmic = all(cell.metric.scale is Scale.LOG for pair in cells for cell in pair)
-    pooled = (pooled_spread if logarithmic else pooled_deviation)(cell.values for pair in cells for cell in pair)
-    ratios = [ratio_of(b, a, spread=pooled if pooled[1] else None, paired=False) if a.estimates and b.estimates else None for a, b in cells]
-    q_values = iter(benjamini_hochberg([ratio.p_value for ratio in ratios if ratio]))
+def _decide(cells: Sequence[tuple[Cell, Cell]], minimum: float, known: KnownSpreads) -> list[Pair]:
+    both = [(b, a) for a, b in cells if a.estimates and b.estimates]
+    ratios: list[Estimate] = []
+    missing: list[str | None] = []
+    for b, a in both:
+        spreads, why = spread_between(a, b, known)
+        ratio = ratio_of(b, a, paired=False)
+        ratios.append(unbounded(ratio) if why else with_spread(ratio, spreads))
+        missing.append(why)
+    found = {id(b): comparison for (b, _), comparison in zip(both, judge_ratios(both, ratios, minimum, missing=missing), strict=True)}
     pairs = []
-    for (a, b), ratio in zip(cells, ratios, strict=True):
-        q = next(q_values) if ratio else None
-        metric = a.metric if b.metric.scale is Scale.LOG else b.metric  # of two scales the linear one is compared on
-        directed = metric.direction is not Direction.NEITHER
-        word = verdict(ratio, minimum=smallest_effect(metric, minimum), q_value=q) if ratio and directed else None
-        pairs.append(Pair(a, b, ratio, q, word, [name for name, *_ in confounders([a, b])]))
+    for a, b in cells:
+        comparison = found.get(id(b))
+        differs = [name for name, *_ in confounders([a, b])]
+        if comparison is None:
+            pairs.append(Pair(a, b, None, None, differs))
+        elif b.metric.direction is Direction.NEITHER:
+            pairs.append(Pair(a, b, comparison.ratio, None, differs))
+        else:
+            pairs.append(Pair(a, b, comparison.ratio, comparison.verdict, differs, comparison.why_undecided))
     return pairs
+
+
+def _known_lines(known: KnownSpreads) -> list[str]:
+    """What is known of the spread between sweeps at each place that was compared."""
+    lines = []
+    for (pool, device, metric), there in known.places.items():
+        where = f"pool {pool} ({device})" if device else f"pool {pool}"
+        if there.sweep is None:
+            needs = "it takes four other sweeps that measured a cell with one code, libraries and data on one host"
+            lines.append(f"How much sweeps on {where} differ is not known: {needs}.")
+        else:
+            by = size_of(there.sweep, metric_of(metric))
+            lines.append(f"Sweeps on {where} differ by {by} (one standard deviation), as {plural(there.sweeps, 'other sweep')} of it show.")
+    return lines
+
+
+def in_turns(command_a: str, command_b: str) -> str:
+    """How to measure both sides in turns: `sweep run` with repeats, and with what differs as an axis where it is in the commands."""
+    words = command_b.split()
+    if words[:2] != ["sweep", "run"]:
+        return "`sweep run SUITE --repeats 3`, with what differs as an axis"
+    kept = [
+        w for i, w in enumerate(words) if not w.startswith("--repeats=") and w != "--repeats" and (i == 0 or words[i - 1] != "--repeats")
+    ]
+    command = f"`{' '.join([*kept, '--repeats 3'])}`"
+    return command if command_a == command_b else f"{command}, with what differs as an axis"
 
 
 def _value(cell: Cell) -> str:
@@ -181,7 +240,7 @@ def _explained(comparison: Comparison) -> str:
         return f"{explanation} Differences under {least} count as the same; undecided asks for more repeats."
     return (
         f"The ratio is B over A: above 1 is faster. Differences under {percent(comparison.minimum)} count as the same; "
-        "undecided asks for more repeats. The false discovery rate over all cells is 5 %."
+        f"undecided asks for more repeats. The false discovery rate over all cells is {percent(DISCOVERY)}."
     )
 
 

@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from experiments.config.scalar_text import table_text
 from experiments.metrics import Kind, Metric, Scale
 from experiments.spec.schema import Suite
 from experiments.stats.step_interval import TOO_SHORT
+from experiments.stats.verdict import Verdict
 from experiments.trial import Scalar, label
 from tasks.analysis.cell import Cell
 from tasks.analysis.compare_cells import layout, make_cells
+from tasks.analysis.known_spread import known_for
 from tasks.analysis.results import load_sweep
-from tasks.report.text_format import OUTCOMES, change, change_with_verdict, quantity, spread
+from tasks.report.marks import Mark, in_order, marks_of
+from tasks.report.text_format import OUTCOMES, change, change_interval, quantity, spread
 
 if TYPE_CHECKING:
     from rich.table import Table
+    from rich.text import Text
 
 
 @dataclass(frozen=True)
@@ -41,19 +45,52 @@ class TableCell:
     value: str = ""
     plus_minus: str = ""
     speedup: str = ""  # x1.17 (1.15–1.19), or "baseline"
-    short: str = ""  # x1.17
-    struck: bool = False
+    marks: Sequence[Mark] = ()  # of the speed-up
     outcome: str = ""
     reason: str = ""
     notes: Sequence[str] = ()
 
     @property
     def plain(self) -> str:
-        """For a terminal: `123.4 samples/s ±1.2 %  x1.17`."""
+        """For a terminal: `123.4 samples/s ±1.2 %  x1.17 (1.04–1.30) ?`."""
         if self.outcome:
             return self.outcome
-        short = f"~~{self.short}~~" if self.struck and self.short else self.short
-        return "  ".join(part for part in (f"{self.value} {self.plus_minus}".strip(), short) if part)
+        shown = " ".join([self.change, *(mark.sign for mark in self.marks)])
+        return "  ".join(part for part in (f"{self.value} {self.plus_minus}".strip(), shown.strip()) if part)
+
+    def rich(self) -> Text:
+        """As `plain`, with colours: green and red only for what is decided and claimed."""
+        from rich.text import Text
+
+        if self.outcome:
+            return Text(self.outcome, style="dim" if self.outcome == "to do" else "yellow")
+        text = Text(f"{self.value} {self.plus_minus}".strip(), style="bold")
+        if self.change:
+            text.append("  ")
+            text.append(self.change, style="strike not bold" if self.struck else f"not bold {self._colour}")
+            text.append("".join(f" {mark.sign}" for mark in self.marks), style="not bold dim")
+        return text
+
+    @property
+    def _colour(self) -> str:
+        if self.marks or self.cell is None or self.cell.verdict is None:
+            return "dim"
+        return "green" if self.cell.verdict is Verdict.FASTER else "red"
+
+    @property
+    def change(self) -> str:
+        """The speed-up with its interval; empty for a baseline."""
+        return self.speedup if self.cell is not None and self.cell.speedup is not None else ""
+
+    @property
+    def words(self) -> str:
+        """The marks in words: `undecided, unproven`."""
+        return ", ".join(self.marks)
+
+    @property
+    def struck(self) -> bool:
+        """Whether the speed-up is crossed out."""
+        return Mark.STRUCK in self.marks
 
 
 @dataclass(frozen=True)
@@ -66,10 +103,30 @@ class ComparisonTable:
     columns: Sequence[str]
     rows: Sequence[tuple[Sequence[str], Sequence[TableCell]]]
     ratio: str = "x is the speed-up over"  # what a cell's comparison is; `the baseline` follows
+    why_undecided: str | None = None  # of all that is undecided alike
 
     @property
     def header(self) -> list[str]:
         return [*(axis.replace("_", " ") for axis in self.row_axes), *self.columns]
+
+    @property
+    def marks(self) -> list[Mark]:
+        """The marks that the table uses, to be explained under it."""
+        return in_order(mark for _, cells in self.rows for cell in cells for mark in cell.marks)
+
+    @property
+    def legend(self) -> str:
+        """What the words beside the speed-ups mean; empty where there are none."""
+        return "; ".join(f"{mark}: {self._meaning(mark)}" for mark in self.marks)
+
+    @property
+    def signs(self) -> str:
+        """The same of the terminal's signs."""
+        return "; ".join(f"{mark.sign} {mark}: {self._meaning(mark)}" for mark in self.marks)
+
+    def _meaning(self, mark: Mark) -> str:
+        why = f" ({self.why_undecided})" if mark is Mark.UNDECIDED and self.why_undecided else ""
+        return f"{mark.meaning}{why}"
 
     def plain_rows(self) -> list[list[str]]:
         """Rows of text below `header`."""
@@ -80,18 +137,20 @@ class ComparisonTable:
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(title=Text(self.title), title_justify="left")
+        caption = Text(self.signs, style="dim not italic") if self.signs else None
+        table = Table(title=Text(self.title), title_justify="left", caption=caption, caption_justify="left")
         for index, name in enumerate(self.header):
             table.add_column(Text(name), justify="left" if index < len(self.row_axes) else "right", no_wrap=index < len(self.row_axes))
         for names, cells in self.rows:
-            table.add_row(*(Text(name) for name in names), *(_rich_cell(cell) for cell in cells))
+            table.add_row(*(Text(name) for name in names), *(cell.rich() for cell in cells))
         return table
 
 
 def comparison_table(sweep_dir: Path, *, emulated: bool = False) -> ComparisonTable:
     """The table of a sweep as it stands, finished or not. Raises ResultsError where there is no readable plan."""
     sweep = load_sweep(sweep_dir)
-    return build_table(make_cells(sweep.rows, sweep.plan.suite, emulated=emulated), sweep.plan.suite)
+    known = None if emulated else known_for(sweep).spreads.trial
+    return build_table(make_cells(sweep.rows, sweep.plan.suite, emulated=emulated, known=known), sweep.plan.suite)
 
 
 def build_table(cells: Sequence[Cell], suite: Suite) -> ComparisonTable:
@@ -107,16 +166,22 @@ def build_table(cells: Sequence[Cell], suite: Suite) -> ComparisonTable:
     metric = cells[0].metric if cells else None
     parity = {cell.parity_note for cell in cells if cell.measured}
     shared_note = parity.pop() if len(parity) == 1 and len(cells) > 1 else None  # of all cells alike: the report says it once
+    reasons = {cell.why_undecided for cell in cells if cell.why_undecided}
+    why = reasons.pop() if len(reasons) == 1 and len(cells) > 1 else None
     heads = [" · ".join(label(axis, value) for axis, value in zip(column_axes, values, strict=True)) for values in columns]
     return ComparisonTable(
         suite.report.title or (_title(metric) if metric else ""),
         row_axes,
         heads if column_axes else [metric.name] if metric else [],
         [
-            ([table_text(value) for value in name], [table_cell(row.get(values), shared_note=shared_note) for values in columns])
+            (
+                [table_text(value) for value in name],
+                [table_cell(row.get(values), shared_note=shared_note, shared_why=why) for values in columns],
+            )
             for name, row in rows.items()
         ],
         _comparison(metric) if metric else "x is the speed-up over",
+        why,
     )
 
 
@@ -134,8 +199,11 @@ def _title(metric: Metric) -> str:
     return f"{name[:1].upper()}{name[1:]}" + (f", {metric.unit}" if metric.unit and metric.unit not in name else "")
 
 
-def table_cell(cell: Cell | None, *, shared_note: str | None = None) -> TableCell:
-    """What one place of the table says; empty where the matrix has no such cell. `shared_note`: a parity note that is not repeated here."""
+def table_cell(cell: Cell | None, *, shared_note: str | None = None, shared_why: str | None = None) -> TableCell:
+    """What one place of the table says; empty where the matrix has no such cell.
+
+    `shared_note`, `shared_why`: a parity note, and why a cell is undecided, that are said once for all cells and not here.
+    """
     if cell is None:
         return TableCell()
     if cell.estimate is None:
@@ -147,38 +215,32 @@ def table_cell(cell: Cell | None, *, shared_note: str | None = None) -> TableCel
     plus = spread(cell.estimate, cell.metric)
     if not plus and any(row.too_short for row in cell.measured):
         notes.append(f"interval over its steps: {TOO_SHORT}")
+    if cell.other_work:
+        notes.append(f"other work than the baseline's, so not compared: {cell.other_work}")
+    if cell.why_undecided and cell.why_undecided != shared_why:
+        notes.append(f"undecided: {cell.why_undecided}")
     if cell.differs:
         notes.append(f"also differs from its baseline: {', '.join(cell.differs)}")
-    if cell.parity_note and not (cell.claimed and cell.parity_note == shared_note):
-        notes.append(cell.parity_note)
-    elif cell.parity is not None and not cell.parity_note:
-        notes.append(f"loss within the band of fp32, {cell.parity.steps[-1]} steps")
+    if cell.parity_note and cell.parity_note != shared_note:
+        notes.append(f"loss parity {cell.parity_note}")
     if cell.emulated:
         notes.append("emulated, not a measurement")
     return TableCell(
         cell,
         quantity(cell.estimate.value, cell.metric),
         plus,
-        "baseline" if cell.baseline is cell else change_with_verdict(cell.speedup, cell.verdict, cell.metric) if cell.speedup else "",
-        change(cell.speedup, cell.metric) if cell.speedup else "",
-        struck=not cell.claimed,
+        "baseline" if cell.baseline is cell else _change(cell),
+        marks_of(cell),
         notes=notes,
     )
+
+
+def _change(cell: Cell) -> str:
+    """The speed-up over the baseline with its interval; empty where the cell has none."""
+    return f"{change(cell.speedup, cell.metric)} {change_interval(cell.speedup, cell.metric)}" if cell.speedup else ""
 
 
 def _ordered(values: Sequence[Scalar]) -> list[Scalar]:
     """Numbers by size, then words in the order of the plan, which is the suite's."""
     numbers = sorted({value for value in values if isinstance(value, int | float) and not isinstance(value, bool)})
     return [*numbers, *dict.fromkeys(value for value in values if not isinstance(value, int | float) or isinstance(value, bool))]
-
-
-def _rich_cell(cell: TableCell) -> Any:
-    from rich.text import Text
-
-    if cell.outcome:
-        return Text(cell.outcome, style="dim" if cell.outcome == "to do" else "yellow")
-    text = Text(f"{cell.value} {cell.plus_minus}".strip(), style="bold")
-    if cell.short:
-        text.append("  ")
-        text.append(cell.short, style="strike not bold" if cell.struck else "not bold green")
-    return text

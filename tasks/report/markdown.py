@@ -72,13 +72,14 @@ def comparison_markdown(table: ComparisonTable) -> str:
     def show(cell: TableCell) -> str:
         if cell.outcome:
             return f"*{md(cell.outcome)}*{_mark(cell.reason, notes)}"
-        speedup = f"~~{md(cell.speedup)}~~" if cell.struck and cell.speedup else md(cell.speedup)
-        text = " ".join(part for part in (f"**{md(cell.value)}**" if cell.value else "", md(cell.plus_minus), speedup) if part)
+        speedup = f"~~{md(cell.speedup)}~~" if cell.struck else md(cell.speedup)
+        parts = (f"**{md(cell.value)}**" if cell.value else "", md(cell.plus_minus), speedup, md(cell.words))
+        text = " ".join(part for part in parts if part)
         return text + "".join(_mark(note, notes) for note in cell.notes)
 
     rows = [[*(md(name) for name in names), *(show(cell) for cell in cells)] for names, cells in table.rows]
     text = _grid([md(name) for name in table.header], rows, len(table.row_axes))
-    return "\n\n".join([text, *_numbered(notes)])
+    return "\n\n".join([text, *([f"{md(table.legend)}."] if table.legend else []), *_numbered(notes)])
 
 
 def _mark(note: str, notes: list[str]) -> str:

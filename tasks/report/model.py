@@ -6,18 +6,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from experiments.metrics import Direction
+from tasks.analysis.aa import analyse
 from tasks.analysis.cell import Cell
+from tasks.analysis.certificates import known_of
 from tasks.analysis.compare_cells import make_cells
+from tasks.analysis.known_spread import NOTHING, known_for
 from tasks.analysis.results import Sweep
-from tasks.report.answer import Winner, comparable, find_winner, winners_apart
+from tasks.report.answer import Answer, find_answers
 from tasks.report.cautions import cautions
 from tasks.report.comparison_table import build_table
 from tasks.report.missing import Missing, find_missing
+from tasks.report.provenance import provenance_cautions
 from tasks.report.section import ReportSource, Section
 from tasks.report.sections import outcomes
 from tasks.report.sections.data_loading import saturation
 from tasks.report.sections.order import SECTIONS
 
+TWINS = "An A/A sweep: both cells are the same, so none can win."
 APART = "Cells that do not do the same work are not compared with each other."
 
 
@@ -29,10 +34,9 @@ class Report:
     description: str
     sweep_id: str
     watermark: str | None
-    winner: Winner | None
-    winners: Sequence[str]  # of each group of cells, where they do not all do the same work; then `winner` is None
-    no_winner: str  # why there is none
-    winners_loading: Sequence[str]  # how many loader processes are enough, in the rows of the winner
+    answers: Sequence[Answer]  # one for each group of cells that do the same work
+    no_answer: str  # why there is none
+    loading: Sequence[str]  # how many loader processes are enough, in the rows of the best cell; empty for several groups
     missing: Sequence[Missing]
     cautions: Sequence[str]
     cells: Sequence[Cell]
@@ -44,6 +48,26 @@ class Report:
             if section.name == name:
                 return section
         raise KeyError(f"no section {name}: there is {', '.join(self.section_names)}")
+
+    @property
+    def answer(self) -> Answer | None:
+        """The one answer, where all cells do the same work."""
+        return self.answers[0] if len(self.answers) == 1 else None
+
+    @property
+    def headline(self) -> str:
+        """The answer's, why there is none, or that there are several."""
+        return self.no_answer or (self.answer.headline if self.answer else APART)
+
+    @property
+    def winners(self) -> list[Cell]:
+        """The cells that are shown to be the best of their group of work."""
+        return [answer.winner for answer in self.answers if answer.winner is not None]
+
+    @property
+    def next_step(self) -> str:
+        """The command that would decide what is open; empty where nothing is."""
+        return next((answer.next_step for answer in self.answers if answer.next_step), "")
 
     @property
     def section_names(self) -> list[str]:
@@ -66,32 +90,38 @@ def make_report(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None, 
 def report_source(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None, emulated: bool = False) -> ReportSource:
     """What the report is made of: the sweep's rows of one kind, their cells in the table's order, and the table."""
     rows = [row for row in sweep.rows if row.emulated == emulated]
-    table = build_table(make_cells(rows, sweep.plan.suite, emulated=emulated), sweep.plan.suite)
+    knowledge = NOTHING if emulated else known_for(sweep)
+    table = build_table(make_cells(rows, sweep.plan.suite, emulated=emulated, known=knowledge.spreads.trial), sweep.plan.suite)
     cells = [place.cell for _, places in table.rows for place in places if place.cell is not None]
-    return ReportSource(sweep, rows, cells, table, emulated, mlflow_links or {})
+    aa = analyse(rows, sweep.plan.suite) if sweep.plan.aa and not emulated else None
+    return ReportSource(sweep, rows, cells, table, emulated, mlflow_links or {}, known_of(sweep), aa, elsewhere=knowledge.elsewhere)
 
 
 def report_of(source: ReportSource) -> Report:
     """The head, and every section that has something to say."""
     sweep, cells, emulated = source.sweep, source.cells, source.emulated
     suite = sweep.plan.suite
-    groups = comparable(cells)
-    apart = len(groups) > 1
-    winner = None if apart else find_winner(cells)
+    answers = answers_of(source)
+    best = answers[0].best if len(answers) == 1 else None
     return Report(
-        title=f"{sweep.rows[0].trial.suite if sweep.rows else suite.suite} · {sweep.plan.profile}",
+        title=f"{source.suite_name} · {sweep.plan.profile}{' · A/A' if sweep.plan.aa else ''}",
         description=suite.description,
         sweep_id=sweep.sweep_id,
         watermark=watermark(source),
-        winner=winner,
-        winners=winners_apart(groups) if apart else [],
-        no_winner=APART if apart else "" if winner else _no_winner(source),
-        winners_loading=[row.sentence for row in saturation(cells) if winner and winner.cell in row.cells],
+        answers=answers,
+        no_answer=TWINS if sweep.plan.aa else "" if answers else _no_answer(source),
+        loading=[row.sentence for row in saturation(cells) if best in row.cells],
         missing=find_missing(cells),
-        cautions=cautions(sweep.rows, cells, emulated=emulated),
+        cautions=[*cautions(sweep.rows, cells, emulated=emulated), *provenance_cautions(sweep)],
         cells=cells,
         sections=[section for make in SECTIONS if (section := make(source)) is not None],
     )
+
+
+def answers_of(source: ReportSource) -> list[Answer]:
+    """An answer for each group of cells that do the same work; none for an A/A sweep, whose cells are one and the same."""
+    plan = source.sweep.plan
+    return [] if plan.aa else find_answers(source.cells, command=plan.command, minimum=plan.suite.report.minimum_effect)
 
 
 def watermark(source: ReportSource) -> str | None:
@@ -99,7 +129,7 @@ def watermark(source: ReportSource) -> str | None:
     return "emulated: not a measurement" if source.emulated else None
 
 
-def _no_winner(source: ReportSource) -> str:
+def _no_answer(source: ReportSource) -> str:
     cells = source.cells
     if not source.sweep.rows:
         return "The sweep has no trials."

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
+from experiments.stats.replication import Replication
+from tasks.analysis.aa import AaResult
 from tasks.analysis.cell import Cell
+from tasks.analysis.certificates import KnownOfDevice
 from tasks.analysis.results import Sweep, TrialRow
 from tasks.report.comparison_table import ComparisonTable, TextTable
 
@@ -102,7 +105,15 @@ class ReportSource:
     table: ComparisonTable
     emulated: bool
     mlflow_links: Mapping[str, str]  # trial key -> address of its run
+    certificates: Sequence[KnownOfDevice] = ()  # what A/A pairs had shown of the sweep's devices when it ended
+    aa: AaResult | None = None  # of an A/A sweep: what its pairs show
     figures: Sequence[tuple[str, Path]] = ()  # (title, SVG file), once they are drawn
+    elsewhere: Mapping[str, Replication] = field(default_factory=dict)  # a cell's hash -> where another host's mean will land
+
+    @property
+    def suite_name(self) -> str:
+        """The suite that the trials are of; of a night, the first of several."""
+        return self.sweep.rows[0].trial.suite if self.sweep.rows else self.sweep.plan.suite.suite
 
 
 def table_section(name: str, title: str, table: TextTable, text: str, page_text: str | None = None) -> Section | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
-from experiments.metrics import Kind, Metric
+from experiments.metrics import Kind, Metric, Scale
 from experiments.stats.estimate import Estimate
+from experiments.stats.spread import Spread
 from experiments.stats.verdict import Verdict
 
 OUTCOMES = {
@@ -77,13 +78,29 @@ def quantity(value: float | None, metric: Metric) -> str:
     return f"{count(value, 4) if metric.kind is Kind.COUNT else number(value)} {metric.unit}".rstrip()
 
 
+TOO_WIDE = "(interval too wide to use)"
+_USEFUL = 100.0  # upper over lower end of a ratio's interval, from which on its ends say nothing
+
+
 def spread(estimate: Estimate, metric: Metric) -> str:
-    """±1.2 %, on the linear scale ±0.021, in the metric's unit; nothing where no interval is known."""
+    """±1.2 %, on the linear scale ±0.021, in the metric's unit; nothing where no interval is known.
+
+    An interval that is wider than the value itself has no ±: half its width says nothing of a quantity that is always above 0.
+    """
     if estimate.linear:
         return f"±{difference(estimate.half_width, metric)}" if math.isfinite(estimate.se) else ""
     if not math.isfinite(estimate.relative):
         return ""
+    if estimate.high - estimate.low > estimate.value:
+        return TOO_WIDE
     return f"±{percent(estimate.relative)}" if estimate.relative >= 0.0005 else "±<0.1 %"
+
+
+def size_of(spread: Spread, metric: Metric) -> str:
+    """A standard deviation: 1.2 % of a logarithm, else in the metric's unit."""
+    if metric.scale is not Scale.LOG:
+        return difference(spread.sd, metric)
+    return percent(spread.sd) if spread.sd >= 0.0005 else "<0.1 %"
 
 
 def times(value: float) -> str:
@@ -92,9 +109,11 @@ def times(value: float) -> str:
 
 
 def interval(ratio: Estimate) -> str:
-    """(1.15–1.19); says so where none is known."""
+    """(1.15–1.19); says so where none is known, or its ends are a hundredfold apart."""
     if not math.isfinite(ratio.se):
         return "(interval unknown)"
+    if ratio.high > _USEFUL * ratio.low:
+        return TOO_WIDE
     places = 3 if ratio.high - ratio.low < 0.02 else 2
     return f"({ratio.low:.{places}f}–{ratio.high:.{places}f})"
 

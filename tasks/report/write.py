@@ -8,11 +8,14 @@ from pathlib import Path
 
 from cluster.trial_layout import FIGURES, REPORT, REPORT_PAGE, for_emulated
 from experiments.atomic_file import atomic_write
+from tasks.analysis.certificates import keep_certificates, write_certificate
+from tasks.analysis.known_spread import keep_known
 from tasks.analysis.results import load_sweep, write_results
+from tasks.analysis.spread_store import write_spread
 from tasks.report.figures.draw import draw_figures
 from tasks.report.html import render_html
 from tasks.report.markdown import render_markdown
-from tasks.report.model import report_of, report_source, watermark
+from tasks.report.model import answers_of, report_of, report_source, watermark
 
 
 @dataclass(frozen=True)
@@ -31,17 +34,24 @@ class ReportPaths:
 
 
 def write_report(sweep_dir: Path, *, mlflow_links: Mapping[str, str] | None = None, emulated: bool = False) -> ReportPaths:
-    """Write results.parquet, the figures, report.md and report.html of a sweep, finished or not.
+    """Write results.parquet, the figures, report.md and report.html of a sweep, finished or not; and what it says of the spread, what is
+    known of its devices, and of an A/A sweep its certificate.
 
     `mlflow_links`: trial key -> address of its run. With `emulated`, the report is of the emulated trials alone, marked all over, and goes
     into files of its own: report-emulated.md, report-emulated.html, figures-emulated/. Raises ResultsError where plan.json is missing or
     damaged; a trial that cannot be read is a line of the report.
     """
     sweep = load_sweep(sweep_dir)
+    write_certificate(sweep)
+    keep_certificates(sweep)
     results = write_results(sweep_dir, sweep)
+    write_spread(sweep)
+    keep_known(sweep)
     source = report_source(sweep, mlflow_links=mlflow_links, emulated=emulated)
     folder = sweep_dir / _name(FIGURES, emulated)
-    figures = draw_figures(source.cells, folder, watermark(source), own=sweep.plan.suite.report.figures)
+    winners = [answer.winner for answer in answers_of(source) if answer.winner is not None]
+    own = sweep.plan.suite.report.figures
+    figures = draw_figures(source.cells, folder, watermark(source), own=own, winners=winners, aa=source.aa)
     report = report_of(replace(source, figures=figures))
     markdown, html = sweep_dir / _name(REPORT, emulated), sweep_dir / _name(REPORT_PAGE, emulated)
     atomic_write(markdown, render_markdown(report))

@@ -26,9 +26,12 @@ class Charges:
 
     retries: int = 0
     preemptions: int = 0
+    disturbed: int = 0  # measurements that something disturbed
 
     def charge(self, result: TrialResult) -> Charges:
         """The charges including one more attempt, with this result."""
+        if is_disturbed(result):
+            return replace(self, disturbed=self.disturbed + 1)
         if is_preempted(result):
             return replace(self, preemptions=self.preemptions + 1)
         return replace(self, retries=self.retries + 1)
@@ -40,13 +43,17 @@ class Policy:
 
     retries: int = 2  # further attempts after an infrastructure failure
     preemptions: int = 5  # further attempts after preemptions
+    disturbed: int = 1  # further attempts because other work disturbed the measurement
     hang_timeout_s: float = 600.0  # no new journal record for this long
 
     def decide(self, result: TrialResult, charges: Charges) -> Decision:
         """What to do after an attempt with this result. `charges` includes this attempt, if it is charged at all.
 
-        Only failures of the infrastructure are retried. Retries and preemptions have separate budgets; exceeding either ends the trial.
+        Failures of the infrastructure are retried, and measurements that something disturbed. Retries, preemptions and disturbed
+        measurements have separate budgets; exceeding one ends the trial.
         """
+        if is_disturbed(result):
+            return Decision.RETRY if charges.disturbed <= self.disturbed else Decision.ACCEPT
         overdrawn = charges.retries > self.retries or charges.preemptions > self.preemptions
         return Decision.RETRY if result.outcome is Outcome.INFRA and not overdrawn else Decision.ACCEPT
 
@@ -54,3 +61,8 @@ class Policy:
 def is_preempted(result: TrialResult) -> bool:
     """True if the attempt ended because its node was preempted."""
     return (result.reason or "").startswith(PREEMPTED)
+
+
+def is_disturbed(result: TrialResult) -> bool:
+    """True if the attempt measured, and other work was on its device or host meanwhile."""
+    return result.outcome is Outcome.OK and result.disturbed is not None

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from cluster.git_state import git_state
 from cluster.pools.pool import Pool, find_pool, load_pools
 from cluster.pools.probe import probe
+from cluster.source_tree import source_tree
 from experiments import workloads
 from experiments.config.errors import ConfigError, Problem
 from experiments.config.scalar_text import yaml_text
@@ -47,7 +48,9 @@ def make_plan(request: Request, sweep_id: str | None = None) -> tuple[Plan, Suit
     sweep_id = sweep_id or new_sweep_id(suite.suite)
     maker = TrialMaker(sweep_id, pools)
     ordered = matrix.order(matrix.expand(suite), suite.repeats)
-    trials = [maker.make(suite, cell, repeat, index) for index, (cell, repeat) in enumerate(ordered)]
+    trials = [
+        maker.make(suite, cell, repeat, index, seed=matrix.seed_of(suite, cell, repeat)) for index, (cell, repeat) in enumerate(ordered)
+    ]
     plan = Plan(
         sweep_id=sweep_id,
         suite=suite,
@@ -56,6 +59,7 @@ def make_plan(request: Request, sweep_id: str | None = None) -> tuple[Plan, Suit
         command=command_of(request, profile),
         created_at=time.time(),
         git=git_state(),
+        tree=source_tree(),
         trials=trials,
     )
     return plan, suite
@@ -98,25 +102,28 @@ class TrialMaker:
         repeat: int,
         index: int,
         *,
+        seed: int | None = None,
         axes: Mapping[str, Scalar] | None = None,
         apart: Mapping[str, Any] | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> Trial:
         """One trial of a cell. Raises DatasetError, ConfigError.
 
-        `axes`: shown instead of the cell's own. `apart`: added to the configuration, to make another cell of one that computes the same.
+        `seed`: in place of the cell's, for this repeat of it. `axes`: shown instead of the cell's own. `apart`: added to the
+        configuration, to make another cell of one that computes the same.
         `labels`: tags of its MLflow run.
         """
         pool = self._pools[cell.pool]
+        parameters = cell.parameters if seed is None else {**cell.parameters, "seed": seed}
         source = self._inputs.source(cell.parameters)
-        configuration = {"workload": suite.workload, "pool": cell.pool, "device": pool.device, "parameters": cell.parameters}
-        configuration |= dict(apart or {})
+        configuration: dict[str, Any] = {"workload": suite.workload, "pool": cell.pool, "device": pool.device}
+        configuration |= {"parameters": cell.parameters, **(apart or {})}
         if pool.lock_clocks_mhz is not None:  # another clock is another cell; a pool that locks none keeps its cells
             configuration["lock_clocks_mhz"] = pool.lock_clocks_mhz
         parts = key_parts(
             configuration=configuration,
             **self._inputs.key_parts(suite.workload, cell.pool, pool.device, source),
-            seed=int(cell.parameters["seed"]),
+            seed=int(parameters["seed"]),
             repeat=repeat,
             sweep=self.sweep_id,
         )
@@ -132,9 +139,10 @@ class TrialMaker:
             lock_clocks_mhz=pool.lock_clocks_mhz,
             cell=digest(configuration),
             repeat=repeat,
+            reference=cell.reference,
             index=index,
             axes=dict(axes if axes is not None else cell.axes),
-            parameters=cell.parameters,
+            parameters=parameters,
             data=source,
             labels=dict(labels or {}),
         )
@@ -171,7 +179,7 @@ def renew(plan: Plan) -> Plan:
             superseded.append(Superseded(key=trial.key, by=key, why=key_changes(trial.key_parts, parts)))
             trial = trial.model_copy(update={"key": key, "key_parts": parts, "data": source})  # noqa: PLW2901
         trials.append(trial)
-    return plan.model_copy(update={"trials": trials, "superseded": superseded})
+    return plan.model_copy(update={"trials": trials, "superseded": superseded, "git": git_state(), "tree": source_tree()})
 
 
 def key_changes(old: Mapping[str, str], new: Mapping[str, str]) -> str:
@@ -206,7 +214,7 @@ def compare_with_last(plan: Plan) -> tuple[str | None, list[TrialState]]:
     for sweep_id in list_sweeps():
         store = SweepStore(sweep_id)
         old = store.load_plan()
-        if not old.trials or old.trials[0].suite != plan.trials[0].suite or sweep_id == plan.sweep_id:
+        if not old.trials or old.aa or old.trials[0].suite != plan.trials[0].suite or sweep_id == plan.sweep_id:
             continue
         earlier = {(trial.repeat, digest({"pool": trial.pool, **trial.parameters})): trial for trial in old.trials}
         entries = []
@@ -244,7 +252,12 @@ def expected_seconds(plan: Plan) -> dict[str, float]:
 
 def command_of(request: Request, profile: str) -> str:
     """The `sweep run` command line that requests the same sweep."""
-    arguments = ["sweep", "run", request.suite, "--profile", profile]
+    return shlex.join(["sweep", "run", *arguments_of(request, profile)])
+
+
+def arguments_of(request: Request, profile: str) -> list[str]:
+    """A request as arguments of a command."""
+    arguments = [request.suite, "--profile", profile]
     for pool in request.pools:
         arguments += ["--pool", pool]
     for name, value in request.set.items():
@@ -255,7 +268,7 @@ def command_of(request: Request, profile: str) -> str:
         arguments += ["--repeats", str(request.repeats)]
     if request.pool_wait_s is not None:
         arguments += ["--pool-wait", f"{request.pool_wait_s:g}"]
-    return shlex.join(arguments)
+    return arguments
 
 
 def _resolve_profile(request: Request, pools: Mapping[str, Pool]) -> tuple[str, list[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,6 +13,7 @@ from cluster.journal.journal import JournalError, Record
 from cluster.launchers import Launcher, LaunchError
 from cluster.trial_layout import JOURNAL
 from experiments.trial import Outcome, Trial, TrialResult
+from tasks.sweep.disturbances import Disturbances
 from tasks.sweep.failure_policy import Policy
 from tasks.sweep.pool_slots import PoolSlots
 from tasks.sweep.pool_watch import PoolWatch
@@ -52,6 +53,7 @@ class PoolTrials:
     stop: SweepStop
     events: TrialEvents
     write_steps: Callable[[Path], Path]
+    disturbances: Disturbances = field(default_factory=Disturbances)
 
     def run(self, trial: Trial, log: Any) -> TrialResult:
         """Run one trial to its result. A journal that others changed ends it as `infra`, which is told and not published."""
@@ -71,7 +73,8 @@ class PoolTrials:
         with self.slots.hold(trial, self.stop.event, lambda: self.events.waiting(trial, "pool in use")):
             self.events.started(trial)
             observed, waiting = self.events.observed, self.events.waiting
-            return TrialRunner(self.store, self.launcher, self.policy, self.stop.event, observed, self.watch, waiting).run(trial)
+            parts = (self.store, self.launcher, self.policy, self.stop.event, observed, self.watch, waiting, self.disturbances)
+            return TrialRunner(*parts).run(trial)
 
     def _complete_files(self, trial: Trial, log: Any) -> None:
         """steps.parquet, and a copy of everything on the pool's storage where it has one."""

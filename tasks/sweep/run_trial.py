@@ -9,7 +9,7 @@ from cluster.launchers import LaunchError
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.sweep.attempt_end import flow_result
 from tasks.sweep.begin_attempt import Attempt, AttemptStarter
-from tasks.sweep.failure_policy import Charges, Decision
+from tasks.sweep.failure_policy import Charges, Decision, is_disturbed
 from tasks.sweep.follow_attempt import AttemptFollower
 from tasks.sweep.trial_context import TrialContext
 
@@ -21,29 +21,44 @@ class TrialRunner(TrialContext):
     def run(self, trial: Trial) -> TrialResult:
         """Run the trial, save its result.json and return the result. Retries, from the start, attempts that only the infrastructure ended.
 
-        An attempt that another flow left running is followed to its end instead of repeated, and is not charged as a retry. Raises
-        JournalError if the journal was changed by others.
+        An attempt that another flow left running is followed to its end instead of repeated, and is not charged as a retry. A trial that
+        was disturbed is measured again; if that comes to no measurement, the disturbed one stays. Raises JournalError if the journal was
+        changed by others.
         """
-        charges, first = Charges(), True
-        while isinstance(attempt := self._begin(trial), Attempt):
+        charges, first, disturbed = Charges(), True, None
+        while isinstance(attempt := self._begin(trial, again=disturbed is not None), Attempt):
             result = self._save(AttemptFollower(self, trial, attempt.launch).follow())
             if attempt.started_here or not first:
                 charges = charges.charge(result)
-            if self.stop.is_set() or self.policy.decide(result, charges) is Decision.ACCEPT:
+            if self.stop.is_set() or self._accepts(result, charges):
+                if disturbed is None:
+                    return result
+                if result.outcome is not Outcome.OK:
+                    return self._save(disturbed)
+                self.disturbances.measured_again(disturbed=is_disturbed(result))
                 return result
+            if is_disturbed(result):
+                disturbed = result
+                self.say(trial, f"again, since it was disturbed: {result.disturbed}")
             first = False
-        return attempt
+        return attempt if disturbed is None else self._save(disturbed)
 
-    def _begin(self, trial: Trial) -> Attempt | TrialResult:
-        """The attempt to follow, or the trial's result if no attempt begins. Raises JournalError."""
-        if final := self._final(trial):  # a worker may write it even after this flow gave its trial up
+    def _accepts(self, result: TrialResult, charges: Charges) -> bool:
+        """Whether the result is the trial's."""
+        if is_disturbed(result) and not self.disturbances.worth_while:
+            return True
+        return self.policy.decide(result, charges) is Decision.ACCEPT
+
+    def _begin(self, trial: Trial, *, again: bool = False) -> Attempt | TrialResult:
+        """The attempt to follow, or the trial's result if no attempt begins. `again`: although it has a result. Raises JournalError."""
+        if not again and (final := self._final(trial)):  # a worker may write it even after this flow gave its trial up
             return final
         starter = AttemptStarter(self, trial)
         try:
             attempt = starter.begin()
         except LaunchError as error:
             outcome, reason = Outcome.INFRA, f"not started: {error}"
-            if final := self._final(trial):
+            if not again and (final := self._final(trial)):
                 return final
         else:
             if attempt is not None:

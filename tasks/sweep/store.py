@@ -26,6 +26,8 @@ from experiments.config.paths import runs_root
 from experiments.config.strict import Strict
 from experiments.spec.schema import Suite
 from experiments.trial import Outcome, Trial, TrialResult
+from tasks.sweep.early_plans import upgraded
+from tasks.sweep.seal import SEAL, SEALED_SINCE, seal_of, why_unsealed
 
 _SWEEP_ID = re.compile(r"^[a-z0-9][a-z0-9_-]{0,63}-\d{8}-\d{6}-[0-9a-f]{4}$")
 
@@ -50,6 +52,13 @@ class Request(Strict):
     pool_wait_s: float | None = Field(None, ge=0, description="how long trials wait for a pool that is down; null: as the pool says")
 
 
+class AaSettings(Strict):
+    """What makes a sweep an A/A sweep: its two cells are twins, the same cell twice, and run in turns, pair by pair."""
+
+    pairs: int = Field(ge=1, le=1000, description="the most pairs that are run")
+    minutes: float | None = Field(None, gt=0, description="no pair starts once trials have run for so long; null: all pairs run")
+
+
 class Superseded(Strict):
     """A trial that now has another key. `key`: the old one; `by`: the new one; `why`: what changed."""
 
@@ -61,7 +70,7 @@ class Superseded(Strict):
 class Plan(Strict):
     """plan.json: all trials of a sweep, fixed before the first one starts."""
 
-    schema_version: int = 2
+    schema_version: int = SEALED_SINCE
     sweep_id: str
     suite: Suite = Field(description="the suite as it was read, profile and overrides applied")
     request: Request
@@ -69,9 +78,11 @@ class Plan(Strict):
     command: str = Field(description="how to run this sweep again")
     created_at: float = Field(description="Unix time, s")
     git: dict[str, Any] = Field(default_factory=dict)
+    tree: str | None = Field(None, description="hash of the code that was to run (cluster/source_tree.py); null: of an early plan")
     trials: list[Trial]
     superseded: list[Superseded] = Field(default_factory=list)
     labels: dict[str, str] = Field(default_factory=dict, description="tags of the sweep's MLflow run")
+    aa: AaSettings | None = Field(None, description="of an A/A sweep: see tasks/sweep/aa_plan.py; null for every other")
 
     @property
     def name(self) -> str:
@@ -80,24 +91,15 @@ class Plan(Strict):
 
 
 def read_plan(path: Path) -> Plan:
-    """The plan in a plan.json. Raises FileNotFoundError, and ValueError (such as pydantic's ValidationError) for an invalid plan."""
-    text = path.read_text()
-    if path.parent.name.startswith("nightly-"):
-        text = _with_whole_suite(text)
-    return Plan.model_validate_json(text)
+    """The plan in a plan.json, whether its seal holds or not (`why_unsealed` tells).
 
-
-def _with_whole_suite(text: str) -> str:
-    """The text of a night's plan with a complete suite. Before schema 2 nights kept only the keys of a suite that a report reads."""
-    data = json.loads(text)
-    if data.get("schema_version") != 1:
-        return text
-    suite = data["suite"]
-    empty: dict[str, Any] = {name: {} for name in ("pools", "fixed", "axes", "sets", "only", "baseline")}
-    empty |= {name: [] for name in ("linked", "conditions", "exclude", "include")}
-    own = {"workload": "", "profile": "nightly", "file": "", "repeats": 1, "limit": len(data["trials"])}
-    data["suite"] = {**empty, **own, **suite, "report": {**suite["report"], "columns": suite["report"]["columns"] or None}}
-    return json.dumps(data)
+    Raises FileNotFoundError, and ValueError (such as pydantic's ValidationError) for an invalid plan.
+    """
+    content = json.loads(path.read_text())
+    if not isinstance(content, dict):
+        raise ValueError("a plan is an object")
+    content.pop(SEAL, None)
+    return Plan.model_validate_json(json.dumps(upgraded(content, night=path.parent.name.startswith("nightly-"))))
 
 
 def new_sweep_id(suite: str) -> str:
@@ -110,7 +112,7 @@ class SweepStore:
 
     def __init__(self, sweep_id: str, root: Path | None = None) -> None:
         if not _SWEEP_ID.match(sweep_id):
-            raise StoreError(f"{sweep_id!r} is not a sweep id; `sweep list` shows them")
+            raise StoreError(f"{sweep_id!r} is not a sweep id; `sweep list` shows them, and `last` is the newest")
         self.sweep_id = sweep_id
         self.dir = (root or runs_root()) / sweep_id
 
@@ -126,19 +128,27 @@ class SweepStore:
         try:
             return read_plan(path)
         except FileNotFoundError:
-            raise StoreError(f"there is no sweep {self.sweep_id} under {self.dir.parent}; `sweep list` shows them") from None
+            hint = "`sweep list` shows them, and `last` is the newest"
+            raise StoreError(f"there is no sweep {self.sweep_id} under {self.dir.parent}; {hint}") from None
         except ValueError as error:
             raise StoreError(f"{path} is not a plan of this version: {error}") from error
 
     def save_plan(self, plan: Plan) -> None:
-        """Write plan.json, and trial.json of each trial that has none, each atomically. Raises OSError."""
+        """Write plan.json with its seal, and trial.json of each trial that has none, each atomically.
+
+        Raises OSError, and StoreError where the plan.json that is there was changed by hand: a new seal would hide that.
+        """
         self.dir.mkdir(parents=True, exist_ok=True)
+        sealed = plan.schema_version >= SEALED_SINCE
+        if sealed and self.exists() and (why := why_unsealed(self.dir / PLAN)):
+            raise StoreError(f"{why}; put back what the sweep wrote, or start another sweep")
         for trial in plan.trials:
             folder = self.trial_dir(trial.key)
             folder.mkdir(parents=True, exist_ok=True)
             if not (folder / TRIAL).exists():
                 atomic_write(folder / TRIAL, trial.model_dump_json(indent=1))
-        atomic_write(self.dir / PLAN, plan.model_dump_json(indent=1))
+        content = plan.model_dump(mode="json")
+        atomic_write(self.dir / PLAN, json.dumps({**content, SEAL: seal_of(content)} if sealed else content, indent=1, ensure_ascii=False))
 
     def trial_dir(self, key: str) -> Path:
         """The folder of the trial with this key."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cluster.journal.journal import Record
 from cluster.launchers import Launch, Launcher
 from experiments.trial import Trial, TrialResult
+from tasks.sweep.disturbances import Disturbances
 from tasks.sweep.failure_policy import Policy
 from tasks.sweep.pool_watch import PoolWatch
 from tasks.sweep.store import SweepStore
@@ -31,6 +32,7 @@ class TrialContext:
     observe: Observer
     pool: PoolWatch
     say: Callable[[Trial, str], None] = lambda trial, state: None
+    disturbances: Disturbances = field(default_factory=Disturbances)
 
     def folder(self, trial: Trial) -> Path:
         """The trial's folder."""

@@ -45,9 +45,8 @@ def code_files(workload: str, device: str, repository: Path = REPOSITORY) -> dic
     """Name -> file of all modules of the repository and of the user's workloads that a trial's process imports, and their tables.
 
     The dotted names do not contain the location of the checkout, so every checkout gives the same key. A process loads its workload and
-    its device by name, which parsing imports cannot follow. Both are therefore roots, as are the entry point and that of the sampler, a process that the trial
-    starts. Raises ConfigError for an
-    unknown workload or device, or a file that is not valid Python.
+    its device by name, which parsing imports cannot follow. Both are therefore roots, as are the entry point and that of the sampler, a
+    process that the trial starts. Raises ConfigError for an unknown workload or device, or a file that is not valid Python.
     """
     workloads = [repository / "experiments" / "workloads", *(folder / "workloads" for folder in extra_folders())]
     packages = {name: [repository / name] for name in ("cluster", "experiments")}

@@ -33,7 +33,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_clean_checkout_is_its_commit(checkout: Path) -> None:
-    assert git_state(checkout) == {"commit": git(checkout, "rev-parse", "HEAD"), "dirty": False}
+    assert git_state(checkout) == {"commit": git(checkout, "rev-parse", "HEAD"), "dirty": False, "checked": True}
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_clean_checkout_is_its_commit(checkout: Path) -> None:
 def test_what_makes_the_code_dirty(checkout: Path, name: str, dirty: bool) -> None:
     (checkout / name).parent.mkdir(parents=True, exist_ok=True)
     (checkout / name).write_text("changed\n")
-    assert git_state(checkout) == {"commit": git(checkout, "rev-parse", "HEAD"), "dirty": dirty}
+    assert git_state(checkout) == {"commit": git(checkout, "rev-parse", "HEAD"), "dirty": dirty, "checked": True}
 
 
 def test_a_file_that_was_removed_or_only_staged_makes_it_dirty(checkout: Path) -> None:
@@ -63,7 +63,19 @@ def test_a_file_that_was_removed_or_only_staged_makes_it_dirty(checkout: Path) -
     git(checkout, "add", "-A")
     assert git_state(checkout)["dirty"] is True
     git(checkout, "commit", "-q", "-m", "second")
-    assert git_state(checkout) == {"commit": git(checkout, "rev-parse", "HEAD"), "dirty": False}
+    assert git_state(checkout) == {"commit": git(checkout, "rev-parse", "HEAD"), "dirty": False, "checked": True}
+
+
+def test_code_that_git_ignores_is_not_of_the_commit(checkout: Path) -> None:
+    (checkout / ".gitignore").write_text("*.log\n/runs/\ncluster/secret.py\n")
+    git(checkout, "commit", "-q", "-a", "-m", "ignore")
+    assert git_state(checkout)["dirty"] is False
+    copy = checkout / "runs" / "copy"
+    (copy / "cluster").mkdir(parents=True)
+    (copy / "cluster" / "code.py").write_text("x = 3\n")
+    assert git_state(copy) == {}, "git would call it clean, and the commit of the checkout around it is not its commit"
+    (checkout / "cluster" / "secret.py").write_text("")
+    assert git_state(checkout)["dirty"] is True, "Python imports it all the same"
 
 
 def test_outside_a_checkout_and_before_the_first_commit_nothing_is_known(checkout: Path, tmp_path: Path) -> None:
@@ -92,7 +104,7 @@ def test_code_that_travelled_without_its_history_keeps_its_state(
     assert state["dirty"] is dirty
     for name, value in as_environment(state).items():
         monkeypatch.setenv(name, value)
-    assert git_state(tmp_path) == state
+    assert git_state(tmp_path) == {**state, "checked": False}, "told, and nobody looked"
 
 
 def test_an_unknown_state_sets_no_variable() -> None:

@@ -163,7 +163,6 @@ def test_other_work_on_the_cores(header: dict[str, Any], limit: float, text: str
     assert summarise_state(above, 0.0, 2.0).disturbed == text.format(f"{100 * (limit + 0.01):.3g}")
 
 
-@pytest.mark.parametrize(("header", "limit"), [(CPU_HEADER, 0.01), (HEADER, 0.1)])
 @pytest.mark.parametrize(
     ("kind", "cores", "limit"),
     [("cpu", None, 0.05), ("cpu", 1, 0.2), ("cpu", 2, 0.1), ("cpu", 4, 0.05), ("cpu", 64, 0.05), ("cuda", 2, 0.5), ("hpu", 64, 0.5)],
@@ -176,6 +175,7 @@ def test_on_few_cores_the_sweeps_own_flow_is_allowed_for(kind: str, cores: int |
     assert host_limits(kind, cores).others == limit
 
 
+@pytest.mark.parametrize(("header", "limit"), [(CPU_HEADER, 0.01), (HEADER, 0.1)])
 def test_time_that_the_hypervisor_took(header: dict[str, Any], limit: float) -> None:
     assert summarise_state([header, *states(20, cpu=host(steal=limit))], 0.0, 2.0).disturbed is None
     text = summarise_state([header, *states(20, cpu=host(steal=limit + 0.03))], 0.0, 2.0).disturbed

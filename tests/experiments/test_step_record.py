@@ -18,9 +18,30 @@ from tasks.analysis.results import write_steps
 from tasks.tracking.log_trial import step_metrics
 
 TIMING = StepTiming(
-    step=3, samples=8, loss=2.0, ended_at=1000.5, data_wait_s=0.1, h2d_s=0.05, forward_backward_s=0.3, optimizer_s=0.05, total_s=0.5
+    step=3,
+    samples=8,
+    loss=2.0,
+    ended_at=1000.5,
+    data_wait_s=0.1,
+    h2d_s=0.05,
+    forward_backward_s=0.3,
+    optimizer_s=0.05,
+    total_s=0.5,
+    loader_wait_s=0.2,
 )
-KNOWN = ["t", "step", "measured", "loss", "samples", "data_wait_s", "h2d_s", "forward_backward_s", "optimizer_s", "total_s"]
+KNOWN = [
+    "t",
+    "step",
+    "measured",
+    "loss",
+    "samples",
+    "data_wait_s",
+    "h2d_s",
+    "forward_backward_s",
+    "optimizer_s",
+    "total_s",
+    "loader_wait_s",
+]
 NAMES = [*KNOWN, "step_kind"]
 
 
@@ -33,16 +54,18 @@ class Longer(StepRecord):
 
 def test_the_fields_and_their_order() -> None:
     assert [field.name for field in FIELDS] == NAMES
-    assert [field.kind for field in FIELDS] == ["float64", "int64", "bool", "float64", "int64", *["float64"] * 5, "string"]
+    assert [field.kind for field in FIELDS] == ["float64", "int64", "bool", "float64", "int64", *["float64"] * 6, "string"]
     assert {field.name: field.unit for field in FIELDS if field.unit} == {"t": "s since 1970", **dict.fromkeys(KNOWN[5:], "s")}
     assert tuple(NAMES[5:9]) == PARTS and summary.PARTS == ("data_wait", "h2d", "forward_backward", "optimizer")
 
 
 def test_a_records_values_stand_under_the_names_of_the_files() -> None:
     record = StepRecord(**vars(TIMING), measured=True)
-    assert record.values() == dict(zip(KNOWN, [1000.5, 3, True, 2.0, 8, 0.1, 0.05, 0.3, 0.05, 0.5], strict=True))
+    assert record.values() == dict(zip(KNOWN, [1000.5, 3, True, 2.0, 8, 0.1, 0.05, 0.3, 0.05, 0.5, 0.2], strict=True))
     assert list(record.values()) == KNOWN, "a kind of step is left out where there is none"
     assert StepRecord(**{**vars(TIMING), "step_kind": "pair"}, measured=True).values()["step_kind"] == "pair"
+    earlier = {name: value for name, value in vars(TIMING).items() if name != "loader_wait_s"}
+    assert list(StepRecord(**earlier, measured=True).values()) == KNOWN[:-1], "what is not known is left out"
 
 
 def test_the_metrics_of_a_step() -> None:

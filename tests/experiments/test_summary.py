@@ -3,11 +3,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 
 from experiments.literature.reader import LiteratureValue, literature_for, read_published, same_device
-from experiments.stats.loss_parity import loss_parity
 from experiments.summary import NAMES, summarise
 
 
@@ -21,16 +19,15 @@ def window(**changes: Any) -> dict[str, Any]:
     return {"wall_s": 2.1, "samples": 320, "ranks": ranks, "energy_j": 640.0, "flops_per_sample": 1e9, "peak_flops": 1e12, **changes}
 
 
-def test_throughput_is_summed_over_ranks_each_over_its_own_wall() -> None:
+def test_throughput_is_all_ranks_samples_over_the_longest_wall() -> None:
     found = summarise([step(n) for n in range(1, 23)], window(), [{"when": "after", "metrics": {"loss": 1.5, "recall_at_1": 0.4}}])
-    rate = 160 / 2.1 + 160 / 2.0
+    rate = 320 / 2.1  # the second rank waited for the first
     assert found["throughput"] == pytest.approx(rate)
     assert found["throughput_settled"] == pytest.approx(rate)
     assert (found["settled"], found["settled_at_step"], found["measured_steps"], found["samples"]) == (True, 3, 20, 320)
     assert found["data_wait_share"] == pytest.approx(0.2)
     assert found["optimizer_share"] == pytest.approx(0.1)
     assert found["mfu"] == pytest.approx(1e9 * rate / (2 * 1e12))
-    assert found["energy_j_per_sample"] == 2.0
     assert (found["first_loss"], found["final_loss"]) == (pytest.approx(2.99), pytest.approx(2.78))
     assert (found["eval_loss_after"], found["eval_recall_at_1_after"], found["eval_loss_before"]) == (1.5, 0.4, None)
 
@@ -64,19 +61,55 @@ def test_communication_is_what_the_all_reduce_adds_to_a_step_never_less_than_not
     assert (noise["communication_exposed_s"], noise["communication_share"]) == (0, 0)
 
 
-def test_latency_is_a_batchs_time_without_the_wait_for_its_data_and_only_where_nothing_is_trained() -> None:
-    steps = [step(n, total_s=n / 1000 + 0.02) for n in range(1, 104)]  # the measured ones: 3 to 103 ms
-    found = summarise(steps, window(trains=False))
-    assert [found[f"latency_p{rank}_s"] for rank in (50, 90, 99)] == pytest.approx([0.053, 0.093, 0.102])
+@pytest.mark.parametrize(
+    ("execution", "name", "other"),
+    [("queued", "service_time", "latency"), ("synchronous", "latency", "service_time"), (None, "service_time", "latency")],
+)
+def test_a_batchs_time_is_without_its_wait_and_named_for_how_batches_follow_each_other(
+    execution: str | None, name: str, other: str
+) -> None:
+    steps = [step(n, total_s=n / 10_000 + 0.02) for n in range(1, 1004)]  # the measured ones: 0.3 to 100.3 ms
+    told = window(trains=False, **({"execution": execution} if execution else {}))  # a journal of before there was a choice: queued
+    found = summarise(steps, told)
+    assert [found[f"{name}_p{rank}_s"] for rank in (50, 90, 99)] == pytest.approx([0.0503, 0.0903, 0.0993])
+    assert found[f"{name}_per_sample_s"] == pytest.approx(0.0503 / 16)
+    assert all(found[f"{other}_{rank}_s"] is None for rank in ("p50", "p90", "p99", "per_sample"))
     for training in (window(trains=True), window(), None):
-        assert summarise(steps, training)["latency_p50_s"] is None
-    assert summarise([*steps, step(104, data_wait_s=None)], window(trains=False))["latency_p99_s"] is None
+        assert summarise(steps, training)[f"{name}_p50_s"] is None
+    assert summarise([*steps, step(1004, data_wait_s=None)], told)[f"{name}_p50_s"] is None
+
+
+@pytest.mark.parametrize(("batches", "known"), [(999, False), (1000, True)])
+def test_a_99th_percentile_needs_a_thousand_batches(batches: int, known: bool) -> None:
+    for execution, name in (("queued", "service_time"), ("synchronous", "latency")):
+        found = summarise([step(n) for n in range(3, batches + 3)], window(trains=False, execution=execution))
+        assert found["measured_steps"] == batches and found[f"{name}_p90_s"] == pytest.approx(0.08)
+        assert (found[f"{name}_p99_s"] is not None) is known
+
+
+@pytest.mark.parametrize(("wall_s", "known"), [(9.999, False), (10.0, True)])
+def test_energy_needs_a_window_of_ten_seconds(wall_s: float, known: bool) -> None:
+    found = summarise([step(n) for n in range(1, 13)], window(wall_s=wall_s))
+    if not known:
+        assert found["energy_j_per_sample"] is None and found["mean_power_w"] is None
+        return
+    assert found["energy_j_per_sample"] == 2.0
+    assert found["mean_power_w"] == pytest.approx(640 / wall_s), "of all devices together"
+
+
+def test_the_hosts_time_in_the_loader_is_beside_the_parts() -> None:
+    steps = [step(n, loader_wait_s=0.3 if n == 3 else 0.05) for n in range(1, 13)]
+    found = summarise(steps, None)
+    assert found["loader_wait_share"] == pytest.approx((0.3 + 9 * 0.05) / 1.0), "it may be more than the device waited"
+    assert found["data_wait_share"] == pytest.approx(0.2)
+    assert summarise([step(n) for n in range(1, 13)], None)["loader_wait_share"] is None, "a journal of before it was measured"
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"data_wait_s": -0.1}, "step 3: data_wait_s is -0.1"),
+        ({"loader_wait_s": -0.1}, "step 3: loader_wait_s is -0.1"),
         ({"total_s": 0}, "step 3: total_s is 0"),
         ({"total_s": None}, "step 3: total_s is None"),
         ({"optimizer_s": math.inf}, "step 3: optimizer_s is inf"),
@@ -95,40 +128,6 @@ def test_an_impossible_window_names_its_rank() -> None:
             [step(n) for n in range(1, 9)],
             window(ranks=[{"rank": 0, "samples": 160, "wall_s": 2}, {"rank": 1, "samples": 160, "wall_s": 0}]),
         )
-
-
-def curves(seed: int, n: int = 200) -> tuple[np.ndarray, np.ndarray]:
-    random = np.random.default_rng(seed)
-    return 2 + 3 * np.exp(-np.arange(n) / 60), 0.1 * random.normal(size=n)
-
-
-def test_loss_parity_accepts_what_only_rounds_differently() -> None:
-    wrong = 0
-    for seed in range(200):
-        trend, shared = curves(seed)
-        mine = 0.1 * np.random.default_rng(seed + 1000).normal(size=200)  # noise as independent as it can become
-        wrong += not loss_parity(trend + shared, trend + mine).inside
-    assert wrong / 200 <= 0.06
-
-
-def test_loss_parity_finds_the_step_where_a_curve_leaves() -> None:
-    trend, shared = curves(1)
-    left = trend + shared + np.where(np.arange(200) >= 120, 0.4, 0)
-    found = loss_parity(trend + shared, left)
-    assert not found.inside
-    assert found.left_at == 121
-    assert found.worst > 1
-    assert loss_parity(trend + shared, trend + shared).worst == 0
-
-
-def test_loss_parity_and_not_finite_losses() -> None:
-    trend, shared = curves(2)
-    broken = trend + shared
-    broken = np.where(np.arange(200) == 150, np.nan, broken)
-    found = loss_parity(trend + shared, broken)
-    assert (found.inside, found.left_at, found.worst) == (False, 141, math.inf)
-    with pytest.raises(ValueError, match="4 steps"):
-        loss_parity([1, 2, 3, 4], [1, 2, 3, 4])
 
 
 def test_published_numbers_are_read_and_say_what_differs() -> None:

@@ -34,7 +34,7 @@ def test_the_interval_of_the_steps_is_carried_over_to_the_window() -> None:
     found = summarise(steps_of(LONG), window())
     interval = step_interval(np.full(60, 16.0), LONG)
     steps = interval.estimate
-    rate = 160 / 2.0 + 160 / 2.5
+    rate = 320 / 2.5
     scale = rate / (960 / LONG.sum())
     assert abs(scale - 1) > 0.01
     assert found["throughput"] == pytest.approx(rate)
@@ -125,13 +125,13 @@ def test_shares_are_of_the_measured_time_only() -> None:
 
 
 def test_work_and_time_of_an_epoch_by_hand() -> None:
-    found = summarise(steps_of(LONG), window(epoch_samples=1440, batch_size=16, samples=640, energy_j=960.0))
-    assert found["mfu"] == pytest.approx(144 * 1e12 / (2 * 4e14))
-    assert found["tflops_per_device"] == pytest.approx(144 / 2)
+    found = summarise(steps_of(LONG), window(epoch_samples=1280, batch_size=16, samples=640, energy_j=960.0, wall_s=20.0))
+    assert found["mfu"] == pytest.approx(128 * 1e12 / (2 * 4e14))
+    assert found["tflops_per_device"] == pytest.approx(128 / 2)
     for end in ("low", "high"):
         assert found[f"tflops_per_device_{end}"] == pytest.approx(found[f"throughput_{end}"] / 2)  # type: ignore[operator]
     assert (found["epoch_time_s"], found["batch_size"], found["energy_j_per_sample"]) == (pytest.approx(10), 16, 1.5)
-    unknown = summarise(steps_of(TIMES), window(flops_per_sample=None, samples=160, energy_j=0.0))
+    unknown = summarise(steps_of(TIMES), window(flops_per_sample=None, samples=160, energy_j=0.0, wall_s=20.0))
     assert [unknown[name] for name in ("mfu", "tflops_per_device", "epoch_time_s", "batch_size")] == [None] * 4
     assert unknown["energy_j_per_sample"] == 0, "no energy is a figure, none told is not"
     no_step = summarise([], window(epoch_samples=1440))
@@ -139,7 +139,7 @@ def test_work_and_time_of_an_epoch_by_hand() -> None:
 
 
 def test_what_the_window_tells_is_passed_on() -> None:
-    told = {"peak_memory_bytes": 1, "alloc_retries": 2, "time_to_first_step_s": 3.0, "compile_seconds": 4.0, "mean_power_w": 5.0}
+    told = {"peak_memory_bytes": 1, "alloc_retries": 2, "time_to_first_step_s": 3.0, "compile_seconds": 4.0}
     found = summarise(steps_of(TIMES), window(**told))
     assert {name: found[name] for name in told} == told
     assert all(summarise(steps_of(TIMES), window())[name] is None for name in told)
@@ -152,14 +152,13 @@ def test_communication_in_its_own_order() -> None:
     assert told == pytest.approx([0.018, 0.02, 0.05])
 
 
-def test_latency_by_sample_is_the_median_over_batches() -> None:
+def test_a_batchs_time_by_sample_is_the_median_over_batches() -> None:
     steps = [step(n, samples=n, total_s=0.02 + 0.3 / n) for n in (1, 2, 3, 10, 20)]  # 0.3 / n ** 2 s to a sample
     found = summarise(steps, window(trains=False))
-    assert found["latency_per_sample_s"] == pytest.approx(0.3 / 9)
-    assert found["latency_p50_s"] == pytest.approx(0.1)
-    assert found["latency_p90_s"] == pytest.approx(0.3 - 0.4 * 0.15)
-    assert found["latency_p99_s"] == pytest.approx(0.3 - 0.04 * 0.15)
-    assert summarise([step(1, measured=False)], window(trains=False))["latency_p50_s"] is None
+    assert found["service_time_per_sample_s"] == pytest.approx(0.3 / 9)
+    assert found["service_time_p50_s"] == pytest.approx(0.1)
+    assert found["service_time_p90_s"] == pytest.approx(0.3 - 0.4 * 0.15)
+    assert summarise([step(1, measured=False)], window(trains=False))["service_time_p50_s"] is None
 
 
 def test_the_first_loss_is_the_first_known_and_the_last_the_last_steps() -> None:

@@ -25,7 +25,7 @@ from tests.tasks.fake_sweep import as_suite
 from tests.tasks.plan_support import make_plan
 
 Z95 = 1.959964  # 97.5 % quantile of the normal distribution
-T2, T4, T8 = 4.302653, 2.776445, 2.306004  # of Student's t with 2, 4 and 8 degrees of freedom
+T1, T2, T4, T8 = 12.706205, 4.302653, 2.776445, 2.306004  # of Student's t with 1, 2, 4 and 8 degrees of freedom
 EVEN = (-0.01, 0.0, 0.01)  # logarithms of three repeats over their mean: their standard deviation is 0.01
 
 
@@ -72,7 +72,7 @@ def row(
     """
     pool = str(axes.get("pool", "cpu"))
     chosen = {**{name: setting for name, setting in axes.items() if name != "pool"}, **(parameters or {})}
-    cell = digest([pool, chosen, dict(axes)])
+    cell = digest([pool, {name: value for name, value in chosen.items() if name != "seed" or name in axes}, dict(axes)])
     trial = Trial(
         key=digest([cell, repeat]),
         key_parts={},
@@ -119,6 +119,11 @@ def repeats(axes: Mapping[str, Any], value: float, deviations: Sequence[float] =
     return [row(axes, value * math.exp(deviation), repeat=place, **more) for place, deviation in enumerate(deviations, 1)]
 
 
+def steady(axes: Mapping[str, Any], value: float, **more: Any) -> list[TrialRow]:
+    """Two repeats that agree."""
+    return repeats(axes, value, (0.0, 0.0), **more)
+
+
 def in_threes(rates: Sequence[float], deviations: Sequence[Sequence[float]] = (EVEN, EVEN, EVEN), **more: float) -> list[Cell]:
     """Cells with 0, 1, 2, ... loader processes, three repeats each."""
     summary = {"data_wait_share": 0.05, **more}
@@ -129,6 +134,27 @@ def in_threes(rates: Sequence[float], deviations: Sequence[Sequence[float]] = (E
 def workers(count: int, pool: str = "cpu", **more: Any) -> dict[str, Any]:
     """Axes of a cell with so many loader processes."""
     return {"pool": pool, "dataloader_workers": count, **more}
+
+
+def gated_rows(
+    *losses: float, rates: Sequence[float] = (), steps: int = 120, pool: str = "cpu", deviations: Sequence[float] = EVEN
+) -> list[TrialRow]:
+    """Three seeds of an fp32 cell whose loss falls to 2, and of bf16 cells with 0, 1, ... loader processes whose loss falls to these.
+
+    Rates: 100 of fp32, 150 of bf16 unless `rates` has others."""
+    cells = [("fp32", 0, 2.0, 100.0)]
+    cells += [("bf16", count, loss, rates[count] if rates else 150.0) for count, loss in enumerate(losses)]
+    return [
+        row(
+            workers(count, pool, precision=precision),
+            rate * math.exp(deviation),
+            repeat=seed + 1,
+            losses=[loss * (3.0 if step < 20 else 1.0) for step in range(steps)],
+            parameters={"seed": seed},
+        )
+        for precision, count, loss, rate in cells
+        for seed, deviation in enumerate(deviations)
+    ]
 
 
 def watched_row(rule: str = "adamw", *, tensors: tuple[str, ...] = ("patch", "text"), steps: int = 400, **more: Any) -> TrialRow:

@@ -119,10 +119,11 @@ class Cluster:
     def log(self, launch: Launch, trial_dir: Path) -> str:
         return self.text
 
-    def finish(self, attempt: int, outcome: Outcome = Outcome.OK, reason: str = "made up") -> None:
-        """The job publishes a result and ends."""
-        said = None if outcome is Outcome.OK else reason
-        result = TrialResult(key=KEY, attempt=attempt, outcome=outcome, reason=said, started_at=1.0, finished_at=2.0)
+    def finish(self, attempt: int, outcome: Outcome = Outcome.OK, reason: str | None = None) -> None:
+        """The job publishes a result and ends. `reason`: why it did not end ok; of one that did, what disturbed it."""
+        ok = outcome is Outcome.OK
+        said, disturbed = (None, reason) if ok else (reason or "made up", None)
+        result = TrialResult(key=KEY, attempt=attempt, outcome=outcome, reason=said, disturbed=disturbed, started_at=1.0, finished_at=2.0)
         atomic_write(self.store.trial_dir(KEY) / "result.json", result.model_dump_json())
         self.jobs[f"{KEY}-a{attempt}"] = "SUCCEEDED"
 

@@ -14,6 +14,7 @@ from cluster.journal.journal import JournalWriter
 from experiments.atomic_file import atomic_write
 from experiments.spec.schema import Suite
 from experiments.trial import Outcome, Trial, TrialResult, digest
+from tasks.sweep.seal import seal_of
 from tests.tasks.plan_support import make_suite
 
 SUITE: dict[str, Any] = {
@@ -30,6 +31,7 @@ def as_suite(told: Mapping[str, Any]) -> Suite:
 
 
 SWEEP_ID = "made-up-20260101-000000-0000"
+TREE = "0123456789abcdef"
 WARMUP = 5
 
 
@@ -70,7 +72,7 @@ def make_sweep(root: Path, fakes: Sequence[Fake], *, sweep_id: str = SWEEP_ID, s
                 trials.append(trial)
                 _write_trial(sweep_dir / "trials" / trial.key, trial, fake)
     plan = {
-        "schema_version": 2,
+        "schema_version": 3,
         "sweep_id": sweep_id,
         "suite": as_suite(suite).model_dump(mode="json"),
         "request": {"suite": "made_up"},
@@ -78,9 +80,10 @@ def make_sweep(root: Path, fakes: Sequence[Fake], *, sweep_id: str = SWEEP_ID, s
         "command": "sweep run made_up --profile smoke",
         "created_at": 1_767_225_600.0,
         "git": {"commit": "0123456789abcdef0123", "dirty": True},
+        "tree": TREE,
         "trials": [trial.model_dump(mode="json") for trial in trials],
     }
-    atomic_write(sweep_dir / "plan.json", json.dumps(plan))
+    atomic_write(sweep_dir / "plan.json", json.dumps({**plan, "seal": seal_of(plan)}))
     return sweep_dir
 
 
@@ -113,7 +116,7 @@ def _trial(fake: Fake, repeat: int, index: int, sweep_id: str) -> Trial:
         repeat=repeat,
         index=index,
         axes=fake.axes,
-        parameters=parameters,
+        parameters={**parameters, "seed": parameters["seed"] + repeat - 1},
     )
 
 
@@ -123,8 +126,16 @@ def _write_trial(folder: Path, trial: Trial, fake: Fake) -> None:
     if fake.outcome is None:
         return
     random = np.random.default_rng([trial.index, 7])
-    environment = {"device_name": "Made-up CPU", "torch": "2.13.0", "host": "box", "clock": "host perf_counter", **fake.environment}
-    with JournalWriter(folder / "journal.jsonl", attempt=1, interval=60) as journal:
+    environment = {
+        "device_name": "Made-up CPU",
+        "torch": "2.13.0",
+        "host": "box",
+        "host_id": "0123456789ab",
+        "clock": "host perf_counter",
+        "tree": TREE,
+        **fake.environment,
+    }
+    with JournalWriter(folder / "journal.jsonl", attempt=1, interval=60, trial=trial.key) as journal:
         journal.append("environment", **environment)
         if fake.outcome is Outcome.OK:
             _write_steps(journal, fake, random)

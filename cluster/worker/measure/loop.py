@@ -42,8 +42,8 @@ def run_steps(
     The next number is taken when a step has been submitted, which may be before the device has finished it. So `steps` may be a generator
     that decides when to stop; what it takes to decide is part of the next step.
 
-    On return the device has finished the steps and all of them are recorded. The loop does not wait for a device that runs asynchronously,
-    except that the clock keeps the host from running more than a few steps ahead.
+    On return the device has finished the steps and all of them are recorded. The loop itself never waits for the device; the clock does: it
+    keeps the host from running more than a few steps ahead, or has each step computed before the next begins.
     """
     total = 0
     kinds: dict[int, str] = {}  # of steps that the clock has not returned yet
@@ -53,6 +53,7 @@ def run_steps(
             record(replace(timing, step_kind=kinds.pop(timing.step, None)) if kinds else timing)
 
     for step in steps:
+        clock.fetch()
         batch = next(batches)
         clock.mark(DATA)
         device_batch = train_step.place(batch)

@@ -19,12 +19,15 @@ class ImpossibleData(ValueError):
 def step_record(timing: StepTiming, *, world_size: int, measured: bool) -> dict[str, Any]:
     """The journal's `step` record without `t`: times in seconds, `samples` summed over all ranks.
 
-    Raises ImpossibleData for a negative or non-finite time, no samples, no time, or parts that do not add up to the total within rounding.
+    Raises ImpossibleData for a negative or non-finite time (of the parts, their total or the loader's), no samples, no time, or parts that
+    do not add up to the total within rounding.
     """
     times = {name: float(getattr(timing, name)) for name in (*PARTS, TOTAL)}
     for name, seconds in times.items():
         if not math.isfinite(seconds) or seconds < 0:
             raise ImpossibleData(f"step {timing.step}: {name} is {seconds}")
+    if timing.loader_wait_s is not None and not 0 <= timing.loader_wait_s < math.inf:
+        raise ImpossibleData(f"step {timing.step}: loader_wait_s is {timing.loader_wait_s}")
     total = times.pop(TOTAL)
     if total == 0 or timing.samples < 1:
         raise ImpossibleData(f"step {timing.step}: {timing.samples} samples in {total} s")
@@ -49,8 +52,7 @@ class RankWindow:
 def window_record(ranks: Sequence[RankWindow]) -> dict[str, Any]:
     """The journal's `window` record from all ranks: samples and energy (J) summed, the longest wall time (s), the largest peak memory.
 
-    mean_power_w = total energy / longest wall time, of all devices together. Raises ImpossibleData if a rank is missing or occurs twice,
-    if a rank has no samples or no time, or if an energy is negative.
+    Raises ImpossibleData if a rank is missing or occurs twice, if a rank has no samples or no time, or if an energy is negative.
     """
     if sorted(window.rank for window in ranks) != list(range(len(ranks))) or not ranks:
         raise ImpossibleData(f"windows of ranks {[window.rank for window in ranks]}")
@@ -59,16 +61,13 @@ def window_record(ranks: Sequence[RankWindow]) -> dict[str, Any]:
             raise ImpossibleData(f"rank {window.rank}: {window.samples} samples in {window.wall_s} s")
         if window.energy_j is not None and window.energy_j < 0:
             raise ImpossibleData(f"rank {window.rank}: {window.energy_j} J")
-    wall = max(window.wall_s for window in ranks)
-    energy = _sum([window.energy_j for window in ranks])
     return {
-        "wall_s": wall,
+        "wall_s": max(window.wall_s for window in ranks),
         "samples": sum(window.samples for window in ranks),
         "ranks": [{name: value for name, value in asdict(window).items() if name in ("rank", "samples", "wall_s")} for window in ranks],
         "peak_memory_bytes": max((value for window in ranks if (value := window.peak_memory_bytes) is not None), default=None),
         "alloc_retries": _sum([window.alloc_retries for window in ranks]),
-        "energy_j": energy,
-        "mean_power_w": None if energy is None else energy / wall,
+        "energy_j": _sum([window.energy_j for window in ranks]),
     }
 
 

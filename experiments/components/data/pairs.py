@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -22,6 +22,8 @@ PIXEL_STD = (0.26862954, 0.26130258, 0.27577711)
 
 class PairParameters(SplitParameters):
     """Where the pairs come from."""
+
+    same_work: ClassVar[tuple[str, ...]] = ("dataset", "augment")
 
     dataset: str = Field("drawn", description=f"drawn (synthetic captioned scenes), {FOLDER}")
     image_column: str = Field("image", description="column of encoded images: bytes, or struct{bytes, path}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
@@ -22,6 +22,8 @@ PADS, MASKS = ("<pad>", "[PAD]"), ("<mask>", "[MASK]")
 
 class TextParameters(SplitParameters):
     """Where the text comes from."""
+
+    same_work: ClassVar[tuple[str, ...]] = ("dataset",)
 
     dataset: str = Field("drawn-text", description=f"drawn-text (synthetic documents), {FOLDER}")
     text_column: str = Field("text", description="column of texts")

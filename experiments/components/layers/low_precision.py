@@ -6,6 +6,7 @@ tensor-wise quantisation one for the tensor.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -14,6 +15,34 @@ from torch import nn
 from experiments.components.layers import fused
 from experiments.components.layers.fused import FP8, FP8_TOP, INT8_TOP, SMALLEST
 from experiments.components.workload import Unsupported
+
+# Of a layer's three products in training (output, gradient of the input, gradient of the weight), how many an arm computes in 8 bits.
+# Simulated fp8 computes in the trial's precision. Which of its products bitsandbytes computes in int8 is not documented.
+_IN_8_BITS: Mapping[str, tuple[str, int] | None] = {
+    "plain": ("", 0),
+    "switchback": ("int8", 2),
+    "switchback_m": ("int8", 2),
+    "switchback_q": ("int8", 2),
+    "llm_int8": None,
+    "fp8_tensorwise": ("fp8", 3),
+    "fp8_switchback": ("fp8", 2),
+    "fp8_simulated": ("", 0),
+    "fp8_simulated_switchback": ("", 0),
+}
+
+
+def flops_by_precision(arm: str, precision: str, flops: float, replaced: float) -> dict[str, float] | None:
+    """FLOPs of a training step by precision; None where the arm's products are not known.
+
+    `flops`: of the whole step; `replaced`: those of them in the layers that the arm replaces, all three products; `precision`: the trial's.
+    """
+    known = _IN_8_BITS[arm]
+    if known is None:
+        return None
+    low, products = known
+    in_low = replaced * (products / 3)
+    shares = {precision: flops - in_low, low: in_low}
+    return {name: count for name, count in shares.items() if count}
 
 
 def quantise(x: torch.Tensor, dim: int | None) -> tuple[torch.Tensor, torch.Tensor]:

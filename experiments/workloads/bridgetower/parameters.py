@@ -16,6 +16,8 @@ HUB_DATASET = re.compile(r"hf://datasets/[\w.-]+/[\w.-]+@[0-9a-f]{40}(/.*)?")
 class Parameters(PairParameters):
     """BridgeTower's own settings."""
 
+    same_work = ("model", "text_length", "image_size")
+
     model: Literal["large", "base", "mini", "tiny"] = Field("tiny", description="large and base as published; mini and tiny for CPUs")
     attention: Literal["eager", "sdpa"] = Field("eager", description="attention of the text and cross layers")
     text_length: int = Field(128, ge=4, le=512, description="tokens per caption, padded or cut")

@@ -35,6 +35,8 @@ SIZES: dict[str, tuple[int, ...]] = {
 class Parameters(KeptPairParameters):
     """FLAVA's own settings."""
 
+    same_work = ("model", "text_length", "long_text_length", "kinds")
+
     model: Literal["350m", "900m", "1.8b", "2.7b", "4.8b", "10b", "16b", "28b", "mini", "tiny"] = Field(
         "tiny", description="to 10b as published; 16b and 28b are larger ones of ours, mini and tiny are for CPUs"
     )

@@ -21,6 +21,8 @@ SIZES: dict[str, tuple[tuple[tuple[int, ...], int, int, int], tuple[tuple[int, .
 class Parameters(InferenceParameters):
     """Stable Diffusion's own settings."""
 
+    same_work = ("model", "image_size", "denoising_steps", "scheduler", "text_encoder")
+
     model: Literal["v1-4", "tiny"] = Field("tiny", description="v1-4 as published; tiny for CPUs")
     image_size: int | None = Field(None, ge=64, le=2048, multiple_of=64, description="pixels per side; null: the model's own, 512 in v1-4")
     denoising_steps: int = Field(50, ge=1, le=1000)

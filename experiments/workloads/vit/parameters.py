@@ -20,6 +20,8 @@ SIZES: dict[str, tuple[int, int, int, int, int, int, int]] = {
 class Parameters(TrainingParameters):
     """ViT's own settings."""
 
+    same_work = ("model", "image_size")
+
     model: Literal["h16", "l16", "b16", "tiny"] = Field("tiny", description="h16 as published; tiny for CPUs")
     rung: str = Field("none", max_length=40, description="names a rung of a ladder; what it sets stands in the suite's conditions")
     image_size: int | None = Field(None, ge=16, le=1024, description="pixels per side; null: the model's own")

@@ -126,4 +126,8 @@ def _text(value: float, metric: Metric, *, relative: bool) -> str:
 
 
 def _absent(cell: Cell | None) -> str:
-    return "" if cell is None else OUTCOMES.get(cell.outcome, cell.outcome) if cell.outcome != "ok" else "unknown"
+    if cell is None:
+        return ""
+    if cell.outcome != "ok":
+        return OUTCOMES.get(cell.outcome, cell.outcome)
+    return "other work" if cell.other_work else "unknown"

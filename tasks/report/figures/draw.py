@@ -10,10 +10,13 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from experiments.spec.schema import ReportFigure
+from tasks.analysis.aa import AaResult
 from tasks.analysis.cell import Cell
+from tasks.report.figures.aa_pairs import aa_figure
 from tasks.report.figures.axis import axis_figure
 from tasks.report.figures.decomposition import decomposition_figure
 from tasks.report.figures.loss import loss_figure
+from tasks.report.figures.loss_parity import parity_figure
 from tasks.report.figures.loss_spikes import spike_figure
 from tasks.report.figures.numbered import numbered_figure
 from tasks.report.figures.style import STYLE
@@ -22,19 +25,26 @@ from tasks.report.figures.throughput import throughput_figure
 Draw = Callable[[Sequence[Cell]], Figure | None]  # None where there is no data for the figure
 # (file name, title, function), in order
 _FIGURES: tuple[tuple[str, str, Draw], ...] = (
-    ("throughput", "Each cell, with 95 % intervals", throughput_figure),
     ("spikes", "Loss, RMS of the first tensor watched, and the spikes of both", spike_figure),
     ("loss", "Loss curves", loss_figure),
+    ("parity", "Loss parity: difference from the reference", parity_figure),
     ("decomposition", "Where a step's time goes", decomposition_figure),
 )
 
 
 def draw_figures(
-    cells: Sequence[Cell], folder: Path, watermark: str | None = None, *, own: Sequence[ReportFigure] = ()
+    cells: Sequence[Cell],
+    folder: Path,
+    watermark: str | None = None,
+    *,
+    own: Sequence[ReportFigure] = (),
+    winners: Sequence[Cell] = (),
+    aa: AaResult | None = None,
 ) -> list[tuple[str, Path]]:
     """(title, SVG path) of each figure that there is data for; a PNG lies beside each. Old figures of the same name are replaced.
 
-    `own`: the figures that the suite asks for (`report.figures`); they come first.
+    `own`: the figures that the suite asks for (`report.figures`); they come first. `winners`: the cells that stand out. `aa`: of an A/A
+    sweep, whose pairs are drawn.
     """
     folder.mkdir(parents=True, exist_ok=True)
     made = []
@@ -42,6 +52,8 @@ def draw_figures(
         (f"suite-{at}", figure_spec.title, partial(numbered_figure if "*" in figure_spec.metric else axis_figure, figure_spec=figure_spec))
         for at, figure_spec in enumerate(own, 1)
     ]
+    asked.append(("aa-pairs", "Each A/A pair, with the 95 % interval it would have had alone", lambda _: aa_figure(aa)))
+    asked.append(("throughput", "Each cell, with 95 % intervals", partial(throughput_figure, winners=winners)))
     for name, title, draw in (*asked, *_FIGURES):
         with mpl.rc_context(STYLE):
             figure = draw(cells)

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.summary import LATENCIES
+from experiments.summary import BATCH_TIMES
 from tasks.analysis.cell import Cell
-from tasks.report.figures.style import CURVES, GREY
+from tasks.report.figures.style import CURVES
 
 
 def loss_figure(cells: Sequence[Cell]) -> Figure | None:
-    """Loss by step, smoothed, of each cell's first repeat that trained, and the fp32 band where a curve was gated."""
+    """Loss by step, smoothed, of each cell's first repeat that trained; dashed where loss parity struck it."""
     trained = [
-        cell for cell in cells if cell.measured and cell.mean(next(iter(LATENCIES))) is None
-    ]  # only what does not train has a latency
+        cell for cell in cells if cell.measured and all(cell.mean(f"{name}_p50_s") is None for name in BATCH_TIMES.values())
+    ]  # only what does not train has a time of a batch
     curves = [cell for cell in trained if np.isfinite(cell.measured[0].losses).sum() >= 2]
     if not curves:
         return None
@@ -29,7 +29,7 @@ def loss_figure(cells: Sequence[Cell]) -> Figure | None:
     seen: set[str] = set()
     for cell, name in zip(curves, names, strict=True):
         row = cell.measured[0]
-        style = "-" if cell.claimed else "--"
+        style = "--" if cell.struck else "-"
         axes.plot(
             row.steps,
             _smooth(row.losses),
@@ -40,14 +40,9 @@ def loss_figure(cells: Sequence[Cell]) -> Figure | None:
             label=None if name in seen else name,
         )
         seen.add(name)
-    gated = next((cell.parity for cell in curves if cell.parity is not None), None)
-    if gated is not None:
-        middle = gated.steps - (gated.steps[0] - 1) / 2  # of each window
-        low, high = gated.reference - gated.half_width, gated.reference + gated.half_width
-        axes.fill_between(middle, low, high, color=GREY, alpha=0.25, linewidth=0, label="band of fp32")
     axes.set_xlabel("step, warm-up included")
     axes.set_ylabel("training loss (smoothed)")
-    if len(seen) + (gated is not None) > 1:
+    if len(seen) > 1:
         figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize=8)
     return figure
 

@@ -7,28 +7,28 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.metrics import Direction
 from tasks.analysis.cell import Cell
 from tasks.report.figures.style import INK, MOST, RED, bars
 from tasks.report.text_format import OUTCOMES, quantity, spread
 
 
-def throughput_figure(cells: Sequence[Cell]) -> Figure | None:
-    """The metric of each cell with its 95 % interval; a cell without a value is an absent point with its outcome."""
+def throughput_figure(cells: Sequence[Cell], *, winners: Sequence[Cell] = ()) -> Figure | None:
+    """The metric of each cell with its 95 % interval; a cell without a value is an absent point with its outcome.
+
+    `winners`: the cells that stand out, since they are shown to be the best of those that do the same work.
+    """
     selection = [cell for cell in cells if cell.outcome != "to do"][:MOST]
     if not any(cell.estimate for cell in selection):
         return None
     figure, axes = bars(len(selection))
     top = max(cell.estimate.value for cell in selection if cell.estimate)
     top = top if top > 0 else 1.0  # a score of 0 in every cell
-    able = [cell for cell in selection if cell.estimate and cell.claimed and cell.metric.direction is not Direction.NEITHER]
-    best = max(able, key=_goodness, default=None)
     for y, cell in enumerate(selection):
         if cell.estimate is None:
             axes.text(top * 0.01, y, OUTCOMES.get(cell.outcome, cell.outcome), va="center", fontstyle="italic", color=RED)
             continue
         value = cell.estimate
-        axes.barh(y, value.value, height=0.62, color="#3b82c4" if cell is best else "#9db8d6", hatch=None if cell.claimed else "///")
+        axes.barh(y, value.value, height=0.62, color="#3b82c4" if cell in winners else "#9db8d6", hatch="///" if cell.struck else None)
         high = min(value.high, top * 1.3)
         if np.isfinite(value.se):
             axes.plot([max(value.low, 0), high], [y, y], color=INK, linewidth=1.4, solid_capstyle="butt")
@@ -41,13 +41,10 @@ def throughput_figure(cells: Sequence[Cell]) -> Figure | None:
     return figure
 
 
-def _goodness(cell: Cell) -> float:
-    assert cell.estimate is not None
-    return -cell.estimate.value if cell.metric.lower_is_better else cell.estimate.value
-
-
 def _value_text(cell: Cell) -> str:
     assert cell.estimate is not None
     value = quantity(cell.estimate.value, cell.metric).removesuffix(" samples/s")
     text = f"{value} {spread(cell.estimate, cell.metric)}".strip()
-    return text if cell.claimed else f"{text} · left the loss band"
+    if cell.claimed:
+        return text
+    return f"{text} · {'loss differs' if cell.struck else 'loss parity unproven'}"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from experiments.metrics import Direction
-from experiments.stats.estimate import Estimate
-from experiments.stats.verdict import Verdict, verdict
+from experiments.metrics import Direction, Metric
+from experiments.stats.verdict import Verdict
 from tasks.analysis.cell import Cell
-from tasks.analysis.compare_cells import ratio_of, smallest_effect
+from tasks.analysis.judge_cells import Comparison, judge_pairs
+from tasks.report.answer import superlative
 from tasks.report.section import Bullets, ReportSource, Section
-from tasks.report.text_format import change, change_with_verdict, listed, percent, times
+from tasks.report.text_format import change, change_interval, listed, percent
 
 WORKERS = "dataloader_workers"
 
@@ -38,7 +38,7 @@ def saturation(cells: Sequence[Cell]) -> list[Saturation]:
     for cell in cells:
         if cell.estimate and cell.metric.direction is not Direction.NEITHER and isinstance(cell.axes.get(WORKERS), int):
             rest = tuple((axis, repr(value)) for axis, value in cell.axes.items() if axis != WORKERS)
-            groups.setdefault(rest, []).append(cell)
+            groups.setdefault((*rest, repr(cell.work)), []).append(cell)
     rows = [sorted(group, key=_workers) for group in groups.values() if len(group) > 1]
     return [Saturation(row, _sentence(row)) for row in rows]
 
@@ -55,21 +55,27 @@ def _sentence(row: Sequence[Cell]) -> str:
     """`row` is sorted by workers."""
     cell, later = _enough(row)
     where = " · ".join(part for part in row[0].name.split(" · ") if part != _mp(row[0]))
-    head = f"{where}: {_mp(cell)}" if where else _mp(cell)
-    metric, lead = cell.metric, ratio_of(cell, row[0])
-    by = change(lead, metric) if lead.linear else f"{times(lead.value)[1:]}x"
-    gain = f"{by} over {_mp(row[0])}" if cell is not row[0] else ""
+    place = f"{where}: " if where else ""
     waits = cell.mean("data_wait_share")
-    wait = f"; data wait is {percent(waits)} of the step" if waits is not None else ""
+    wait = f"; the device waits for the host {percent(waits)} of the step" if waits is not None else ""
+    gain = f"{_against(judge_pairs([(cell, row[0])])[0], cell.metric)} over {_mp(row[0])}" if cell is not row[0] else ""
     if not later:
-        return f"{head} is the fastest measured ({gain}), and no larger count was tried{wait}."
+        return f"{place}{_mp(cell)} is the {superlative(cell.metric)} measured ({gain}), and no larger count was tried{wait}."
+    if cell is row[0] and all(found.verdict is Verdict.UNDECIDED for _, found in later):
+        names = listed([f"{_mp(other)} {_against(found, cell.metric)}" for other, found in later])
+        return f"{place}undecided how many are enough: over {_mp(cell)}, {names}{wait}."
     parts = []
     for word, one, many in _BEYOND:
-        names = [_mp(o) if w is Verdict.SAME else f"{_mp(o)} {change_with_verdict(r, None, metric)}" for o, r, w in later if w is word]
-        if names:
-            parts.append(f"{listed(names)} {one if len(names) == 1 else many}")
-    doubt = any(word is Verdict.UNDECIDED for *_, word in later)
-    return f"{head} {'may be' if doubt else 'is'} enough{f': {gain}' if gain else ''}; {'; '.join(parts)}{wait}."
+        of_word = [(other, found) for other, found in later if found.verdict is word]
+        said = [_mp(o) if word is Verdict.SAME else f"{_mp(o)} {_against(found, cell.metric)}" for o, found in of_word]
+        if said:
+            parts.append(f"{listed(said)} {one if len(said) == 1 else many}")
+    doubt = any(found.verdict is Verdict.UNDECIDED for _, found in later)
+    return f"{place}{_mp(cell)} {'may be' if doubt else 'is'} enough{f': {gain}' if gain else ''}; {'; '.join(parts)}{wait}."
+
+
+def _against(found: Comparison, metric: Metric) -> str:
+    return f"{change(found.ratio, metric)} {change_interval(found.ratio, metric)}"
 
 
 # verdict on larger counts, and how it reads of one count and of several
@@ -80,11 +86,11 @@ _BEYOND = (
 )
 
 
-def _enough(row: Sequence[Cell]) -> tuple[Cell, list[tuple[Cell, Estimate, Verdict]]]:
-    """The cell with the fewest workers that no cell with more is shown to beat; and of each with more, its ratio and verdict."""
+def _enough(row: Sequence[Cell]) -> tuple[Cell, list[tuple[Cell, Comparison]]]:
+    """The cell with the fewest workers that no cell with more is shown to beat; and each with more, against it."""
     for index, cell in enumerate(row):
-        ratios = [(other, ratio_of(other, cell)) for other in row[index + 1 :]]
-        later = [(other, ratio, verdict(ratio, minimum=smallest_effect(cell.metric))) for other, ratio in ratios]
-        if not any(word is Verdict.FASTER for *_, word in later):
-            return cell, later
+        later = row[index + 1 :]
+        found = judge_pairs([(other, cell) for other in later])
+        if not any(comparison.verdict is Verdict.FASTER for comparison in found):
+            return cell, list(zip(later, found, strict=True))
     raise ValueError("a row has at least one cell")

@@ -5,23 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from experiments.metrics import metric_of
-from experiments.summary import LATENCIES, PARTS
+from experiments.summary import BATCH_TIMES, P99_BATCHES, PARTS, PERCENTILES
 from tasks.analysis.cell import Cell
 from tasks.report.comparison_table import TextTable
 from tasks.report.section import ReportSource, Section, table_section
 from tasks.report.tables import without_empty
 from tasks.report.text_format import count, number, percent, quantity
 
+ABOUT = (
+    "Mean over repeats. Shares are of the measured window. The device waits for the host while that loads a batch, runs Python or "
+    "writes the journal; the host's time in the loader stands by itself, since the device may compute meanwhile."
+)
 OTHER = "other"  # the part that no timer saw
-_WORDS = {"data_wait": "data wait", "h2d": "copy to device", "forward_backward": "forward + backward", "optimizer": "optimiser"}
+_WORDS = {"data_wait": "waits for host", "h2d": "copy to device", "forward_backward": "forward + backward", "optimizer": "optimiser"}
 PART_SHARES = tuple(f"{part}_share" for part in PARTS)
 PART_NAMES = (*(_WORDS.get(part, part.replace("_", " ")) for part in PARTS), OTHER)
 _HEADER = [
     "cell",
     "step, median",
     "step, p90",
-    *(f"latency, {name.split('_')[1]}" for name in LATENCIES),
+    *(f"{name.replace('_', ' ')}, {rank}" for name in BATCH_TIMES.values() for rank in PERCENTILES),
     *PART_NAMES,
+    "host in loader",
     "peak memory",
     "alloc. retries",
     "TFLOP/s / device",
@@ -39,8 +44,8 @@ def section(source: ReportSource) -> Section | None:
         "step_decomposition",
         "Where a step's time goes",
         decomposition_table(source.cells),
-        "Mean over repeats. Shares are of the measured window.",
-        "Mean over repeats. Shares are of the measured window; compilation and the first step are never inside throughput.",
+        ABOUT,
+        f"{ABOUT} Compilation and the first step are never inside throughput.",
     )
 
 
@@ -53,9 +58,11 @@ def _row(cell: Cell) -> list[str]:
     shares = [cell.mean(name) for name in PART_SHARES]
     return [
         cell.name,
-        *(_mean(cell, name) for name in ("step_time_median_s", "step_time_p90_s", *LATENCIES)),
+        *(_mean(cell, name) for name in ("step_time_median_s", "step_time_p90_s")),
+        *(_batch_time(cell, name, rank) for name in BATCH_TIMES.values() for rank in PERCENTILES),
         *(percent(share) for share in shares),
         percent(other_share(shares)),
+        percent(cell.mean("loader_wait_share")),
         _mean(cell, "peak_memory_bytes"),
         count(cell.mean("alloc_retries")),
         number(cell.mean("tflops_per_device"), 4),
@@ -70,6 +77,13 @@ def _row(cell: Cell) -> list[str]:
 def _mean(cell: Cell, name: str) -> str:
     """The cell's mean of a metric, printed by the metric's kind."""
     return quantity(cell.mean(name), metric_of(name))
+
+
+def _batch_time(cell: Cell, name: str, rank: str) -> str:
+    """A percentile of a batch's time; where there were too few batches for it, that."""
+    if rank == "p99" and cell.mean(f"{name}_p99_s") is None and cell.mean(f"{name}_p50_s") is not None:
+        return f"needs {P99_BATCHES:,} batches"
+    return _mean(cell, f"{name}_{rank}_s")
 
 
 def other_share(shares: Sequence[float | None]) -> float | None:

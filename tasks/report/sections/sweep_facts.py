@@ -1,10 +1,11 @@
-"""Section: the sweep's id, date, size, commit and command."""
+"""Section: the sweep's id, date, size, commit, tree and command."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
 from tasks.analysis.results import Sweep
+from tasks.report.provenance import commit_text, tree_text
 from tasks.report.section import Facts, ReportSource, Section
 
 COMMAND = "Command"
@@ -18,12 +19,12 @@ def sweep_facts(sweep: Sweep) -> list[tuple[str, str]]:
     """(name, value); what is not known is left out."""
     plan = sweep.plan
     ended = sum(row.result is not None for row in sweep.rows)
-    commit = str(plan.git.get("commit") or "")
     facts = [
         ("Sweep", sweep.sweep_id),
         ("Planned", _date(plan.created_at)),
         ("Trials", f"{ended} of {len(sweep.rows)} ended" if ended < len(sweep.rows) else f"{ended}, all ended"),
-        ("Commit", f"{commit[:12]}{' with uncommitted changes' if plan.git.get('dirty') else ''}" if commit else ""),
+        ("Commit", commit_text(plan)),
+        ("Tree", tree_text(sweep)),
         (COMMAND, plan.command),
     ]
     return [(name, value) for name, value in facts if value]

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
-
-from experiments.config.scalar_text import yaml_text
 from experiments.metrics import metric_of
 from experiments.stats.step_interval import TOO_SHORT
-from experiments.trial import Trial
 from tasks.analysis.results import TrialRow
+from tasks.report.commands import reproduce
 from tasks.report.section import ReportSource, Section, TrialLine, TrialTable
 from tasks.report.text_format import OUTCOMES, number, quantity
 
@@ -34,25 +31,3 @@ def _line(row: TrialRow, source: ReportSource) -> TrialLine:
         link if link and link.startswith(("http://", "https://")) else None,
         row.emulated,
     )
-
-
-def reproduce(trial: Trial, command: str) -> str:
-    """The sweep's command narrowed to one cell: `--only axis=value` for each axis, in place of the command's own."""
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        return command
-    if words[:2] != ["sweep", "run"]:  # a night: it runs cells of several suites
-        return command
-    kept: list[str] = []
-    skip = False
-    for word in words:
-        if skip or word.startswith("--only="):
-            skip = False
-        elif word == "--only":
-            skip = True
-        else:
-            kept.append(word)
-    for axis, value in trial.axes.items():
-        kept += ["--only", f"{axis}={yaml_text(value)}"]
-    return shlex.join(kept)

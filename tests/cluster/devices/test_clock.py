@@ -44,13 +44,13 @@ class Learner:
         return 4 if batch == {"placed": True} else 0
 
 
-def run(simulation: Simulation, *, loading_s: float, steps: int = 20) -> list[StepTiming]:
+def run(simulation: Simulation, *, loading_s: float, steps: int = 20, clock: HostClock | EventClock | None = None) -> list[StepTiming]:
     def batches() -> Iterator[dict[str, Any]]:
         while True:
             simulation.host += loading_s
             yield {}
 
-    clock = EventClock(simulation.event, lambda: torch.zeros(()), wall=lambda: 1000 + simulation.host)
+    clock = clock or EventClock(simulation.event, lambda: torch.zeros(()), wall=lambda: 1000 + simulation.host, now=lambda: simulation.host)
     clock.begin()
     timings: list[StepTiming] = []
     assert run_steps(range(1, steps + 1), batches(), Learner(simulation), clock, timings.append) == 4 * steps
@@ -64,6 +64,7 @@ def test_a_fast_loader_leaves_no_wait_on_the_devices_timeline() -> None:
     assert [timing.loss for timing in timings] == [float(step) for step in range(1, 21)]
     for timing in timings[3:]:  # after the queue has filled, the host's 7 ms are hidden behind the device's 15
         assert timing.data_wait_s == pytest.approx(0, abs=1e-9)
+        assert timing.loader_wait_s == pytest.approx(0.004), "the host waits while the device computes"
         assert timing.h2d_s == pytest.approx(COPY)
         assert timing.forward_backward_s == pytest.approx(COMPUTE)
         assert timing.optimizer_s == pytest.approx(UPDATE_TIME)
@@ -78,6 +79,7 @@ def test_a_slow_loader_shows_as_waiting_and_the_parts_add_up() -> None:
         # the host's pace. The device is done with a step 13 ms after the host is, and stands idle until the next batch is there
         assert timing.total_s == pytest.approx(loading + 3 * HOST_LAUNCH)
         assert timing.data_wait_s == pytest.approx(loading - (STEP - 2 * HOST_LAUNCH))
+        assert timing.loader_wait_s == pytest.approx(loading)
         assert timing.h2d_s == pytest.approx(HOST_LAUNCH + COPY), "from when the batch was on the host"
         assert timing.forward_backward_s == pytest.approx(COMPUTE)
         assert timing.optimizer_s == pytest.approx(UPDATE_TIME)
@@ -151,3 +153,49 @@ def test_the_host_clock_begins_anew_where_a_step_was_left_half_done() -> None:
         clock.mark(mark)
     (timing,) = clock.finish(1, 1, torch.tensor(0.0))
     assert (timing.data_wait_s, timing.total_s) == (1.0, 4.0)
+
+
+def test_one_batch_at_a_time_is_timed_from_the_host_until_its_output_is_computed() -> None:
+    simulation = Simulation()
+
+    def synchronise() -> None:
+        simulation.host = max(simulation.host, simulation.device_free_at)
+
+    clock = HostClock(lambda: simulation.host, lambda: 1000 + simulation.host, synchronise)
+    timings = run(simulation, loading_s=0.004, clock=clock)
+    assert clock.name == "host perf_counter, one batch at a time" and HostClock().name == "host perf_counter"
+    for timing in timings:
+        assert timing.loader_wait_s == timing.data_wait_s == pytest.approx(0.004), "the device stands idle while a batch is loaded"
+        assert timing.total_s - timing.data_wait_s == pytest.approx(HOST_LAUNCH + STEP), "nothing queues before it or behind it"
+        assert timing.h2d_s == pytest.approx(HOST_LAUNCH), "what the host takes to launch the copy"
+    assert simulation.device_free_at == simulation.host == pytest.approx(20 * (0.004 + HOST_LAUNCH + STEP))
+    assert simulation.deepest <= STEP, "never more than the step itself"
+
+
+def test_what_waits_for_the_host_is_not_what_the_loader_takes() -> None:
+    simulation = Simulation()
+    clock = EventClock(simulation.event, lambda: torch.zeros(()), now=lambda: simulation.host)
+    learner = Learner(simulation)
+    clock.begin()
+    timings: list[StepTiming] = []
+
+    def record(timing: StepTiming) -> None:  # a journal, or Python, that takes longer than the device's step
+        simulation.host += 0.1
+        timings.append(timing)
+
+    def batches() -> Iterator[dict[str, Any]]:
+        while True:
+            yield {}
+
+    run_steps(range(1, 21), batches(), learner, clock, record)
+    late = timings[8:15]
+    assert all(timing.data_wait_s > 0.08 for timing in late), "the device waits for the host"
+    assert all(timing.loader_wait_s == 0 for timing in late), "and the loader has nothing to do with it"
+
+
+def test_a_clock_that_is_not_told_of_the_loader_does_not_guess() -> None:
+    clock = HostClock()
+    clock.begin()
+    for mark in range(UPDATE + 1):
+        clock.mark(mark)
+    assert clock.finish(1, 1, torch.tensor(0.0))[0].loader_wait_s is None

@@ -6,7 +6,7 @@ import csv
 
 import pytest
 
-from cluster.devices.peaks import TABLE, peak_flops
+from cluster.devices.peaks import TABLE, peak_flops, peak_of_work
 
 
 def test_each_peak_is_there_once_and_has_a_source() -> None:
@@ -24,6 +24,12 @@ def test_each_peak_is_there_once_and_has_a_source() -> None:
         ("NVIDIA H100 80GB HBM3", "fp32", 66.9),
         ("NVIDIA H200", "bf16", 989.5),  # NVIDIA prints 1979, which is with sparsity
         ("Gaudi2", "bf16", 432),
+        ("NVIDIA H200", "fp8", 1979),  # NVIDIA prints 3958, which is with sparsity
+        ("NVIDIA H200", "int8", 1979),
+        ("NVIDIA H100 80GB HBM3", "fp8", 1978.9),
+        ("NVIDIA H100 PCIe", "int8", 1513),
+        ("NVIDIA A100-SXM4-80GB", "int8", 624),
+        ("Gaudi2", "fp8", 865),
     ],
 )
 def test_known_devices(device: str, precision: str, tflops: float) -> None:
@@ -34,3 +40,18 @@ def test_known_devices(device: str, precision: str, tflops: float) -> None:
 @pytest.mark.parametrize("device", ["NVIDIA H200 NVL", "NVIDIA A100-SXM4-40GB MIG 1g.5gb", "GAUDI3", "AMD EPYC", None])
 def test_another_device_has_none_rather_than_a_similar_one(device: str | None) -> None:
     assert peak_flops(device, "bf16") == (None, None)
+
+
+def test_the_peak_of_work_in_two_precisions_is_all_work_over_the_time_that_each_takes_at_its_own_peak() -> None:
+    # H200: 989.5 TFLOP at bf16's peak take 1 s, 1979 at fp8's another one
+    peak, source = peak_of_work("NVIDIA H200", {"bf16": 989.5e12, "fp8": 1979e12})
+    assert peak == pytest.approx((989.5e12 + 1979e12) / 2)
+    assert source is not None and "BFLOAT16" in source and "FP8" in source
+    assert peak_of_work("NVIDIA H200", {"bf16": 7.0}) == peak_flops("NVIDIA H200", "bf16"), "all in one precision: its own peak"
+
+
+@pytest.mark.parametrize(
+    ("device", "flops"), [("NVIDIA A100-SXM4-80GB", {"bf16": 1.0, "fp8": 1.0}), ("AMD EPYC", {"fp32": 1.0}), ("NVIDIA H200", {})]
+)
+def test_work_of_which_a_peak_is_unknown_has_none(device: str, flops: dict[str, float]) -> None:
+    assert peak_of_work(device, flops) == (None, None), "an A100 has no fp8"

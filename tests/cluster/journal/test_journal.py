@@ -326,3 +326,12 @@ def test_the_checksum_is_that_of_the_last_line(tmp_path: Path) -> None:
     assert read_journal(tmp_path / "absent") == Journal() and Journal().checksum == "00000000"
     write(tmp_path / "j", 1)
     assert json.loads((tmp_path / "j").read_text().splitlines()[-1])["crc"] == read_journal(tmp_path / "j").checksum
+
+
+def test_the_first_record_names_the_trial_that_it_is_the_journal_of(tmp_path: Path) -> None:
+    with JournalWriter(tmp_path / "j", 1, trial="a" * 16):
+        pass
+    assert read_journal(tmp_path / "j").trial == "a" * 16
+    with JournalWriter(tmp_path / "j", 2):
+        pass
+    assert read_journal(tmp_path / "j").trial is None, "of the last attempt"

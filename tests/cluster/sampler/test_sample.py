@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -112,3 +114,11 @@ def test_a_file_that_cannot_be_written_ends_it_with_a_line(tmp_path: Path, capsy
     assert sampler.main(arguments) == 1
     assert "the sampler of the device's state ended" in capsys.readouterr().err
     assert path.read_text() == "no journal\n"
+
+
+def test_it_imports_nothing_that_takes_long() -> None:
+    modules = ["main", "cpu", "cgroup", "nvml", "hpu", "clock_lock", "state_file", "trial_processes"]
+    code = f"import sys; {'; '.join(f'import cluster.sampler.{name}' for name in modules)}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "cluster.sampler.hpu" in done.stdout.split()
+    assert not {"torch", "numpy", "pydantic", "ray", "pandas"} & set(done.stdout.split())

@@ -43,7 +43,6 @@ def test_the_window_ends_when_the_device_has_done_all_it_was_given(setting: Sett
     last_copy = HOST_LAUNCH + (STEPS - 1) * STEP + COPY
     assert window["wall_s"] == pytest.approx(last_copy + BESIDE)
     assert window["energy_j"] == pytest.approx(POWER_W * window["wall_s"])
-    assert window["mean_power_w"] == pytest.approx(POWER_W)
     assert (window["samples"], window["peak_memory_bytes"], window["alloc_retries"]) == (STEPS * 8, 2**30, 3)
     before = ["reset", "synchronize", "energy", "begin"]
     assert setting.world.after("phase measure")[:8] == [*before, "synchronize", "energy", "peak", "retries"]
@@ -126,7 +125,7 @@ def test_energy_that_is_not_known_at_both_ends_is_unknown(setting: Setting, star
     readings = iter([start, end])
     setting.device.energy_j = lambda: next(readings)  # type: ignore[method-assign]
     window = setting.run()
-    assert window["energy_j"] is None and window["mean_power_w"] is None
+    assert window["energy_j"] is None
 
 
 @pytest.mark.usefixtures("two_ranks")
@@ -157,7 +156,20 @@ def test_what_the_model_takes_is_completed_after_all(setting: Setting, monkeypat
     setting.device.name = "NVIDIA A100-SXM4-80GB"
     window = setting.run(precision="bf16")
     assert window["flops_per_sample"] == 3 * 2 * (2 * 32 * 32 + 32 * 8)
+    assert window["flops_by_precision"] == {"bf16": window["flops_per_sample"]}
     assert window["peak_flops"] == 312e12 and "datasheet" in window["peak_source"]
+
+
+def test_the_peak_is_of_the_precisions_that_the_workload_names(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    setting.device.name = "NVIDIA H200"
+    monkeypatch.setattr(synthetic.Synthetic, "flops_by_precision", lambda workload: {"bf16": 1.0, "fp8": 2.0}, raising=False)
+    window = setting.run(precision="bf16")
+    assert window["peak_flops"] == pytest.approx(3 / (1 / 989.5e12 + 2 / 1979e12)) and "FP8" in window["peak_source"]
+    monkeypatch.setattr(synthetic.Synthetic, "flops_by_precision", lambda workload: None, raising=False)
+    setting.world.records.clear()
+    window = setting.run(precision="bf16")
+    assert (window["flops_by_precision"], window["peak_flops"]) == (None, None), "which precision computes them is not known"
+    assert window["flops_per_sample"] > 0
 
 
 def test_flops_that_cannot_be_counted_cost_no_trial_and_an_emulated_device_has_no_peak(
@@ -271,3 +283,14 @@ def test_weights_are_the_same_on_every_rank_and_what_is_drawn_later_is_not(
     assert seen == [(5, where)] and torch.initial_seed() == 8
     assert made == (workload, "the model", parameters, setting.device, "the engine")
     assert told == {"image_size": 224}
+
+
+def test_inference_one_batch_at_a_time_is_timed_on_the_host_and_says_so(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(synthetic.Parameters, "execution", "synchronous", raising=False)
+    window = setting.run()
+    assert window["execution"] == "synchronous"
+    assert setting.world.of("environment")[-1]["clock"] == "host perf_counter, one batch at a time"
+    measured = [step for step in setting.world.of("step") if step["measured"]]
+    # the device's other work (BESIDE) belongs to a batch that nothing may follow before all is done
+    assert [step["total_s"] - step["data_wait_s"] for step in measured] == pytest.approx([HOST_LAUNCH + COPY + BESIDE] * STEPS)
+    assert setting.world.deepest <= STEP

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from experiments.regression.decision import FASTER, SAME, SLOWER, UNDECIDED, as_estimate, decide, interim_levels, rate_interval, word
+from experiments.regression.decision import FASTER, SAME, SLOWER, UNDECIDED, as_estimate, decide, interim_levels, word
 from experiments.regression.effect import NightEffect
 from experiments.stats.verdict import Verdict
 
@@ -66,12 +66,9 @@ def test_the_false_discovery_rate_is_held_over_the_cells_of_each_night() -> None
     assert nights.tolist() == [[SLOWER, SAME], [SAME, FASTER]]
 
 
-def test_an_estimate_and_rates_for_people() -> None:
+def test_an_estimate_for_people() -> None:
     found = as_estimate(effects([-0.05]), 0, 5)
     assert found.value == pytest.approx(0.9512, abs=1e-4) and found.low < found.value < found.high < 1
-    assert rate_interval(0, 0) == (0.0, 1.0)
-    low, high = rate_interval(0, 20)
-    assert low == 0 and high == pytest.approx(0.1684, abs=1e-4)  # 1 - 0.025 ** (1 / 20)
 
 
 def chance_of(p: float, df: float = 19, se: float = 0.03) -> float:
@@ -153,12 +150,3 @@ def test_an_estimate_has_students_interval() -> None:
     half = 2.776445105 * 0.01
     assert (found.value, found.low, found.high) == pytest.approx((np.exp(-0.05), np.exp(-0.05 - half), np.exp(-0.05 + half)))
     assert (found.se, found.df, found.n) == (0.01, 4, 5)
-
-
-def test_rates_have_clopper_and_pearsons_interval() -> None:
-    assert rate_interval(1, 20) == pytest.approx((0.0012650895, 0.2487327763))  # beta(1, 20) and beta(2, 19)
-    assert rate_interval(3, 5) == pytest.approx((stats.beta.ppf(0.025, 3, 3), stats.beta.ppf(0.975, 4, 2)))
-    assert rate_interval(2, 2) == pytest.approx((0.025**0.5, 1.0))
-    assert rate_interval(1, 20, level=0.9) == pytest.approx((stats.beta.ppf(0.05, 1, 20), stats.beta.ppf(0.95, 2, 19)))
-    with pytest.raises(ValueError, match="k"):
-        rate_interval(3, 2)

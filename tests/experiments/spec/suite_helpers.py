@@ -19,6 +19,8 @@ from pydantic import Field, model_validator
 from experiments.parameters import TrainingParameters
 
 class Parameters(TrainingParameters):
+    same_work = ("model",)
+
     model: Literal["tiny", "large"] = "tiny"
     shards: int = Field(default=1, ge=1)
 

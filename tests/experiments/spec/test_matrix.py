@@ -10,7 +10,20 @@ import pytest
 
 from experiments import workloads
 from experiments.config.scalar_text import yaml_text
-from experiments.spec.matrix import CellError, PlannedCell, _product, _test, expand, expansion, order, product_size, same, show
+from experiments.spec.matrix import (
+    CellError,
+    PlannedCell,
+    _product,
+    _test,
+    expand,
+    expansion,
+    order,
+    product_size,
+    same,
+    seed_of,
+    show,
+    trial_count,
+)
 from experiments.spec.schema import Suite
 from tests.experiments.spec.suite_helpers import Workshop, workshop
 
@@ -132,9 +145,10 @@ def test_a_refused_combination_can_be_excluded(workshop: Workshop) -> None:
         expand(suite.model_copy(update={"exclude": []}))
 
 
-def test_order_is_interleaved() -> None:
+def test_rounds_run_forward_and_backward() -> None:
     cells = [PlannedCell("cpu", "cpu", {"seed": seed}, {"seed": seed}) for seed in "ABC"]
-    assert [(cell.axes["seed"], repeat) for cell, repeat in order(cells, 3)] == [(seed, repeat) for repeat in (1, 2, 3) for seed in "ABC"]
+    found = [f"{cell.axes['seed']}{repeat}" for cell, repeat in order(cells, 3)]
+    assert found == ["A1", "B1", "C1", "C2", "B2", "A2", "A3", "B3", "C3"]
     assert order([], 3) == []
 
 
@@ -208,7 +222,8 @@ parity_reference: true
 """
     suite = workshop.load(text)
     cells = expand(suite)
-    added = cells[len(expand(suite.model_copy(update={"parity_reference": False}))) :]
+    before = len(expand(suite.model_copy(update={"parity_reference": 0})))
+    added = cells[before:]
     told = [(cell.pool, cell.parameters["precision"], cell.parameters["batch_size"], cell.parameters["compile"]) for cell in added]
     assert told == [("gpu", "fp32", 16, "none")], "8 has one, what max will be is not known, and both worker counts share one"
     assert added[0].axes == {"pool": "gpu", "precision": "fp32", "batch_size": 16, "dataloader_workers": 0}
@@ -216,8 +231,46 @@ parity_reference: true
     assert {cell.parameters["precision"] for cell in expand(bf16)} == {"bf16"}, "--only is obeyed"
     forced = workshop.load(text.replace("parity_reference", "repeats: 1\nparity_reference"), sets={"seed": 3})
     assert {cell.parameters["seed"] for cell in expand(forced)} == {3}
-    refused = workshop.refused(text.replace("  precision: [fp32, bf16]\n", "").replace("precision: fp32, ", ""))
-    assert "parity_reference" in str(refused) and "needs the axis precision" in str(refused)
+
+
+def test_references_have_a_repeat_for_each_seed_and_repeats_are_seeds(workshop: Workshop) -> None:
+    suite = workshop.load(REFERENCES.replace("true", "4"), sets={"seed": 7})
+    assert (suite.parity_reference, suite.repeats, suite.repeats_are_seeds) == (4, 1, True)
+    cells = expand(suite)
+    assert [(cell.repeats, cell.reference) for cell in cells] == [(None, False)] * 8 + [(4, True)] * 2
+    assert trial_count(cells, suite.repeats) == 8 + 2 * 4
+    ordered = order(cells, suite.repeats)
+    assert sorted(seed_of(suite, cell, repeat) for cell, repeat in ordered if cell.reference) == [7, 7, 8, 8, 9, 9, 10, 10]
+    assert {seed_of(suite, cell, repeat) for cell, repeat in ordered if not cell.reference} == {7}
+    there = expand(workshop.load(REFERENCES.replace("[bf16, tf32]", "[bf16, fp32]") + "repeats: 2\n"))
+    assert [cell.repeats for cell in there if cell.parameters["batch_size"] == 8] == [None, 3, None, 3], "what is there is raised to it"
+    enough = expand(workshop.load(REFERENCES.replace("[bf16, tf32]", "[bf16, fp32]") + "repeats: 5\n"))
+    assert {cell.repeats for cell in enough} == {None}
+
+
+def test_where_all_cells_compute_alike_there_is_nothing_to_prove(workshop: Workshop) -> None:
+    text = "suite: toys\nworkload: toy\naxes: {pool: [cpu], precision: [bf16], dataloader_workers: [0, 1]}\nparity_reference: 3\n"
+    assert not any(cell.reference or cell.repeats for cell in expand(workshop.load(text + "baseline: {dataloader_workers: 0}\n")))
+
+
+def test_an_axis_of_seeds_is_its_own(workshop: Workshop) -> None:
+    suite = workshop.load(REFERENCES.replace("  precision:", "  seed: [3, 4, 5]\n  precision:").replace("[cpu, gpu]", "[cpu]"))
+    added = [cell for cell in expand(suite) if cell.reference]
+    assert not suite.repeats_are_seeds and [(cell.parameters["seed"], cell.repeats) for cell in added] == [(3, 1), (4, 1), (5, 1)]
+    assert seed_of(suite, added[1], 2) == 4
+
+
+def test_a_reference_computes_plainly(workshop: Workshop) -> None:
+    suite = workshop.load(REFERENCES + "conditions: [{when: {pool: gpu}, set: {fsdp_reduce: bf16, autocast: false, allow_tf32: true}}]\n")
+    [_, added] = [cell.parameters for cell in expand(suite) if cell.reference]
+    assert (added["fsdp_reduce"], added["autocast"], added["allow_tf32"], added["precision"]) == ("fp32", True, False, "fp32")
+
+
+def test_the_number_of_seeds_is_none_or_enough(workshop: Workshop) -> None:
+    for written, seeds in (("true", 3), ("false", 0), ("0", 0), ("3", 3), ("20", 20)):
+        assert workshop.load(REFERENCES.replace("true", written)).parity_reference == seeds
+    for refused in ("1", "2", "21", "-1", "yes please"):
+        assert "parity_reference" in str(workshop.refused(REFERENCES.replace("true", refused)))
 
 
 def test_what_is_equal_but_of_another_type_is_not_the_same() -> None:

@@ -1,4 +1,4 @@
-"""The loss-parity gate's band, in numbers worked out by hand. Simulated curves are in test_summary."""
+"""The loss-parity test in numbers worked out by hand. Its error rates under simulated noise: benchmarks/bench_parity.py, and below."""
 
 from __future__ import annotations
 
@@ -8,87 +8,155 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from experiments.stats.loss_parity import loss_parity
+from benchmarks.loss_curves import FAMILIES, draw
+from experiments.stats.loss_parity import MARGIN, Parity, ParityStatus, loss_parity
 
-QUARTILE = 0.6744897502  # 75 % of the normal distribution
-Z_10 = 3.290526731  # two-sided 1 % over ten windows: 1 - 0.01 / 20
-
-
-def saw(n: int, step: float = 0.2) -> np.ndarray:
-    """Losses about 2 that change by `step` every time, so that the noise seen in the differences is known."""
-    return 2 + step / 2 * np.where(np.arange(n) % 2, -1, 1)
+PROVEN, STRUCK, UNPROVEN = ParityStatus.PROVEN, ParityStatus.STRUCK, ParityStatus.UNPROVEN
+T2 = float(stats.t.ppf(0.995, 2))  # 9.92
+LARGEST = math.sqrt(2 / stats.chi2.ppf(0.05, 2))  # 4.42: of a standard error with 2 degrees of freedom, 95 % confidence
 
 
-def test_the_band_is_z_noise_and_the_root_of_two_over_the_window() -> None:
-    found = loss_parity(saw(50), saw(50))
-    noise = 0.2 / (math.sqrt(2) * QUARTILE)
-    assert found.half_width == pytest.approx(np.full(10, Z_10 * noise * math.sqrt(2 / 5)))
-    assert found.steps.tolist() == [5, 10, 15, 20, 25, 30, 35, 40, 45, 50]
-    assert found.reference == pytest.approx([2.02, 1.98] * 5)  # three of five steps up, then two
-    longer = loss_parity(saw(205), saw(205))
-    assert longer.steps.tolist() == list(range(20, 201, 20)), "a tenth of the curve to a window; what is left over is not judged"
-    assert longer.half_width == pytest.approx(np.full(10, Z_10 * noise * math.sqrt(2 / 20)))
-    few = loss_parity(saw(12), saw(12))
-    assert few.half_width == pytest.approx(np.full(2, stats.norm.isf(0.01 / 4) * noise * math.sqrt(2 / 5)))
+def fall(n: int = 200, level: float = 2.0) -> np.ndarray:
+    """A loss that has fallen to `level` after a twentieth of its steps."""
+    return np.where(np.arange(n) < n // 20, 2 * level, level)
 
 
-def test_a_spike_does_not_widen_the_band() -> None:
-    spiked = saw(50)
-    spiked[[7, 22]] = 9.0
-    assert loss_parity(spiked, spiked).half_width == pytest.approx(loss_parity(saw(50), saw(50)).half_width)
-    gap = saw(50)
-    gap[3] = math.nan
-    found = loss_parity(gap, saw(50))
-    assert found.half_width[1:] == pytest.approx(loss_parity(saw(50), saw(50)).half_width[1:])
+def judged(shares: tuple[float, ...], n: int = 200, **more: bool) -> Parity:
+    """Pairs of equal seed that differ by these shares of the loss at every step."""
+    reference = {seed: fall(n) for seed in range(max(3, len(shares)))}
+    return loss_parity({seed: fall(n) * (1 + share) for seed, share in enumerate(shares)}, reference, **more)
+
+
+def test_the_error_is_that_of_the_pairs() -> None:
+    found = judged((0.001, 0.002, 0.003))
+    se = 0.001 / math.sqrt(3)
+    assert (found.status, found.pairs, found.seeds, found.steps) == (PROVEN, 3, 3, 200)
+    half = stats.t.ppf(0.95, 2) * se
+    assert (found.difference, found.low, found.high) == pytest.approx((0.002, 0.002 - half, 0.002 + half))
+    assert found.bound == pytest.approx(T2 * se) and T2 * se > MARGIN
+    z = stats.norm.ppf(0.9)
+    assert found.smallest == pytest.approx(T2 * se + z * LARGEST * se)
+    close = judged((0.0002, 0.0002, 0.0002))
+    assert (close.bound, close.smallest) == pytest.approx((MARGIN, MARGIN)), "the margin at least"
 
 
 @pytest.mark.parametrize("sign", [-1, 1])
-def test_half_a_percent_of_the_loss_is_always_allowed(sign: int) -> None:
-    level = np.full(50, 4.0)
-    found = loss_parity(level, level + sign * 0.0199)
-    assert found.half_width == pytest.approx(np.full(10, 0.02))
-    assert (found.inside, found.left_at, found.worst) == (True, None, pytest.approx(0.995))
-    out = loss_parity(level, level + sign * 0.0201)
-    assert (out.inside, out.left_at, out.worst) == (False, 1, pytest.approx(1.005))
-    assert loss_parity(-level, -level).half_width == pytest.approx(np.full(10, 0.02))
+def test_struck_is_more_than_the_margin_and_more_than_chance(sign: int) -> None:
+    def shifted(middle: float, apart: float) -> ParityStatus:
+        return judged((sign * (middle - apart), sign * middle, sign * (middle + apart))).status
+
+    assert shifted(0.0051, 0.0) is STRUCK and shifted(0.0049, 0.0) is PROVEN
+    edge = T2 * 0.002 / math.sqrt(3)  # 1.15 %
+    assert shifted(edge * 1.01, 0.002) is STRUCK and shifted(edge * 0.99, 0.002) is UNPROVEN
 
 
-def test_a_curve_on_the_bands_edge_is_inside() -> None:
-    found = loss_parity(np.full(5, 3.125), np.full(5, 3.125 + 0.005 * 3.125))  # a value at which nothing is rounded away
-    assert (found.worst, found.inside) == (1.0, True)
+def test_proven_is_the_interval_within_the_margin_in_each_half_of_what_is_judged() -> None:
+    half = stats.t.ppf(0.95, 2) * 0.001 / math.sqrt(3)  # 0.17 %
+    for middle, status in ((MARGIN - half * 1.01, PROVEN), (MARGIN - half * 0.99, UNPROVEN)):
+        assert judged((middle - 0.001, middle, middle + 0.001)).status is status
+    grows = fall() * np.where(np.arange(200) < 150, 1.0, 1.006)
+    found = loss_parity(dict.fromkeys(range(3), grows), {seed: fall() for seed in range(3)})
+    assert found.difference == pytest.approx(0.003) and found.status is UNPROVEN, "0.3 % in all, 0.6 % in the last quarter"
+    early = fall() * np.where(np.arange(200) < 100, 1.5, 1.0)
+    assert loss_parity(dict.fromkeys(range(3), early), {seed: fall() for seed in range(3)}).status is PROVEN, "the first half is not judged"
 
 
-def test_the_first_step_outside_is_told_and_the_worst_window() -> None:
-    level = np.full(200, 4.0)
-    left = level + np.where(np.arange(200) >= 59, 0.5, 0) + np.where(np.arange(200) >= 100, -0.9, 0)
-    found = loss_parity(level, left)
-    assert found.left_at == 41  # the third window's mean is up by a twentieth of 0.5
-    assert found.worst == pytest.approx(0.5 / 0.02)
-    assert loss_parity(level, np.where(np.arange(200) == 199, math.inf, level)).left_at == 181
+def test_a_difference_is_relative_to_the_references_mean() -> None:
+    reference = {seed: -fall() * (seed + 1) for seed in range(3)}
+    found = loss_parity({seed: curve + 0.02 * (seed + 1) for seed, curve in reference.items()}, reference)
+    assert (found.difference, found.status) == (pytest.approx(0.01), STRUCK), "a negative loss too"
+    zero = loss_parity({seed: fall() for seed in range(3)}, {seed: np.zeros(200) for seed in range(3)})
+    assert zero.status is UNPROVEN and "is 0" in zero.why
 
 
-def test_repeats_of_the_reference_widen_the_band_to_their_spread() -> None:
-    level = np.full(50, 2.0)
-    one = loss_parity(level, level, others=[level + 0.1])
-    assert one.half_width == pytest.approx(np.full(10, Z_10 * 0.1))  # sd 0.1 / sqrt(2), of a difference 0.1
-    two = loss_parity(level, level, others=[level + 0.1, level - 0.3])
-    assert two.half_width == pytest.approx(np.full(10, Z_10 * math.sqrt((0.1**2 + 0.3**2) / 2)))
-    noisy = loss_parity(saw(50), saw(50), others=[saw(50) + 0.01])
-    assert noisy.half_width == pytest.approx(loss_parity(saw(50), saw(50)).half_width), "the larger of the two"
+def test_fewer_pairs_are_judged_by_the_spread_between_seeds() -> None:
+    reference = {seed: fall(level=2.0 * (1 + share)) for seed, share in enumerate((-0.01, 0.0, 0.01))}
+    found = loss_parity({1: fall() * 1.05}, reference)
+    se = math.sqrt(2) * 0.01
+    assert (found.status, found.pairs, found.recommended) == (UNPROVEN, 1, None)
+    assert found.bound == pytest.approx(T2 * se) and found.difference == pytest.approx(0.05)
+    assert loss_parity({1: fall() * (1 + T2 * se * 1.01)}, reference).status is STRUCK
+    two = loss_parity({seed: reference[seed] for seed in (0, 1)}, reference)
+    assert two.bound == pytest.approx(T2 * 0.01), "two pairs: half the variance"
 
 
-def test_a_repeat_that_ended_early_says_nothing_and_one_as_long_does() -> None:
-    level = np.full(50, 2.0)
-    assert loss_parity(level, level, others=[level[:49] + 0.1]).half_width == pytest.approx(np.full(10, 0.01))
-    assert loss_parity(level, level[:40], others=[level[:40] + 0.1]).half_width[0] > 0.1
+def test_the_variance_over_steps_counts_where_there_are_few_pairs() -> None:
+    saw = 0.02 * np.where(np.arange(1600) // 100 % 2, -1, 1)  # one block up, the next down
+    found = loss_parity({0: fall(1600) + saw}, {seed: fall(1600) for seed in range(3)})
+    blocks = 0.01 * math.sqrt(8 / 7) / math.sqrt(8)
+    assert found.bound is not None and found.bound >= stats.t.ppf(0.995, 7) * blocks
 
 
-def test_only_steps_in_common_are_judged() -> None:
-    level = np.full(50, 4.0)
-    for reference, curve in ((level, level[:9]), (level[:9], level)):
-        found = loss_parity(reference, curve)
-        assert (found.steps.tolist(), found.reference.tolist()) == ([5], [4.0])
-    assert loss_parity(level[:5], level[:5]).inside
-    for reference, curve in ((level, level[:4]), (level[:4], level)):
-        with pytest.raises(ValueError, match="4 steps in common"):
-            loss_parity(reference, curve)
+def test_without_training_one_seed_is_enough_and_nothing_has_to_be_learnt() -> None:
+    level = np.full(40, 2.0)
+    found = loss_parity({0: level * 1.001}, {0: level}, trains=False)
+    assert (found.status, found.difference) == (PROVEN, pytest.approx(0.001))
+    assert loss_parity({0: level * 1.01}, {0: level}, trains=False).status is STRUCK
+    assert loss_parity({0: level}, {0: level}).why == "1 of 3 seeds of the reference"
+
+
+def test_what_is_too_short_or_learns_nothing_proves_nothing() -> None:
+    assert judged((0.0, 0.0, 0.0), 99).why == "99 steps are too few" and judged((0.0, 0.0, 0.0), 100).status is PROVEN
+    assert judged((0.02, 0.02, 0.02), 8).status is STRUCK, "what differs may show at once"
+    assert judged((0.02, 0.02, 0.02), 7).why == "7 steps in common are too few to judge a loss curve"
+    for start, status in ((1.03, PROVEN), (1.01, UNPROVEN)):  # 2 % of what it starts at
+        curves = {seed: np.where(np.arange(200) < 100, 2.0 * start, 2.0) for seed in range(3)}
+        found = loss_parity(curves, curves)
+        assert found.status is status and ("not learnt" in found.why) == (status is UNPROVEN)
+
+
+def test_only_seeds_and_steps_in_common_are_compared() -> None:
+    assert loss_parity({7: fall()}, {seed: fall() for seed in range(3)}).why == "no seed in common with the reference"
+    curves = {seed: fall(200) for seed in range(3)}
+    longer = {seed: np.concatenate([fall(200), np.full(50, 9.0)]) for seed in range(3)}
+    found = loss_parity(longer, curves)
+    assert (found.status, found.steps) == (PROVEN, 200)
+    assert loss_parity({**curves, 9: fall() * 2}, curves).pairs == 3
+
+
+def test_a_loss_that_is_not_finite_is_struck_where_it_stops() -> None:
+    broken = fall()
+    broken[149] = math.inf
+    curves = {seed: fall() for seed in range(3)}
+    found = loss_parity({**curves, 1: broken}, curves)
+    assert (found.status, found.left_at, found.difference) == (STRUCK, 150, math.inf)
+    assert loss_parity({0: broken}, {0: fall()}).status is STRUCK, "however few seeds there are"
+    with pytest.raises(ValueError, match="reference's loss is not finite"):
+        loss_parity(curves, {**curves, 1: broken})
+
+
+def test_where_a_curve_left_is_the_block_from_which_it_stays_outside() -> None:
+    reference = {seed: fall(160) for seed in range(3)}
+
+    def left(*ranges: tuple[int, int]) -> int | None:
+        curve = fall(160)
+        for start, end in ranges:
+            curve[start:end] *= 1.05
+        return loss_parity(dict.fromkeys(range(3), curve), reference).left_at
+
+    assert left((0, 160)) == 1 and left((90, 160)) == 91
+    assert left((20, 40), (120, 160)) == 121, "it was back between"
+    assert left((90, 150)) == 81, "back at the end: where judging begins"
+    found = judged((0.02, 0.02, 0.02), 160)
+    assert found.ends.tolist() == list(range(10, 161, 10)) and found.curve == pytest.approx(np.full(16, 0.02))
+
+
+def test_the_recommended_length_is_that_at_which_one_percent_is_found() -> None:
+    family = next(family for family in FAMILIES if family.name == "autocorrelated 0.8")
+    random = np.random.default_rng(5)
+    lengths = [loss_parity(*draw(family, random, 400, pairs=3, seeds=3, divergence=0.0)).recommended for _ in range(60)]
+    known = [length for length in lengths if length is not None]
+    assert len(known) > 40 and 300 < np.median(known) < 1200
+    again = [loss_parity(*draw(family, random, length, pairs=3, seeds=3, divergence=0.01)).status for length in known]
+    assert np.mean([status is STRUCK for status in again]) >= 0.9
+    assert judged((0.001, 0.002, 0.004)).recommended is None, "pairs that lie apart by no step's noise: more steps would not help"
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_equal_trainings_are_not_struck_and_a_divergence_is_never_proven(family: object) -> None:
+    random = np.random.default_rng(11)
+    for pairs in (1, 3):
+        equal = [loss_parity(*draw(family, random, 200, pairs=pairs, seeds=3, divergence=0.0)).status for _ in range(150)]  # type: ignore[arg-type]
+        assert sum(status is STRUCK for status in equal) <= 5, "1 %: more than 5 of 150 has a chance of 0.4 %"
+        one = [loss_parity(*draw(family, random, 200, pairs=pairs, seeds=3, divergence=0.01)).status for _ in range(50)]  # type: ignore[arg-type]
+        assert sum(status is PROVEN for status in one) <= 2

@@ -87,8 +87,9 @@ def test_a_trial_infers_and_does_not_train(tmp_path: Path, data: DataSource) -> 
     assert trained is not None and window["flops_per_sample"] == pytest.approx(trained / 3)
     summary = summarise(journal.steps, window, journal.evaluations)
     waited = sorted(step["h2d_s"] + step["forward_backward_s"] + step["optimizer_s"] for step in steps)
-    p50, p90, p99 = (float(summary[f"latency_p{rank}_s"] or 0) for rank in (50, 90, 99))
-    assert waited[0] <= p50 <= p90 <= p99 <= waited[-1] * (1 + 1e-6)
+    p50, p90 = (float(summary[f"service_time_p{rank}_s"] or 0) for rank in (50, 90))
+    assert waited[0] <= p50 <= p90 <= waited[-1] * (1 + 1e-6)
+    assert summary["latency_p50_s"] is None, "batches follow each other"
     assert p50 == pytest.approx((waited[9] + waited[10]) / 2, rel=1e-6)
     assert summary["throughput"] == pytest.approx(20 * 8 / window["wall_s"])
     metric = metric_of("latency_p99_s")
@@ -135,6 +136,19 @@ def test_compiled_layers_run_in_inference_mode(tmp_path: Path, data: DataSource)
     assert len(journal.steps) == 3
 
 
+def test_a_latency_is_of_one_batch_at_a_time(tmp_path: Path, data: DataSource) -> None:
+    _, journal = run(tmp_path, data, execution="synchronous", steps=3, warmup_steps=1)
+    window = journal.window
+    assert window is not None and window["execution"] == "synchronous"
+    assert journal.environment["clock"] == "host perf_counter, one batch at a time"
+    summary = summarise(journal.steps, window)
+    steps = sorted(step["total_s"] - step["data_wait_s"] for step in journal.steps if step["measured"])
+    assert summary["latency_p50_s"] == pytest.approx(steps[1]) and summary["service_time_p50_s"] is None
+    assert [step["loss"] for step in journal.steps] == pytest.approx(GOLDEN, abs=1e-3), "the same batches, computed the same"
+    with pytest.raises(ValidationError, match="prefetch_to_device has no effect where execution is synchronous"):
+        bridgetower_inference.Parameters(execution="synchronous", prefetch_to_device=True)
+
+
 @pytest.mark.parametrize("changes", [{"optimizer": "fused"}, {"learning_rate": 0.1}, {"activation_checkpointing": True}, {"dropout": 0.5}])
 def test_settings_of_training_are_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match=f"{next(iter(changes))} has no effect"):
@@ -148,3 +162,6 @@ def test_the_suite_is_valid_in_every_profile(profile: str, pool: str | None, cou
     suite = load_suite("bridgetower_inference", profile=profile, pools=load_pools(), pool_names=[pool] if pool else None)
     assert len(expand(suite)) == count
     assert suite.report.metric == "latency_p50_s"
+    assert {(cell.parameters["execution"], cell.parameters["steps"]) for cell in expand(suite)} == {
+        ("synchronous", 40 if profile == "smoke" else 1000)
+    }

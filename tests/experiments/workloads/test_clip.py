@@ -65,6 +65,28 @@ def test_parameters_and_flops_are_the_published_ones(size: str, count: int, giga
         model = CLIPModel(clip.config(size))
     assert sum(parameter.numel() for parameter in model.parameters()) == count
     assert clip.flops(size) == pytest.approx(giga * 1e9, rel=0.01)
+    blocks = [*model.text_model.encoder.layers, *model.vision_model.encoder.layers]
+    weights = [getattr(getattr(block, part), name).weight.numel() for block in blocks for part, name in clip.LINEARS]
+    (*_, patch, image), (_, text_layers, _), _, _, tokens = clip.SIZES[size]
+    texts = sum(weights[: 6 * text_layers]) * tokens
+    images = sum(weights[6 * text_layers :]) * ((image // patch) ** 2 + 1)
+    assert clip.linear_flops(size) == 3 * 2 * (texts + images)
+
+
+@pytest.mark.parametrize(
+    ("arm", "low", "products"),
+    [("plain", None, 0), ("switchback", "int8", 2), ("fp8_tensorwise", "fp8", 3), ("fp8_switchback", "fp8", 2), ("fp8_simulated", None, 0)],
+)
+def test_flops_by_precision_are_those_of_the_arms_products(drawn: Path, arm: str, low: str | None, products: int) -> None:
+    one = workload(drawn, model="tiny", precision="bf16", linear=arm)
+    found = one.flops_by_precision()
+    assert found is not None and sum(found.values()) == pytest.approx(one.flops_per_sample())
+    assert set(found) == {"bf16"} | ({low} if low else set()), "attention stays in the trial's precision"
+    assert found.get(low or "", 0.0) == pytest.approx(clip.linear_flops("tiny") * products / 3)
+
+
+def test_what_a_library_computes_in_which_precision_is_not_guessed(drawn: Path) -> None:
+    assert workload(drawn, model="tiny", linear="llm_int8").flops_by_precision() is None
 
 
 def test_the_first_losses_are_the_golden_ones_and_low_precision_stays_near(drawn: Path) -> None:

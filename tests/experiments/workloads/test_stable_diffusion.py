@@ -1,4 +1,4 @@
-"""Stable Diffusion: the published sizes and FLOPs, golden images, weights from a folder, latency through the measured loop, its suite."""
+"""Stable Diffusion: the published sizes and FLOPs, golden images, weights from a folder, a batch through the measured loop, its suite."""
 
 from __future__ import annotations
 

@@ -179,7 +179,9 @@ def test_a_tokenizer_that_is_too_large_is_refused(tmp_path: Path, data: DataSour
 
 @pytest.mark.parametrize(("name", "module", "values"), [("bert_inference", bert_inference, BERT), ("t5_inference", t5_inference, T5)])
 def test_a_trial_infers_and_has_its_latency(name: str, module: Any, values: dict[str, Any], data: DataSource, tmp_path: Path) -> None:
-    parameters = module.Parameters(**{**values, "steps": 3, "warmup_steps": 2, "threads": 1, "precision": "bf16"}).model_dump(mode="json")
+    parameters = module.Parameters(
+        **{**values, "steps": 3, "warmup_steps": 2, "threads": 1, "precision": "bf16", "execution": "synchronous"}
+    ).model_dump(mode="json")
     trial = Trial(
         key="0" * 16,
         key_parts={},

@@ -180,7 +180,7 @@ def test_a_trial_reports_the_three_scores_beside_chance(home: Path, tmp_path: Pa
         assert found[f"eval_{name}_before"] == value
     assert found["eval_chance_winoground_group_before"] == pytest.approx(1 / 6)
     assert found["eval_winoground_examples_before"] == EXAMPLES and "eval_winoground_text_after" not in found
-    assert found["latency_p50_s"] is not None and found["samples"] == 3 * 2
+    assert found["service_time_p50_s"] is not None and found["samples"] == 3 * 2
 
 
 def test_what_is_missing_is_named(home: Path) -> None:

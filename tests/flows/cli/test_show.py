@@ -66,7 +66,7 @@ def test_without_history_the_expected_time_is_unknown() -> None:
     assert show_plan.plan_json(plan, found, {}, None)["expected_s"] is None
     page = Page()
     show_plan.print_plan(page, plan, found, {}, None, auto=False)
-    assert page.lines[-2:] == [["made_up, profile full: 1 cells, 1 trials"], ["expected: unknown, no history yet for some cells"]]
+    assert page.lines[-2:] == [["made_up, profile full: 1 cell, 1 trial"], ["expected: unknown, no history yet for some cells"]]
 
 
 def test_a_resume_says_why_each_trial_runs_again() -> None:
@@ -126,7 +126,7 @@ def test_a_sweeps_trials_with_their_figures() -> None:
     page = Page()
     show_sweeps.print_sweep(page, store)
     assert page.lines[:3] == [
-        ["trial", "outcome", "samples/s", "step, ms", "data wait", "loss", "s", "reason"],
+        ["trial", "outcome", "samples/s", "step, ms", "waits for host", "loss", "s", "reason"],
         [plan.trials[0].name, "ok (emulated) (attempt 2)", "12.3", "52.5", "12.5 %", "0.5124", "60.0"],
         [plan.trials[1].name, "to do"],
     ]

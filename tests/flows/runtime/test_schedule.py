@@ -71,11 +71,11 @@ class Pools:
         return trial
 
 
-def scheduled(monkeypatch: pytest.MonkeyPatch, pools: Pools) -> list[str]:
+def scheduled(monkeypatch: pytest.MonkeyPatch, pools: Pools, *, in_turns: bool = False) -> list[str]:
     """The trials at work each time the scheduler waits for one to end."""
     monkeypatch.setattr(schedule, "queue", SimpleNamespace(SimpleQueue=pools.queue, Empty=Empty))
     monkeypatch.setattr(schedule, "run_trial", pools)
-    run_trials(pools)  # type: ignore[arg-type]
+    run_trials(pools, in_turns=in_turns)  # type: ignore[arg-type]
     assert pools.at_work == []
     return pools.log
 
@@ -90,6 +90,10 @@ def test_one_slot_takes_one_trial_at_a_time_in_order(monkeypatch: pytest.MonkeyP
 
 def test_as_many_at_once_as_there_are_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     assert scheduled(monkeypatch, Pools(trials(*"aaaa"), {"a": 2})) == ["1 2", "2 3", "3 4", "4"]
+
+
+def test_in_turns_one_runs_at_a_time_whatever_slots_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert scheduled(monkeypatch, Pools(trials(*"aab"), {"a": 4, "b": 4}), in_turns=True) == ["1", "2", "3"]
 
 
 def test_pools_work_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,11 +78,12 @@ def ended_ok(trial: Trial) -> TrialResult:
 
 def test_a_suites_patience_reaches_its_trials(stage: Stage) -> None:
     trial = make_trial(1)
-    session = stage.session(make_plan([trial], suite=make_suite(retries=7, hang_timeout_s=12.5)))
+    session = stage.session(make_plan([trial], suite=make_suite(retries=7, retries_disturbed=4, hang_timeout_s=12.5)))
     stage.runner.result = ended_ok
     run_trial(session, trial)
-    ((store, launcher, policy, stop, _, _, waiting),) = stage.runner.made
-    assert policy == Policy(retries=7, hang_timeout_s=12.5)
+    ((store, launcher, policy, stop, _, _, waiting, disturbances),) = stage.runner.made
+    assert policy == Policy(retries=7, disturbed=4, hang_timeout_s=12.5)
+    assert disturbances is session.pools[trial.pool].disturbances
     assert (store, launcher, stop) == (session.store, stage.launcher, session.stop.event)
     waiting(trial, "waits for the pool")
     assert session.progress.rows[trial.key].state == "waits for the pool"

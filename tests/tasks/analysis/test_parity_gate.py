@@ -1,150 +1,211 @@
-"""Which fp32 cell a curve is judged against, and what is said where there is none."""
+"""Which cells have to prove that they learn the same, against which reference, and what is said where they cannot."""
 
 from __future__ import annotations
 
 import math
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pytest
 
+from experiments.stats.loss_parity import ParityStatus
 from experiments.trial import Outcome
 from tasks.analysis.cell import Cell
-from tasks.analysis.compare_cells import make_cells
-from tasks.analysis.results import TrialRow, load_sweep
-from tasks.report.model import make_report
-from tests.tasks.cell_support import by_name, made, row, settings, workers
-from tests.tasks.fake_sweep import Fake, make_sweep
+from tasks.analysis.results import TrialRow
+from tests.tasks.cell_support import by_name, gated_rows, made, row, settings, workers
+
+NEEDS = "1 of 3 seeds of the reference; needs 2 more fp32 seeds (parity_reference: 3)"
 
 
-def cells_of(folder: Path) -> dict[str, Cell]:
-    sweep = load_sweep(folder)
-    return {str(cell.axes["name"]): cell for cell in make_cells(sweep.rows, sweep.plan.suite)}
+THREE = (0, 1, 2)
 
 
-def fake(name: str, precision: str, **more: Any) -> Fake:
-    outcome = more.pop("outcome", Outcome.OK)
-    return Fake({"name": name}, outcome=outcome, parameters={"name": "", "precision": precision, "steps": 55, **more})
-
-
-def test_the_reference_learns_the_same_and_its_absence_has_a_reason(tmp_path: Path) -> None:
-    folder = make_sweep(
-        tmp_path,
-        [
-            fake("reference", "fp32", compile="none"),
-            fake("compiled", "bf16", compile="layer"),
-            fake("longer", "bf16", compile="none", steps=80),
-            fake("other seed and batch", "bf16", seed=1, batch_size=16),
-            fake("big reference", "fp32", batch_size=64, outcome=Outcome.DOES_NOT_FIT),
-            fake("big", "bf16", batch_size=64),
-        ],
-    )
-    cells = cells_of(folder)
-    assert cells["compiled"].parity is not None and cells["compiled"].parity.inside
-    assert cells["compiled"].parity.steps[-1] == 60, "every step counts, warm-up too"
-    missing = {name: cell.parity_note for name, cell in cells.items() if cell.parity_note}
-    assert missing == {
-        "longer": "no fp32 reference: the nearest fp32 cell has another steps: the loss was not gated",
-        "other seed and batch": "no fp32 reference: the nearest fp32 cell has another batch_size and seed: the loss was not gated",
-        "big": "its fp32 reference ended without a curve (does_not_fit): the loss was not gated",
-    }
-    cautions = make_report(load_sweep(folder)).cautions
-    assert sum("Loss parity could not be checked for 1 cell" in line for line in cautions) == 3, "each reason is said"
-
-
-def test_the_largest_batch_is_compared_at_what_it_came_to(tmp_path: Path) -> None:
-    folder = make_sweep(tmp_path, [fake("fp32", "fp32", batch_size=24), fake("max", "bf16", batch_size="max")])
-    assert "another batch_size" in str(cells_of(folder)["max"].parity_note)
-    for path in (folder / "trials").glob("*/result.json"):
-        path.write_text(path.read_text().replace('"summary":{}', '"summary":{"batch_size":24}'))
-    assert cells_of(folder)["max"].parity is not None
-
-
-# --- from rows: which repeat decides, how wide the band is
-
-
-def gated(losses: list[list[float]], reference: list[list[float]] | None = None, **more: Any) -> Cell:
-    """The bf16 cell of a sweep in which it and its fp32 reference have these curves, one for each repeat."""
-    curves = {"fp32": [[2.0] * 50] if reference is None else reference, "bf16": losses}
-    rows = [
-        row(workers(0, precision=precision), repeat=place, losses=curve, **more)
-        for precision, group in curves.items()
-        for place, curve in enumerate(group, 1)
+def cell(name: str, loss: float = 2.0, *, seeds: Sequence[int] = (0,), steps: int = 120, **parameters: Any) -> list[TrialRow]:
+    """A cell of the axis `name`, a trial for each seed; seeds are a hundredth apart."""
+    more = {key: parameters.pop(key) for key in ("device", "outcome", "summary", "result_summary") if key in parameters}
+    chosen = {"name": "", **parameters}
+    curves = [[loss * (1 + seed / 100) * (3.0 if step < 20 else 1.0) for step in range(steps)] for seed in seeds]
+    value = None if "outcome" in more else 100.0
+    return [
+        row({"pool": "cpu", "name": name}, value, repeat=at, losses=curve, parameters={**chosen, "seed": seed}, **more)
+        for at, (seed, curve) in enumerate(zip(seeds, curves, strict=True), 1)
     ]
-    return by_name(made(rows, settings(baseline={"precision": "fp32"}, rows=("precision",))))["cpu · MP-0 · bf16"]
 
 
-def test_the_worst_repeat_decides_whether_the_loss_kept_to_its_band() -> None:
-    """A reference of 2 without noise: the band is half a percent of it, 0.01."""
-    cell = gated([[2.0] * 50, [2.005] * 50, [2.002] * 50])
-    assert cell.parity is not None and cell.parity.worst == pytest.approx(0.5) and cell.parity.inside and cell.claimed
-    assert cell.parity_note is None
-    cell = gated([[2.0] * 50, [2.0] * 20 + [2.03] * 30, [2.005] * 50])
-    assert cell.parity is not None and cell.parity.worst == pytest.approx(3.0) and not cell.parity.inside and not cell.claimed
-    assert cell.parity_note == "the loss left the band of fp32 at step 21 (by 3.0 times its half-width): no speed-up is claimed"
-    cell = gated([[2.0] * 50, [2.0] * 10 + [math.nan] * 40])
-    assert cell.parity_note == "the loss left the band of fp32 at step 11 (it is not finite there): no speed-up is claimed"
+def gate(*cells: list[TrialRow], baseline: str = "base") -> dict[str, Cell]:
+    found = made([one for rows in cells for one in rows], settings(baseline={"name": baseline}, rows=("name",)))
+    return {str(one.axes["name"]): one for one in found}
 
 
-def test_the_references_repeats_widen_the_band() -> None:
-    curve = [[2.03] * 50]
-    assert not gated(curve).claimed
-    wide = gated(curve, [[2.0] * 50, [2.03] * 50])
-    assert wide.claimed and wide.parity is not None and np.allclose(wide.parity.reference, 2.0), "around the first of them"
+def status(one: Cell) -> str | None:
+    return str(one.parity.status) if one.parity else None
 
 
-def test_the_reference_is_judged_by_nobody_and_short_curves_say_so() -> None:
-    rows = [row(workers(0, precision=name), losses=[2.0] * steps) for name, steps in (("fp32", 50), ("bf16", 4))]
-    reference, short = made(rows, settings(baseline={}, rows=("precision",)))
-    assert reference.parity is None and reference.parity_note is None
-    assert short.parity is None and short.parity_note == "the loss was not gated: 4 steps in common are too few to judge a loss curve"
-    assert short.claimed
+def test_three_states() -> None:
+    cells = by_name(made(gated_rows(2.0, 2.1), settings(baseline={"precision": "fp32", "dataloader_workers": 0}, rows=("precision",))))
+    reference, proven, struck = (cells[f"cpu · {name}"] for name in ("MP-0 · fp32", "MP-0 · bf16", "MP-1 · bf16"))
+    assert (reference.parity, reference.parity_note, reference.claimed) == (None, None, True)
+    assert (status(proven), proven.claimed, proven.struck) == ("proven", True, False)
+    within = "the loss is equal within 0.5 % (+0.00 % to +0.00 %), against fp32 over 120 steps, 3 of 3 seeds"
+    assert proven.parity_note == f"proven: {within}; a divergence of 0.5 % would have been found"
+    assert (status(struck), struck.claimed, struck.struck) == ("struck", False, True)
+    assert struck.parity_note == (
+        "struck: the loss differs by +5.00 % from step 1, against fp32 over 120 steps, 3 of 3 seeds: no speed-up is claimed"
+    )
+
+
+def test_what_computes_as_its_baseline_has_nothing_to_prove() -> None:
+    base, loaded = cell("base", precision="bf16"), cell("loaded", precision="bf16", dataloader_workers=4)
+    cells = gate(base, loaded, cell("evaluated", precision="bf16", evaluate=True))
+    assert all(one.parity is None and one.claimed for one in cells.values())
+
+
+PLAIN: dict[str, Any] = {
+    "precision": "fp32",
+    "compile": "none",
+    "attention": "eager",
+    "optimizer": "foreach",
+    "parallel": "ddp",
+    "linear": "plain",
+}
+FP8: dict[str, Any] = {"precision": "bf16", "linear": "fp8", "seeds": THREE}
+BF16: dict[str, Any] = {"precision": "bf16", "linear": "plain", "seeds": THREE}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("compile", "layer"), ("attention", "sdpa"), ("optimizer", "fused"), ("parallel", "fsdp2"), ("linear", "fp8"), ("precision", "tf32")],
+)
+def test_whatever_changes_how_numbers_are_computed_has_to_be_proven(name: str, value: object) -> None:
+    cells = gate(cell("base", **PLAIN), cell("other", **{**PLAIN, name: value}))
+    assert status(cells["other"]) == "unproven" and not cells["other"].claimed
+    assert cells["other"].parity_note == f"unproven against fp32: {NEEDS}"
+    proven = gate(cell("base", seeds=THREE, **PLAIN), cell("other", seeds=THREE, **{**PLAIN, name: value}))
+    assert status(proven["other"]) == "proven" and proven["base"].parity is None
+
+
+def test_another_kind_of_device_has_to_be_proven() -> None:
+    cells = gate(cell("base", precision="fp32", device="cuda"), cell("other", precision="fp32", device="hpu"))
+    assert status(cells["other"]) == "unproven" and cells["base"].parity is None
+
+
+def test_the_baselines_numerics_say_what_is_claimed_and_the_others_what_may_lead() -> None:
+    """As in a sweep of fp32 and bf16 whose baseline is the cell of equal precision without loader processes."""
+    rows = [one for name in ("fp32", "bf16") for count in (0, 1) for one in [row(workers(count, precision=name), losses=[2.0] * 50)]]
+    cells = by_name(made(rows, settings(rows=("precision",))))
+    slow, fast = cells["cpu · MP-0 · fp32"], cells["cpu · MP-1 · bf16"]
+    assert status(fast) == "unproven" and fast.claimed, "over its baseline, which computes alike"
+    assert not fast.may_lead(slow) and fast.may_lead(cells["cpu · MP-0 · bf16"]) and slow.may_lead(fast)
+
+
+def test_fp32_is_the_reference_else_bf16_with_enough_seeds_and_it_is_named() -> None:
+    cells = gate(cell("base", **BF16), cell("fp8", **FP8))
+    assert cells["base"].parity is None and cells["fp8"].claimed and "against bf16 over 120 steps" in str(cells["fp8"].parity_note)
+    cells = gate(cell("base", **BF16), cell("fp8", **FP8), cell("full", precision="fp32", linear="plain"))
+    assert "against bf16" in str(cells["fp8"].parity_note), "one seed of fp32 is no reference"
+    assert cells["base"].parity_note == f"unproven against fp32: {NEEDS}", "nor is bf16 one for itself where there is fp32"
+    cells = gate(cell("base", **BF16), cell("fp8", **FP8), cell("full", precision="fp32", linear="plain", seeds=THREE))
+    assert all("against fp32" in str(cells[name].parity_note) for name in ("base", "fp8")) and cells["full"].claimed
+
+
+def test_a_reference_computes_plainly() -> None:
+    quantised: dict[str, Any] = {"linear": "switchback", "allow_tf32": False, "seeds": THREE}
+    cells = gate(cell("base", precision="fp32", **quantised), cell("other", precision="bf16", **quantised))
+    assert cells["other"].parity_note == "unproven: no fp32 or bf16 reference in the sweep"
+    loose: dict[str, Any] = {"allow_tf32": True, "seeds": THREE}
+    cells = gate(cell("base", precision="fp32", **loose), cell("other", precision="fp16", **loose))
+    assert cells["other"].parity_note == "unproven: no fp32 or bf16 reference in the sweep"
+    cells = gate(cell("base", precision="bf16", **loose), cell("other", precision="fp16", **loose))
+    assert cells["other"].claimed, "beside bf16 the few fp32 products do not matter"
+
+
+def test_tf32_as_baseline_proves_nothing_about_bf16() -> None:
+    cells = gate(cell("base", precision="tf32", seeds=THREE), cell("bf16", precision="bf16", seeds=THREE))
+    assert status(cells["bf16"]) == "unproven" and not cells["bf16"].claimed
+    assert cells["bf16"].parity_note == "unproven: no fp32 or bf16 reference in the sweep"
+    assert gate(cell("base", precision="tf32"), cell("full", precision="fp32"))["full"].claimed, "fp32 has nothing to prove to tf32"
+
+
+def test_without_a_baseline_a_reference_is_meant() -> None:
+    none = settings(baseline={"precision": "gone"}, rows=("precision",))
+    [alone] = made([row(workers(0, precision="bf16"), losses=[2.0] * 50)], none)
+    assert alone.baseline is None and alone.parity is None and alone.claimed, "bf16 by itself is a reference"
+    [low] = made([row(workers(0, precision="fp16"), losses=[2.0] * 50)], none)
+    assert not low.claimed and low.parity_note == "unproven: no fp32 or bf16 reference in the sweep"
     [plain] = made([row(workers(0), losses=[2.0] * 50)])
-    assert plain.parity is None and plain.parity_note is None, "no precision, no gate"
+    assert plain.parity is None and plain.claimed, "no precision, nothing to prove"
     [failed] = made([row(workers(0, precision="bf16"), None, outcome=Outcome.CRASHED)])
     assert failed.parity_note is None
 
 
-def test_the_reference_is_of_the_same_pool_first_then_the_one_with_the_fewest_other_settings() -> None:
-    def cell(pool: str, precision: str, loss: float, **chosen: object) -> TrialRow:
-        return row(workers(0, pool, precision=precision), losses=[loss] * 50, parameters={"compile": "none", "threads": 1, **chosen})
-
-    rows = [
-        cell("other", "fp32", 1.0),
-        cell("mine", "fp32", 2.0, compile="layer", threads=2),
-        cell("mine", "fp32", 3.0, compile="layer"),
-        cell("mine", "bf16", 3.0),
-    ]
-    found = made(rows, settings(baseline={}, rows=("precision",)))[-1]
-    assert found.parity is not None and found.parity.inside
-    assert np.allclose(found.parity.reference, 3.0)
+def test_the_nearest_cell_is_named_by_what_differs_in_what_it_learns() -> None:
+    base = cell("base", precision="fp32", seeds=THREE)
+    cells = gate(
+        base,
+        cell("longer", precision="bf16", learning_rate=1.0, compile="layer"),
+        cell("big reference", precision="fp32", batch_size=64, outcome=Outcome.DOES_NOT_FIT),
+        cell("big", precision="bf16", batch_size=64),
+    )
+    assert cells["longer"].parity_note == "unproven: no reference: the nearest fp32 or bf16 cell has another learning_rate"
+    assert cells["big"].parity_note == "unproven: its reference ended without a curve (does_not_fit)"
 
 
-def test_without_a_reference_the_nearest_fp32_cell_is_named_by_what_differs() -> None:
-    rows = [
-        row(workers(0, precision="fp32"), losses=[2.0] * 50, parameters={"seed": 1, "batch_size": 9}),
-        row(workers(0, precision="fp32", model="b"), losses=[2.0] * 50, parameters={"batch_size": 8}),
-        row(workers(0, precision="bf16"), losses=[2.0] * 50, parameters={"batch_size": 8}),
-    ]
-    cells = made(rows, settings(baseline={}, rows=("precision",)))
-    assert cells[2].parity is None
-    assert cells[2].parity_note == "no fp32 reference: the nearest fp32 cell has another model: the loss was not gated"
-    assert made(rows[2:])[0].parity_note == "no fp32 reference in the sweep: the loss was not gated"
-    failed = row(workers(0, precision="fp32"), None, outcome=Outcome.HANG, parameters={"batch_size": 8})
-    assert made([failed, rows[2]])[1].parity_note == "its fp32 reference ended without a curve (hang): the loss was not gated"
+def test_the_largest_batch_is_what_it_came_to() -> None:
+    def found(came_to: int) -> Cell:
+        base = cell("base", precision="fp32", batch_size=24, seeds=THREE)
+        return gate(base, cell("max", precision="bf16", batch_size="max", seeds=THREE, result_summary={"batch_size": came_to}))["max"]
+
+    assert status(found(24)) == "proven"
+    assert found(32).parity_note == "unproven: no reference: the nearest fp32 or bf16 cell has another batch_size"
 
 
-def test_the_largest_batch_counts_as_what_it_came_to_in_the_reference() -> None:
-    def pair(came_to: int) -> Cell:
-        rows = [
-            row(workers(0, precision="fp32"), losses=[2.0] * 50, parameters={"batch_size": 24}),
-            row(workers(0, precision="bf16"), losses=[2.0] * 50, parameters={"batch_size": "max"}, result_summary={"batch_size": came_to}),
-        ]
-        return made(rows, settings(baseline={}, rows=("precision",)))[1]
+def test_each_cell_is_judged_by_its_own_curves_and_seeds_of_an_axis_belong_together() -> None:
+    """The reference's are put together: fp32 with and without loader processes."""
+    base = [*cell("base", precision="fp32", seeds=(0, 1)), *cell("base too", precision="fp32", dataloader_workers=1, seeds=(2,))]
+    cells = gate(base, cell("a", precision="bf16", seeds=THREE), cell("b", 2.1, precision="bf16", dataloader_workers=1, seeds=THREE))
+    assert (status(cells["a"]), status(cells["b"])) == ("proven", "struck")
+    curve = [6.0] * 20 + [2.0] * 100
+    rows = [row(workers(0, precision=name, seed=seed), losses=curve) for name in ("fp32", "bf16") for seed in THREE]
+    found = made(rows, settings(baseline={"precision": "fp32"}, rows=("precision", "seed")))
+    assert [one.parity.pairs for one in found if one.parity] == [3, 3, 3] and all(one.claimed for one in found)
 
-    assert pair(24).parity is not None
-    rows = [row(workers(0, precision=name), losses=[2.0] * 50, parameters={"batch_size": 24}) for name in ("fp32", "bf16")]
-    rows[1] = row(rows[1].trial.axes, losses=[2.0] * 50, parameters={"batch_size": 24}, result_summary={"batch_size": 12})
-    assert made(rows, settings(baseline={}, rows=("precision",)))[1].parity is not None, "24 was asked for and not max"
-    assert pair(32).parity_note == "no fp32 reference: the nearest fp32 cell has another batch_size: the loss was not gated"
+
+def test_what_is_missing_is_said() -> None:
+    def note(seeds: Sequence[int], steps: int = 120, loss: float = 2.0) -> str:
+        base = cell("base", precision="fp32", seeds=THREE, steps=steps)
+        return str(gate(base, cell("other", loss, precision="bf16", seeds=seeds, steps=steps))["other"].parity_note)
+
+    assert "needs 2 more of its own seeds (repeats: 3)" in note((0,), loss=2.02)
+    assert note(THREE, 15).startswith("unproven against fp32: 15 steps are too few; 100 steps would show 1 %")
+    assert note((7, 8, 9)) == "unproven against fp32: no seed in common with the reference; needs 3 more of its own seeds (repeats: 3)"
+    silent = [row({"pool": "cpu", "name": "other"}, parameters={"name": "", "precision": "bf16", "seed": 0})]
+    found = gate(cell("base", precision="fp32", seeds=THREE), silent)["other"]
+    assert found.parity_note == "unproven against fp32: its trials give no loss to compare"
+    broken = cell("other", precision="bf16", seeds=THREE)
+    broken[1].losses[40] = math.nan
+    struck = gate(cell("base", precision="fp32", seeds=THREE), broken)["other"]
+    assert struck.parity_note == (
+        "struck: the loss is not finite from step 41, against fp32 over 120 steps, 3 of 3 seeds: no speed-up is claimed"
+    )
+
+
+def test_inference_is_compared_batch_by_batch() -> None:
+    latency = {"latency_p50_s": 0.1}
+    cells = gate(cell("base", precision="fp32", summary=latency), cell("half", 2.0004, precision="fp16", summary=latency))
+    assert status(cells["half"]) == "proven" and cells["half"].claimed
+    assert "against fp32 over 120 steps, the same batches" in str(cells["half"].parity_note)
+    off = gate(cell("base", precision="fp32", summary=latency), cell("half", 2.02, precision="fp16", summary=latency))
+    assert off["half"].struck
+
+
+def test_references_serve_parity_alone() -> None:
+    rows = gated_rows(2.0)
+    rows = [one if one.trial.parameters["precision"] == "bf16" else _as_reference(one) for one in rows]
+    [only] = made(rows, settings(rows=("precision",)))
+    assert only.trial.parameters["precision"] == "bf16" and only.parity is not None and only.parity.status is ParityStatus.PROVEN
+
+
+def _as_reference(one: TrialRow) -> TrialRow:
+    from dataclasses import replace
+
+    return replace(one, trial=one.trial.model_copy(update={"reference": True}))

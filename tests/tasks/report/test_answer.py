@@ -1,127 +1,193 @@
-"""The answer of a sweep: the winner, what it cannot be told from, and a winner for each group of cells that do the same work."""
+"""The answer of a sweep: when a cell is called the fastest, and what is said where none may be."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from experiments.metrics import Direction
+from experiments.stats.loss_parity import Parity, ParityStatus
 from experiments.trial import Outcome
-from tasks.report.answer import comparable, find_winner, winners_apart
+from tasks.analysis.cell import Cell
+from tasks.analysis.results import TrialRow
+from tasks.report.answer import Answer, find_answers
 from tests.tasks.cell_support import EVEN, in_threes, made, repeats, row, settings, workers
 
 ROUGH = (-0.2, 0.0, 0.2)
-OTHER = (-0.02, 0.0, 0.02)  # over EVEN: pairs' standard deviation is 0.01
+OTHER = (-0.001, 0.0, 0.001)
+COMMAND = "sweep run made_up --profile smoke"
 
 
-def test_the_winner_leads_the_next_by_its_paired_ratio() -> None:
-    cells = in_threes((100.0, 150.0, 120.0), (EVEN, EVEN, OTHER))
-    winner = find_winner(cells)
-    assert winner is not None and winner.cell is cells[1] and winner.compared == 3
-    assert winner.next is cells[2] and winner.level == []
-    assert winner.lead is not None and winner.lead.value == pytest.approx(1.25)
-    assert winner.headline == "cpu · MP-1 is fastest"
-    assert winner.figures == [
-        ("150.0 samples/s", "±2.0 %, 95 % interval"),  # 2.447, t with 6 degrees of freedom, x 0.01414 over the root of 3
-        ("x1.50", "(1.500–1.500) over the baseline cpu · MP-0"),
-    ]
-    assert winner.certainty == "It beats every other cell; the next, cpu · MP-2, by x1.25 (1.22–1.28)."
-    assert winner.sentences == [
-        "150.0 samples/s, ±2.0 %, 95 % interval.",
-        "x1.50, (1.500–1.500) over the baseline cpu · MP-0.",
-        winner.certainty,
-    ]
+def answer(rows: Sequence[TrialRow], suite: Any = None) -> Answer:
+    """The one answer on some rows."""
+    [only] = find_answers(made(rows, suite), command=COMMAND)
+    return only
 
 
-def test_what_is_undecided_or_the_same_shares_the_place() -> None:
-    cells = in_threes((100.0, 150.0, 149.0), (EVEN, EVEN, EVEN))
-    winner = find_winner(cells)
-    assert winner is not None and winner.level == [cells[2]] and winner.next is cells[0]
-    assert winner.certainty == "Not told apart from it with these repeats: cpu · MP-2."
-    cells = in_threes((100.0, 150.0, 120.0), (EVEN, EVEN, ROUGH))
-    winner = find_winner(cells)
-    assert winner is not None and winner.level == [cells[2]], "20 % less, and undecided"
+def test_one_winner_leads_the_next_by_its_ratio() -> None:
+    cells = in_threes((100.0, 150.0, 120.0))
+    [found] = find_answers(cells, command=COMMAND)
+    assert found.winner is found.best is cells[1] and found.compared == 3
+    assert (found.headline, found.label) == ("cpu · MP-1 is fastest", "Fastest of 3 cells")
+    assert [value for value, _ in found.figures] == ["150.0 samples/s", "x1.50"]
+    assert found.figures[1][1].endswith(") over the baseline cpu · MP-0")
+    assert found.certainty[0].startswith("It beats every other cell; the next, cpu · MP-2, by x1.25 (1.2")
+    assert found.next_step == "", "nothing is open"
+    assert found.line.startswith("cpu · MP-1 is fastest: 150.0 samples/s, ±") and "; it beats every other cell" in found.line
 
 
-def test_the_winners_margin_is_two_percent() -> None:
-    for ratio, level in ((1.019, 1), (1.021, 0)):
-        winner = find_winner(made([row(workers(0), 100.0, within=1e-4), row(workers(1), 100 * ratio, within=1e-4)]))
-        assert winner is not None and len(winner.level) == level
+def test_all_equal_have_no_winner_and_need_no_more_repeats() -> None:
+    rows = [one for count in range(3) for one in repeats(workers(count), 100.0 - count / 100, OTHER)]
+    found = answer(rows)
+    assert found.headline == "No clear winner: cpu · MP-0, cpu · MP-1 and cpu · MP-2 are the same to within 2.0 %"
+    assert (found.winner, found.best.name, found.next_step) == (None, "cpu · MP-0", "")
+    assert answer(rows, settings(minimum_effect=0.05)).headline.endswith("2.0 %"), "of the suite, where the suite says so"
+    [asked] = find_answers(made(rows, settings(minimum_effect=0.05)), minimum=0.05)
+    assert asked.headline.endswith("are the same to within 5.0 %")
 
 
-def test_the_winners_leads_control_the_false_discovery_rate() -> None:
-    """The next one is beaten with p just beneath 5 %; beside three more that are as good, that is no longer enough."""
-    lead = 1.0263  # t of 4.5 with 2 degrees of freedom
-    pair = [*repeats(workers(0), 100.0 / lead, OTHER), *repeats(workers(1), 100.0, EVEN)]
-    winner = find_winner(made(pair))
-    assert winner is not None and winner.level == []
-    more = [one for count in (2, 3, 4) for one in repeats(workers(count), 99.99, OTHER)]
-    winner = find_winner(made([*pair, *more]))
-    assert winner is not None and winner.cell.axes["dataloader_workers"] == 1 and len(winner.level) == 4
+def test_what_is_undecided_shares_the_place_and_asks_for_twice_the_repeats() -> None:
+    found = answer([*repeats(workers(0), 100.0, ROUGH), *repeats(workers(1), 110.0, ROUGH[::-1]), *repeats(workers(2), 1.0)])
+    assert found.headline == "No clear winner: cpu · MP-1 and cpu · MP-0 cannot be told apart"
+    assert found.certainty[0].startswith("Best measured: cpu · MP-1, 110.0 samples/s, ")
+    assert "It beats 1 other." in found.certainty and "Undecided against cpu · MP-0: too wide an interval." in found.certainty
+    assert found.next_step == f"{COMMAND} --repeats 6" and found.label == "3 cells compared"
+
+
+def test_one_trial_a_cell_calls_nothing_faster() -> None:
+    rows = [row(workers(count), rate, within=1e-4) for count, rate in enumerate((100.0, 500.0))]
+    found = answer(rows)
+    assert found.headline == "Each cell ran once: no setting is called faster"
+    assert found.winner is None and found.figures == ()
+    assert found.certainty[0].startswith("Best measured: cpu · MP-1, 500.0 samples/s, ")
+    assert found.next_step == f"{COMMAND} --repeats 3"
+    losses = [row(workers(count), loss, metric="eval_loss_after") for count, loss in enumerate((0.3, 0.2))]
+    assert answer(losses, settings(metric="eval_loss_after")).headline == "Each cell ran once: no setting is called better"
+    failed = row(workers(1), None, repeat=2, outcome=Outcome.CRASHED)
+    assert answer([*rows, failed]).headline == found.headline, "a repeat that failed is no second trial"
+
+
+def test_of_one_and_two_trials_the_single_one_is_not_beaten() -> None:
+    rows = [*repeats(workers(0), 100.0, (0.0, 0.001)), *repeats(workers(1), 500.0, (0.0, 0.001)), row(workers(2), 10.0, within=1e-4)]
+    found = answer(rows)
+    assert found.winner is None
+    assert found.headline == "No clear winner: cpu · MP-1 and cpu · MP-2 cannot be told apart"
+    assert "Undecided against cpu · MP-2: one trial." in found.certainty and found.next_step == f"{COMMAND} --repeats 4"
+
+
+def test_trials_that_are_to_do_are_the_next_step() -> None:
+    rows = [row(workers(count), 100.0 + count) for count in (0, 1)]
+    waiting = row(workers(1), None, repeat=2, outcome=None)
+    assert answer([*rows, waiting]).next_step == "sweep resume made-up"
+
+
+def judged(rate: float, /, **parities: ParityStatus) -> list[Cell]:
+    """A cell in fp32 at 100 samples/s, one in bf16 at `rate`, one in fp16 at 120; `parities`: what loss parity shows of them."""
+    rates = {"fp32": 100.0, "bf16": rate, "fp16": 120.0}
+    rows = [one for precision, rate in rates.items() for one in repeats(workers(0, precision=precision), rate, OTHER)]
+    cells = made(rows, settings(rows=("precision",), baseline={"precision": "fp32", "dataloader_workers": 0}))
+    for cell in cells:
+        status = parities.get(str(cell.axes["precision"]), ParityStatus.PROVEN)
+        cell.parity, cell.parity_note = Parity(status), f"{status}: made up"
+    return cells
+
+
+def test_a_struck_cell_never_wins_and_is_said() -> None:
+    [found] = find_answers(judged(150.0, bf16=ParityStatus.STRUCK))
+    assert (found.headline, found.compared) == ("cpu · MP-0 · fp16 is fastest", 2)
+    assert found.certainty[1] == "cpu · MP-0 · bf16 was measured faster (150.0 samples/s) and is struck: made up."
+    [slower] = find_answers(judged(50.0, bf16=ParityStatus.STRUCK))
+    assert len(slower.certainty) == 1, "slower than the best: the table says it"
+    [alone] = find_answers(judged(150.0, bf16=ParityStatus.STRUCK, fp16=ParityStatus.STRUCK))
+    assert alone.headline.startswith("cpu · MP-0 · fp32: 100.0 samples/s") and alone.winner is None
+    assert [line.split(" was")[0] for line in alone.certainty[1:]] == ["cpu · MP-0 · bf16", "cpu · MP-0 · fp16"]
+    assert find_answers(judged(150.0, **dict.fromkeys(("fp32", "bf16", "fp16"), ParityStatus.STRUCK))) == []
+
+
+def test_an_unproven_best_is_measured_fastest_and_not_called_it() -> None:
+    [found] = find_answers(judged(150.0, bf16=ParityStatus.UNPROVEN))
+    assert found.winner is None
+    assert found.headline == "cpu · MP-0 · bf16 was measured fastest, but its loss parity is unproven: made up"
+    assert "; x1.25 (1.2" in found.certainty[0] and found.certainty[0].endswith("over the next, cpu · MP-0 · fp16: not claimed.")
+    assert found.certainty[1] == "Without the unproven: cpu · MP-0 · fp16 is fastest."
+    [slower] = find_answers(judged(110.0, bf16=ParityStatus.UNPROVEN))
+    assert slower.headline == "cpu · MP-0 · fp16 is fastest", "what it beats need not be proven"
+
+
+def test_an_unproven_cell_that_cannot_be_told_apart_is_named() -> None:
+    [found] = find_answers(judged(120.1, bf16=ParityStatus.UNPROVEN))
+    assert found.headline == "No clear winner: cpu · MP-0 · bf16 and cpu · MP-0 · fp16 are the same to within 2.0 %"
+    assert "Loss parity is unproven: cpu · MP-0 · bf16." in found.certainty
+    assert "It beats 1 other." not in found.certainty, "it may not be claimed to beat fp32"
+
+
+def test_unproven_cells_that_compute_alike_are_ranked_among_each_other() -> None:
+    rows = [one for count, rate in enumerate((100.0, 150.0)) for one in repeats(workers(count, precision="bf16"), rate, OTHER)]
+    cells = made(rows, settings(rows=("precision",)))
+    for cell in cells:
+        cell.parity = Parity(ParityStatus.UNPROVEN)
+    [found] = find_answers(cells)
+    assert found.headline == "cpu · MP-1 · bf16 is fastest"
+
+
+def test_two_groups_of_work_have_an_answer_each() -> None:
+    rates = {("a", 0): 100.0, ("a", 1): 125.0, ("b", 0): 10.0, ("b", 1): 10.001, ("c", 0): 7.0}
+    rows = [one for (model, count), rate in rates.items() for one in repeats(workers(count, model=model), rate, OTHER)]
+    suite = {**settings(rows=("model",)), "same_work": ["model"]}
+    found = find_answers(made(rows, suite), command=COMMAND)
+    assert [answer.work for answer in found] == ["a", "b", "c"]
+    assert found[0].line.startswith("a: cpu · MP-1 · a is fastest: 125.0 samples/s, ±")
+    assert found[1].line.startswith(
+        "b: No clear winner: cpu · MP-1 · b and cpu · MP-0 · b are the same to within 2.0 %; best measured: cpu · MP-1 · b, 10"
+    )
+    assert found[2].line.startswith("c: cpu · MP-0 · c: 7.000 samples/s, ±"), "one cell alone has no superlative"
+    assert [one.winner is not None for one in found] == [True, False, False]
+
+
+def test_one_cell_alone_is_just_its_value() -> None:
+    found = answer([row(workers(0))])
+    assert found.headline == "cpu · MP-0: 100.0 samples/s, no interval: it needs repeats"
+    assert found.certainty == ["There is nothing to compare it with."] and found.winner is None and found.label == "1 cell compared"
+
+
+def test_nothing_that_measured_has_no_answer() -> None:
+    assert find_answers(made([row(workers(0), None, outcome=Outcome.CRASHED)])) == []
+    assert find_answers([]) == []
+    [cell] = made([row(workers(0), 3.0)])
+    cell.metric = replace(cell.metric, direction=Direction.NEITHER)
+    assert find_answers([cell]) == [], "better neither high nor low"
 
 
 def test_less_is_better_for_a_time() -> None:
     metric = "step_time_median_s"
-    rows = [row(workers(count), value, metric=metric, within=1e-3) for count, value in enumerate((0.3, 0.2, 0.25))]
-    winner = find_winner(made(rows, settings(metric=metric)))
-    assert winner is not None and winner.cell.name == "cpu · MP-1" and winner.headline == "cpu · MP-1 is best"
-    assert winner.lead is not None and winner.lead.value == pytest.approx(1.25)
-    assert winner.figures[0][0] == "200 ms" and winner.figures[1][0] == "x1.50"
+    rows = [one for count, value in enumerate((0.3, 0.2, 0.25)) for one in repeats(workers(count), value, OTHER, metric=metric)]
+    found = answer(rows, settings(metric=metric))
+    assert found.headline == "cpu · MP-1 is best" and found.figures[0][0] == "200 ms" and found.figures[1][0] == "x1.50"
+    assert "the next, cpu · MP-2, by x1.25" in found.certainty[0]
 
 
-def test_a_winner_that_is_the_baseline_or_alone_says_so() -> None:
-    cells = in_threes((150.0, 100.0, 120.0))
-    winner = find_winner(cells)
-    assert winner is not None and len(winner.figures) == 1
-    assert winner.certainty.startswith("It is the baseline. It beats every other cell; the next, cpu · MP-2, by x1.25")
-    winner = find_winner(in_threes((150.0, 149.9, 120.0)))
-    assert winner is not None and winner.certainty == "It is the baseline. Not told apart from it with these repeats: cpu · MP-1."
-    alone = find_winner(made([row(workers(0))]))
-    assert alone is not None and alone.certainty == "It is the baseline. There is nothing to compare it with."
-    assert alone.figures == [("100.0 samples/s", "no interval: it needs repeats")]
-    assert find_winner(made([row(workers(0), None, outcome=Outcome.CRASHED)])) is None
-    assert find_winner([]) is None
+@pytest.mark.parametrize(("rate", "place"), [(101.0, None), (104.0, "cpu · MP-1")])
+def test_the_winners_margin_is_two_percent(rate: float, place: str | None) -> None:
+    found = answer([*repeats(workers(0), 100.0, OTHER), *repeats(workers(1), rate, OTHER)])
+    assert (found.winner and found.winner.name) == place
 
 
-@pytest.mark.parametrize(
-    ("rate", "noise", "words"), [(101.0, EVEN, "the same as"), (110.0, ROUGH, "undecided against"), (110.0, EVEN, "over")]
-)
-def test_the_winners_speedup_says_how_sure_it_is(rate: float, noise: Sequence[float], words: str) -> None:
-    winner = find_winner(made([*repeats(workers(0), 100.0), *repeats(workers(1), rate, noise)]))
-    assert winner is not None and winner.figures[1][1].endswith(f") {words} the baseline cpu · MP-0")
+def test_a_winner_that_is_the_baseline_says_so() -> None:
+    [found] = find_answers(in_threes((150.0, 100.0, 120.0)))
+    assert len(found.figures) == 1
+    assert found.certainty[0].startswith("It is the baseline. It beats every other cell; the next, cpu · MP-2, by x1.25")
 
 
-def test_a_cell_that_left_its_loss_band_neither_wins_nor_is_compared() -> None:
-    rows = [
-        row(workers(count, precision=precision), rate, losses=[loss] * 50, within=1e-3)
-        for precision, count, rate, loss in (("fp32", 0, 100.0, 2.0), ("bf16", 0, 150.0, 2.0), ("bf16", 1, 900.0, 3.0))
-    ]
-    cells = made(rows, settings(rows=("precision",)))
-    winner = find_winner(cells)
-    assert winner is not None and winner.cell is cells[1] and winner.compared == 2
-    assert comparable(cells) == {"": cells[:2]}
+def test_an_interval_wider_than_the_value_has_no_plus_minus() -> None:
+    found = answer(repeats(workers(0), 100.0, (-0.5, 0.5)))
+    assert found.headline == "cpu · MP-0: 100.0 samples/s, interval too wide to use"
 
 
-def test_cells_are_grouped_by_the_work_they_do() -> None:
-    rows = [
-        row(workers(0, model=model, batch_size=batch), 100.0, metric=metric)
-        for metric in ("throughput", "latency_p50_s")
-        for model in ("a", "b")
-        for batch in (1, 8)
-    ]
-    assert [(name, len(group)) for name, group in comparable(made(rows[:4])).items()] == [("a", 2), ("b", 2)]
-    latencies = made(rows[4:], settings(metric="latency_p50_s"))
-    expected = [(f"{model} · batch_size {batch}", 1) for model in "ab" for batch in (1, 8)]
-    assert [(name, len(group)) for name, group in comparable(latencies).items()] == expected
-    assert list(comparable(made([row(workers(0), None, outcome=Outcome.HANG)]))) == []
-
-
-def test_each_groups_winner_in_a_sentence() -> None:
-    rates = {("a", 0): 100.0, ("a", 1): 125.0, ("b", 0): 10.0, ("b", 1): 10.001, ("b", 2): 5.0, ("c", 0): 7.0}
-    rows = [one for (model, count), rate in rates.items() for one in repeats(workers(count, model=model), rate)]
-    assert winners_apart(comparable(made(rows, settings(rows=("model",))))) == [
-        "cpu · MP-1 · a is fastest: 125.0 samples/s, ±1.3 %, 95 % interval, x1.25 (1.250–1.250) before the next",
-        "cpu · MP-1 · b is fastest: 10.00 samples/s, ±1.3 %, 95 % interval, not told apart from 1 other",
-        "cpu · MP-0 · c is fastest: 7.000 samples/s, ±1.3 %, 95 % interval",
-    ]
-    assert winners_apart({"nothing": made([row(workers(0), None)])}) == []
+def test_the_best_of_many_equal_cells_is_not_called_the_fastest() -> None:
+    """Ten equal cells, the largest of which is ahead by chance."""
+    rates = (100.0, 100.4, 99.8, 101.2, 99.5, 100.1, 100.9, 99.2, 100.3, 99.9)
+    rows = [one for count, rate in enumerate(rates) for one in repeats(workers(count), rate, EVEN)]
+    assert answer(rows).winner is None

@@ -7,13 +7,18 @@ from typing import Any
 
 import pytest
 
+from experiments.stats.loss_parity import Parity, ParityStatus
+from experiments.stats.verdict import Verdict
 from experiments.trial import Outcome
+from tasks.analysis.judge_cells import OF_MANY, SPREADS_DIFFER
 from tasks.analysis.results import TrialRow
-from tests.tasks.cell_support import repeats, report_of, row, settings, workers
+from tasks.report.cautions import cautions as of_cells
+from tests.tasks.cell_support import made, repeats, report_of, row, workers
 
 
 def cautions(*rows: TrialRow, **more: Any) -> list[str]:
-    return list(report_of(list(rows), **more).cautions)
+    """Without that of an unknown spread: tests/tasks/report/test_spread_caution.py."""
+    return [line for line in report_of(list(rows), **more).cautions if not line.startswith("The spread between trials")]
 
 
 def test_nothing_to_caution_against() -> None:
@@ -21,13 +26,44 @@ def test_nothing_to_caution_against() -> None:
     assert cautions(row(workers(0), None, outcome=Outcome.CRASHED)) == []
 
 
-def test_single_runs_are_cautioned_against_until_one_cell_has_two() -> None:
-    once = "Each cell ran once: the intervals hold what varies between steps, not between trials; --repeats 3 measures that too."
+FP32 = {"precision": "fp32"}  # its own reference, so nothing is to prove
+ONCE = "ran once: one trial does not show what varies between trials, so it gets no verdict; --repeats 3 does."
+
+
+def test_single_runs_are_cautioned_against_until_each_cell_has_two() -> None:
     single = [row(workers(0)), row(workers(1))]
-    assert cautions(*single) == [once]
+    assert cautions(*single) == [f"Each cell {ONCE}"] and cautions(single[0]) == [f"The cell {ONCE}"]
     failed = row(workers(1), None, repeat=2, outcome=Outcome.CRASHED)
-    assert cautions(*single, failed) == [once], "a repeat that failed measured nothing"
-    assert cautions(*single, row(workers(1), repeat=2)) == []
+    assert cautions(*single, failed) == [f"Each cell {ONCE}"], "a repeat that failed measured nothing"
+    assert cautions(*single, row(workers(1), repeat=2)) == [f"1 cell of 2 (cpu · MP-0) {ONCE}"]
+    assert cautions(*single, row(workers(1), repeat=2), row(workers(0), repeat=2)) == []
+
+
+def test_two_trials_whose_spreads_differ_are_said() -> None:
+    cells = made([*repeats(workers(0), 100.0), *repeats(workers(1), 103.0)])
+    cells[1].verdict, cells[1].why_undecided = Verdict.UNDECIDED, SPREADS_DIFFER
+    why = "two trials whose spreads differ; a third repeat settles it."
+    assert of_cells([], cells, emulated=False) == [f"Undecided against the baseline in 1 cell (cpu · MP-1): {why}"]
+
+
+def test_what_only_many_comparisons_leave_undecided_is_said() -> None:
+    cells = made([*repeats(workers(0), 100.0), *repeats(workers(1), 103.0), *repeats(workers(2), 100.0)])
+    cells[1].verdict, cells[1].why_undecided = Verdict.UNDECIDED, OF_MANY
+    assert of_cells([], cells, emulated=False) == [
+        "Undecided against the baseline in 1 cell (cpu · MP-1): alone it would be decided; among 2 comparisons, whose false discovery rate "
+        "is controlled, it is not."
+    ]
+
+
+def test_a_window_too_short_for_an_interval_is_said() -> None:
+    def rows(**summary: Any) -> list[TrialRow]:
+        return [*repeats(workers(0), 100.0), *repeats(workers(1), 100.0, summary=summary)]
+
+    names = "cpu · MP-1 · #1, cpu · MP-1 · #2 and cpu · MP-1 · #3"
+    short = [f"Too short to tell how sure a trial is: {names}. A longer `measure_s` or more steps show it."]
+    assert cautions(*rows(effective_steps=7.5, throughput_low=None)) == short
+    assert cautions(*rows(effective_steps=7.5, throughput_low=90.0)) == []
+    assert cautions(*rows(throughput_low=None)) == [], "summaries of earlier sweeps do not say"
 
 
 def test_cells_with_a_repeat_that_never_settled_are_named() -> None:
@@ -82,32 +118,26 @@ def test_settling_is_not_judged_where_the_steps_are_gone() -> None:
     assert cautions(*rows) == []
 
 
-def test_what_left_its_band_is_said_by_cell_and_what_was_not_gated_by_reason() -> None:
-    def pair(axes: dict[str, Any], loss: float, **more: Any) -> list[TrialRow]:
-        return [row(axes, repeat=place, losses=[loss] * 50, **more) for place in (1, 2)]
-
-    rows = [
-        *pair(workers(0, precision="fp32"), 2.0),
-        *pair(workers(0, precision="bf16"), 2.1),
-        *pair(workers(1, precision="bf16"), 2.0),
-        *pair(workers(0, precision="bf16", seed=1), 2.0),
-        *pair(workers(1, precision="bf16", seed=1), 2.0),
-    ]
-    left = "the loss left the band of fp32 at step 1 (by 10.0 times its half-width): no speed-up is claimed"
-    missing = "no fp32 reference: the nearest fp32 cell has another seed: the loss was not gated"
-    assert cautions(*rows, suite=settings(rows=("precision", "seed"))) == [
-        f"cpu · MP-0 · bf16: {left}.",
-        f"Loss parity could not be checked for 2 cells: {missing}.",
+def test_what_is_struck_is_said_by_cell_and_what_is_unproven_counted_by_reason() -> None:
+    cells = made([one for count in range(4) for one in repeats(workers(count), 100.0)])
+    states = (ParityStatus.PROVEN, ParityStatus.STRUCK, ParityStatus.UNPROVEN, ParityStatus.UNPROVEN)
+    for cell, status in zip(cells, states, strict=True):
+        cell.numerics = (("precision", str(cell.axes["dataloader_workers"])),)
+        cell.parity, cell.parity_note = Parity(status), f"{status}: made up"
+    assert of_cells([], cells, emulated=False) == [
+        "cpu · MP-1: struck: made up.",
+        "Loss parity of 2 cells is unproven: made up: no speed-up is claimed.",
     ]
 
 
 def test_a_fallen_media_pipe_and_a_workloads_own_caveat_are_said() -> None:
     rows = [
-        row(workers(0), repeat=1, environment={"media_pipe": "fallback: no files"}, workload="flava"),
-        row(workers(0), repeat=2, environment={"media_pipe": "in use"}, workload="flava"),
-        row(workers(1), repeat=1, workload="long gone"),
+        row(workers(0), repeat=1, parameters=FP32, environment={"media_pipe": "fallback: no files"}, workload="flava"),
+        row(workers(0), repeat=2, parameters=FP32, environment={"media_pipe": "in use"}, workload="flava"),
+        row(workers(1), repeat=1, parameters=FP32, workload="long gone"),
     ]
-    pipe, caveat = cautions(*rows)
+    once, pipe, caveat = cautions(*rows)
+    assert once.startswith("1 cell of 2 (cpu · MP-1) ran once")
     assert pipe == "The media pipe could not be used, and the DataLoader decoded the images, in cpu · MP-0 · #1."
     from experiments.workloads.flava import CAVEAT
 
@@ -115,7 +145,7 @@ def test_a_fallen_media_pipe_and_a_workloads_own_caveat_are_said() -> None:
 
 
 def test_emulated_trials_are_counted() -> None:
-    rows = [*repeats(workers(1), 100.0, emulated=True), *repeats(workers(0), 100.0)]
+    rows = [*repeats(workers(1), 100.0, emulated=True, parameters=FP32), *repeats(workers(0), 100.0)]
     text = "3 trials ran on an emulated device, which measures nothing: "
     assert cautions(*rows) == [text + "left out; `sweep report --emulated` shows them by themselves."]
     assert cautions(*rows, emulated=True) == [text + "shown here alone, because it was asked for."]

@@ -7,25 +7,23 @@ from pathlib import Path
 
 import pytest
 
+from experiments.stats.loss_parity import Parity, ParityStatus
 from experiments.trial import Outcome
+from tasks.analysis.cell import Cell
 from tasks.report.comparison_table import TableCell, comparison_table, table_cell
+from tasks.report.markdown import comparison_markdown, md
+from tasks.report.marks import Mark
 from tests.tasks.cell_support import EVEN, made, places_of, repeats, row, settings, table_of, workers
 from tests.tasks.fake_sweep import Fake, make_sweep
-
-UNCLAIMED = "the loss left the band of fp32 at step 1 (by 10.0 times its half-width): no speed-up is claimed"
 
 
 def test_a_place_holds_the_rate_its_interval_and_its_speedup() -> None:
     places = places_of([*repeats(workers(0), 104.0), *repeats(workers(1), 130.0, (-0.02, 0.0, 0.02)), row(workers(2), None)])
     base, faster = places["cpu · MP-0"], places["cpu · MP-1"]
-    assert (base.value, base.plus_minus, base.speedup, base.short) == ("104.0 samples/s", "±2.5 %", "baseline", "")
-    assert (faster.value, faster.plus_minus, faster.speedup, faster.short) == (
-        "130.0 samples/s",
-        "±2.5 %",  # 2.776, Student's t with 4 degrees of freedom, x 0.0158 over the root of 3
-        "x1.25 (1.22–1.28)",
-        "x1.25",
-    )
-    assert (base.plain, faster.plain) == ("104.0 samples/s ±2.5 %", "130.0 samples/s ±2.5 %  x1.25")
+    assert (base.value, base.plus_minus, base.speedup, base.change) == ("104.0 samples/s", "±2.5 %", "baseline", "")
+    assert (faster.value, faster.plus_minus, faster.speedup) == ("130.0 samples/s", "±5.0 %", "x1.25 (1.22–1.28)")
+    assert (base.plain, faster.plain) == ("104.0 samples/s ±2.5 %", "130.0 samples/s ±5.0 %  x1.25 (1.22–1.28)")
+    assert (faster.marks, faster.words) == ([], "")
     assert [place.notes for place in (base, faster)] == [[], []] and not faster.struck
     missing = places["cpu · MP-2"]
     assert (missing.outcome, missing.value, missing.plain) == ("ok", "", "ok")
@@ -34,16 +32,36 @@ def test_a_place_holds_the_rate_its_interval_and_its_speedup() -> None:
 def test_a_speedup_says_where_it_is_the_same_or_undecided() -> None:
     places = places_of(
         [
-            row(workers(0), 100.0, within=1e-4),
-            row(workers(1), 100.5, within=1e-4),
-            row(workers(2), 110.0, within=0.2),
+            *repeats(workers(0), 100.0),
+            *repeats(workers(1), 100.5),
+            *repeats(workers(2, "gpu"), 110.0, (-0.1, 0.1, 0.0)),
+            *repeats(workers(0, "gpu"), 100.0),
             row(workers(3), 104.0),
         ]
     )
-    assert places["cpu · MP-1"].speedup == "x1.00 (1.005–1.005) same"
-    assert places["cpu · MP-2"].speedup == "x1.10 (0.74–1.63) undecided"
-    assert places["cpu · MP-3"].speedup == "x1.04 (interval unknown) undecided"
-    assert places["cpu · MP-3"].plus_minus == ""
+    same, wide, once = (places[name] for name in ("cpu · MP-1", "gpu · MP-2", "cpu · MP-3"))
+    assert (same.speedup, same.words, same.plain[-1]) == ("x1.00 (1.005–1.005)", "same", "=")
+    assert (wide.speedup[:7], wide.words, wide.plain[-1]) == ("x1.10 (", "undecided", "?")
+    assert (once.speedup, once.words, once.plus_minus) == ("x1.05 (interval unknown)", "undecided", ""), "against the same round alone"
+    assert wide.notes == ["undecided: too wide an interval"] and once.notes == ["undecided: one trial"] and same.notes == []
+
+
+def test_the_marks_are_explained_under_the_table() -> None:
+    table = table_of([*repeats(workers(0), 100.0), *repeats(workers(1), 100.5), row(workers(2), 104.0)])
+    assert table.marks == [Mark.SAME, Mark.UNDECIDED]
+    assert table.legend == f"same: {Mark.SAME.meaning}; undecided: not shown to differ from its baseline (one trial)"
+    assert table.signs == f"= same: {Mark.SAME.meaning}; ? undecided: not shown to differ from its baseline (one trial)"
+    assert comparison_markdown(table).endswith(f"\n\n{md(table.legend)}.")
+    plain = table_of([*repeats(workers(0), 100.0), *repeats(workers(1), 150.0)])
+    assert (plain.legend, plain.signs) == ("", "")
+
+
+def test_a_cell_of_other_work_is_not_compared_and_says_why() -> None:
+    rows = [one for width in (64, 128) for one in repeats(workers(1, width=width), 100.0)] + repeats(workers(0, width=64), 90.0)
+    places = places_of(rows, {**settings(baseline={"width": 64, "dataloader_workers": 0}), "same_work": ["width"]})
+    other = places["cpu · MP-1 · width 128"]
+    assert (other.speedup, other.notes[0]) == ("", "other work than the baseline's, so not compared: width 128, there 64")
+    assert places["cpu · MP-1 · width 64"].speedup == "x1.11 (1.111–1.111)"
 
 
 def test_failed_repeats_and_what_did_not_settle_are_noted() -> None:
@@ -86,34 +104,35 @@ def test_an_outcome_stands_in_the_words_of_people_with_its_reason() -> None:
     assert TableCell().plain == ""
 
 
-def gated(*losses: float) -> dict[str, TableCell]:
-    """An fp32 cell with a loss of 2, and bf16 cells with these, each 50 steps long."""
-    rows = [row(workers(0, precision="fp32"), 100.0, losses=[2.0] * 50, within=1e-4)]
-    rows += [row(workers(count, precision="bf16"), 150.0, losses=[loss] * 50, within=1e-4) for count, loss in enumerate(losses)]
-    places = places_of(rows, settings(rows=("precision",), baseline={"precision": "fp32", "dataloader_workers": 0}))
-    return {name.removeprefix("cpu · "): place for name, place in places.items()}
+def judged(status: ParityStatus, rate: float = 150.0) -> Cell:
+    """A bf16 cell at `rate` beside fp32 at 100 samples/s, of which loss parity shows this."""
+    rows = [*repeats(workers(0, precision="fp32"), 100.0), *repeats(workers(0, precision="bf16"), rate)]
+    [_, cell] = made(rows, settings(rows=("precision",), baseline={"precision": "fp32", "dataloader_workers": 0}))
+    cell.parity, cell.parity_note = Parity(status), f"{status}: made up"
+    return cell
 
 
-def test_a_speedup_whose_loss_left_the_band_is_struck() -> None:
-    places = gated(2.0, 2.1)
-    assert places["MP-0 · fp32"].notes == []
-    assert places["MP-0 · bf16"].notes == ["loss within the band of fp32, 50 steps"]
-    left = places["MP-1 · bf16"]
-    assert left.struck and left.notes == [UNCLAIMED]
-    assert left.plain == "150.0 samples/s ±<0.1 %  ~~x1.50~~"
-    assert not places["MP-0 · bf16"].struck and places["MP-0 · bf16"].plain.endswith("  x1.50")
-    assert TableCell(value="1", struck=True).plain == "1", "nothing to strike"
+def test_a_speedup_that_may_not_be_claimed_is_marked() -> None:
+    marks = {status: [*table_cell(judged(status)).marks] for status in ParityStatus}
+    assert marks == {ParityStatus.PROVEN: [], ParityStatus.STRUCK: [Mark.STRUCK], ParityStatus.UNPROVEN: [Mark.UNPROVEN]}
+    struck, unproven = table_cell(judged(ParityStatus.STRUCK)), table_cell(judged(ParityStatus.UNPROVEN, 100.0))
+    assert struck.plain == "150.0 samples/s ±2.5 %  x1.50 (1.500–1.500) ✗" and struck.words == "struck"
+    assert struck.notes == ["loss parity struck: made up"]
+    assert unproven.plain.endswith(" = †") and unproven.words == "same, unproven"
+
+
+@pytest.mark.parametrize(("status", "style"), [(ParityStatus.PROVEN, "not bold green"), (ParityStatus.UNPROVEN, "not bold dim")])
+def test_the_terminal_has_no_colour_for_what_is_not_claimed(status: ParityStatus, style: str) -> None:
+    assert table_cell(judged(status)).rich().spans[0].style == style
+    assert table_cell(judged(ParityStatus.STRUCK)).rich().spans[0].style == "strike not bold"
 
 
 def test_a_note_that_all_cells_share_is_not_repeated() -> None:
-    note = "no fp32 reference in the sweep: the loss was not gated"
-    rows = [row(workers(count, precision="bf16"), losses=[2.0] * 50) for count in (0, 1)]
-    assert [place.notes for place in places_of(rows).values()] == [[], []], "the report says it once"
-    assert [place.notes for place in places_of(rows[:1]).values()] == [[note]]
-    mixed = places_of([*rows, row(workers(2, precision="tf32", seed=1), losses=[2.0] * 3), row(workers(0, "plain"), losses=[2.0] * 50)])
-    assert [place.notes for place in mixed.values()] == [[note], [note], [note], []], "not of all cells alike"
-    failed = places_of([*rows, row(workers(2), None, outcome=Outcome.CRASHED)])
-    assert [list(place.notes) for place in failed.values()] == [[], [], []], "one that measured nothing has no note to share"
+    cell = judged(ParityStatus.UNPROVEN)
+    assert table_cell(cell).notes == ["loss parity unproven: made up"]
+    assert table_cell(cell, shared_note="unproven: made up").notes == [], "the report says it once"
+    [once, _] = table_of([row(workers(0)), row(workers(1)), row(workers(2))]).rows[0][1][1:]
+    assert once.notes == [] and once.words == "undecided", "all for the same reason: the legend says it"
 
 
 def test_columns_stand_by_size_then_in_the_plans_order_and_rows_in_the_plans() -> None:
@@ -160,24 +179,25 @@ def test_title_and_what_a_ratio_means(metric: str, title: str, ratio: str) -> No
     assert table_of(rows, settings(metric=metric, title=None)).title == title
 
 
-def test_the_terminals_table_reads_no_markup_and_marks_what_is_struck() -> None:
+def test_the_terminals_table_reads_no_markup_and_has_colour_only_for_what_is_decided() -> None:
     rows = [
-        row(workers(0, "[red]x", precision="fp32"), 100.0, losses=[2.0] * 50, within=1e-4),
-        row(workers(0, "[red]x", precision="bf16"), 150.0, losses=[2.1] * 50, within=1e-4),
+        *repeats(workers(0, "[red]x", precision="fp32"), 100.0),
         row(workers(0, "[red]x", precision="tf32"), None, outcome=None),
         row(workers(0, "[red]x", precision="fp16"), None, outcome=Outcome.CRASHED),
     ]
     suite = settings(rows=("pool", "precision"), baseline={"precision": "fp32"})
     table = table_of(rows, suite).rich()
     pools, precisions, values = (list(column.cells) for column in table.columns)
-    assert [str(cell) for cell in pools] == ["[red]x"] * 4 and [str(cell) for cell in precisions] == ["fp32", "bf16", "tf32", "fp16"]
-    assert [str(cell) for cell in values] == ["100.0 samples/s ±<0.1 %", "150.0 samples/s ±<0.1 %  x1.50", "to do", "crashed"]
-    assert [cell.style for cell in values] == ["bold", "bold", "dim", "yellow"]
-    assert [span.style for span in values[1].spans] == ["strike not bold"] and not values[0].spans
+    assert [str(cell) for cell in pools] == ["[red]x"] * 3 and [str(cell) for cell in precisions] == ["fp32", "tf32", "fp16"]
+    assert [str(cell) for cell in values] == ["100.0 samples/s ±2.5 %", "to do", "crashed"]
+    assert [cell.style for cell in values] == ["bold", "dim", "yellow"]
     assert [column.justify for column in table.columns] == ["left", "left", "right"]
     assert [column.no_wrap for column in table.columns] == [True, True, False]
-    faster = table_of([row(workers(0), 100.0, within=1e-4), row(workers(1), 150.0, within=1e-4)]).rich()
-    assert [span.style for span in next(iter(faster.columns[2].cells)).spans] == ["not bold green"]
+    for rate, colour in ((150.0, "green"), (50.0, "red"), (100.0, "dim")):
+        decided = table_of([*repeats(workers(0), 100.0), *repeats(workers(1), rate)]).rich()
+        assert next(iter(decided.columns[2].cells)).spans[0].style == f"not bold {colour}"
+    once = table_of([row(workers(0), 100.0), row(workers(1), 150.0)]).rich()
+    assert next(iter(once.columns[2].cells)).spans[0].style == "not bold dim", "colour only for what is decided"
 
 
 def test_the_interval_is_of_the_pools_repeats() -> None:

@@ -9,7 +9,7 @@ import pytest
 from experiments.trial import Outcome
 from tasks.report.comparison_table import ComparisonTable
 from tasks.report.section import Bullets
-from tests.tasks.cell_support import repeats, report_of, row, workers
+from tests.tasks.cell_support import repeats, report_of, row, settings, workers
 
 
 def test_title_and_watermark() -> None:
@@ -20,22 +20,26 @@ def test_title_and_watermark() -> None:
     assert report_of([row(workers(0), emulated=True)], emulated=True).watermark == "emulated: not a measurement"
 
 
-def test_why_there_is_no_winner() -> None:
+def test_why_there_is_no_answer() -> None:
     failed, waiting, fake = row(workers(0), None, outcome=Outcome.HANG), row(workers(1), None, outcome=None), row(workers(2), emulated=True)
-    assert report_of([]).no_winner == "The sweep has no trials."
-    assert report_of([row(workers(0))], emulated=True).no_winner == "No trial of this sweep is emulated."
-    assert report_of([replace(fake, summary={})], emulated=True).no_winner == "No emulated trial has ended ok."
-    assert report_of([fake]).no_winner == "Every trial is emulated: nothing here is a measurement, so nothing is compared."
-    assert report_of([waiting]).no_winner == "No trial has ended yet."
-    assert report_of([waiting, failed]).no_winner == "No cell has a result that can be claimed."
+    assert report_of([]).no_answer == "The sweep has no trials."
+    assert report_of([row(workers(0))], emulated=True).no_answer == "No trial of this sweep is emulated."
+    assert report_of([replace(fake, summary={})], emulated=True).no_answer == "No emulated trial has ended ok."
+    assert report_of([fake]).no_answer == "Every trial is emulated: nothing here is a measurement, so nothing is compared."
+    assert report_of([waiting]).no_answer == "No trial has ended yet."
+    assert report_of([waiting, failed]).no_answer == "No cell has a result that can be claimed."
     done = report_of([row(workers(0)), failed])
-    assert done.no_winner == "" and done.winner is not None and done.winners == []
+    assert done.no_answer == "" and done.answer is not None and done.headline == done.answer.headline
+    assert done.winners == [] and done.next_step == ""
 
 
-def test_several_kinds_of_work_have_a_winner_each() -> None:
-    report = report_of([*repeats(workers(0, model="a"), 100.0), *repeats(workers(0, model="b"), 10.0)])
-    assert report.winner is None and len(report.winners) == 2
-    assert report.no_winner == "Cells that do not do the same work are not compared with each other."
+def test_several_kinds_of_work_have_an_answer_each() -> None:
+    rates = {("a", 0): 100.0, ("a", 1): 150.0, ("b", 0): 10.0}
+    rows = [one for (model, count), rate in rates.items() for one in repeats(workers(count, model=model), rate)]
+    report = report_of(rows, {**settings(rows=("model",)), "same_work": ["model"]})
+    assert report.answer is None and [answer.work for answer in report.answers] == ["a", "b"]
+    assert [cell.name for cell in report.winners] == ["cpu · MP-1 · a"] and report.loading == []
+    assert report.no_answer == "" and report.headline == "Cells that do not do the same work are not compared with each other."
 
 
 def test_cells_stand_in_the_tables_order() -> None:
@@ -45,7 +49,7 @@ def test_cells_stand_in_the_tables_order() -> None:
 
 def test_a_section_is_found_by_its_name() -> None:
     report = report_of([row(workers(0))])
-    assert report.section_names == ["comparison", "step_decomposition", "trials", "sweep_facts"]
+    assert report.section_names == ["comparison", "aa", "step_decomposition", "trials", "sweep_facts"]
     assert report.section("comparison").block(ComparisonTable).columns == ["MP-0"]
     with pytest.raises(KeyError, match="no section scaling: there is comparison, "):
         report.section("scaling")
@@ -67,13 +71,13 @@ def test_failed_repeats_are_pointed_at_where_every_cell_has_a_value() -> None:
     assert not report_of([row(workers(0))]).repeats_failed
 
 
-def test_the_head_says_how_many_loader_processes_are_enough_for_the_winner_alone() -> None:
+def test_the_head_says_how_many_loader_processes_are_enough_in_the_best_cells_row_alone() -> None:
     rates = {("a", 0): 100.0, ("a", 1): 150.0, ("b", 0): 10.0, ("b", 1): 10.0}
-    rows = [row(workers(count, pool), rate, within=1e-4) for (pool, count), rate in rates.items()]
+    rows = [one for (pool, count), rate in rates.items() for one in repeats(workers(count, pool), rate)]
     report = report_of(rows)
-    assert report.winners_loading == ["a: MP-1 is the fastest measured (1.50x over MP-0), and no larger count was tried."]
+    assert report.loading == ["a: MP-1 is the fastest measured (x1.50 (1.500–1.500) over MP-0), and no larger count was tried."]
     lines = report.section("data_loading").block(Bullets).lines
-    assert list(lines) == [*report.winners_loading, "b: MP-0 is enough; MP-1 adds nothing."]
+    assert list(lines) == [*report.loading, "b: MP-0 is enough; MP-1 adds nothing."]
     assert report.section("data_loading").on_page
-    alone = report_of(rows[:2])
-    assert alone.winners_loading == report.winners_loading and not alone.section("data_loading").on_page
+    alone = report_of(rows[:6])
+    assert alone.loading == report.loading and not alone.section("data_loading").on_page

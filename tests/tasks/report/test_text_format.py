@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -103,6 +104,9 @@ def test_spread_is_half_the_interval_over_the_value() -> None:
     assert spread(estimate(0.9996, 1.0004), metric_of("throughput")) == "±<0.1 %"
     assert spread(estimate(0.9994, 1.0006), metric_of("throughput")) == "±0.1 %"
     assert spread(estimate(0.0, math.inf), metric_of("throughput")) == ""
+    assert spread(estimate(0.5, 1.5), metric_of("throughput")) == "±50.0 %"
+    assert spread(estimate(0.5, 1.51), metric_of("throughput")) == "(interval too wide to use)", "wider than the value"
+    assert spread(replace(estimate(-1.0, 2.0, 0.1), linear=True), metric_of("eval_winoground_group_before")).startswith("±1.5"), "may be 0"
 
 
 def test_times() -> None:
@@ -114,6 +118,8 @@ def test_a_narrow_interval_has_a_digit_more() -> None:
     assert interval(estimate(1.1501, 1.1691)) == "(1.150–1.169)"
     assert interval(estimate(1.1501, 1.1711)) == "(1.15–1.17)"
     assert interval(estimate(0.0, math.inf, se=math.inf)) == "(interval unknown)"
+    assert interval(estimate(0.1, 10.0)) == "(0.10–10.00)"
+    assert interval(estimate(0.1, 10.01)) == interval(estimate(0.0, 1e130)) == "(interval too wide to use)"
 
 
 def test_a_verdict_is_said_where_the_figures_alone_do_not() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from experiments.trial import Outcome, TrialResult
-from tasks.sweep.failure_policy import Charges, Decision, Policy, is_preempted
+from tasks.sweep.failure_policy import Charges, Decision, Policy, is_disturbed, is_preempted
 
 
 def result(outcome: Outcome, reason: str | None = "made up") -> TrialResult:
@@ -44,6 +44,16 @@ def test_without_a_budget_the_first_failure_is_accepted() -> None:
     assert policy.decide(LOST, Charges()) is Decision.RETRY
     assert policy.decide(LOST, Charges().charge(LOST)) is Decision.ACCEPT
     assert policy.decide(PREEMPTED, Charges().charge(PREEMPTED)) is Decision.ACCEPT
+
+
+def test_a_measurement_that_was_disturbed_is_repeated_within_its_own_budget() -> None:
+    disturbed = TrialResult(key="k", attempt=1, outcome=Outcome.OK, disturbed="other work", started_at=1.0, finished_at=2.0)
+    assert is_disturbed(disturbed) and not is_disturbed(result(Outcome.OK, None)) and not is_disturbed(LOST)
+    assert Policy().decide(disturbed, Charges(disturbed=1)) is Decision.RETRY
+    assert Policy().decide(disturbed, Charges(disturbed=2)) is Decision.ACCEPT
+    assert Policy(disturbed=0).decide(disturbed, Charges(disturbed=1)) is Decision.ACCEPT
+    assert Policy().decide(disturbed, Charges(retries=9, preemptions=9, disturbed=1)) is Decision.RETRY
+    assert Charges(1, 1).charge(disturbed) == Charges(1, 1, disturbed=1)
 
 
 def test_an_attempt_is_charged_to_one_budget() -> None:

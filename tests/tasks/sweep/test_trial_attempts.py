@@ -17,6 +17,7 @@ from tests.tasks.fake_cluster import ASK_AGAIN_S, KEY, POLL_S, Cluster, at, clus
 __all__ = ["cluster"]  # a fixture
 
 PREEMPTED = (Outcome.INFRA, "preempted: x")
+DISTURBED = (Outcome.OK, "other processes used 38 % of the CPU (limit 5 %)")
 
 
 def attempts(number: int) -> list[str]:
@@ -27,7 +28,7 @@ def attempts(number: int) -> list[str]:
 
 
 def test_the_policy_where_nothing_else_is_said() -> None:
-    assert Policy() == Policy(retries=2, preemptions=5, hang_timeout_s=600.0)
+    assert Policy() == Policy(retries=2, preemptions=5, disturbed=1, hang_timeout_s=600.0)
 
 
 @pytest.mark.parametrize("retries", [0, 1, 2, 5])
@@ -50,6 +51,56 @@ def test_each_budget_is_spent_on_its_own(cluster: Cluster) -> None:
     cluster.finish_all(PREEMPTED, Outcome.INFRA, PREEMPTED, Outcome.INFRA, PREEMPTED, Outcome.OK)
     result = runner(cluster, retries=2, preemptions=3).run(trial(cluster))
     assert (result.outcome, result.attempt) == (Outcome.OK, 6)
+
+
+@pytest.mark.parametrize("disturbed", [0, 1, 3])
+def test_a_disturbed_trial_is_measured_again_so_often_and_then_keeps_its_flag(cluster: Cluster, disturbed: int) -> None:
+    cluster.finish_all(DISTURBED)
+    result = runner(cluster, retries=0, disturbed=disturbed).run(trial(cluster))
+    assert (result.outcome, result.disturbed, result.attempt) == (*DISTURBED, disturbed + 1)
+    assert cluster.started == attempts(disturbed + 1) and cluster.store.result(KEY) == result
+
+
+def test_what_was_measured_undisturbed_in_the_end_is_the_result(cluster: Cluster) -> None:
+    cluster.finish_all(DISTURBED, DISTURBED, Outcome.OK)
+    result = runner(cluster, retries=0, disturbed=5).run(trial(cluster))
+    assert (result.outcome, result.disturbed, result.attempt, len(cluster.started)) == (Outcome.OK, None, 3, 3)
+
+
+@pytest.mark.parametrize("then", [Outcome.CRASHED, Outcome.INFRA, Outcome.CANCELLED])
+def test_a_disturbed_measurement_is_not_lost_to_an_attempt_that_measures_nothing(cluster: Cluster, then: Outcome) -> None:
+    cluster.finish_all(DISTURBED, then)
+    result = runner(cluster, retries=1, disturbed=1).run(trial(cluster))
+    assert (result.outcome, result.disturbed, result.attempt) == (*DISTURBED, 1)
+    assert cluster.store.result(KEY) == result and len(cluster.started) == (3 if then is Outcome.INFRA else 2)
+
+
+def test_a_machine_that_stays_busy_is_not_measured_on_for_ever(cluster: Cluster) -> None:
+    """Two trials that were disturbed again show that a third would be."""
+    run = runner(cluster, retries=0, disturbed=1)
+    for number in (2, 4):
+        cluster.finish_all(DISTURBED)
+        (cluster.store.trial_dir(KEY) / "result.json").unlink(missing_ok=True)
+        assert run.run(trial(cluster)).disturbed and len(cluster.started) == number
+    (cluster.store.trial_dir(KEY) / "result.json").unlink()
+    assert run.run(trial(cluster)).disturbed and len(cluster.started) == 5, "measured once, and not again"
+    assert not run.disturbances.worth_while
+    run.disturbances.measured_again(disturbed=False)
+    assert run.disturbances.worth_while
+
+
+def test_a_stop_leaves_the_disturbed_measurement(cluster: Cluster) -> None:
+    run = runner(cluster, retries=0, disturbed=9)
+
+    def stop_the_second(cluster: Cluster) -> None:
+        if len(cluster.started) == 1 and cluster.jobs[cluster.started[0]] == "RUNNING":
+            cluster.finish(1, *DISTURBED)
+        elif len(cluster.started) == 2:
+            run.stop.set()
+
+    cluster.on_ask = stop_the_second
+    result = run.run(trial(cluster))
+    assert (result.disturbed, result.attempt) == (DISTURBED[1], 1) and cluster.store.result(KEY) == result
 
 
 @pytest.mark.parametrize(("retries", "preemptions", "number"), [(1, 9, 4), (9, 2, 5)])

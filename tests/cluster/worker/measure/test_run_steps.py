@@ -47,6 +47,9 @@ class Scripted:
 
     def begin(self) -> None: ...
 
+    def fetch(self) -> None:
+        self.calls.append("fetch")
+
     def mark(self, boundary: int) -> None:
         self.calls.append(MARKS[boundary])
 
@@ -62,7 +65,7 @@ class Scripted:
 def test_each_part_is_marked_where_it_ends_and_each_step_recorded_once() -> None:
     script, recorded = Scripted(), []
     assert run_steps(range(3, 6), script, script, script, recorded.append) == 3 * 101, "what was placed counts"
-    expected = ["next", "DATA", "place", "COPY", "learn 101", "COMPUTE", "update {}", "UPDATE", "finish"]
+    expected = ["fetch", "next", "DATA", "place", "COPY", "learn 101", "COMPUTE", "update {}", "UPDATE", "finish"]
     assert script.calls == [call.format(step) for step in (3, 4, 5) for call in expected]
     assert recorded == [f"{step}: 101 samples, loss 0.5" for step in (3, 4, 5)]
 

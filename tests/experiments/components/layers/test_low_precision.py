@@ -136,3 +136,15 @@ def test_the_layers_learn_on_batches_that_are_made_and_moved_once() -> None:
     )
     after = one.evaluate(model, lambda batch: batch)
     assert after["loss"] < 0.5 * before["loss"]
+
+
+def test_all_products_of_the_linear_layers_are_the_arms() -> None:
+    def found(arm: str) -> dict[str, float] | None:
+        parameters = linear_layer.Parameters(width=16, linear=arm, precision="bf16")  # type: ignore[arg-type]
+        return linear_layer.build(Context(parameters, None, "cpu", 0, 1, 8)).flops_by_precision()
+
+    flops = 6 * 2 * 4 * 16 * 16
+    assert found("plain") == {"bf16": flops}
+    assert found("fp8_tensorwise") == {"fp8": flops}, "nothing is left in bf16"
+    assert found("switchback") == pytest.approx({"bf16": flops / 3, "int8": 2 * flops / 3})
+    assert found("llm_int8") is None

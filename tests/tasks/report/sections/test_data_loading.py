@@ -5,7 +5,7 @@ from __future__ import annotations
 from experiments.trial import Outcome
 from tasks.analysis.cell import Cell
 from tasks.report.sections.data_loading import saturation
-from tests.tasks.cell_support import EVEN, in_threes, made, row, settings, workers
+from tests.tasks.cell_support import EVEN, in_threes, made, repeats, row, settings, workers
 
 ROUGH = (-0.2, 0.0, 0.2)
 
@@ -17,10 +17,12 @@ def said(cells: list[Cell]) -> str:
 
 
 def test_the_fewest_processes_that_no_more_are_shown_to_beat_are_enough() -> None:
-    wait = "; data wait is 5.0 % of the step."
-    assert said(in_threes((100.0, 150.0, 150.0))) == f"cpu: MP-1 is enough: 1.50x over MP-0; MP-2 adds nothing{wait}"
+    wait = "; the device waits for the host 5.0 % of the step."
+    assert said(in_threes((100.0, 150.0, 150.0))) == f"cpu: MP-1 is enough: x1.50 (1.500–1.500) over MP-0; MP-2 adds nothing{wait}"
     assert said(in_threes((100.0, 100.1, 100.2))) == f"cpu: MP-0 is enough; MP-1 and MP-2 add nothing{wait}"
-    assert said(in_threes((100.0, 150.0, 120.0))) == (f"cpu: MP-1 is enough: 1.50x over MP-0; MP-2 x0.80 (0.800–0.800) is slower{wait}")
+    assert said(in_threes((100.0, 150.0, 120.0))) == (
+        f"cpu: MP-1 is enough: x1.50 (1.500–1.500) over MP-0; MP-2 x0.80 (0.800–0.800) is slower{wait}"
+    )
     assert said(in_threes((150.0, 100.0, 120.0))) == (
         f"cpu: MP-0 is enough; MP-1 x0.67 (0.667–0.667) and MP-2 x0.80 (0.800–0.800) are slower{wait}"
     )
@@ -29,24 +31,37 @@ def test_the_fewest_processes_that_no_more_are_shown_to_beat_are_enough() -> Non
 def test_what_is_undecided_leaves_a_doubt() -> None:
     """MP-2 is not shown to be faster, so MP-1 may be enough: neither `is`, nor MP-2."""
     found = said(in_threes((100.0, 150.0, 160.0), (EVEN, EVEN, ROUGH)))
-    assert found.startswith("cpu: MP-1 may be enough: 1.50x over MP-0; MP-2 x1.07 (") and ") is undecided; data wait" in found
+    assert (
+        found.startswith("cpu: MP-1 may be enough: x1.50 (1.")
+        and " over MP-0; MP-2 x1.07 (" in found
+        and ") is undecided; the device waits" in found
+    )
+
+
+def test_single_trials_decide_nothing() -> None:
+    cells = made([row(workers(count), 100.0 * (count + 1), within=1e-4) for count in (0, 1, 2)])
+    assert said(cells) == "cpu: undecided how many are enough: over MP-0, MP-1 x2.00 (interval unknown) and MP-2 x3.00 (interval unknown)."
 
 
 def test_the_largest_count_may_be_the_fastest_measured() -> None:
     assert said(in_threes((100.0, 150.0, 200.0))) == (
-        "cpu: MP-2 is the fastest measured (2.00x over MP-0), and no larger count was tried; data wait is 5.0 % of the step."
+        "cpu: MP-2 is the fastest measured (x2.00 (2.000–2.000) over MP-0), and no larger count was tried; "
+        "the device waits for the host 5.0 % of the step."
     )
 
 
 def test_saturations_margin_is_two_percent() -> None:
-    for ratio, enough in ((1.019, "MP-0 is enough; MP-1 adds nothing."), (1.021, "MP-1 is the fastest measured (1.02x over MP-0), and no")):
-        cells = made([row(workers(0), 100.0, within=1e-4), row(workers(1), 100.0 * ratio, within=1e-4)])
+    for ratio, enough in (
+        (1.019, "MP-0 is enough; MP-1 adds nothing."),
+        (1.021, "MP-1 is the fastest measured (x1.02 (1.021–1.021) over MP-0), and no"),
+    ):
+        cells = made([*repeats(workers(0), 100.0), *repeats(workers(1), 100.0 * ratio)])
         assert saturation(cells)[0].sentence.startswith(f"cpu: {enough}")
 
 
 def test_only_cells_that_differ_in_nothing_else_are_put_in_a_row() -> None:
     counts = [("a", 8), ("a", 0), ("b", 0), ("b", 2), ("c", 0)]
-    rows = [row(workers(count, model=model), 100.0, within=1e-4) for model, count in counts]
+    rows = [one for model, count in counts for one in repeats(workers(count, model=model), 100.0)]
     rows += [row(workers(1, model="c"), None, outcome=Outcome.CRASHED), row({"pool": "cpu", "model": "c"}, 100.0)]
     rows += [row({"pool": "cpu", "model": "c", "dataloader_workers": "auto"})]
     found = saturation(made(rows, settings(rows=("model",))))
@@ -55,5 +70,5 @@ def test_only_cells_that_differ_in_nothing_else_are_put_in_a_row() -> None:
         ["cpu · MP-0 · b", "cpu · MP-2 · b"],
     ]
     assert found[1].sentence == "cpu · b: MP-0 is enough; MP-2 adds nothing."
-    [bare] = saturation(made([row({"dataloader_workers": count}, within=1e-4) for count in (0, 1)]))
+    [bare] = saturation(made([one for count in (0, 1) for one in repeats({"dataloader_workers": count}, 100.0)]))
     assert bare.sentence == "MP-0 is enough; MP-1 adds nothing."

@@ -40,7 +40,7 @@ def titles(text: str, heading: str) -> list[str]:
 
 def test_markdown_and_page_show_the_sections_in_the_lists_order() -> None:
     report = rich()
-    names = ["comparison", "data_loading", "step_decomposition", "evaluation", "outcomes", "confounders", "environment", "notes"]
+    names = ["comparison", "data_loading", "aa", "step_decomposition", "evaluation", "outcomes", "confounders", "environment", "notes"]
     assert report.section_names == [*names, "trials", "sweep_facts"]
     expected = [section.title for section in report.sections]
     assert titles(render_markdown(report), r"^##+ (.*)$") == expected
@@ -81,7 +81,7 @@ def test_every_kind_of_block_is_escaped_in_both(tmp_path: Path) -> None:
         Figures([(EVIL, drawn)]),
         TrialTable([line]),
     ]
-    report = replace(rich(), title=EVIL, description=EVIL, winner=None, no_winner=EVIL, winners=[EVIL], cautions=[EVIL])
+    report = replace(rich(), title=EVIL, description=EVIL, answers=[], no_answer=EVIL, loading=[EVIL], cautions=[EVIL])
     report = replace(report, sections=[Section("all", EVIL, blocks)])
     text, page = render_markdown(report), render_html(report)
     outside_code = re.sub(r"(`+)(?!`).+?(?<!`)\1(?!`)", "", re.sub(r"\\.", "", text))

@@ -61,8 +61,15 @@ def test_efficiency_is_over_the_fewest_devices_there_are() -> None:
 
 def test_a_devices_own_rate_is_multiplied_by_their_number_with_its_interval() -> None:
     rows = [row({"pool": "cpu", "devices": n}, rate, metric="tflops_per_device", within=0.01) for n, rate in ((1, 100.0), (4, 90.0))]
+    single = scaling(made(rows, settings(columns="devices", baseline={}, metric="tflops_per_device")))
+    assert column(single, "speed-up")[1] == "x3.60 (interval unknown) undecided: one trial"
+    rows = [
+        one
+        for n, rate in ((1, 100.0), (4, 90.0))
+        for one in repeats({"pool": "cpu", "devices": n}, rate, (-0.01, 0.0, 0.01)[:: 1 if n == 1 else -1], metric="tflops_per_device")
+    ]
     table = scaling(made(rows, settings(columns="devices", baseline={}, metric="tflops_per_device")))
-    assert column(table, "speed-up")[1] == "x3.60 (3.50–3.70)"  # 1.96 x 0.01414 on each side
+    assert column(table, "speed-up")[1] == "x3.60 (3.43–3.78)"
     assert column(table, "efficiency")[1] == "90.0 %"
 
 

@@ -12,7 +12,7 @@ from tests.tasks.cell_support import column, report_of, row, workers
 
 
 def test_where_a_steps_time_goes() -> None:
-    shares = {"data_wait_share": 0.1, "h2d_share": 0.05, "forward_backward_share": 0.6, "optimizer_share": 0.2}
+    shares = {"loader_wait_share": 0.3, "data_wait_share": 0.1, "h2d_share": 0.05, "forward_backward_share": 0.6, "optimizer_share": 0.2}
     rest: dict[str, Any] = {
         "step_time_median_s": 0.01,
         "step_time_p90_s": 0.02,
@@ -37,11 +37,12 @@ def test_where_a_steps_time_goes() -> None:
         "cell": "cpu · MP-0",
         "step, median": "20.0 ms",
         "step, p90": "20.0 ms",
-        "data wait": "11.0 %",
+        "waits for host": "11.0 %",
         "copy to device": "5.0 %",
         "forward + backward": "60.0 %",
         "optimiser": "20.0 %",
         "other": "4.0 %",
+        "host in loader": "30.0 %",
         "peak memory": "3.00 GiB",
         "alloc. retries": "3.50",
         "TFLOP/s / device": "123.5",
@@ -55,8 +56,15 @@ def test_where_a_steps_time_goes() -> None:
     second = dict(zip(table.header, table.rows[1], strict=True))
     assert (second["copy to device"], second["other"], second["alloc. retries"], second["power"]) == ("–", "–", "3", "–")
     assert "latency, p50" not in table.header, "a column of dashes is left out"
-    latencies = report_of([row(workers(0), summary={"latency_p50_s": 0.01, "latency_p99_s": 0.02})]).section("step_decomposition").table
-    assert latencies.header == ["cell", "latency, p50", "latency, p99"]
+
+
+def test_percentiles_of_a_batchs_time_and_why_one_is_missing() -> None:
+    def shown(**summary: float) -> dict[str, str]:
+        table = report_of([row(workers(0), summary=summary)]).section("step_decomposition").table
+        return dict(zip(table.header[1:], table.rows[0][1:], strict=True))
+
+    assert shown(latency_p50_s=0.01, latency_p99_s=0.02) == {"latency, p50": "10.0 ms", "latency, p99": "20.0 ms"}
+    assert shown(service_time_p50_s=0.01) == {"service time, p50": "10.0 ms", "service time, p99": "needs 1,000 batches"}
 
 
 def test_the_part_that_no_timer_saw() -> None:
@@ -67,7 +75,7 @@ def test_the_part_that_no_timer_saw() -> None:
 
 def test_each_part_of_a_step_has_a_name() -> None:
     assert dict(zip(PART_SHARES, PART_NAMES[:-1], strict=True)) == {
-        "data_wait_share": "data wait",
+        "data_wait_share": "waits for host",
         "h2d_share": "copy to device",
         "forward_backward_share": "forward + backward",
         "optimizer_share": "optimiser",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from experiments.trial import Outcome
 from tasks.report.section import TrialTable
-from tasks.report.sections.trials import reproduce
 from tests.tasks.cell_support import report_of, row, workers
 
 
@@ -32,12 +31,3 @@ def test_a_rate_without_an_interval_says_why() -> None:
     rows = [row(workers(0), summary={"measured_steps": 20, "throughput_low": low, "throughput_high": low}) for low in (None, 99.0)]
     lines = report_of(rows).section("trials").block(TrialTable).lines
     assert [line.value for line in lines] == ["100.0 samples/s (interval: too short to tell)", "100.0 samples/s"]
-
-
-def test_the_command_of_one_cell_replaces_what_was_selected() -> None:
-    trial = row({"pool": "a b", "clip": None, "fused": True, "rate": 0.5}).trial
-    only = "--only 'pool=a b' --only clip=null --only fused=true --only rate=0.5"
-    command = "sweep run s --only pool=x --only=clip=1 --profile full --repeats 3"
-    assert reproduce(trial, command) == f"sweep run s --profile full --repeats 3 {only}"
-    assert reproduce(trial, "sweep night n --only pool=x") == "sweep night n --only pool=x"
-    assert reproduce(trial, "sweep run 'broken") == "sweep run 'broken"

@@ -1,0 +1,82 @@
+"""What other work the machine of an embedded pool does right now: a sweep that starts on a busy machine measures that work too."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import psutil
+
+from cluster.pools.pool import Pool
+from experiments.device_state import host_limits
+
+LOOK_S = 0.5
+_NAMED = 3  # busiest processes that are named
+
+
+def other_work(pool: Pool, sleep: Callable[[float], None] = time.sleep) -> str | None:
+    """Other work that would disturb trials on the pool, as a sentence fragment; None if there is none, or the pool is a cluster.
+
+    Looks at the cores for LOOK_S seconds, and at who computes on the GPUs. The limits are those of a disturbed trial.
+    """
+    if not pool.embedded:
+        return None
+    found = [_on_gpus()] if pool.device == "cuda" else []
+    limit = host_limits(pool.device, psutil.cpu_count()).others
+    share, names = _cpu_use(sleep)
+    if share > limit:
+        busiest = f" ({', '.join(names)})" if names else ""
+        found.append(
+            f"other processes use {100 * share:.3g} % of the CPU{busiest}, and from {100 * limit:g} % on a trial counts as disturbed"
+        )
+    return "; ".join(filter(None, found)) or None
+
+
+def _cpu_use(sleep: Callable[[float], None]) -> tuple[float, list[str]]:
+    """The share of all cores' time that is in use, 0 to 1, and the busiest processes other than this one, as `name pid`."""
+    own = os.getpid()
+    before, total_before = _times(), psutil.cpu_times()
+    sleep(LOOK_S)
+    after, total = _times(), psutil.cpu_times()
+    spent = {name: getattr(total, name) - getattr(total_before, name) for name in total._fields if not name.startswith("guest")}
+    seconds = sum(spent.values())
+    if seconds <= 0:
+        return 0.0, []
+    used = {key: value - before.get(key, value) for key, value in after.items()}
+    mine = sum(value for (pid, _), value in used.items() if pid == own)
+    idle = spent.get("idle", 0.0) + spent.get("iowait", 0.0)
+    busiest = sorted((one for one in used.items() if one[1] > 0 and one[0][0] != own), key=lambda one: -one[1])[:_NAMED]
+    return max(0.0, (seconds - idle - mine) / seconds), [f"{name} {pid}" for (pid, name), _ in busiest]
+
+
+def _times() -> dict[tuple[int, str], float]:
+    """CPU seconds of each process, by its id and name."""
+    times = {}
+    for process in psutil.process_iter(["pid", "name", "cpu_times"]):
+        spent = process.info["cpu_times"]
+        if spent is not None:
+            times[process.info["pid"], str(process.info["name"])] = spent.user + spent.system
+    return times
+
+
+def _on_gpus() -> str | None:
+    """Processes that compute on a GPU of this machine; None without any, or where NVML does not tell."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+    except Exception:  # no library, no driver: the trials will say so themselves
+        return None
+    try:
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        found: list[Any] = [one for handle in handles for one in pynvml.nvmlDeviceGetComputeRunningProcesses(handle)]
+    except pynvml.NVMLError:
+        return None
+    finally:
+        pynvml.nvmlShutdown()
+    pids = sorted({int(one.pid) for one in found})
+    if not pids:
+        return None
+    return f"process {pids[0]} computes on a GPU" if len(pids) == 1 else f"{len(pids)} processes compute on the GPUs (pid {pids[0]}, ...)"

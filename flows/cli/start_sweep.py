@@ -1,0 +1,53 @@
+"""From the options of `sweep run` and its like to a request, and from a plan to a running sweep."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flows.cli.options import err, out
+
+if TYPE_CHECKING:
+    from tasks.sweep.store import Plan, Request
+
+
+def request_of(
+    suite: str, profile: str, pool: list[str] | None, set_: list[str] | None, only: list[str] | None, repeats: int | None = None
+) -> Request:
+    """What the options of a command ask for. Raises ConfigError for one that is not KEY=VALUE."""
+    from tasks.sweep.store import Request
+
+    only_values: dict[str, list[Any]] = {}
+    for axis, value in _pairs("--only", only):
+        only_values.setdefault(axis, []).append(value)
+    return Request(suite=suite, profile=profile, pools=pool or [], set=dict(_pairs("--set", set_)), only=only_values, repeats=repeats)
+
+
+def _pairs(option: str, texts: list[str] | None) -> list[tuple[str, Any]]:
+    from experiments.config.errors import ConfigError
+    from experiments.config.yaml_document import scalar
+
+    pairs = []
+    for text in texts or []:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise ConfigError.one(option, None, text, "is not KEY=VALUE", f"write it as {option} steps=50")
+        pairs.append((name, scalar(value)))
+    return pairs
+
+
+def start(plan: Plan) -> int:
+    """Check a new plan, say what profile `auto` took, save it and run it; returns the exit status. Raises ConfigError, StoreError."""
+    from experiments.config.paths import runs_root
+    from flows.cli.run_sweep import run_sweep
+    from tasks.sweep.plan import check_ready
+    from tasks.sweep.store import StoreError, SweepStore
+
+    check_ready(plan)
+    if plan.request.profile == "auto":
+        pools_used = ", ".join(dict.fromkeys(trial.pool for trial in plan.trials))
+        err.print(f"profile auto: took [bold]{plan.profile}[/], pool {pools_used}", highlight=False)
+    try:
+        SweepStore(plan.sweep_id).save_plan(plan)
+    except OSError as error:
+        raise StoreError(f"{runs_root()} cannot be written ({error.strerror}); SWEEPBENCH_RUNS names another folder") from None
+    return run_sweep(plan, out, err)

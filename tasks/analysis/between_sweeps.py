@@ -1,0 +1,50 @@
+"""How far the same cell in two sweeps may lie apart although nothing changed: what past sweeps show, or why it is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from experiments.stats.between_sweeps import both_sides
+from experiments.stats.spread import Spread
+from tasks.analysis.cell import Cell
+from tasks.analysis.known_spread import places_of
+from tasks.analysis.results import Sweep
+from tasks.analysis.spread_history import KnownSpreads, Place, learn
+from tasks.analysis.spread_store import device_of, host_of, read_spreads
+
+NOT_KNOWN = "how much sweeps differ from day to day on this pool is not known"
+HOSTS_NOT_KNOWN = "measured on different hosts, and how much hosts of this kind differ is not known"
+
+
+def known_beside(sweeps: Sequence[Sweep]) -> KnownSpreads:
+    """What the other sweeps beside the last of these show of the places of all; the sweeps that are compared do not count."""
+    places = list(dict.fromkeys(place for sweep in sweeps for place in places_of(sweep)))
+    if not places:
+        return KnownSpreads({})
+    root = sweeps[-1].dir.parent
+    past = read_spreads(root, devices={device for _, device, _ in places}, without=[sweep.sweep_id for sweep in sweeps])
+    return KnownSpreads({place: learn(past, place) for place in places})
+
+
+def spread_between(a: Cell, b: Cell, known: KnownSpreads) -> tuple[list[Spread], str | None]:
+    """(what adds to the error of comparing `a` with `b`, None); or nothing, and why that is not known. Both have a measured trial.
+
+    On equal hosts it is the spread between sweeps, of each side. On different hosts with one kind of device it is the spread between
+    hosts, which holds that of a host's sweeps. Between kinds of device, their difference is what is asked for, so each side's sweeps count.
+    """
+    places = _place_of(a), _place_of(b)
+    there = known.at(*places[0]), known.at(*places[1])
+    if places[0][1] == places[1][1] and _hosts(a) != _hosts(b):
+        host = there[0].host
+        return ([both_sides(host)], None) if host else ([], HOSTS_NOT_KNOWN)
+    if there[0].sweep is None or there[1].sweep is None:
+        return [], NOT_KNOWN
+    return ([both_sides(there[0].sweep)] if places[0] == places[1] else [there[0].sweep, there[1].sweep]), None
+
+
+def _place_of(cell: Cell) -> Place:
+    return cell.trial.pool, device_of(cell.measured[0]), cell.metric.name
+
+
+def _hosts(cell: Cell) -> set[str | None]:
+    return {host_of(row) for row in cell.measured}

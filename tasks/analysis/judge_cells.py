@@ -1,0 +1,126 @@
+"""Verdicts on cells: each against a baseline, or the best of a sweep against all others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from experiments.metrics import Metric, Scale
+from experiments.stats.estimate import LEVEL, Estimate, estimate_from_mean, exponential
+from experiments.stats.repeats import ratio_interval
+from experiments.stats.spread import spread_of, spreads_differ
+from experiments.stats.verdict import Verdict, among_many, benjamini_hochberg, verdict
+from tasks.analysis.cell import Cell
+
+MINIMUM_EFFECT = 0.02  # a smaller difference is "same": 2 %
+DISTURBED, ONE_TRIAL, SPREADS_DIFFER, TOO_WIDE, OF_MANY = (
+    "disturbed by other work",
+    "one trial",
+    "two trials whose spreads differ",
+    "too wide an interval",
+    "one of many comparisons",
+)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A cell against another. `ratio`: as `ratio_of`. `why_undecided`: a fragment such as "one trial"; None where it is decided."""
+
+    ratio: Estimate
+    verdict: Verdict
+    why_undecided: str | None = None
+
+
+def ratio_of(cell: Cell, baseline: Cell, *, paired: bool = True) -> Estimate:
+    """How many times better `cell` is than `baseline`: > 1 is better, whichever direction the metric has. Both need a trial that has it.
+
+    Of a score or a count, by how much it is better: a difference, > 0 is better. A metric that is better neither high nor low counts
+    as one of which more is better. Cells of one pool and sweep are compared in their layout, where rounds and drift cancel. Others, and all
+    where `paired` is False, as independent samples. The interval is unbounded where a cell has one trial and its pool's spread is unknown.
+    """
+    one, other = (baseline, cell) if cell.metric.lower_is_better else (cell, baseline)
+    if paired and cell.layout is not None and cell.layout is baseline.layout:
+        difference = cell.layout.difference(one.number, other.number)
+        return exponential(difference) if cell.metric.scale is Scale.LOG else difference
+    linear = {cell.metric.scale, baseline.metric.scale} != {Scale.LOG}
+    sides = ([_linear(estimate) if linear else estimate for estimate in side.estimates] for side in (one, other))
+    return ratio_interval(*sides, known=(one.known, other.known))
+
+
+def _linear(estimate: Estimate) -> Estimate:
+    """A trial's value on the linear scale, where the other side's is there because one of its values is 0 or less."""
+    return estimate if estimate.linear else estimate_from_mean(estimate.value, math.inf, 1, 1, LEVEL)
+
+
+def smallest_effect(metric: Metric, minimum: float | None = None) -> float:
+    """The smallest effect that decides between cells: on the logarithmic scale `minimum`, relative; else the metric's, in its unit."""
+    return minimum or MINIMUM_EFFECT if metric.scale is Scale.LOG else metric.minimum_effect
+
+
+def judge_pairs(pairs: Sequence[tuple[Cell, Cell]], minimum: float | None = None, *, paired: bool = True) -> list[Comparison]:
+    """Each (cell, baseline) of a table. The false discovery rate over all of them is controlled (Benjamini & Hochberg 1995).
+
+    `minimum`: the smallest effect, as in `smallest_effect`. Comparisons with too few trials for a verdict are not among them.
+    """
+    return judge_ratios(pairs, [ratio_of(cell, baseline, paired=paired) for cell, baseline in pairs], minimum)
+
+
+def judge_ratios(
+    pairs: Sequence[tuple[Cell, Cell]],
+    ratios: Sequence[Estimate],
+    minimum: float | None = None,
+    *,
+    missing: Sequence[str | None] | None = None,
+) -> list[Comparison]:
+    """As `judge_pairs`, with the ratio of each pair. `missing`: of each, what else a verdict lacks, such as a spread that is not known."""
+    too_few = [why or _too_few(*pair) for pair, why in zip(pairs, missing or [None] * len(pairs), strict=True)]
+    tested = iter(benjamini_hochberg([ratio.p_value for ratio, why in zip(ratios, too_few, strict=True) if why is None]))
+    q_values = [1.0 if why else next(tested) for why in too_few]
+    found = zip(pairs, ratios, too_few, q_values, strict=True)
+    return [_judge(cell, other, ratio, why, q, minimum) for (cell, other), ratio, why, q in found]
+
+
+def judge_best(best: Cell, others: Sequence[Cell], minimum: float | None = None) -> list[Comparison]:
+    """The cell with the best value against each of the `others` that it was picked from.
+
+    The best of equal cells is ahead of each other one by chance, as the largest of several values is. So p-values are those of the range of
+    as many cells (`among_many`), which holds for every pair that could have been picked.
+    """
+    ratios = [ratio_of(best, other) for other in others]
+    adjusted = [among_many(ratio, len(others) + 1) for ratio in ratios]
+    return [_judge(best, other, ratio, _too_few(best, other), p, minimum) for other, ratio, p in zip(others, ratios, adjusted, strict=True)]
+
+
+def _judge(cell: Cell, baseline: Cell, ratio: Estimate, why: str | None, q_value: float, minimum: float | None) -> Comparison:
+    if why:
+        return Comparison(ratio, Verdict.UNDECIDED, why)
+    metric = cell.metric if baseline.metric.scale is Scale.LOG else baseline.metric  # of two scales the linear one is compared on
+    least = smallest_effect(metric, minimum)
+    word = verdict(ratio, minimum=least, q_value=q_value)
+    if word is not Verdict.UNDECIDED:
+        return Comparison(ratio, word)
+    return Comparison(ratio, word, TOO_WIDE if verdict(ratio, minimum=least) is word else OF_MANY)
+
+
+def _too_few(cell: Cell, baseline: Cell) -> str | None:
+    """Why two cells have too few good trials for a verdict. None where they have enough.
+
+    Three a side are enough. Two are where an F test does not find that the spreads differ: the noisier side's two trials may be close to
+    each other by chance, and nothing but a third would show it.
+    """
+    if cell.disturbed or baseline.disturbed:
+        return DISTURBED
+    least = min(len(cell.measured), len(baseline.measured))
+    if least < 2:
+        return ONE_TRIAL
+    if least == 2 and _spreads_differ(cell, baseline):
+        return SPREADS_DIFFER
+    return None
+
+
+def _spreads_differ(cell: Cell, baseline: Cell) -> bool:
+    if cell.layout is not None and cell.layout is baseline.layout:
+        return cell.layout.spreads_differ(cell.number, baseline.number)
+    one, other = (spread_of([estimate.effect for estimate in side.estimates]) for side in (cell, baseline))
+    return one is not None and other is not None and spreads_differ(one, other)

@@ -1,0 +1,63 @@
+"""A cell's loss parity in a sentence fragment: the verdict, over how much, and what it could have found."""
+
+from __future__ import annotations
+
+import math
+
+from experiments.parameters import REFERENCE_SEEDS
+from experiments.stats.loss_parity import MARGIN, MINIMUM_STEPS, TARGET, Parity, ParityStatus
+
+
+def parity_note(parity: Parity, precision: str, *, trains: bool = True) -> str:
+    """`precision`: the reference's, empty where there is none."""
+    if parity.status is ParityStatus.STRUCK:
+        where = "is not finite" if not math.isfinite(parity.difference or 0.0) else f"differs by {signed(parity.difference)}"
+        return f"struck: the loss {where} from step {parity.left_at}, {_against(parity, precision, trains=trains)}: no speed-up is claimed"
+    if parity.status is ParityStatus.PROVEN:
+        within = f"the loss is equal within {share(MARGIN)} ({interval(parity)})"
+        return f"proven: {within}, {_against(parity, precision, trains=trains)}{_found(parity)}"
+    if not precision:
+        return f"unproven: {parity.why}"
+    missing = [parity.why, *_missing(parity, precision, trains=trains)]
+    return f"unproven against {precision}: {'; '.join(missing)}{_found(parity)}"
+
+
+def _against(parity: Parity, precision: str, *, trains: bool) -> str:
+    seeds = f"{parity.pairs} of {parity.seeds} seeds" if trains else "the same batches"
+    return f"against {precision} over {parity.steps} steps, {seeds}"
+
+
+def _found(parity: Parity) -> str:
+    return "" if parity.smallest is None else f"; a divergence of {share(parity.smallest)} would have been found"
+
+
+def _missing(parity: Parity, precision: str, *, trains: bool) -> list[str]:
+    """What would prove it, or strike it."""
+    if not parity.seeds:
+        return []
+    if not trains:
+        return [f"{parity.recommended} batches would show {share(TARGET)}"] if parity.recommended else []
+    if parity.seeds < REFERENCE_SEEDS:
+        more = REFERENCE_SEEDS - parity.seeds
+        return [f"needs {more} more {precision} seed{'s' * (more > 1)} (parity_reference: {REFERENCE_SEEDS})"]
+    if parity.pairs < REFERENCE_SEEDS:
+        return [f"needs {REFERENCE_SEEDS - parity.pairs} more of its own seeds (repeats: {REFERENCE_SEEDS})"]
+    if parity.recommended is None and parity.steps >= MINIMUM_STEPS:
+        return [f"more steps would not show {share(TARGET)}, more seeds would (parity_reference and repeats: {parity.seeds + 2})"]
+    steps = max(parity.recommended or 0, MINIMUM_STEPS)
+    return [f"{steps} steps would show {share(TARGET)}"] if steps > parity.steps else []
+
+
+def interval(parity: Parity) -> str:
+    """`-0.10 % to +0.22 %`, the 90 % interval of the difference."""
+    return f"{signed(parity.low)} to {signed(parity.high)}"
+
+
+def share(value: float | None) -> str:
+    """`0.5 %`."""
+    return "–" if value is None else f"{100 * value:.2g} %"
+
+
+def signed(value: float | None) -> str:
+    """`+0.12 %`, U+2212 for minus."""
+    return "–" if value is None else f"{round(100 * value, 2) + 0.0:+.2f} %".replace("-", "−")  # + 0.0: no minus before zero

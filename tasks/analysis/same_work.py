@@ -1,0 +1,71 @@
+"""Which cells do the same work: only these are ranked, and compared with a baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from experiments import workloads
+from experiments.config.errors import ConfigError
+from experiments.parameters import work_parameters
+from experiments.spec.schema import Suite
+from experiments.trial import label
+from tasks.analysis.cell import Cell
+
+_NOT_SET = "not set"  # null, as of an image_size that is the model's own
+
+
+def set_work(cells: Sequence[Cell], suite: Suite) -> None:
+    """Set `work` of each cell: the workload, and the values of the parameters that change its work (`work_names`)."""
+    for cell in cells:
+        cell.work = {"workload": cell.trial.workload, **{name: _value(cell, name) for name in work_names(cell, suite)}}
+
+
+def work_names(cell: Cell, suite: Suite) -> list[str]:
+    """The parameters that change a cell's work: those of the suite and of the workload, and the batch size for what is timed by batch.
+
+    A workload that is no longer there names none beyond those that the plan has.
+    """
+    try:
+        own = work_parameters(workloads.load(cell.trial.workload).Parameters)
+    except ConfigError:
+        own = ()
+    by_batch = ["batch_size"] if cell.metric.depends_on_batch else []
+    return [name for name in dict.fromkeys([*suite.same_work, *own, *by_batch]) if name in cell.trial.parameters]
+
+
+def other_work(cell: Cell, baseline: Cell) -> str:
+    """What of the work differs, for people: `image_size 256, there not set`; empty where both do the same."""
+    names = dict.fromkeys([*baseline.work, *cell.work])
+    differ = [name for name in names if cell.work.get(name) != baseline.work.get(name)]
+    return "; ".join(f"{name} {_text(cell.work.get(name))}, there {_text(baseline.work.get(name))}" for name in differ)
+
+
+def groups_of_work(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
+    """Cells that do the same work, by what tells them from the other groups: `large · batch_size 8`. One group has an empty name."""
+    groups: list[list[Cell]] = []
+    for cell in cells:
+        mine = next((group for group in groups if group[0].work == cell.work), None)
+        if mine is None:
+            groups.append([cell])
+        else:
+            mine.append(cell)
+    works = [group[0].work for group in groups]
+    names = dict.fromkeys(name for work in works for name in work)
+    varied = [name for name in names if any(work.get(name) != works[0].get(name) for work in works)]
+    return {" · ".join(_label(name, group[0].work.get(name)) for name in varied): group for group in groups}
+
+
+def _value(cell: Cell, name: str) -> Any:
+    """The cell's parameter; of a batch size of `max` the one that was found."""
+    value = cell.trial.parameters.get(name)
+    found = cell.mean(name) if name == "batch_size" and value == "max" else None
+    return value if found is None else found
+
+
+def _text(value: Any) -> str:
+    return _NOT_SET if value is None else str(value)
+
+
+def _label(name: str, value: Any) -> str:
+    return f"{name} {_NOT_SET}" if value is None else label(name, value)

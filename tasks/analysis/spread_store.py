@@ -1,0 +1,170 @@
+"""What each finished sweep says of the spread between trials: one small file a sweep, in a folder beside the sweeps.
+
+The files are derived from the sweeps and can be made again (`sweep spread --rebuild`). They are kept so that what thousands of past sweeps
+say can be read in one pass, without their journals, and stays when a sweep's folder is removed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from cluster.trial_layout import SPREAD
+from experiments.atomic_file import atomic_write
+from experiments.config.errors import ConfigError
+from experiments.config.strict import Strict
+from experiments.metrics import Direction, metric_of
+from experiments.trial import Outcome, digest
+from tasks.analysis.cell import is_number
+from tasks.analysis.results import Sweep, TrialRow, load_sweep
+from tasks.sweep.store import list_sweeps
+
+
+class PastTrial(Strict):
+    """One undisturbed trial that measured: where, what, and its metrics in their own units.
+
+    Trials with equal `cell` did the same work with the same parameters, on whatever pool. `version`: its code, libraries and data, as in
+    the trial's key. Sweeps, or hosts, are compared within one version only: what a change of code did is not how far two days lie apart,
+    and an old slow-down would widen every later interval and so hide the next.
+    """
+
+    cell: str
+    version: str
+    pool: str
+    device: str | None = Field(description="the device's own name; null where the trial did not know it")
+    host: str | None = Field(description="the host's opaque id; its name in trials from before there was one")
+    started_at: float = Field(description="Unix time, s")
+    values: dict[str, float]
+
+
+class SweepSpread(Strict):
+    """A file of the store: one sweep's trials."""
+
+    schema_version: int = 1
+    sweep_id: str
+    trials: list[PastTrial]
+
+
+@dataclass(frozen=True)
+class PastSweeps:
+    """What was read: sweep -> its trials, and which files could not be read."""
+
+    trials: dict[str, Sequence[PastTrial]]
+    damaged: Sequence[Path] = ()
+
+
+def write_spread(sweep: Sweep) -> Path | None:
+    """The sweep's file, whole or not at all; the same again gives the same file. None, and no file, where no trial may count."""
+    trials = past_trials(sweep.rows)
+    path = spread_folder(sweep.dir.parent) / f"{sweep.sweep_id}.json"
+    if not trials:
+        path.unlink(missing_ok=True)
+        return None
+    path.parent.mkdir(exist_ok=True)
+    atomic_write(path, SweepSpread(sweep_id=sweep.sweep_id, trials=trials).model_dump_json() + "\n")
+    return path
+
+
+def rebuild(root: Path) -> tuple[int, list[str]]:
+    """Write the file of every sweep under `root` anew. Returns how many were written, and what could not be read.
+
+    Files of sweeps that are no longer there stay: nothing else knows what is in them.
+    """
+    written, problems = 0, []
+    for sweep_id in list_sweeps(root):
+        try:
+            written += write_spread(load_sweep(root / sweep_id)) is not None
+        except Exception as error:  # a sweep of an older version, or a damaged one: the others still count
+            problems.append(f"{sweep_id}: {error}")
+    return written, problems
+
+
+def read_spreads(root: Path, *, devices: Collection[str | None] | None = None, without: Collection[str] = ()) -> PastSweeps:
+    """The trials of all sweeps under `root` but those named in `without`; with `devices`, only of these devices.
+
+    A file that cannot be read is named in `damaged` and skipped.
+    """
+    marks = None if devices is None else [f'"device":{json.dumps(device, ensure_ascii=False)}' for device in devices]
+    trials: dict[str, Sequence[PastTrial]] = {}
+    damaged: list[Path] = []
+    for path in sorted(spread_folder(root).glob("*.json")):
+        if path.stem in without:
+            continue
+        try:
+            text = path.read_text()
+            if marks is not None and text.endswith("]}\n") and not any(mark in text for mark in marks):
+                continue  # whole, and of other devices: not worth parsing
+            sweep = SweepSpread.model_validate_json(text)
+        except (OSError, ValueError):
+            damaged.append(path)
+            continue
+        if chosen := [trial for trial in sweep.trials if devices is None or trial.device in devices]:
+            trials[sweep.sweep_id] = chosen
+    return PastSweeps(trials, damaged)
+
+
+def spread_folder(root: Path) -> Path:
+    """Where the files lie: `root` is the folder of the sweeps."""
+    return root / SPREAD
+
+
+def past_trials(rows: Iterable[TrialRow]) -> list[PastTrial]:
+    """The trials that count: ended ok, on a device that is not emulated, not disturbed."""
+    return [trial for row in rows if counts(row) and (trial := _past_trial(row)).values]
+
+
+def counts(row: TrialRow) -> bool:
+    """Whether a trial says something of the spread: it measured, and nothing is known to have disturbed it."""
+    return row.result is not None and row.result.outcome is Outcome.OK and not row.emulated and not getattr(row.result, "disturbed", None)
+
+
+def _past_trial(row: TrialRow) -> PastTrial:
+    assert row.result is not None
+    values = {name: float(value) for name, value in row.summary.items() if value is not None and is_number(value) and _is_kept(name)}
+    return PastTrial(
+        cell=cell_identity(row),
+        version=version_of(row),
+        pool=row.trial.pool,
+        device=device_of(row),
+        host=host_of(row),
+        started_at=row.result.started_at,
+        values=values,
+    )
+
+
+def cell_identity(row: TrialRow) -> str:
+    """16 hex digits of the work that the trial did: its workload and parameters, with the batch that `max` came to; not where it ran."""
+    parameters: dict[str, Any] = dict(row.trial.parameters)
+    if parameters.get("batch_size") == "max":
+        parameters["batch_size"] = row.summary.get("batch_size")
+    return digest([row.trial.workload, parameters])
+
+
+def version_of(row: TrialRow) -> str:
+    """16 hex digits of the code, the libraries and the data that it ran with."""
+    return digest([row.trial.key_parts.get(part) for part in ("code", "libraries", "data")])
+
+
+def device_of(row: TrialRow) -> str | None:
+    name = row.environment.get("device_name")
+    return None if name is None else str(name)
+
+
+def host_of(row: TrialRow) -> str | None:
+    host = row.environment.get("host_id") or row.environment.get("host")
+    return None if host is None else str(host)
+
+
+@lru_cache(maxsize=1024)
+def _is_kept(name: str) -> bool:
+    """Whether a metric is better one way, so that it is compared and its spread is asked for."""
+    try:
+        return metric_of(name).direction is not Direction.NEITHER
+    except ConfigError:  # a field of a step, or of a later version
+        return False

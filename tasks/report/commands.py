@@ -1,0 +1,61 @@
+"""The command that runs a sweep again: narrowed to one cell, or with more repeats."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from experiments.config.scalar_text import yaml_text
+from experiments.trial import Trial
+
+_REPEATS = ("--repeats", "-n")
+
+
+def reproduce(trial: Trial, command: str) -> str:
+    """The sweep's command narrowed to one cell: `--only axis=value` for each axis, in place of the command's own.
+
+    Where the command chooses pools itself, `--pool` names the cell's, once. A night's command stays as it is: its cells are of several
+    suites.
+    """
+    words = _words(command)
+    if words is None:
+        return command
+    kept = [word for option, parts in _options(words) if option not in ("--only", "--pool") for word in parts]
+    chooses = any(option == "--pool" for option, _ in _options(words))
+    if chooses:
+        kept += ["--pool", trial.pool]
+    for axis, value in trial.axes.items():
+        if not (chooses and axis == "pool"):
+            kept += ["--only", f"{axis}={yaml_text(value)}"]
+    return shlex.join(kept)
+
+
+def with_repeats(command: str, repeats: int) -> str:
+    """The sweep's command with so many repeats of each cell; empty for what is no `sweep run`, such as a night's."""
+    words = _words(command)
+    if words is None:
+        return ""
+    kept = [word for option, parts in _options(words) if option not in _REPEATS for word in parts]
+    return shlex.join([*kept, "--repeats", str(repeats)])
+
+
+def _words(command: str) -> list[str] | None:
+    """The command's words; None where it is not `sweep run`."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return None
+    return words if words[:2] == ["sweep", "run"] else None
+
+
+def _options(words: list[str]) -> Iterator[tuple[str, list[str]]]:
+    """(option's name, its words) of the options that are taken out or replaced, with their value; ("", [word]) of every other word."""
+    rest = iter(words)
+    for word in rest:
+        name, equals, _ = word.partition("=")
+        if name not in ("--only", "--pool", *_REPEATS):
+            yield "", [word]
+        elif equals:
+            yield name, [word]
+        else:
+            yield name, [word, *([value] if (value := next(rest, None)) is not None else [])]

@@ -1,0 +1,168 @@
+"""Write a results page from whole sweeps: plans, steps, reports, a README and a manifest. Nothing in it is written by hand."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cluster.trial_layout import JOURNAL, PLAN, STEPS
+from experiments.config.errors import UserError
+from experiments.step_record import FIELDS
+from experiments.trial import TrialResult
+from tasks.analysis.published_steps import write_published_steps
+from tasks.analysis.results import Sweep, TrialRow, load_sweep, meta_of, steps_table
+from tasks.report.comparison_table import ComparisonTable
+from tasks.report.manifest import MANIFEST, files_below, listed_files, write_manifest
+from tasks.report.markdown import render_text
+from tasks.report.model import make_report
+from tasks.report.provenance import commit_text
+from tasks.report.text_format import listed, plural
+from tasks.report.whole_sweep import why_not_whole
+from tasks.report.write import write_report
+from tasks.sweep.store import SweepStore
+
+README = "README.md"
+PRIVATE = frozenset({"host"})  # of the environment; `host_id` stays
+VERSIONS = ("driver", "cuda", "torch", "torchao", "transformers", "ray", "python")  # of the environment, for the README
+
+
+class PublishError(UserError):
+    """Something cannot be published. The message names each file and what is wrong with it."""
+
+
+@dataclass(frozen=True)
+class PublishedSweep:
+    """What the README says of one sweep. `head`: Markdown, what report.md says before its first section."""
+
+    sweep_id: str
+    title: str
+    head: str
+    facts: Sequence[tuple[str, str]]
+    command: str
+    table: ComparisonTable
+
+
+def publish(stores: Sequence[SweepStore], folder: Path) -> Path:
+    """Write the page of these sweeps to `folder`; an earlier page there is replaced. Returns its README.
+
+    Raises PublishError, and writes nothing, if a sweep is not whole or the folder holds what `sweep publish` did not write; StoreError,
+    ResultsError for a sweep that is not there; OSError.
+    """
+    problems = [problem for store in stores for problem in why_not_whole(store)]
+    if len({store.sweep_id for store in stores}) < len(stores):
+        problems.append("a sweep is named twice")
+    problems += _why_not_there(folder)
+    if problems:
+        raise PublishError("nothing was published:\n" + "\n".join(f"- {problem}" for problem in problems))
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        published = [_publish_sweep(store, temporary / store.sweep_id) for store in stores]
+        (temporary / README).write_text(render_text("published.md.jinja", sweeps=published), encoding="utf-8")
+        write_manifest(temporary)
+        _replace(folder, temporary)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return folder / README
+
+
+def _why_not_there(folder: Path) -> list[str]:
+    """Why the page may not be written to `folder`: something there would be lost."""
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return []
+    if not (folder / MANIFEST).is_file():
+        return [f"{folder} holds what `sweep publish` did not write; choose another folder"]
+    unknown = sorted(set(files_below(folder)) - set(listed_files(folder)))
+    return [f"{folder / name} is not of the page that is there; move it away" for name in unknown]
+
+
+def _replace(folder: Path, temporary: Path) -> None:
+    """Put the new page in the place of the old one, which stays until then."""
+    old = temporary.with_suffix(".old")
+    if folder.exists():
+        folder.rename(old)
+    temporary.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _publish_sweep(store: SweepStore, target: Path) -> PublishedSweep:
+    """Write one sweep's files; its report is made of what was written."""
+    sweep = load_sweep(store.dir)
+    target.mkdir(parents=True)
+    shutil.copyfile(store.dir / PLAN, target / PLAN)
+    names = _host_names(sweep.rows)
+    write_published_steps(target / STEPS, {row.trial.key: _trial(row, store.trial_dir(row.trial.key), names) for row in sweep.rows})
+    paths, published = write_report(target), load_sweep(target)
+    report = make_report(published)
+    head = paths.markdown.read_text().split("\n## ", 1)[0].split("\n", 1)[1].strip()
+    table = report.section("comparison").block(ComparisonTable)
+    return PublishedSweep(sweep.sweep_id, report.title, head, _facts(published), published.plan.command, table)
+
+
+def _host_names(rows: Sequence[TrialRow]) -> Mapping[str, str]:
+    """Host name -> what stands in its place."""
+    hosts = {str(row.environment["host"]): str(row.environment.get("host_id") or "a host") for row in rows if row.environment.get("host")}
+    return {name: f"host {host_id}" for name, host_id in hosts.items()}
+
+
+def _trial(row: TrialRow, folder: Path, names: Mapping[str, str]) -> tuple[Any, dict[str, Any]]:
+    """A trial's steps, and what else its row is made of: without host names, and without log tails, which hold paths."""
+    assert row.result is not None  # why_not_whole
+    table = steps_table(folder) if (folder / JOURNAL).exists() else _no_steps()
+    meta = meta_of(table)
+
+    def hidden(text: str | None) -> str | None:
+        for name, instead in names.items():
+            text = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", instead, text) if text else text
+        return text
+
+    environment = {name: value for name, value in row.result.environment.items() if name not in PRIVATE}
+    told: TrialResult = row.result.model_copy(update={"environment": environment, "reason": hidden(row.result.reason), "detail": None})
+    beside = {
+        **meta,
+        "result": told.model_dump(mode="json"),
+        "environment": {name: value for name, value in meta.get("environment", {}).items() if name not in PRIVATE},
+        "notes": [{**note, "text": hidden(str(note["text"]))} for note in meta.get("notes", ())],
+    }
+    return table.replace_schema_metadata(None), beside
+
+
+def _no_steps() -> Any:
+    """The table of a trial that never began."""
+    import pyarrow as pa
+
+    return pa.table({field.name: pa.array([], pa.type_for_alias(field.kind)) for field in FIELDS})
+
+
+def _facts(sweep: Sweep) -> list[tuple[str, str]]:
+    """(name, value) of what a page's head says; what is not known is left out."""
+    rows = [row for row in sweep.rows if row.environment]
+    counts = sorted({sum(other.trial.cell == row.trial.cell for other in sweep.rows) for row in sweep.rows})
+    started = [row.result.started_at for row in sweep.rows if row.result]
+    many = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0]) if counts else "no"
+    software = [f"{name} {text}" for name in VERSIONS if (text := _values(rows, name))]
+    tree = f", tree {sweep.plan.tree}"
+    facts = [
+        ("Device", _values(rows, "device_name")),
+        ("Hosts", _values(rows, "host_id")),
+        ("Software", ", ".join(software)),
+        ("Code", f"{f'commit {commit}' if (commit := commit_text(sweep.plan)) else 'no commit known'}{tree} in every trial"),
+        ("Date", _dates(started)),
+        ("Trials", f"{many} for each of {plural(len({row.trial.cell for row in sweep.rows}), 'cell')}"),
+    ]
+    return [(name, value) for name, value in facts if value]
+
+
+def _values(rows: Sequence[TrialRow], name: str) -> str:
+    return listed(list(dict.fromkeys(str(row.environment[name]) for row in rows if row.environment.get(name) is not None)))
+
+
+def _dates(started: Sequence[float]) -> str:
+    days = [datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d") for at in (min(started), max(started))] if started else []
+    return f"{' to '.join(dict.fromkeys(days))} (UTC)" if days else ""

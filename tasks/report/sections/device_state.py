@@ -1,0 +1,106 @@
+"""Section: the state of the devices and their hosts while the trials measured: clocks, what capped them, and other work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tasks.analysis.cell import Cell
+from tasks.report.comparison_table import TextTable
+from tasks.report.section import Bullets, ReportSource, Section
+from tasks.report.tables import without_empty
+from tasks.report.text_format import listed, number, percent, plural
+
+_HEADER = ["cell", "clock, mean", "lowest", "memory clock", "power", "temperature", "capped", "by", "other work on the CPU", "disturbed"]
+CLOCKS_DIFFER = 0.01  # from here on a difference of mean clocks is named beside a comparison
+_ALWAYS = 0.995  # share of the time that is called "all of the time"
+
+
+def section(source: ReportSource) -> Section | None:
+    table = state_table(source.cells)
+    if not table.rows:
+        return None
+    sentences = clock_sentences(source.cells)
+    return Section(
+        "device_state",
+        "The state of the devices",
+        [table, *([Bullets(sentences)] if sentences else [])],
+        "While the trials measured, sampled ten times a second. Means over repeats; lowest clock and highest temperature of any.",
+    )
+
+
+def state_table(cells: Sequence[Cell]) -> TextTable:
+    """A row for each cell whose state is known; columns that nothing is known of are left out."""
+    known = [cell for cell in cells if cell.mean("state_coverage") is not None]
+    return without_empty(TextTable(_HEADER, [_row(cell) for cell in known], numeric=True))
+
+
+def _row(cell: Cell) -> list[str]:
+    clocks, temperatures = (_known(cell, name) for name in ("clock_min_mhz", "temperature_max_c"))
+    words = [word for row in cell.measured if row.state for word in row.state.capped_by]
+    disturbed = [row for row in cell.rows if row.disturbed]
+    return [
+        cell.name,
+        _mhz(cell.mean("clock_mean_mhz")),
+        _mhz(min(clocks, default=None)),
+        _mhz(cell.mean("memory_clock_mhz")),
+        _in(cell.mean("sampled_power_w"), "W"),
+        _in(max(temperatures, default=None), "°C"),
+        percent(cell.mean("capped_share")),
+        ", ".join(dict.fromkeys(words)) or "–",
+        percent(cell.mean("cpu_others_share")),
+        f"{len(disturbed)} of {len(cell.rows)}" if disturbed else "–",
+    ]
+
+
+def _known(cell: Cell, name: str) -> list[float]:
+    return [float(value) for row in cell.measured if (value := row.summary.get(name)) is not None]
+
+
+def _in(value: float | None, unit: str) -> str:
+    return "–" if value is None else f"{number(value, 4)} {unit}"
+
+
+def _mhz(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.0f} MHz"
+
+
+def clock_sentences(cells: Sequence[Cell]) -> list[str]:
+    """Each comparison whose sides ran at different clocks, or of which one side was capped: how each ran."""
+    lines = []
+    for cell in cells:
+        other = cell.baseline
+        if other is None or other is cell or not cell.speedup:
+            continue
+        a, b = (side.mean("clock_mean_mhz") for side in (cell, other))
+        if a is not None and b is not None and abs(a / b - 1) >= CLOCKS_DIFFER:
+            ran = f"{cell.name} ran at {_ran(cell, a)}; its baseline {other.name} at {_ran(other, b)}"
+            lines.append(f"{ran}: a part of their difference may be the clock.")
+    return lines
+
+
+def _ran(cell: Cell, clock: float) -> str:
+    """`1,809 MHz, capped by power all of the time`."""
+    share = cell.mean("capped_share")
+    words = list(dict.fromkeys(word for row in cell.measured if row.state for word in row.state.capped_by))
+    if not share:
+        return _mhz(clock)
+    how = "all of the time" if share >= _ALWAYS else f"{percent(share)} of the time"
+    return f"{_mhz(clock)}, capped{f' by {listed(words)}' if words else ''} {how}"
+
+
+def disturbance_cautions(cells: Sequence[Cell]) -> list[str]:
+    """Trials that other work disturbed: which were left out, and which cells have no other."""
+    lines = []
+    left_out = [row.trial.name for cell in cells for row in cell.rows if row.disturbed and not cell.disturbed]
+    if left_out:
+        them = "it is" if len(left_out) == 1 else "they are"
+        lines.append(f"Other work disturbed {plural(len(left_out), 'trial')} ({listed(left_out, 4)}): {them} left out of the figures.")
+    without = [cell for cell in cells if cell.disturbed]
+    if without:
+        first = without[0]
+        names = listed([cell.name for cell in without], 4)
+        lines.append(
+            f"Other work disturbed every trial of {plural(len(without), 'cell')} ({names}): nothing is claimed from them. "
+            f"{first.name}: {first.disturbed}."
+        )
+    return lines

@@ -1,0 +1,110 @@
+"""Whether a sweep is whole and as its flow left it: what may be published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from cluster.journal.journal import JournalError, read_journal
+from cluster.trial_layout import JOURNAL, PLAN, RESULT, STEPS, TRIAL
+from experiments.trial import Outcome, Trial, TrialResult
+from tasks.analysis.results import ResultsError, Sweep, load_sweep, meta_of, read_parquet, steps_table
+from tasks.report.provenance import trees_of
+from tasks.sweep.seal import why_unsealed
+from tasks.sweep.store import SweepStore
+
+T = TypeVar("T", Trial, TrialResult)
+
+
+def why_not_whole(store: SweepStore) -> list[str]:
+    """Each reason not to publish the sweep, with the file that it is about; [] for a whole one. Raises StoreError without a plan.
+
+    The plan must be sealed; every trial ended for good, with files that are its own; all ran the code that was planned.
+    """
+    plan = store.load_plan()
+    if why := why_unsealed(store.dir / PLAN):
+        return [why]
+    if plan.sweep_id != store.sweep_id:
+        return [f"{store.dir / PLAN} is the plan of sweep {plan.sweep_id}"]
+    problems = [f"{store.dir}: a process works on it"] if store.is_held() else []
+    for trial in plan.trials:
+        problems += _of_trial(trial, store)
+    return problems or _of_trees(load_sweep(store.dir))
+
+
+def _of_trial(trial: Trial, store: SweepStore) -> list[str]:
+    folder = store.trial_dir(trial.key)
+    if trial.sweep_id != store.sweep_id:
+        return [f"{store.dir / PLAN}: trial {trial.key} belongs to sweep {trial.sweep_id}"]
+    try:
+        told, result = _read(Trial, folder / TRIAL), _read(TrialResult, folder / RESULT)
+    except _Problem as problem:
+        return [str(problem)]
+    if told != trial:
+        moved = told.sweep_id != trial.sweep_id
+        return [f"{folder / TRIAL} {f'belongs to sweep {told.sweep_id}' if moved else 'differs from the trial in the plan'}"]
+    if result.key != trial.key:
+        return [f"{folder / RESULT} is of trial {result.key}"]
+    if not result.outcome.final:
+        return [f"{folder / RESULT}: the trial ended as {result.outcome}; `sweep resume {store.sweep_id}` runs it again"]
+    return _of_journal(trial, result, folder)
+
+
+def _of_journal(trial: Trial, result: TrialResult, folder: Path) -> list[str]:
+    """What is wrong with the journal, and with the steps that were derived from it."""
+    path, ok = folder / JOURNAL, result.outcome is Outcome.OK
+    if not path.exists():
+        return [f"{path} does not exist"] if ok or (folder / STEPS).exists() else []
+    try:
+        journal = read_journal(path)
+    except JournalError as error:
+        return [str(error)]
+    if journal.attempt and journal.trial != trial.key:
+        return [f"{path} is of {f'trial {journal.trial}' if journal.trial else 'a trial that it does not name'}"]
+    if ok and journal.attempt != result.attempt:
+        return [f"{path} is of attempt {journal.attempt}, and {RESULT} of attempt {result.attempt}"]
+    if ok and (journal.end is None or journal.end["outcome"] != Outcome.OK):
+        return [f"{path} does not end as ok, and {RESULT} does"]
+    return _of_steps(folder)
+
+
+def _of_steps(folder: Path) -> list[str]:
+    path = folder / STEPS
+    if not path.exists():
+        return []
+    try:
+        table, derived = read_parquet(path, "`sweep report` writes it again"), steps_table(folder)
+    except ResultsError as error:
+        return [str(error)]
+    if meta_of(table).get("journal_checksum") != meta_of(derived)["journal_checksum"] or table.to_pylist() != derived.to_pylist():
+        return [f"{path} is not what {JOURNAL} beside it gives; `sweep report` writes it again"]
+    return []
+
+
+def _of_trees(sweep: Sweep) -> list[str]:
+    """Whether all trials ran the planned code. A trial that ended before it told its environment ran none that could be seen."""
+    problems = [f"{sweep.dir}: {row.problem}" for row in sweep.rows if row.problem]
+    if sweep.plan.tree is None:
+        return [*problems, f"{sweep.dir / PLAN} does not tell which code was to run"]
+    for tree, rows in trees_of(sweep.rows).items():
+        if tree != sweep.plan.tree:
+            problems.append(
+                f"{sweep.dir}: tree {tree} ran in {len(rows)} of {len(sweep.rows)} trials, and tree {sweep.plan.tree} was planned"
+            )
+    return problems
+
+
+class _Problem(Exception):
+    """A file of a trial is missing or damaged."""
+
+
+def _read(kind: type[T], path: Path) -> T:
+    try:
+        return kind.model_validate_json(path.read_text())
+    except FileNotFoundError:
+        what = "the trial is still to do" if kind is TrialResult else "the trial's folder is not whole"
+        raise _Problem(f"{path} does not exist: {what}") from None
+    except ValidationError as error:
+        raise _Problem(f"{path} is damaged ({error.error_count()} errors)") from error

@@ -1,0 +1,90 @@
+"""A/A sweeps: twins of one cell, between which nothing differs, in turns A B B A A B ... What they differ by is what the machine does.
+
+A twin is told apart by the axis `twin`, which is no parameter of the workload: both run the very same trial. It is part of the key, and of
+the cell's identity, so that each twin is a cell with repeats of its own.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from cluster.pools.pool import load_pools
+from experiments.metrics import Scale, metric_of
+from experiments.spec import matrix
+from experiments.spec.schema import MAX_TRIALS, Suite
+from experiments.trial import Outcome
+from tasks.sweep.plan import TrialMaker, arguments_of, make_plan, once_more
+from tasks.sweep.store import AaSettings, Plan, Request, SweepStore
+
+TWIN = "twin"  # the axis
+TWINS = ("A", "B")
+METRIC = "throughput"  # where the suite's own metric is no rate or time: ratios are what is certified
+PAIRS = 20  # unless the command line says otherwise
+MOST_PAIRS = 1000
+
+
+def plan_aa(request: Request, *, pairs: int | None = None, minutes: float | None = None) -> Plan:
+    """The plan of an A/A sweep of one cell: the suite's baseline cell among those that the request leaves, else the first of these.
+
+    `pairs`: how many; 20 unless given, and 1000 with `minutes`. With `minutes` the plan has the first pair alone, and `one_more_pair` adds
+    the others while there is time. Raises ConfigError or DatasetError, as `make_plan`.
+    """
+    plan, suite = make_plan(request)
+    settings = AaSettings(pairs=pairs or (PAIRS if minutes is None else MOST_PAIRS), minutes=minutes)
+    maker = TrialMaker(plan.sweep_id, load_pools())
+    cell = baseline_cell(matrix.expand(suite), suite)
+    twins = [
+        maker.make(suite, cell, 1, index, axes={**cell.axes, TWIN: twin}, apart={TWIN: twin}, labels={"aa.twin": twin})
+        for index, twin in enumerate(TWINS)
+    ]
+    of_twins = {"suite": _of_twins(suite, settings.pairs), "trials": twins, "aa": settings, "labels": {"sweep.aa": "true"}}
+    plan = plan.model_copy(update={**of_twins, "command": _command(request, plan.profile, settings)})
+    for _ in range(settings.pairs - 1 if minutes is None else 0):
+        plan = _with_pair(plan)
+    return plan
+
+
+def baseline_cell(cells: Sequence[matrix.PlannedCell], suite: Suite) -> matrix.PlannedCell:
+    """The first cell that the suite's `baseline` names, else the first of all."""
+    named = (cell for cell in cells if all(matrix.same(cell.axes.get(axis), value) for axis, value in suite.baseline.items()))
+    return next(named, cells[0])
+
+
+def one_more_pair(store: SweepStore, plan: Plan, now_s: float) -> Plan | None:
+    """The plan with another pair, while there is time for one; None where all pairs are planned, or no more is to start.
+
+    `now_s`: for how long this flow has run trials, s, besides what earlier flows took. No pair starts either where no trial has ended ok:
+    a cell that does not run will not run the next time. Raises StoreError.
+    """
+    settings = plan.aa
+    if settings is None or settings.minutes is None or len(plan.trials) >= 2 * settings.pairs or now_s >= 60 * settings.minutes:
+        return None
+    return _with_pair(plan) if Outcome.OK in store.states(plan).values() else None
+
+
+def seconds_run(store: SweepStore, plan: Plan) -> float:
+    """What the trials that have ended took together, s. Raises StoreError."""
+    results = (store.result(trial.key) for trial in plan.trials)
+    return sum(result.finished_at - result.started_at for result in results if result is not None)
+
+
+def _with_pair(plan: Plan) -> Plan:
+    """The plan with a pair more, whose order is the reverse of the last one's: a steady drift of the machine favours neither twin."""
+    last = plan.trials[-2:]
+    count = len(plan.trials)
+    pair = [once_more(trial, trial.repeat + 1, count + place) for place, trial in enumerate(reversed(last))]
+    return plan.model_copy(update={"trials": [*plan.trials, *pair]})
+
+
+def _of_twins(suite: Suite, pairs: int) -> Suite:
+    """The suite whose table compares twin B with twin A."""
+    metric = suite.report.metric if metric_of(suite.report.metric).scale is Scale.LOG else METRIC
+    report = suite.report.model_copy(update={"columns": TWIN, "metric": metric, "figures": [], "published": None})
+    limit = min(MAX_TRIALS, max(suite.limit, 2 * pairs))
+    return suite.model_copy(update={"baseline": {TWIN: TWINS[0]}, "report": report, "repeats": pairs, "limit": limit})
+
+
+def _command(request: Request, profile: str, settings: AaSettings) -> str:
+    words = ["sweep", "aa", *arguments_of(request, profile), "--pairs", str(settings.pairs)]
+    return shlex.join([*words, *(["--minutes", f"{settings.minutes:g}"] if settings.minutes is not None else [])])

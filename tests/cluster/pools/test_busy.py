@@ -1,0 +1,105 @@
+"""Other work on an embedded pool's machine, as readings that the tests make show it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import psutil
+import pytest
+
+from cluster.pools.busy import LOOK_S, other_work
+from cluster.pools.pool import Pool
+
+CPU, CUDA = (Pool(name=device, device=device, address="embedded") for device in ("cpu", "cuda"))
+
+
+class Times(NamedTuple):
+    user: float
+    system: float
+    idle: float
+    iowait: float
+    guest: float = 0.0
+
+
+class Machine:
+    """Four cores: `busy` s of their 2.0 s go to `processes` (pid, name -> s) and to what has ended."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, busy: float, processes: dict[tuple[int, str], float]) -> None:
+        self.busy, self.processes, self.looked = busy, processes, 0.0
+        monkeypatch.setattr(psutil, "cpu_count", lambda: 4)
+        monkeypatch.setattr(psutil, "cpu_times", self.cpu_times)
+        monkeypatch.setattr(psutil, "process_iter", self.process_iter)
+
+    @property
+    def done(self) -> float:
+        return self.looked / LOOK_S
+
+    def sleep(self, seconds: float) -> None:
+        self.looked += seconds
+
+    def cpu_times(self) -> Times:
+        return Times(
+            100 + self.busy * self.done * 0.75, 10 + self.busy * self.done * 0.25, 500 + (4 * LOOK_S - self.busy) * self.done, 3.0, 50.0
+        )
+
+    def process_iter(self, wanted: list[str]) -> Any:
+        for (pid, name), used in self.processes.items():
+            spent = SimpleNamespace(user=7 + used * self.done, system=1.0)
+            yield SimpleNamespace(info={"pid": pid, "name": name, "cpu_times": spent})
+        yield SimpleNamespace(info={"pid": 2, "name": "kernel", "cpu_times": None})
+
+
+def test_an_idle_machine_is_not_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert other_work(CPU, Machine(monkeypatch, 0.0, {(7, "sh"): 0.0}).sleep) is None
+
+
+def test_other_work_is_named_with_its_share_and_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, 0.8, {(7, "sh"): 0.1, (8, "make"): 0.0, (9, "cc"): 0.4, (10, "ld"): 0.2, (11, "as"): 0.05})
+    assert other_work(CPU, machine.sleep) == (
+        "other processes use 40 % of the CPU (cc 9, ld 10, sh 7), and from 5 % on a trial counts as disturbed"
+    )
+    assert machine.looked == LOOK_S
+
+
+@pytest.mark.parametrize(("pool", "limit"), [(CPU, 0.05), (CUDA, 0.5)])
+def test_the_limit_is_that_of_a_disturbed_trial(monkeypatch: pytest.MonkeyPatch, pool: Pool, limit: float) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)  # as where it is not installed
+    for share, busy in ((limit - 0.01, False), (limit + 0.01, True)):
+        assert (other_work(pool, Machine(monkeypatch, share * 4 * LOOK_S, {}).sleep) is not None) is busy
+
+
+def test_this_process_itself_is_no_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert other_work(CPU, Machine(monkeypatch, 0.4, {(os.getpid(), "sweep"): 0.4}).sleep) is None
+
+
+def test_a_cluster_is_not_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    remote = Pool(name="lab", device="cpu", address="http://127.0.0.1:1")
+    assert other_work(remote, lambda seconds: pytest.fail("it looked at this machine")) is None
+
+
+@pytest.mark.parametrize(
+    ("pids", "text"),
+    [([[], []], None), ([[71], []], "process 71 computes on a GPU"), ([[72], [71, 72]], "2 processes compute on the GPUs (pid 71, ...)")],
+)
+def test_who_computes_on_a_gpu(monkeypatch: pytest.MonkeyPatch, pids: list[list[int]], text: str | None) -> None:
+    closed = []
+    library = SimpleNamespace(
+        NVMLError=RuntimeError,
+        nvmlInit=lambda: None,
+        nvmlShutdown=lambda: closed.append(True),
+        nvmlDeviceGetCount=lambda: len(pids),
+        nvmlDeviceGetHandleByIndex=lambda index: index,
+        nvmlDeviceGetComputeRunningProcesses=lambda handle: [SimpleNamespace(pid=pid) for pid in pids[handle]],
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", library)
+    assert other_work(CUDA, Machine(monkeypatch, 0.0, {}).sleep) == text
+    assert closed == [True]
+
+    def refuse(handle: int) -> Any:
+        raise RuntimeError("not supported")
+
+    library.nvmlDeviceGetComputeRunningProcesses = refuse
+    assert other_work(CUDA, Machine(monkeypatch, 0.0, {}).sleep) is None

@@ -1,0 +1,180 @@
+"""The layout of cells and rounds against numbers worked out by hand or by scipy, and its edges."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from experiments.stats.layout import Layout
+from experiments.stats.spread import Spread
+
+
+def in_rounds(values: Sequence[Sequence[float]], *, forward: bool = False, **more: object) -> Layout:
+    """Cells 0, 1, ... with their repeats; every second round runs backwards unless `forward`. None: the trial is missing."""
+    count = len(values)
+    trials = [
+        (value, cell, repeat, repeat * count + (count - 1 - cell if repeat % 2 and not forward else cell))
+        for cell, row in enumerate(values)
+        for repeat, value in enumerate(row)
+        if value is not None
+    ]
+    logs, cells, rounds, places = zip(*trials, strict=True)
+    return Layout(logs, cells, rounds, places, **more)  # type: ignore[arg-type]
+
+
+def random_rows(seed: int, cells: int, rounds: int, sd: float = 1.0) -> list[list[float]]:
+    return [list(row) for row in sd * np.random.default_rng(seed).normal(size=(cells, rounds))]
+
+
+@pytest.mark.parametrize("rounds", [2, 3, 5])
+def test_two_cells_are_compared_by_the_paired_t_test(rounds: int) -> None:
+    a, b = random_rows(rounds, 2, rounds)
+    found = in_rounds([a, b]).difference(0, 1)
+    paired = stats.ttest_rel(a, b)
+    low, high = paired.confidence_interval(0.95)
+    assert (found.low, found.high, found.p_value) == pytest.approx((low, high, paired.pvalue))
+    assert (found.df, found.n, found.linear) == (pytest.approx(rounds - 1), rounds, True)
+    other = in_rounds([a, b]).difference(1, 0)
+    assert (other.value, other.se) == pytest.approx((-found.value, found.se))
+
+
+def test_the_error_of_equal_spreads_is_the_residual_of_the_two_way_layout() -> None:
+    """Rounds have no effect here, so residuals are the values: squares of 2 a cell, over the trace of its block 2 x (1 - 1/3)."""
+    found = in_rounds([[1.0, 0.0, -1.0], [-1.0, 1.0, 0.0], [0.0, -1.0, 1.0]], forward=True).difference(0, 2)
+    assert found.se == pytest.approx(math.sqrt(2 * 1.5 / 3))
+    # covariance of residuals over v: 2/3 in a cell, -1/3 between two; over 2/3 that is 1 and -1/2, so 2 x 2 ** 2 / (1 + 1 + 2 / 4)
+    assert found.df == pytest.approx(3.2)
+    assert found.value == pytest.approx(0.0, abs=1e-12)
+    assert found.half_width == pytest.approx(stats.t.ppf(0.975, 3.2))
+
+
+def test_of_many_cells_with_equal_spreads_degrees_of_freedom_tend_to_welchs() -> None:
+    pattern = [[1.0, 0.0, -1.0], [-1.0, 1.0, 0.0], [0.0, -1.0, 1.0]]
+    rows = [pattern[number % 3] for number in range(30)]
+    found = in_rounds(rows, forward=True).difference(0, 1)
+    assert found.se == pytest.approx(math.sqrt(2 / 3), rel=0.02), "each variance is 1"
+    assert found.df == pytest.approx(4.0, rel=0.02), "of two times two"
+
+
+def test_what_a_round_does_to_all_cells_cancels() -> None:
+    rows = random_rows(1, 5, 3, 0.01)
+    shifted = [[value + shift for value, shift in zip(row, (0.0, 0.5, -0.3), strict=True)] for row in rows]
+    quiet, moved = (in_rounds(values).difference(0, 3) for values in (rows, shifted))
+    assert (moved.value, moved.se, moved.df) == pytest.approx((quiet.value, quiet.se, quiet.df))
+
+
+@pytest.mark.parametrize(("cells", "rounds"), [(2, 2), (3, 2), (5, 2), (2, 4), (4, 4), (5, 3), (4, 3), (12, 3), (7, 5)])
+def test_a_steady_drift_cancels(cells: int, rounds: int) -> None:
+    """Over an even number of reversed rounds by the order alone; over an odd number by the slope, where it is fitted."""
+    rows = [[float(cell)] * rounds for cell in range(cells)]
+    for cell in range(cells):
+        for repeat in range(rounds):
+            rows[cell][repeat] -= 0.05 * (repeat * cells + (cells - 1 - cell if repeat % 2 else cell))
+    found = in_rounds(rows).difference(cells - 1, 0)
+    assert found.value == pytest.approx(cells - 1)
+
+
+def test_without_reversing_the_same_drift_is_a_bias_of_its_place() -> None:
+    rows = [[-0.05 * (repeat * 2 + cell) for repeat in range(2)] for cell in range(2)]
+    assert in_rounds(rows, forward=True).difference(1, 0).value == pytest.approx(-0.05)
+
+
+def test_a_noisy_cell_keeps_its_noise_and_leaves_the_others_theirs() -> None:
+    """A baseline with 5 % among twelve cells with 0.5 %: a spread pooled over them would be 1.5 %."""
+    pattern = [[0.005, 0.0, -0.005], [-0.005, 0.005, 0.0], [0.0, -0.005, 0.005]]
+    layout = in_rounds([[-0.05, 0.0, 0.05], *(pattern[number % 3] for number in range(12))], forward=True)
+    against_noisy, quiet = layout.difference(1, 0), layout.difference(1, 2)
+    assert against_noisy.se == pytest.approx(0.055 / math.sqrt(3)), "of pairs: 0.055, 0 and -0.055 apart"
+    assert against_noisy.df == pytest.approx(2)
+    assert quiet.se == pytest.approx(0.005 * math.sqrt(2 / 3), rel=0.1)
+    assert quiet.df == pytest.approx(4, rel=0.1)
+
+
+def test_cells_whose_spreads_differ_are_compared_in_pairs() -> None:
+    rows = random_rows(3, 6, 3, 0.005)
+    rows[0] = [-0.05, 0.0, 0.05]
+    layout = in_rounds(rows)
+    assert layout.spreads_differ(0, 1) and layout.spreads_differ(1, 0)
+    found, paired = layout.difference(1, 0), stats.ttest_rel(rows[1], rows[0])
+    assert (found.p_value, found.df) == (pytest.approx(paired.pvalue), pytest.approx(2))
+
+
+@pytest.mark.parametrize(("ratio", "expected"), [(4.9, False), (5.3, True)])
+def test_two_trials_spreads_differ_from_a_factor_of_five_on(ratio: float, expected: bool) -> None:
+    """F with 1 and 1 degrees of freedom exceeds 5.03 squared with a chance of 1 in 8. Rounds have no effect, as cells come in opposites."""
+    rows = [[1.0, -1.0], [-1.0, 1.0], [ratio, -ratio], [-ratio, ratio]] + [[1.0, -1.0], [-1.0, 1.0]] * 20
+    cells = [cell for cell in range(len(rows)) for _ in range(2)]
+    assert Layout(np.ravel(rows), cells, [1, 2] * len(rows), np.zeros(len(cells))).spreads_differ(0, 2) is expected
+
+
+def test_spreads_that_are_not_known_do_not_differ() -> None:
+    layout = in_rounds([[0.0, None], [1.0, -1.0], [2.0, 5.0]])  # type: ignore[list-item]
+    assert not layout.spreads_differ(0, 1)
+    assert not in_rounds([[1.0, -1.0], [90.0, -3.0]]).spreads_differ(0, 1), "of two cells alone they cannot be told apart"
+
+
+def test_a_missing_trial_leaves_its_round_out_of_the_cells_mean() -> None:
+    """Cell 0 did not run in round 3, in which all others were faster by 1: the difference is that of the rounds it has."""
+    rows: list[list[float | None]] = [[0.0, 0.1, None], [1.0, 1.1, 2.05], [1.0, 1.1, 2.05], [1.0, 1.1, 2.05]]
+    found = in_rounds(rows).difference(1, 0)  # type: ignore[arg-type]
+    assert found.value == pytest.approx(1.0)
+    assert found.n == 2
+
+
+def test_cells_without_a_round_in_common_are_compared_without_rounds() -> None:
+    layout = Layout([1.0, 1.2, 3.0, 3.4], [0, 0, 1, 1], [1, 2, 3, 4], [0, 1, 2, 3])
+    found = layout.difference(1, 0)
+    welch = stats.ttest_ind([3.0, 3.4], [1.0, 1.2], equal_var=False)
+    assert found.value == pytest.approx(2.1)
+    assert (found.p_value, found.df) == (pytest.approx(welch.pvalue), pytest.approx(welch.df))
+
+
+def test_a_single_trial_is_unbounded_unless_its_spread_is_known() -> None:
+    rows: list[list[float | None]] = [[0.0, None], [0.5, 0.52], [0.5, 0.48], [0.6, 0.6]]
+    unknown = in_rounds(rows).difference(1, 0)  # type: ignore[arg-type]
+    assert (unknown.low, unknown.high, unknown.se, unknown.n) == (-math.inf, math.inf, math.inf, 1)
+    known = in_rounds(rows, known=Spread(0.03, 8)).difference(1, 0)  # type: ignore[arg-type]
+    assert known.se > 0.03 and known.df > 8, "its own error besides that of the other side"
+    bare = in_rounds([[0.0], [0.5]], known=Spread(0.03, 8)).difference(1, 0)
+    assert (bare.se, bare.df) == (pytest.approx(0.03 * math.sqrt(2)), pytest.approx(8))
+
+
+def test_what_the_steps_show_is_a_floor() -> None:
+    rows = [[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
+    assert in_rounds(rows).difference(1, 0).se == 0
+    found = in_rounds(rows, errors=[0.03] * 3 + [0.04] * 2 + [math.inf]).difference(1, 0)
+    assert found.se == pytest.approx(math.sqrt(3 * 0.03**2 + 2 * 0.04**2) / 3), "steps that say nothing add nothing"
+
+
+def test_a_third_repeat_narrows_intervals() -> None:
+    """Medians of 80 layouts of five cells: t with 1 to 2 degrees of freedom becomes t with 2 to 4."""
+    widths = {}
+    for rounds in (2, 3, 5):
+        layouts = [in_rounds(random_rows(seed, 5, rounds)) for seed in range(80)]
+        widths[rounds] = float(np.median([layout.difference(1, 0).half_width for layout in layouts]))
+    assert widths[2] / widths[3] > 1.8
+    assert 1.3 < widths[3] / widths[5] < 2.2
+
+
+@pytest.mark.parametrize("noise", ["equal", "noisy baseline", "rounds"])
+def test_intervals_hold_the_truth_in_95_of_100(noise: str) -> None:
+    random, held, draws = np.random.default_rng(7), 0, 200
+    for _ in range(draws):
+        values = 0.01 * random.normal(size=(5, 3))
+        values[0] *= 10 if noise == "noisy baseline" else 1
+        values += (0.05 if noise == "rounds" else 0.0) * random.normal(size=(1, 3))
+        found = in_rounds([list(row) for row in values]).difference(4, 0)
+        held += found.low <= 0 <= found.high
+    assert 0.90 <= held / draws <= 0.98  # 0.015 is one standard deviation
+
+
+def test_what_is_no_layout() -> None:
+    for values, cells in (([], []), ([1.0], [0, 1]), ([math.nan], [0])):
+        with pytest.raises(ValueError, match="finite values"):
+            Layout(values, cells, [1] * len(cells), [0] * len(cells))
+    with pytest.raises(KeyError):
+        in_rounds([[1.0], [2.0]]).difference(0, 5)

@@ -1,0 +1,43 @@
+"""What `sweep report` and `sweep show` print of a comparison: the table, what its signs mean, the report's own words, the next step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from flows.cli.show_comparison import print_comparison
+from tasks.sweep.store import SweepStore
+from tests.tasks.fake_sweep import SUITE, SWEEP_ID, Fake, make_sweep
+
+
+def printed(root: Path, monkeypatch: pytest.MonkeyPatch, fakes: list[Fake], *, width: int = 200, **suite: Any) -> list[str]:
+    monkeypatch.setenv("SWEEPBENCH_RUNS", str(root))
+    make_sweep(root, fakes, suite={**SUITE, **suite})
+    out = Console(record=True, width=width, force_terminal=False)
+    print_comparison(out, SweepStore(SWEEP_ID))
+    return out.export_text().splitlines()
+
+
+def fake(workers: int, rate: float, model: str = "base", **more: Any) -> Fake:
+    return Fake({"pool": "gpu", "model": model, "dataloader_workers": workers}, rate=rate, **more)
+
+
+@pytest.mark.parametrize("width", [200, 40])
+def test_single_trials_are_marked_and_the_command_for_more_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    text = " ".join(" ".join(printed(tmp_path, monkeypatch, [fake(0, 100), fake(1, 150)], width=width)).split())
+    assert "x1.50 (interval unknown) ?" in text
+    assert "? undecided: not shown to differ from its baseline (one trial)" in text
+    assert "Each cell ran once: no setting is called faster. Best measured: gpu · base · MP-1, 150" in text
+    assert text.endswith("to decide more: sweep run made_up --profile smoke --repeats 3")
+
+
+def test_each_group_of_work_has_its_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fakes = [fake(workers, rate, model, repeats=3) for model in ("base", "large") for workers, rate in ((0, 100.0), (1, 150.0))]
+    lines = printed(tmp_path, monkeypatch, fakes)
+    assert "Cells that do not do the same work are not compared with each other." in lines
+    said = [line.split(": ")[:2] for line in lines[-2:]]
+    assert said == [[f"  {model}", f"gpu · {model} · MP-1 is fastest"] for model in ("base", "large")]
+    assert not any("undecided" in line or "to decide more" in line for line in lines)

@@ -1,0 +1,80 @@
+"""The trials of an A/A sweep: in turns, and pairs until the time is over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from experiments.trial import Outcome
+from flows.runtime import aa_pairs
+from flows.runtime.aa_pairs import run_pairs
+from tasks.sweep.aa_plan import plan_aa
+from tasks.sweep.store import Plan, Request, SweepStore
+from tests.tasks.plan_support import make_result
+
+
+class Session:
+    """In place of a session; a clock that only trials move: each takes `trial_s`."""
+
+    def __init__(self, plan: Plan, monkeypatch: pytest.MonkeyPatch, trial_s: float, on_run: Callable[[Session], object]) -> None:
+        self.plan, self.store = plan, SweepStore(plan.sweep_id)
+        self.store.save_plan(plan)
+        self.stopped, self.now, self.rounds = False, 1000.0, list[int]()
+        self.stop = SimpleNamespace(is_set=lambda: self.stopped)
+        self._trial_s, self._on_run = trial_s, on_run
+        monkeypatch.setattr(aa_pairs, "run_trials", self.run)
+        monkeypatch.setattr(aa_pairs, "time", SimpleNamespace(monotonic=lambda: self.now))
+
+    def run(self, session: Any, *, in_turns: bool) -> None:
+        assert session is self and in_turns
+        for trial in self.plan.trials:
+            if self.store.result(trial.key) is None:
+                self.now += self._trial_s
+                self.store.save_result(make_result(trial, Outcome.OK, finished_at=1.7e9 + self._trial_s))
+        self.rounds.append(len(self.plan.trials))
+        self._on_run(self)
+
+    def extend(self, plan: Plan) -> None:
+        self.store.save_plan(plan)
+        self.plan = plan
+
+
+def ran(monkeypatch: pytest.MonkeyPatch, trial_s: float, on_run: Callable[[Session], object] = lambda _: None, **options: Any) -> Session:
+    session = Session(plan_aa(Request(suite="synthetic", profile="smoke"), **options), monkeypatch, trial_s, on_run)
+    run_pairs(session)  # type: ignore[arg-type]
+    return session
+
+
+def test_without_a_limit_all_pairs_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ran(monkeypatch, 100.0, pairs=3).rounds == [6]
+
+
+def test_pairs_start_until_the_time_is_over_and_the_last_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = ran(monkeypatch, 10.0, minutes=1)  # 20 s a pair: the third ends at 60 s
+    assert session.rounds == [2, 4, 6]
+    session = ran(monkeypatch, 9.9, minutes=1)  # at 59.4 s the fourth starts
+    assert session.rounds == [2, 4, 6, 8]
+    assert set(session.store.states(session.plan).values()) == {Outcome.OK}, "the sweep is complete"
+    assert session.store.load_plan() == session.plan
+
+
+def test_no_more_pairs_run_than_were_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ran(monkeypatch, 1.0, minutes=60, pairs=2).rounds == [2, 4]
+
+
+def test_a_stop_starts_no_pair(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = ran(monkeypatch, 1.0, lambda session: setattr(session, "stopped", len(session.rounds) == 2), minutes=60)
+    assert session.rounds == [2, 4]
+
+
+def test_a_resumed_sweep_goes_on_where_its_time_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = ran(monkeypatch, 10.0, lambda session: setattr(session, "stopped", len(session.rounds) == 2), minutes=1)
+    again = Session(first.store.load_plan(), monkeypatch, 10.0, lambda _: None)
+    run_pairs(again)  # type: ignore[arg-type]
+    assert again.rounds == [4, 6]
+    over = Session(again.store.load_plan(), monkeypatch, 10.0, lambda _: None)
+    run_pairs(over)  # type: ignore[arg-type]
+    assert over.rounds == [6], "nothing is left to do"

@@ -1,0 +1,26 @@
+"""Records of earlier workers: what a figure was divided by, and what a name meant."""
+
+from __future__ import annotations
+
+import pytest
+
+from tasks.analysis.early_records import summary_of_today, window_of_today
+
+
+@pytest.mark.parametrize(
+    ("linear", "kept"), [("fp8_tensorwise", False), ("switchback", False), ("plain", True), ("fp8_simulated", True), (None, True)]
+)
+def test_an_early_peak_is_kept_only_where_all_was_computed_in_its_precision(linear: str | None, kept: bool) -> None:
+    parameters = {} if linear is None else {"linear": linear}
+    window = {"peak_flops": 989.5e12, "samples": 3}
+    found = window_of_today(window, parameters)
+    assert found == {"peak_flops": 989.5e12 if kept else None, "samples": 3}
+    assert window["peak_flops"] == 989.5e12, "what was read stays as it is"
+    today = {**window, "flops_by_precision": {"fp8": 1.0}}
+    assert window_of_today(today, parameters) is today
+    assert window_of_today(None, parameters) is None
+
+
+def test_an_early_latency_was_a_service_time() -> None:
+    assert summary_of_today({"latency_p50_s": 0.5, "throughput": 2.0}, {}) == {"service_time_p50_s": 0.5, "throughput": 2.0}
+    assert summary_of_today({"latency_p50_s": 0.5}, {"tree": "0" * 16}) == {"latency_p50_s": 0.5}

@@ -1,0 +1,60 @@
+"""Verdicts on cells: the best of many, fewer trials than decide, and how seldom equal cells are told apart."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from experiments.stats.verdict import Verdict, among_many
+from tasks.analysis.cell import Cell
+from tasks.analysis.judge_cells import judge_best, judge_pairs, ratio_of
+from tests.tasks.cell_support import made, repeats, row, steady, workers
+
+PATTERN = ((0.01, 0.0, -0.01), (-0.01, 0.01, 0.0), (0.0, -0.01, 0.01))  # rounds add up to 0
+
+
+def ahead(lead: float, others: int) -> list[Cell]:
+    """A cell that is ahead of equal ones."""
+    rates = [100 * lead, *[100.0] * others]
+    return made([one for count, rate in enumerate(rates) for one in repeats(workers(count), rate, PATTERN[count % 3])])
+
+
+def test_the_best_of_more_cells_needs_a_larger_lead() -> None:
+    """p is 0.004 against the cell beside it: enough for the baseline it was compared with, not for the best of sixteen."""
+    best, other, *rest = ahead(1.052, 15)
+    ratio = ratio_of(best, other)
+    assert 0.003 < ratio.p_value < 0.005 and among_many(ratio, 16) > 0.025
+    assert [found.verdict for found in judge_pairs([(best, other)])] == [Verdict.FASTER]
+    said = judge_best(best, [other, *rest])[0]
+    assert (said.ratio, said.verdict, said.why_undecided) == (ratio, Verdict.UNDECIDED, "one of many comparisons")
+    few, beside = ahead(1.052, 1)
+    assert judge_best(few, [beside])[0].why_undecided == judge_pairs([(few, beside)])[0].why_undecided, "one pair was not picked"
+    clear, *others = ahead(1.2, 15)
+    assert {found.verdict for found in judge_best(clear, others)} == {Verdict.FASTER}
+
+
+def test_the_best_is_not_told_apart_by_single_trials() -> None:
+    one, two, alone = made([*steady(workers(0), 200.0), *steady(workers(1), 100.0), row(workers(2), 50.0)])
+    decided, undecided = judge_best(one, [two, alone])
+    assert (decided.verdict, decided.why_undecided) == (Verdict.FASTER, None)
+    assert (undecided.verdict, undecided.why_undecided) == (Verdict.UNDECIDED, "one trial")
+    assert undecided.ratio.value == pytest.approx(4.0)
+
+
+def test_an_interval_too_wide_says_so() -> None:
+    base, noisy = made([*repeats(workers(0), 100.0, PATTERN[0]), *repeats(workers(1), 101.0, PATTERN[1])])
+    assert judge_pairs([(noisy, base)])[0].why_undecided == "too wide an interval"
+
+
+@pytest.mark.parametrize("baseline_sd", [0.01, 0.1])
+def test_equal_cells_are_seldom_told_apart(baseline_sd: float) -> None:
+    """100 tables of five cells with three repeats each, of which 5 at most are promised."""
+    random, tables, found = np.random.default_rng(11), 0, 0
+    for _ in range(100):
+        noise = random.normal(size=(5, 3)) * np.array([baseline_sd, *[0.01] * 4])[:, None]
+        cells = made([one for count in range(5) for one in repeats(workers(count), 100.0, noise[count])])
+        verdicts = [cell.verdict for cell in cells if cell.verdict]
+        found += any(word in (Verdict.FASTER, Verdict.SLOWER) for word in verdicts)
+        best = max(cells, key=lambda cell: cell.estimate.value if cell.estimate else 0.0)
+        tables += any(one.verdict is Verdict.FASTER for one in judge_best(best, [cell for cell in cells if cell is not best]))
+    assert found <= 4 and tables <= 4

@@ -1,0 +1,29 @@
+"""What a report says of a cell's loss parity."""
+
+from __future__ import annotations
+
+from experiments.stats.loss_parity import Parity, ParityStatus
+from tasks.analysis.parity_note import interval, parity_note, share, signed
+
+
+def unproven(why: str, **more: object) -> str:
+    return parity_note(Parity(ParityStatus.UNPROVEN, why, **{"steps": 200, "pairs": 3, "seeds": 3, **more}), "fp32")  # type: ignore[arg-type]
+
+
+def test_what_would_prove_it_is_said() -> None:
+    unknown = "its difference is not known well enough"
+    head = f"unproven against fp32: {unknown}"
+    found = "; a divergence of 1.2 % would have been found"
+    assert unproven(unknown, recommended=320, smallest=0.0123) == f"{head}; 320 steps would show 1 %{found}"
+    more_seeds = "more steps would not show 1 %, more seeds would (parity_reference and repeats: 5)"
+    assert unproven(unknown, smallest=0.0123) == f"{head}; {more_seeds}{found}"
+    assert unproven(unknown, recommended=150, smallest=0.0123) == f"{head}{found}", "it has so many"
+    assert unproven("15 steps are too few", steps=15).endswith("; 100 steps would show 1 %")
+    assert unproven("few", seeds=2, pairs=2).endswith("few; needs 1 more fp32 seed (parity_reference: 3)")
+    assert unproven("few", pairs=1).endswith("few; needs 2 more of its own seeds (repeats: 3)")
+
+
+def test_numbers_have_a_sign_and_no_minus_before_zero() -> None:
+    assert [signed(value) for value in (0.0123, -0.0123, -0.00001, None)] == ["+1.23 %", "−1.23 %", "+0.00 %", "–"]
+    assert [share(value) for value in (0.005, 0.0123, 0.1, None)] == ["0.5 %", "1.2 %", "10 %", "–"]
+    assert interval(Parity(ParityStatus.PROVEN, low=-0.001, high=0.002)) == "−0.10 % to +0.20 %"

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from experiments.stats.estimate import t_value
+from tasks.analysis.spread_history import UNKNOWN, KnownSpreads, learn, replications
+from tasks.analysis.spread_store import PastSweeps, PastTrial, read_spreads
+from tests.tasks.spread_support import DEVICE, past_trial, write_history
+
+PLACE = ("cpu", DEVICE, "throughput")
+
+
+def past(sweeps: Mapping[str, Sequence[PastTrial]]) -> PastSweeps:
+    return PastSweeps(dict(sweeps))
+
+
+def test_nothing_is_known_at_first() -> None:
+    assert learn(past({}), PLACE) == UNKNOWN
+    assert KnownSpreads({}).trial(*PLACE) is None and KnownSpreads({}).at(*PLACE) == UNKNOWN
+
+
+def test_the_components_are_those_of_the_history(tmp_path: Path) -> None:
+    write_history(tmp_path, sweeps=40, trial_sd=0.01, sweep_sd=0.02)
+    known = learn(read_spreads(tmp_path), PLACE)
+    assert known.trial is not None and known.trial.sd == pytest.approx(0.01, rel=0.1)
+    assert known.sweep is not None and known.sweep.sd == pytest.approx(0.02, rel=0.25)
+    assert known.host is None, "one host"
+    assert (known.trials, known.sweeps, known.hosts) == (360, 40, 0)
+
+
+def test_sweeps_on_several_hosts_are_compared_on_each_and_hosts_by_their_means(tmp_path: Path) -> None:
+    write_history(tmp_path, sweeps=60, trial_sd=0.001, sweep_sd=0.005, host_sd=0.05, hosts=["a", "b", "c", "d", "e", "f"])
+    known = learn(read_spreads(tmp_path), PLACE)
+    assert known.sweep is not None and known.sweep.sd == pytest.approx(0.005, rel=0.3), "hosts are no part of it"
+    assert known.host is not None
+    assert 1.96 * 0.03 < t_value(0.95, known.host.df) * known.host.sd < 5 * 1.96 * 0.05, "six hosts say little of cells"
+    assert (known.sweeps, known.hosts) == (60, 6)
+
+
+def test_other_pools_count_for_hosts_alone(tmp_path: Path) -> None:
+    write_history(tmp_path, sweeps=5, hosts=["a"])
+    write_history(tmp_path, sweeps=5, pool="gpu", hosts=["b"], seed=1)
+    write_history(tmp_path, sweeps=5, pool="third", hosts=["c"], seed=2)
+    known = learn(read_spreads(tmp_path), PLACE)
+    assert (known.trials, known.sweeps, known.hosts) == (45, 5, 3)
+    assert known.host is not None
+
+
+def test_another_version_is_another_cell() -> None:
+    """Code that became 10 % slower half-way: no spread between sweeps."""
+    sweeps = {
+        f"s{number}": [past_trial("c", 100.0 if number < 4 else 90.0, version="v1" if number < 4 else "v2") for _ in range(2)]
+        for number in range(8)
+    }
+    known = learn(past(sweeps), PLACE)
+    assert known.sweep is not None and known.sweep.sd < 1e-6
+    mixed = {name: [trial.model_copy(update={"version": "v"}) for trial in trials] for name, trials in sweeps.items()}
+    wide = learn(past(mixed), PLACE)
+    assert wide.sweep is not None and wide.sweep.sd == pytest.approx(math.log(100 / 90) / 2, rel=0.4)
+
+
+def test_other_devices_metrics_and_values_without_a_logarithm_are_left_out() -> None:
+    repeats = [past_trial("a", value) for value in (99.0, 100.0, 101.0)] + [past_trial("b", value) for value in (50.0, 49.0, 51.0)]
+    others = [past_trial("a", 1.0, device="another"), past_trial("a", 1.0, metric="step_time_median_s"), past_trial("a", 0.0)]
+    known = learn(past({"s": [*repeats, *others]}), PLACE)
+    assert known == learn(past({"s": repeats}), PLACE)
+    assert known.trial is not None and known.trials == 6
+
+
+def test_a_metric_on_the_linear_scale_keeps_its_unit() -> None:
+    place = ("cpu", DEVICE, "data_wait_share")
+    trials = [past_trial(cell, value, metric="data_wait_share") for cell in ("a", "b") for value in (0.0, 0.1, 0.2)]
+    known = learn(past({"s": trials}), place)
+    assert known.trial is not None and known.trial.sd == pytest.approx(0.1, rel=0.6)
+
+
+def test_where_another_host_lands() -> None:
+    """Three hosts, this sweep's among them; a cell that no other host has measured gets nothing."""
+    sweeps = {host: [past_trial("c", value, host=host)] for host, value in (("a", 100.0), ("b", 101.0))}
+    own = {
+        "here": [past_trial("c", 99.0, host="z")],
+        "alone": [past_trial("d", 5.0, host="z")],
+        "other code": [past_trial("c", 9.0, version="v2")],
+    }
+    found = replications(past(sweeps), own, "throughput")
+    assert set(found) == {"here"} and found["here"].hosts == 3
+    assert found["here"].low < 99 and found["here"].high > 101
+    assert math.sqrt(found["here"].low * found["here"].high) == pytest.approx((99 * 100 * 101) ** (1 / 3))
+    assert replications(past({"a": sweeps["a"]}), own, "throughput") == {}, "two hosts, and no other cell of them"

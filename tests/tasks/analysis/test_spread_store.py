@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from experiments.trial import Outcome
+from tasks.analysis.results import load_sweep
+from tasks.analysis.spread_store import PastTrial, cell_identity, read_spreads, rebuild, version_of, write_spread
+from tests.tasks.fake_sweep import Fake, make_sweep
+from tests.tasks.spread_support import DEVICE, write_history
+
+A, B = "made-up-20260101-000000-0000", "made-up-20260102-000000-0000"
+AXES = {"pool": "cpu", "precision": "fp32", "dataloader_workers": 0}
+
+
+def trials_of(root: Path, *fakes: Fake, sweep_id: str = A) -> list[PastTrial]:
+    path = write_spread(load_sweep(make_sweep(root, list(fakes), sweep_id=sweep_id)))
+    assert path == root / "spread" / f"{sweep_id}.json"
+    return list(read_spreads(root).trials[sweep_id])
+
+
+def test_what_is_kept_of_a_trial(tmp_path: Path) -> None:
+    (trial,) = trials_of(tmp_path, Fake(AXES, rate=250.0))
+    assert (trial.pool, trial.device, trial.host, trial.started_at) == ("cpu", DEVICE, "box", 1_767_225_600.0)
+    assert trial.values["throughput"] == pytest.approx(250, rel=0.01)
+    assert trial.values["step_time_median_s"] == pytest.approx(8 / 250, rel=0.05)
+    assert "measured_steps" not in trial.values, "better neither way, so it is never compared"
+
+
+def test_the_opaque_host_id_comes_before_the_name(tmp_path: Path) -> None:
+    (trial,) = trials_of(tmp_path, Fake(AXES, environment={"host_id": "5f2c"}))
+    assert trial.host == "5f2c"
+
+
+def test_only_undisturbed_trials_that_measured_count(tmp_path: Path) -> None:
+    crashed = Fake({**AXES, "dataloader_workers": 1}, outcome=Outcome.CRASHED, reason="x")
+    emulated = Fake({**AXES, "dataloader_workers": 2}, emulated=True)
+    waiting = Fake({**AXES, "dataloader_workers": 3}, outcome=None)
+    assert len(trials_of(tmp_path / "a", Fake(AXES, repeats=2), crashed, emulated, waiting)) == 2
+    nothing = make_sweep(tmp_path / "b", [emulated], sweep_id=A)
+    assert write_spread(load_sweep(nothing)) is None and not (tmp_path / "b" / "spread" / f"{A}.json").exists()
+
+
+def test_writing_again_gives_the_same_file(tmp_path: Path) -> None:
+    sweep = load_sweep(make_sweep(tmp_path, [Fake(AXES, repeats=2)], sweep_id=A))
+    path = write_spread(sweep)
+    assert path is not None
+    before = path.read_bytes()
+    assert write_spread(sweep) == path and path.read_bytes() == before
+    assert [each.name for each in path.parent.iterdir()] == [path.name], "nothing temporary is left"
+
+
+def test_a_cell_is_its_work_and_not_its_pool(tmp_path: Path) -> None:
+    sweep = load_sweep(make_sweep(tmp_path, [Fake(AXES, repeats=2), Fake({**AXES, "pool": "gpu"}), Fake({**AXES, "precision": "bf16"})]))
+    cells = [cell_identity(row) for row in sweep.rows]
+    on_cpu = {
+        cell for cell, row in zip(cells, sweep.rows, strict=True) if row.trial.pool == "cpu" and row.trial.axes["precision"] == "fp32"
+    }
+    (gpu,) = [cell for cell, row in zip(cells, sweep.rows, strict=True) if row.trial.pool == "gpu"]
+    assert on_cpu == {gpu} and len(set(cells)) == 2
+
+
+def test_max_is_another_cell_for_another_batch(tmp_path: Path) -> None:
+    fakes = [Fake({**AXES, "dataloader_workers": count}, parameters={"batch_size": "max"}, window={"batch_size": 8}) for count in (0,)]
+    row = load_sweep(make_sweep(tmp_path, fakes)).rows[0]
+    found = {}
+    for batch in (64, 66):
+        object.__setattr__(row, "summary", {**row.summary, "batch_size": batch})
+        found[batch] = cell_identity(row)
+    assert found[64] != found[66]
+
+
+@pytest.mark.parametrize(("part", "changes"), [("code", True), ("libraries", True), ("data", True), ("sweep", False), ("repeat", False)])
+def test_a_version_is_code_libraries_and_data(tmp_path: Path, part: str, changes: bool) -> None:
+    row = load_sweep(make_sweep(tmp_path, [Fake(AXES)])).rows[0]
+    before = version_of(row)
+    row.trial.key_parts[part] = "another"
+    assert (version_of(row) != before) is changes
+
+
+def test_a_damaged_file_is_named_and_skipped(tmp_path: Path) -> None:
+    write_history(tmp_path, sweeps=2)
+    folder = tmp_path / "spread"
+    (folder / "broken.json").write_text('{"schema_version":1,"trials":[')
+    (folder / "empty.json").write_text("")
+    (folder / "other.json").write_text(json.dumps({"schema_version": 1, "sweep_id": "x", "trials": [{"cell": 1}]}))
+    for devices in (None, [DEVICE]):
+        found = read_spreads(tmp_path, devices=devices)
+        assert len(found.trials) == 2
+        assert [path.name for path in found.damaged] == ["broken.json", "empty.json", "other.json"]
+
+
+def test_only_the_devices_asked_for_are_read_and_no_excluded_sweep(tmp_path: Path) -> None:
+    write_history(tmp_path, sweeps=2)
+    write_history(tmp_path, sweeps=2, pool="gpu", device='Made "up" GPU ü', seed=1)
+    write_history(tmp_path, sweeps=1, pool="old", device=None, seed=2)
+    for device, count in ((DEVICE, 2), ('Made "up" GPU ü', 2), (None, 1), ("Made", 0)):
+        found = read_spreads(tmp_path, devices=[device])
+        assert len(found.trials) == count and not found.damaged
+        assert {trial.device for trials in found.trials.values() for trial in trials} <= {device}
+    everything = read_spreads(tmp_path).trials
+    without = read_spreads(tmp_path, without=[next(iter(everything))]).trials
+    assert len(everything) == 5 and len(without) == 4
+
+
+def test_no_store_is_an_empty_one(tmp_path: Path) -> None:
+    assert read_spreads(tmp_path).trials == {} and rebuild(tmp_path / "nowhere") == (0, [])
+
+
+def test_the_store_is_rebuilt_from_the_sweeps(tmp_path: Path) -> None:
+    """What a removed sweep left stays; a sweep that cannot be read is named."""
+    make_sweep(tmp_path, [Fake(AXES, repeats=2)], sweep_id=A)
+    (make_sweep(tmp_path, [Fake(AXES)], sweep_id=B) / "plan.json").write_text("{")
+    write_history(tmp_path, sweeps=1)
+    written, problems = rebuild(tmp_path)
+    assert written == 1 and len(problems) == 1 and problems[0].startswith(B)
+    assert len(read_spreads(tmp_path).trials) == 2

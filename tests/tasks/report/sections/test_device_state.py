@@ -1,0 +1,84 @@
+"""Section: the state of the devices; what is said of clocks beside a comparison, and of disturbed trials."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from experiments.device_state import POWER, DeviceState
+from experiments.stats.verdict import Verdict
+from tasks.analysis.judge_cells import DISTURBED
+from tasks.analysis.results import TrialRow
+from tests.tasks.cell_support import column, made, report_of, row, workers
+
+CO_TENANT = "other processes used 38 % of the CPU (limit 5 %)"
+
+
+def sampled(loaders: int, repeat: int, value: float = 100.0, **state: Any) -> TrialRow:
+    """A trial whose device was sampled."""
+    known = DeviceState(samples=100, coverage=1.0, **state)
+    return row(workers(loaders), value * (1 + 0.001 * repeat), repeat=repeat, summary=known.metrics(), state=known)
+
+
+def capped(repeat: int) -> TrialRow:
+    return sampled(0, repeat, clock_mean_mhz=1809.0, clock_min_mhz=1575.0 + repeat, caps=((POWER, 1.0),), capped_share=1.0, power_w=699.5)
+
+
+def test_clocks_and_what_capped_them() -> None:
+    rows = [capped(1), capped(2), sampled(1, 1, 116.0, clock_mean_mhz=1950.4), sampled(1, 2, 116.0, clock_mean_mhz=1949.6)]
+    section = report_of(rows).section("device_state")
+    assert section.table.header == ["cell", "clock, mean", "lowest", "power", "capped", "by"], "what is unknown has no column"
+    assert section.table.rows == [
+        ["cpu · MP-0", "1,809 MHz", "1,576 MHz", "699.5 W", "100 %", "power"],
+        ["cpu · MP-1", "1,950 MHz", "–", "–", "–", "–"],
+    ]
+    (bullets,) = (block for block in section.blocks if block.kind == "bullets")
+    assert bullets.lines == [
+        "cpu · MP-1 ran at 1,950 MHz; its baseline cpu · MP-0 at 1,809 MHz, capped by power all of the time: "
+        "a part of their difference may be the clock."
+    ]
+
+
+def test_clocks_less_than_1_percent_apart_are_no_difference() -> None:
+    def lines(clock: float) -> int:
+        rows = [sampled(0, 1, clock_mean_mhz=1000.0), sampled(0, 2, clock_mean_mhz=1000.0), sampled(1, 1, clock_mean_mhz=clock)]
+        return sum(len(block.lines) for block in report_of(rows).section("device_state").blocks if block.kind == "bullets")
+
+    assert (lines(1009.9), lines(1010.1), lines(989.9)) == (0, 1, 1)
+
+
+def test_a_part_of_the_time_is_told_as_such() -> None:
+    rows = [sampled(0, 1, clock_mean_mhz=1000.0), sampled(1, 1, clock_mean_mhz=900.0, caps=((POWER, 0.25),), capped_share=0.25)]
+    (line,) = next(block for block in report_of(rows).section("device_state").blocks if block.kind == "bullets").lines
+    assert line.startswith("cpu · MP-1 ran at 900 MHz, capped by power 25.0 % of the time; its baseline")
+
+
+def test_sweeps_without_samples_have_no_section() -> None:
+    assert "device_state" not in report_of([row(workers(0)), row(workers(1))]).section_names
+
+
+def test_a_disturbed_trial_is_left_out_where_others_are_not() -> None:
+    rows = [sampled(0, 1), sampled(0, 2), sampled(0, 3, 40.0, disturbed=CO_TENANT, cpu_others_share=0.38), sampled(1, 1), sampled(1, 2)]
+    first, _ = made(rows)
+    assert [round(value, 3) for value in first.values] == [100.1, 100.2] and first.disturbed is None
+    report = report_of(rows)
+    assert report.cautions[0] == "Other work disturbed 1 trial (cpu · MP-0 · #3): it is left out of the figures."
+    assert column(report.section("device_state").table, "disturbed") == ["1 of 3", "–"]
+
+
+def test_nothing_is_claimed_from_a_cell_that_was_always_disturbed() -> None:
+    rows = [sampled(0, n) for n in (1, 2, 3)] + [sampled(1, n, 150.0, disturbed=CO_TENANT) for n in (1, 2, 3)]
+    _, second = made(rows)
+    assert len(second.values) == 3 and second.disturbed == CO_TENANT, "it is shown"
+    assert (second.verdict, second.why_undecided) == (Verdict.UNDECIDED, DISTURBED)
+    report = report_of(rows)
+    assert report.cautions[0] == (
+        f"Other work disturbed every trial of 1 cell (cpu · MP-1): nothing is claimed from them. cpu · MP-1: {CO_TENANT}."
+    )
+    undisturbed = [*rows[:3], *(sampled(1, n, 150.0) for n in (1, 2, 3))]
+    assert made(undisturbed)[1].verdict is Verdict.FASTER
+
+
+def test_a_disturbed_baseline_decides_nothing_either() -> None:
+    rows = [sampled(0, n, disturbed=CO_TENANT) for n in (1, 2, 3)] + [sampled(1, n, 150.0) for n in (1, 2, 3)]
+    _, second = made(rows)
+    assert (second.verdict, second.why_undecided, second.disturbed) == (Verdict.UNDECIDED, DISTURBED, None)

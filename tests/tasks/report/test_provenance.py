@@ -1,0 +1,58 @@
+"""Which code a report's numbers are of, and what it says where that is not sure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tasks.analysis.results import Sweep, TrialRow
+from tasks.report.provenance import commit_text, provenance_cautions, tree_text
+from tests.tasks.cell_support import row, workers
+from tests.tasks.plan_support import make_plan, make_trial
+
+PLANNED, OTHER = "a" * 16, "b" * 16
+
+
+def ran(count: int, tree: str | None) -> TrialRow:
+    return row(workers(count), environment={"torch": "2", **({"tree": tree} if tree else {})})
+
+
+def sweep(*rows: TrialRow, **plan: Any) -> Sweep:
+    return Sweep(Path("nowhere"), make_plan([make_trial()], **{"tree": PLANNED, **plan}), rows)
+
+
+def test_one_tree_in_every_trial_needs_no_caution() -> None:
+    one = sweep(ran(0, PLANNED), ran(1, PLANNED), row(workers(2), None, outcome=None))
+    assert provenance_cautions(one) == [] and tree_text(one) == f"{PLANNED} in every trial"
+    assert tree_text(sweep()) == PLANNED, "nothing ran yet"
+
+
+def test_a_trial_of_another_tree_is_named() -> None:
+    one = sweep(ran(0, PLANNED), ran(1, OTHER), ran(2, None))
+    assert provenance_cautions(one) == [
+        f"1 trial ran other code (tree {OTHER}) than was planned (tree {PLANNED}): cpu · MP-1 · #1.",
+        "Which code ran in 1 trial is not known: cpu · MP-2 · #1.",
+    ]
+    assert tree_text(one) == f"{PLANNED} planned; {PLANNED} in 1 trial, {OTHER} in 1 trial and unknown in 1 trial"
+
+
+def test_an_early_plan_says_nothing_of_trees() -> None:
+    one = sweep(ran(0, None), tree=None, schema_version=2, git={"commit": "c" * 40, "dirty": False})
+    assert provenance_cautions(one) == [] and tree_text(one) == ""
+    assert commit_text(one.plan) == "c" * 12
+
+
+def test_a_commit_that_nobody_checked_says_so() -> None:
+    one = sweep(ran(0, PLANNED), git={"commit": "c" * 40, "dirty": True, "checked": False})
+    assert commit_text(one.plan) == f"{'c' * 12} with uncommitted changes (asserted, not checked)"
+    assert provenance_cautions(one) == [f"The commit {'c' * 12} is asserted, not checked: there was no git where the sweep was planned."]
+    checked = sweep(ran(0, PLANNED), git={"commit": "c" * 40, "dirty": False, "checked": True})
+    assert commit_text(checked.plan) == "c" * 12 and provenance_cautions(checked) == []
+
+
+def test_a_plan_whose_seal_does_not_hold_says_so(tmp_path: Path) -> None:
+    one = sweep(ran(0, PLANNED))
+    (tmp_path / "plan.json").write_text('{"schema_version": 3, "seal": "x"}')
+    assert provenance_cautions(Sweep(tmp_path, one.plan, one.rows)) == [
+        "The plan was changed after it was written: its seal does not hold."
+    ]

@@ -1,0 +1,278 @@
+"""`sweep publish`: what is refused, with the file and the reason; what is written, and that it is read as the sweep was."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from experiments.config.paths import runs_root
+from experiments.trial import Outcome
+from flows.cli.commands import app
+from tasks.analysis.results import ResultsError, load_sweep, write_steps
+from tasks.report.manifest import check_published
+from tasks.report.publish import PublishError, publish
+from tasks.report.whole_sweep import why_not_whole
+from tasks.sweep.seal import seal_of
+from tasks.sweep.store import SweepStore
+from tests.tasks.fake_sweep import SWEEP_ID, TREE, Fake, make_sweep, trial_dirs
+
+OTHER_ID = "made-up-20260102-000000-ffff"
+
+
+def fakes() -> list[Fake]:
+    axes = {"pool": "cpu", "model": "base"}
+    broken = {"outcome": Outcome.CRASHED, "reason": "worker on box: lost", "rate": 1.0}
+    return [
+        Fake({**axes, "dataloader_workers": 0}, 100.0, repeats=2, rms=lambda step: 1.0),
+        Fake({**axes, "dataloader_workers": 1}, 150.0, repeats=2),
+        Fake({**axes, "dataloader_workers": 2}, **broken),
+    ]
+
+
+def whole(sweep_id: str = SWEEP_ID, made: list[Fake] | None = None) -> SweepStore:
+    folder = make_sweep(runs_root(), made or fakes(), sweep_id=sweep_id)
+    for trial in trial_dirs(folder):
+        write_steps(trial)
+    return SweepStore(sweep_id)
+
+
+def edit(path: Path, **values: Any) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A published page, which is made once."""
+    folder = tmp_path_factory.mktemp("written")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SWEEPBENCH_RUNS", str(folder / "runs"))
+        publish([whole()], folder / "page")
+    return folder / "page"
+
+
+@pytest.fixture
+def page(written: Path, tmp_path: Path) -> Path:
+    """A copy of it for one test."""
+    return Path(shutil.copytree(written, tmp_path / "page"))
+
+
+def test_a_whole_sweep_is_published_and_read_as_it_was(tmp_path: Path) -> None:
+    store, page = whole(), tmp_path / "docs" / "page"
+    assert publish([store], page) == page / "README.md"
+    before, after = load_sweep(store.dir), load_sweep(page / SWEEP_ID)
+    assert after.plan == before.plan and (page / SWEEP_ID / "plan.json").read_bytes() == (store.dir / "plan.json").read_bytes()
+    for old, new in zip(before.rows, after.rows, strict=True):
+        assert (new.trial, new.outcome, dict(new.summary)) == (old.trial, old.outcome, dict(old.summary))
+        assert new.steps.tolist() == old.steps.tolist() and new.losses.tolist() == old.losses.tolist()
+        assert new.rms.keys() == old.rms.keys(), "no other trial's tensors"
+        assert new.environment == {name: value for name, value in old.environment.items() if name != "host"}
+    names = {path.relative_to(page).as_posix() for path in page.rglob("*") if path.is_file()}
+    files = {"plan.json", "results.parquet", "steps.parquet", "report.md", "report.html"}
+    assert {name for name in names if "/figures/" not in name} == {"README.md", "manifest.json", *(f"{SWEEP_ID}/{name}" for name in files)}
+    assert check_published(page) == []
+
+
+def test_the_readme_says_what_the_data_say_and_no_file_names_a_host(page: Path) -> None:
+    text = (page / "README.md").read_text()
+    for line in (
+        "- **Device:** Made-up CPU",
+        "- **Hosts:** 0123456789ab",
+        "- **Software:** torch 2.13.0",
+        f"- **Code:** commit 0123456789ab with uncommitted changes, tree {TREE} in every trial",
+        "- **Date:** 2026-01-01 (UTC)",
+        "- **Trials:** 1 to 2 for each of 3 cells",
+        "- **Command:** `sweep run made_up --profile smoke`",
+        f"- **Sweep:** `{SWEEP_ID}`",
+        "| base |",
+    ):
+        assert line in text, line
+    assert "host 0123456789ab: lost" in (page / SWEEP_ID / "report.md").read_text(), "the reason, without the host's name"
+    steps = load_sweep(page / SWEEP_ID)
+    assert "box" not in " ".join(str(row) for row in steps.rows)
+    for path in page.rglob("*"):
+        if path.suffix in (".md", ".json", ".html"):
+            assert "box:" not in path.read_text() and '"box"' not in path.read_text(), path
+
+
+def test_several_sweeps_are_one_page(tmp_path: Path) -> None:
+    page = tmp_path / "page"
+    publish([whole(), whole(OTHER_ID)], page)
+    assert {path.name for path in page.iterdir()} == {SWEEP_ID, OTHER_ID, "README.md", "manifest.json"}
+    assert (page / "README.md").read_text().count("- **Sweep:**") == 2 and check_published(page) == []
+    with pytest.raises(PublishError, match="a sweep is named twice"):
+        publish([SweepStore(SWEEP_ID), SweepStore(SWEEP_ID)], page)
+
+
+Break = Callable[[SweepStore, list[Path]], None]
+
+
+def splice(store: SweepStore, trials: list[Path]) -> None:
+    """Another sweep's trial in the place of this one's, as by hand."""
+    other = whole(OTHER_ID)
+    source = trial_dirs(other.dir)[1]
+    shutil.rmtree(trials[1])
+    shutil.copytree(source, trials[1])
+
+
+def resealed(store: SweepStore, trials: list[Path]) -> None:
+    """Another sweep's trial in the plan, sealed anew."""
+    plan = json.loads((store.dir / "plan.json").read_text())
+    plan["trials"][0]["sweep_id"] = OTHER_ID
+    edit(store.dir / "plan.json", **{**plan, "seal": seal_of(plan)})
+
+
+def other_journal(store: SweepStore, trials: list[Path]) -> None:
+    shutil.copyfile(trials[0] / "journal.jsonl", trials[1] / "journal.jsonl")
+    write_steps(trials[1])
+
+
+def edited_steps(store: SweepStore, trials: list[Path]) -> None:
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(trials[1] / "steps.parquet")
+    faster = table.set_column(table.column_names.index("total_s"), "total_s", pc.multiply(table["total_s"], 0.9))
+    pq.write_table(faster, trials[1] / "steps.parquet")
+
+
+def edited_journal(store: SweepStore, trials: list[Path]) -> None:
+    text = (trials[1] / "journal.jsonl").read_text()
+    (trials[1] / "journal.jsonl").write_text(text.replace('"samples":8', '"samples":9', 1))
+
+
+BROKEN: dict[str, tuple[Break, str]] = {
+    "edited plan": (lambda store, trials: edit(store.dir / "plan.json", command="x"), r"plan\.json was changed after it was written"),
+    "early plan": (lambda store, trials: edit(store.dir / "plan.json", schema_version=2, seal="x"), r"plan\.json was changed after"),
+    "spliced trial": (splice, rf"trial\.json belongs to sweep {OTHER_ID}"),
+    "spliced plan": (resealed, rf"plan\.json: trial \w+ belongs to sweep {OTHER_ID}"),
+    "edited trial": (lambda store, trials: edit(trials[1] / "trial.json", index=7), r"trial\.json differs from the trial in the plan"),
+    "no trial": (lambda store, trials: (trials[1] / "trial.json").unlink(), r"trial\.json does not exist: the trial's folder is not whole"),
+    "to do": (lambda store, trials: (trials[1] / "result.json").unlink(), r"result\.json does not exist: the trial is still to do"),
+    "damaged": (lambda store, trials: edit(trials[1] / "result.json", attempt=0), r"result\.json is damaged \(1 errors\)"),
+    "other result": (lambda store, trials: edit(trials[1] / "result.json", key="0" * 16), r"result\.json is of trial 0{16}"),
+    "infra": (
+        lambda store, trials: edit(trials[1] / "result.json", outcome="infra"),
+        r"result\.json: the trial ended as infra; `sweep resume",
+    ),
+    "other outcome": (
+        lambda store, trials: edit(trials[2] / "result.json", outcome="ok"),
+        r"journal\.jsonl does not end as ok, and result",
+    ),
+    "other attempt": (
+        lambda store, trials: edit(trials[1] / "result.json", attempt=2),
+        r"journal\.jsonl is of attempt 1, and result.json of",
+    ),
+    "no journal": (lambda store, trials: (trials[1] / "journal.jsonl").unlink(), r"journal\.jsonl does not exist"),
+    "other journal": (other_journal, r"journal\.jsonl is of trial \w{16}"),
+    "edited journal": (edited_journal, r"journal\.jsonl"),
+    "edited steps": (edited_steps, r"steps\.parquet is not what journal\.jsonl beside it gives"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_is_not_as_the_flow_left_it_is_refused_by_name(name: str, tmp_path: Path) -> None:
+    store = whole()
+    damage, message = BROKEN[name]
+    damage(store, trial_dirs(store.dir))
+    with pytest.raises(PublishError, match=f"nothing was published:\n- .*{message}"):
+        publish([store], tmp_path / "page")
+    assert [path.name for path in tmp_path.iterdir() if "page" in path.name] == [], "nothing is left half done"
+
+
+def test_only_a_trial_that_ended_before_it_began_needs_no_journal(tmp_path: Path) -> None:
+    store = whole()
+    lost = trial_dirs(store.dir)[2]
+    (lost / "journal.jsonl").unlink()
+    assert why_not_whole(store) == [f"{lost / 'journal.jsonl'} does not exist"], "its steps are from nowhere"
+    (lost / "steps.parquet").unlink()
+    assert why_not_whole(store) == []
+    publish([store], tmp_path / "page")
+    assert [row.outcome for row in load_sweep(tmp_path / "page" / SWEEP_ID).rows].count("crashed") == 1
+
+
+def test_steps_that_were_never_derived_are_no_problem(tmp_path: Path) -> None:
+    store = SweepStore(make_sweep(runs_root(), fakes()).name)
+    assert why_not_whole(store) == []
+
+
+def test_more_than_one_tree_is_refused(tmp_path: Path) -> None:
+    made = fakes()
+    made[1].environment = {"tree": "f" * 16}
+    store = whole(made=made)
+    assert why_not_whole(store) == [f"{store.dir}: tree {'f' * 16} ran in 2 of 5 trials, and tree {TREE} was planned"]
+
+
+def test_a_sweep_that_is_worked_on_is_refused() -> None:
+    store = whole()
+    with store.lease():
+        assert why_not_whole(store) == [f"{store.dir}: a process works on it"]
+
+
+def test_only_a_page_of_this_command_is_replaced(tmp_path: Path) -> None:
+    store, page = whole(), tmp_path / "page"
+    page.mkdir()
+    publish([store], page)  # an empty folder
+    publish([store], page)
+    assert check_published(page) == []
+    (page / "notes.md").write_text("by hand")
+    with pytest.raises(PublishError, match=r"notes\.md is not of the page that is there"):
+        publish([store], page)
+    assert (page / "notes.md").read_text() == "by hand"
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "README.md").write_text("by hand")
+    with pytest.raises(PublishError, match="foreign holds what `sweep publish` did not write"):
+        publish([store], foreign)
+    assert [path.name for path in foreign.iterdir()] == ["README.md"]
+
+
+@pytest.mark.parametrize("how", ["changed", "missing", "added", "figure"])
+def test_a_page_that_was_changed_is_found(page: Path, how: str) -> None:
+    assert check_published(page) == []
+    if how == "changed":
+        (page / "README.md").write_text((page / "README.md").read_text() + "x1.88\n")
+    elif how == "missing":
+        (page / SWEEP_ID / "report.md").unlink()
+    elif how == "added":
+        (page / SWEEP_ID / "more.md").write_text("")
+    else:
+        (page / SWEEP_ID / "figures" / "throughput.svg").write_text("<svg/>")
+    file = {"changed": "README.md was changed", "missing": "report.md is missing", "added": "more.md is not in the manifest"}
+    (problem,) = check_published(page)
+    assert problem.endswith(file.get(how, "throughput.svg was changed"))
+
+
+def test_a_plan_that_was_changed_with_its_checksum_is_found_by_its_seal(page: Path) -> None:
+    path = page / SWEEP_ID / "plan.json"
+    edit(path, command="x")
+    manifest = json.loads((page / "manifest.json").read_text())
+    manifest["files"][f"{SWEEP_ID}/plan.json"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    (page / "manifest.json").write_text(json.dumps(manifest))
+    assert check_published(page) == [f"{path} was changed after it was written: its seal does not hold"]
+    (page / "manifest.json").write_text("[]")
+    with pytest.raises(ResultsError, match=r"manifest\.json is no manifest"):
+        check_published(page)
+
+
+def test_the_command_writes_checks_and_refuses(tmp_path: Path) -> None:
+    store, page = whole(), tmp_path / "page"
+    done = CliRunner().invoke(app, ["publish", "last", "--to", str(page)])
+    assert done.exit_code == 0 and f"published: {page / 'README.md'}" in done.output
+    done = CliRunner().invoke(app, ["publish", "--check", str(page)])
+    assert done.exit_code == 0 and f"{page} is as it was written" in done.output
+    (page / "README.md").write_text("x")
+    done = CliRunner().invoke(app, ["publish", "--check", str(page)])
+    assert done.exit_code == 1 and "README.md was changed" in done.output
+    edit(store.dir / "plan.json", command="x")
+    done = CliRunner().invoke(app, ["publish", SWEEP_ID, "--to", str(page)])
+    assert done.exit_code == 1 and "plan.json was changed after it was written" in done.output
+    assert (page / "README.md").read_text() == "x", "the page that is there stays"
+    for wrong in ([], ["last"], ["--to", "x"], ["last", "--check", "x"], ["last", "--to", "x", "--check", "x"]):
+        assert CliRunner().invoke(app, ["publish", *wrong]).exit_code != 0

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tasks.analysis.results import load_sweep
+from tasks.report.model import make_report
+from tasks.report.write import write_report
+from tests.tasks.fake_sweep import Fake, make_sweep
+from tests.tasks.spread_support import write_history
+
+ONCE = {"pool": "cpu", "dataloader_workers": 0}
+UNKNOWN = (
+    "The spread between trials on pool cpu (Made-up CPU) is not known: no interval is given for a cell that ran once. "
+    "`--repeats 3` measures it."
+)
+
+
+def said(root: Path, *fakes: Fake) -> list[str]:
+    report = make_report(load_sweep(make_sweep(root, list(fakes))))
+    return [line for line in report.cautions if line.startswith("The spread between trials")]
+
+
+def test_single_trials_of_an_unknown_pool_say_what_is_missing(tmp_path: Path) -> None:
+    assert said(tmp_path / "once", Fake(ONCE), Fake({**ONCE, "dataloader_workers": 1})) == [UNKNOWN]
+    assert said(tmp_path / "some", Fake(ONCE), Fake({**ONCE, "dataloader_workers": 1}, repeats=2)) == [UNKNOWN]
+    assert said(tmp_path / "twice", Fake(ONCE, repeats=2)) == []
+    assert said(tmp_path / "pools", Fake(ONCE), Fake({**ONCE, "pool": "b"}, environment={"device_name": None})) == [
+        UNKNOWN,
+        UNKNOWN.replace("cpu (Made-up CPU)", "b"),
+    ]
+
+
+def test_a_known_spread_gives_an_interval_and_no_caution(tmp_path: Path) -> None:
+    """Twelve past sweeps of three cells whose trials lie 1 % apart."""
+    write_history(tmp_path, trial_sd=0.01)
+    assert said(tmp_path, Fake(ONCE)) == []
+    estimate = make_report(load_sweep(tmp_path / "made-up-20260101-000000-0000")).cells[0].estimate
+    assert estimate is not None and estimate.relative == pytest.approx(0.0196, rel=0.2)
+
+
+def test_a_report_without_any_interval_is_written(tmp_path: Path) -> None:
+    """No ± beside a value, in the table, on the page and in the figures."""
+    paths = write_report(make_sweep(tmp_path, [Fake(ONCE), Fake({**ONCE, "dataloader_workers": 1}, rate=150)]))
+    text = paths.markdown.read_text()
+    assert "±" not in "".join(line for line in text.split("\n") if line.startswith("|"))
+    assert "x1.50 (interval unknown) undecided" in text and UNKNOWN.replace("`", "\\`") in text
+    for path in (paths.markdown, paths.html):
+        assert not re.search(r"\b(inf|nan)\b", re.sub(r"<svg.*?</svg>", "", path.read_text(), flags=re.DOTALL))
+    assert paths.figures

@@ -1,0 +1,31 @@
+"""Plans of earlier versions: their metrics' names mean what they meant."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tasks.sweep.store import read_plan
+from tests.tasks.plan_support import make_plan, make_suite, make_trial
+
+
+@pytest.mark.parametrize(("version", "expected"), [(1, "service_time_p50_s"), (2, "service_time_p50_s"), (3, "latency_p50_s")])
+def test_what_was_called_latency_was_a_service_time(tmp_path: Path, version: int, expected: str) -> None:
+    content = make_plan([make_trial(1)], suite=make_suite()).model_dump(mode="json")
+    figures = [{"title": "t", "metric": "latency_per_sample_s", "x": "number"}, {"title": "t", "metric": "throughput", "x": "number"}]
+    content["suite"]["report"] |= {"metric": "latency_p50_s", "figures": figures}
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps({**content, "schema_version": version}))
+    report = read_plan(path).suite.report
+    assert report.metric == expected
+    per_sample = "latency_per_sample_s" if version == 3 else "service_time_per_sample_s"
+    assert [figure.metric for figure in report.figures] == [per_sample, "throughput"]
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"suite": 1}', '{"schema_version": "x", "suite": {"report": {}}}'])
+def test_what_is_no_plan_is_an_error_of_its_value(tmp_path: Path, text: str) -> None:
+    (tmp_path / "plan.json").write_text(text)
+    with pytest.raises(ValueError):
+        read_plan(tmp_path / "plan.json")
