@@ -48,7 +48,7 @@ def test_the_interval_of_the_steps_is_carried_over_to_the_window() -> None:
 
 def test_too_few_steps_have_a_rate_and_no_interval() -> None:
     few = summarise(steps_of(LONG[:39]), window())
-    assert few["throughput"] == pytest.approx(144)
+    assert few["throughput"] == pytest.approx(128)
     names = ("throughput_low", "throughput_high", "tflops_per_device_low", "effective_steps")
     assert [few[name] for name in names] == [None] * 4
     walk = 0.1 * np.exp(0.01 * np.cumsum(np.random.default_rng(3).normal(size=100)))
