@@ -104,5 +104,5 @@ def test_the_next_number_is_asked_for_when_the_step_before_was_submitted() -> No
         yield 2
 
     run_steps(numbers(), script, script, script, recorded.append)
-    assert script.calls[script.calls.index("decide") - 1] == "finish" and script.calls[script.calls.index("decide") + 1] == "next"
+    assert script.calls[script.calls.index("decide") - 1] == "finish" and script.calls[script.calls.index("decide") + 1] == "fetch"
     assert len(recorded) == 2
