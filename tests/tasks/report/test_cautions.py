@@ -55,17 +55,6 @@ def test_what_only_many_comparisons_leave_undecided_is_said() -> None:
     ]
 
 
-def test_a_window_too_short_for_an_interval_is_said() -> None:
-    def rows(**summary: Any) -> list[TrialRow]:
-        return [*repeats(workers(0), 100.0), *repeats(workers(1), 100.0, summary=summary)]
-
-    names = "cpu · MP-1 · #1, cpu · MP-1 · #2 and cpu · MP-1 · #3"
-    short = [f"Too short to tell how sure a trial is: {names}. A longer `measure_s` or more steps show it."]
-    assert cautions(*rows(effective_steps=7.5, throughput_low=None)) == short
-    assert cautions(*rows(effective_steps=7.5, throughput_low=90.0)) == []
-    assert cautions(*rows(throughput_low=None)) == [], "summaries of earlier sweeps do not say"
-
-
 def test_cells_with_a_repeat_that_never_settled_are_named() -> None:
     rows = [*repeats(workers(0), 100.0), *repeats(workers(1), 100.0), *repeats(workers(2), 100.0)]
     assert "Step times" not in str(cautions(*rows))
