@@ -130,9 +130,9 @@ def _why_none(arm: _Arm, arms: Sequence[_Arm]) -> str:
         return f"no {kinds} reference in the sweep"
     nearest = min((arm.differs(other) - SAME_MATHEMATICS for other in others), key=len)
     if nearest:
-        return f"no reference: the nearest {kinds} cell has another {' and '.join(sorted(nearest))}"
+        return f"the nearest {kinds} cell has another {' and '.join(sorted(nearest))}, so it is no reference"
     ends = {cell.outcome for other in others if arm.differs(other) <= SAME_MATHEMATICS for cell in other.cells if not cell.measured}
-    return f"its reference ended without a curve ({', '.join(sorted(ends))})" if ends else f"no {kinds} reference computes otherwise"
+    return f"its reference ended without a curve ({', '.join(sorted(ends)).replace('_', ' ')})" if ends else f"no {kinds} reference computes otherwise"
 
 
 def _compared(cells: Sequence[Cell], arm: _Arm, reference: _Arm) -> Parity:

@@ -29,9 +29,9 @@ from tasks.sweep.store import list_sweeps
 class PastTrial(Strict):
     """One undisturbed trial that measured: where, what, and its metrics in their own units.
 
-    Trials with equal `cell` did the same work with the same parameters, on whatever pool. `version`: its code, libraries and data, as in
-    the trial's key. Sweeps, or hosts, are compared within one version only: what a change of code did is not how far two days lie apart,
-    and an old slow-down would widen every later interval and so hide the next.
+    Trials with equal `cell` did the same work with the same parameters but their seed, on whatever pool. `version`: its code, libraries
+    and data, as in the trial's key. Sweeps, or hosts, are compared within one version only: what a change of code did is not how far two
+    days lie apart, and an old slow-down would widen every later interval and so hide the next.
     """
 
     cell: str
@@ -139,11 +139,14 @@ def _past_trial(row: TrialRow) -> PastTrial:
 
 
 def cell_identity(row: TrialRow) -> str:
-    """16 hex digits of the work that the trial did: its workload and parameters, with the batch that `max` came to; not where it ran."""
-    parameters: dict[str, Any] = dict(row.trial.parameters)
+    """16 hex digits of the work that the trial did: its workload, parameters and locked clock, with the batch that `max` came to.
+
+    Not where it ran, and not its seed: the repeats of a cell may each have their own.
+    """
+    parameters: dict[str, Any] = {name: value for name, value in row.trial.parameters.items() if name != "seed"}
     if parameters.get("batch_size") == "max":
         parameters["batch_size"] = row.summary.get("batch_size")
-    return digest([row.trial.workload, parameters])
+    return digest([row.trial.workload, row.trial.lock_clocks_mhz, parameters])
 
 
 def version_of(row: TrialRow) -> str:

@@ -66,12 +66,17 @@ def _of_undecided(cells: Sequence[Cell]) -> list[str]:
 
 
 def _of_length(cells: Sequence[Cell]) -> list[str]:
-    """Names the cells whose only trial says nothing of how sure its rate is."""
-    short = [cell.name for cell in cells if len(cell.measured) == 1 and cell.measured[0].too_short]
+    """Names the cells whose only trial says nothing of how sure its rate is, so that their interval is what past sweeps say alone.
+
+    Where these do not say it either there is no interval, however long the window: see `of_unknown_spread`.
+    """
+    rated = [cell for cell in cells if len(cell.measured) == 1 and f"{cell.metric.name}_low" in cell.measured[0].summary]
+    short = [cell.name for cell in rated if cell.known is not None and cell.measured[0].too_short]
     if not short:
         return []
     why = f"fewer than {LEAST_STEPS} steps, or steps that follow each other too closely (effective_steps)"
-    return [f"The window was {TOO_SHORT} how sure the rate is, in {listed(short)}: {why}. --set measure_s=30 makes it longer."]
+    alone = "The interval is what past sweeps say alone; --set measure_s=30 makes the window longer."
+    return [f"The window was {TOO_SHORT} how sure the rate is, in {listed(short)}: {why}. {alone}"]
 
 
 def _of_settling(cells: Sequence[Cell]) -> list[str]:
@@ -105,7 +110,13 @@ def _settled_late(row: TrialRow) -> bool:
 def _of_loss_parity(cells: Sequence[Cell]) -> list[str]:
     struck = [f"{cell.name}: {cell.parity_note}." for cell in cells if cell.struck]
     unproven = Counter(cell.parity_note for cell in cells if cell.parity_note and not (cell.claimed or cell.struck))
-    return [*struck, *(f"Loss parity of {plural(count, 'cell')} is {note}: no speed-up is claimed." for note, count in unproven.items())]
+    return [
+        *struck,
+        *(
+            f"No speed-up of {plural(count, 'cell')} is claimed, since {'its' if count == 1 else 'their'} loss parity is {note}."
+            for note, count in unproven.items()
+        ),
+    ]
 
 
 def _of_media_pipe(cells: Sequence[Cell]) -> list[str]:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cluster.trial_layout import JOURNAL, PLAN, STEPS
+from cluster.trial_layout import CERTIFICATES, JOURNAL, KNOWN_SPREAD, PLAN, STEPS
 from experiments.config.errors import UserError
 from experiments.step_record import FIELDS
 from experiments.trial import TrialResult
@@ -24,7 +24,7 @@ from tasks.report.model import make_report
 from tasks.report.provenance import commit_text
 from tasks.report.text_format import listed, plural
 from tasks.report.whole_sweep import why_not_whole
-from tasks.report.write import write_report
+from tasks.report.write import keep_knowledge, render_report
 from tasks.sweep.store import SweepStore
 
 README = "README.md"
@@ -92,13 +92,20 @@ def _replace(folder: Path, temporary: Path) -> None:
 
 
 def _publish_sweep(store: SweepStore, target: Path) -> PublishedSweep:
-    """Write one sweep's files; its report is made of what was written."""
+    """Write one sweep's files; its report is made of what was written.
+
+    What the report knows from other sweeps goes along, since they are not published with it.
+    """
     sweep = load_sweep(store.dir)
+    keep_knowledge(sweep)
     target.mkdir(parents=True)
-    shutil.copyfile(store.dir / PLAN, target / PLAN)
+    for name in (PLAN, KNOWN_SPREAD, CERTIFICATES):
+        if (store.dir / name).exists():  # an A/A sweep has no copy of certificates
+            shutil.copyfile(store.dir / name, target / name)
     names = _host_names(sweep.rows)
     write_published_steps(target / STEPS, {row.trial.key: _trial(row, store.trial_dir(row.trial.key), names) for row in sweep.rows})
-    paths, published = write_report(target), load_sweep(target)
+    published = load_sweep(target)
+    paths = render_report(published)
     report = make_report(published)
     head = paths.markdown.read_text().split("\n## ", 1)[0].split("\n", 1)[1].strip()
     table = report.section("comparison").block(ComparisonTable)
@@ -112,7 +119,7 @@ def _host_names(rows: Sequence[TrialRow]) -> Mapping[str, str]:
 
 
 def _trial(row: TrialRow, folder: Path, names: Mapping[str, str]) -> tuple[Any, dict[str, Any]]:
-    """A trial's steps, and what else its row is made of: without host names, and without log tails, which hold paths."""
+    """A trial's steps, and what else its row is made of: without names of hosts and users, and without log tails, which hold paths."""
     assert row.result is not None  # why_not_whole
     table = steps_table(folder) if (folder / JOURNAL).exists() else _no_steps()
     meta = meta_of(table)
@@ -123,7 +130,10 @@ def _trial(row: TrialRow, folder: Path, names: Mapping[str, str]) -> tuple[Any, 
         return text
 
     environment = {name: value for name, value in row.result.environment.items() if name not in PRIVATE}
-    told: TrialResult = row.result.model_copy(update={"environment": environment, "reason": hidden(row.result.reason), "detail": None})
+    disturbed = re.sub(r", user [^)]*", "", row.disturbed) if row.disturbed else None  # what it was, not whose
+    reason = hidden(row.result.reason)
+    update = {"environment": environment, "reason": reason, "detail": None, "disturbed": disturbed}
+    told: TrialResult = row.result.model_copy(update=update)
     beside = {
         **meta,
         "result": told.model_dump(mode="json"),

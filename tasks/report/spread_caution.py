@@ -10,8 +10,9 @@ from tasks.analysis.cell import Cell
 
 
 def of_unknown_spread(cells: Sequence[Cell]) -> list[str]:
-    """One sentence for each pool that has a cell of a single trial without an interval; `cells`: those that have a value.
+    """One sentence, after that of cells that ran once, for each pool that has a cell of a single trial without an interval.
 
+    `cells`: those that have a value.
     Only of metrics on the logarithmic scale: single scores and counts have no interval of their own in any case.
     """
     devices: dict[str, str] = {}
@@ -23,6 +24,4 @@ def of_unknown_spread(cells: Sequence[Cell]) -> list[str]:
 
 
 def _sentence(where: str) -> str:
-    return (
-        f"The spread between trials on pool {where} is not known: no interval is given for a cell that ran once. `--repeats 3` measures it."
-    )
+    return f"A cell that ran once on pool {where} has no interval either: the spread between trials there is not known."

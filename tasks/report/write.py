@@ -10,7 +10,7 @@ from cluster.trial_layout import FIGURES, REPORT, REPORT_PAGE, for_emulated
 from experiments.atomic_file import atomic_write
 from tasks.analysis.certificates import keep_certificates, write_certificate
 from tasks.analysis.known_spread import keep_known
-from tasks.analysis.results import load_sweep, write_results
+from tasks.analysis.results import Sweep, load_sweep, write_results
 from tasks.analysis.spread_store import write_spread
 from tasks.report.figures.draw import draw_figures
 from tasks.report.html import render_html
@@ -34,19 +34,32 @@ class ReportPaths:
 
 
 def write_report(sweep_dir: Path, *, mlflow_links: Mapping[str, str] | None = None, emulated: bool = False) -> ReportPaths:
-    """Write results.parquet, the figures, report.md and report.html of a sweep, finished or not; and what it says of the spread, what is
-    known of its devices, and of an A/A sweep its certificate.
+    """Write what `render_report` writes, of a sweep finished or not; what later sweeps learn from it, beside its folder: its spread, and
+    of an A/A sweep its certificate; and into its folder what it learned from earlier ones.
 
-    `mlflow_links`: trial key -> address of its run. With `emulated`, the report is of the emulated trials alone, marked all over, and goes
-    into files of its own: report-emulated.md, report-emulated.html, figures-emulated/. Raises ResultsError where plan.json is missing or
-    damaged; a trial that cannot be read is a line of the report.
+    Raises ResultsError where plan.json is missing or damaged; a trial that cannot be read is a line of the report.
     """
     sweep = load_sweep(sweep_dir)
     write_certificate(sweep)
-    keep_certificates(sweep)
-    results = write_results(sweep_dir, sweep)
     write_spread(sweep)
+    keep_knowledge(sweep)
+    return render_report(sweep, mlflow_links=mlflow_links, emulated=emulated)
+
+
+def keep_knowledge(sweep: Sweep) -> None:
+    """Keep in the folder of a sweep that has ended what its report knows from other sweeps: known_spread.json and certificates.json."""
+    keep_certificates(sweep)
     keep_known(sweep)
+
+
+def render_report(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None, emulated: bool = False) -> ReportPaths:
+    """Write results.parquet, the figures, report.md and report.html into the sweep's folder, and nothing beside it.
+
+    `mlflow_links`: trial key -> address of its run. With `emulated`, the report is of the emulated trials alone, marked all over, and goes
+    into files of its own: report-emulated.md, report-emulated.html, figures-emulated/.
+    """
+    sweep_dir = sweep.dir
+    results = write_results(sweep_dir, sweep)
     source = report_source(sweep, mlflow_links=mlflow_links, emulated=emulated)
     folder = sweep_dir / _name(FIGURES, emulated)
     winners = [answer.winner for answer in answers_of(source) if answer.winner is not None]

@@ -49,7 +49,7 @@ def test_what_was_known_when_the_sweep_ended_is_kept(tmp_path: Path) -> None:
     moved.parent.mkdir()
     sweep.dir.rename(moved)
     assert known_for(load_sweep(moved)) == before
-    assert b"box" not in kept, "no host is named"
+    assert b"box" not in kept and b"0123456789ab" not in kept, "no host is named"
 
 
 def test_unknown_is_kept_too(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_report_leaves_both_files(tmp_path: Path) -> None:
 def test_where_another_host_lands_is_in_the_report(tmp_path: Path) -> None:
     for number, rate in enumerate((98.0, 103.0)):
         other = make_sweep(
-            tmp_path, [Fake(AXES, rate=rate, environment={"host": f"h{number}"})], sweep_id=f"made-up-2025010{number + 1}-000000-0000"
+            tmp_path, [Fake(AXES, rate=rate, environment={"host_id": f"h{number}"})], sweep_id=f"made-up-2025010{number + 1}-000000-0000"
         )
         write_spread(load_sweep(other))
     folder = make_sweep(tmp_path, [Fake(AXES)], sweep_id=A)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,15 +24,16 @@ def trials_of(root: Path, *fakes: Fake, sweep_id: str = A) -> list[PastTrial]:
 
 def test_what_is_kept_of_a_trial(tmp_path: Path) -> None:
     (trial,) = trials_of(tmp_path, Fake(AXES, rate=250.0))
-    assert (trial.pool, trial.device, trial.host, trial.started_at) == ("cpu", DEVICE, "box", 1_767_225_600.0)
+    assert (trial.pool, trial.device, trial.host, trial.started_at) == ("cpu", DEVICE, "0123456789ab", 1_767_225_600.0)
     assert trial.values["throughput"] == pytest.approx(250, rel=0.01)
     assert trial.values["step_time_median_s"] == pytest.approx(8 / 250, rel=0.05)
     assert "measured_steps" not in trial.values, "better neither way, so it is never compared"
 
 
-def test_the_opaque_host_id_comes_before_the_name(tmp_path: Path) -> None:
-    (trial,) = trials_of(tmp_path, Fake(AXES, environment={"host_id": "5f2c"}))
-    assert trial.host == "5f2c"
+@pytest.mark.parametrize(("host_id", "host"), [("5f2c", "5f2c"), (None, "box")])
+def test_the_opaque_host_id_comes_before_the_name(tmp_path: Path, host_id: str | None, host: str) -> None:
+    (trial,) = trials_of(tmp_path, Fake(AXES, environment={"host_id": host_id}))
+    assert trial.host == host
 
 
 def test_only_undisturbed_trials_that_measured_count(tmp_path: Path) -> None:
@@ -52,14 +54,21 @@ def test_writing_again_gives_the_same_file(tmp_path: Path) -> None:
     assert [each.name for each in path.parent.iterdir()] == [path.name], "nothing temporary is left"
 
 
-def test_a_cell_is_its_work_and_not_its_pool(tmp_path: Path) -> None:
+def test_a_cell_is_its_work_and_neither_its_pool_nor_a_repeats_seed(tmp_path: Path) -> None:
     sweep = load_sweep(make_sweep(tmp_path, [Fake(AXES, repeats=2), Fake({**AXES, "pool": "gpu"}), Fake({**AXES, "precision": "bf16"})]))
     cells = [cell_identity(row) for row in sweep.rows]
     on_cpu = {
         cell for cell, row in zip(cells, sweep.rows, strict=True) if row.trial.pool == "cpu" and row.trial.axes["precision"] == "fp32"
     }
+    assert {row.trial.parameters["seed"] for row in sweep.rows} == {0, 1}
     (gpu,) = [cell for cell, row in zip(cells, sweep.rows, strict=True) if row.trial.pool == "gpu"]
     assert on_cpu == {gpu} and len(set(cells)) == 2
+
+
+def test_a_locked_clock_is_another_cell(tmp_path: Path) -> None:
+    row = load_sweep(make_sweep(tmp_path, [Fake(AXES)])).rows[0]
+    locked = replace(row, trial=row.trial.model_copy(update={"lock_clocks_mhz": 1200}))
+    assert cell_identity(row) != cell_identity(locked)
 
 
 def test_max_is_another_cell_for_another_batch(tmp_path: Path) -> None:

@@ -8,17 +8,18 @@ from typing import Any
 import pytest
 
 from experiments.stats.loss_parity import Parity, ParityStatus
+from experiments.stats.spread import Spread
 from experiments.stats.verdict import Verdict
 from experiments.trial import Outcome
 from tasks.analysis.judge_cells import OF_MANY, SPREADS_DIFFER
 from tasks.analysis.results import TrialRow
 from tasks.report.cautions import cautions as of_cells
-from tests.tasks.cell_support import made, repeats, report_of, row, workers
+from tests.tasks.cell_support import made, repeats, report_of, row, settings, workers
 
 
 def cautions(*rows: TrialRow, **more: Any) -> list[str]:
     """Without that of an unknown spread: tests/tasks/report/test_spread_caution.py."""
-    return [line for line in report_of(list(rows), **more).cautions if not line.startswith("The spread between trials")]
+    return [line for line in report_of(list(rows), **more).cautions if not line.startswith("A cell that ran once on")]
 
 
 def test_nothing_to_caution_against() -> None:
@@ -27,6 +28,7 @@ def test_nothing_to_caution_against() -> None:
 
 
 FP32 = {"precision": "fp32"}  # its own reference, so nothing is to prove
+KNOWN = Spread(0.01, 20)  # between trials
 ONCE = "ran once: one trial does not show what varies between trials, so it gets no verdict; --repeats 3 does."
 
 
@@ -65,14 +67,23 @@ def test_cells_with_a_repeat_that_never_settled_are_named() -> None:
 
 def test_the_only_trial_of_a_cell_may_be_too_short_to_tell() -> None:
     short = {"measured_steps": 39, "throughput_low": None, "throughput_high": None}
-    rows = [row(workers(0), summary=short), row(workers(1), summary={**short, "throughput_low": 99.0}), row(workers(2), summary=short)]
-    [said] = [line for line in cautions(*rows) if "too short" in line]
-    assert said == (
+    follow = {"measured_steps": 100, "effective_steps": 7.5, "throughput_low": None, "throughput_high": None}
+    rows = [row(workers(0), summary=short), row(workers(1), summary={**short, "throughput_low": 99.0}), row(workers(2), summary=follow)]
+
+    def said(*of: TrialRow, known: Spread | None = KNOWN, suite: Any = None) -> list[str]:
+        cells = made(of, suite)
+        for cell in cells:
+            cell.known = known
+        return [line for line in of_cells([], cells, emulated=False) if "too short" in line]
+
+    assert said(*rows) == [
         "The window was too short to tell how sure the rate is, in cpu · MP-0 and cpu · MP-2: fewer than 40 steps, or steps that follow "
-        "each other too closely (effective_steps). --set measure_s=30 makes it longer."
-    )
-    twice = [row(workers(0), repeat=place, summary=short) for place in (1, 2)]
-    assert "too short" not in str(cautions(*twice)), "repeats give an interval of their own"
+        "each other too closely (effective_steps). The interval is what past sweeps say alone; --set measure_s=30 makes the window longer."
+    ]
+    assert said(*rows, known=None) == [], "no interval, however long the window"
+    assert said(*(row(workers(0), repeat=place, summary=follow) for place in (1, 2))) == [], "repeats give an interval of their own"
+    median = row(workers(0), 0.1, metric="step_time_median_s", summary={**short, "throughput": 80.0})
+    assert said(median, suite=settings(metric="step_time_median_s")) == [], "steps give no interval of a median in any case"
 
 
 @pytest.mark.parametrize(
@@ -115,8 +126,9 @@ def test_what_is_struck_is_said_by_cell_and_what_is_unproven_counted_by_reason()
         cell.parity, cell.parity_note = Parity(status), f"{status}: made up"
     assert of_cells([], cells, emulated=False) == [
         "cpu · MP-1: struck: made up.",
-        "Loss parity of 2 cells is unproven: made up: no speed-up is claimed.",
+        "No speed-up of 2 cells is claimed, since their loss parity is unproven: made up.",
     ]
+    assert of_cells([], cells[2:3], emulated=False) == ["No speed-up of 1 cell is claimed, since its loss parity is unproven: made up."]
 
 
 def test_a_fallen_media_pipe_and_a_workloads_own_caveat_are_said() -> None:

@@ -160,7 +160,7 @@ def test_the_spread_between_sweeps_is_in_the_interval(tmp_path: Path) -> None:
 
 def test_other_hosts_of_the_kind_need_the_spread_between_hosts(tmp_path: Path) -> None:
     """Sweeps of one host say nothing of another."""
-    away: dict[str, object] = {"environment": {"host": "other"}}
+    away: dict[str, object] = {"environment": {"host": "other", "host_id": "ba9876543210"}}
     found = compared(tmp_path / "one", [one()], [one(103, **away)])
     assert found.counts == {"undecided: measured on different hosts, and how much hosts of this kind differ is not known": 1}
     write_history(tmp_path / "several", sweeps=40, trial_sd=1e-4, host_sd=0.03, hosts=[f"host {number}" for number in range(20)])

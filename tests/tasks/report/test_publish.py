@@ -17,11 +17,13 @@ from experiments.trial import Outcome
 from flows.cli.commands import app
 from tasks.analysis.results import ResultsError, load_sweep, write_steps
 from tasks.report.manifest import check_published
+from tasks.report.model import make_report
 from tasks.report.publish import PublishError, publish
 from tasks.report.whole_sweep import why_not_whole
 from tasks.sweep.seal import seal_of
 from tasks.sweep.store import SweepStore
 from tests.tasks.fake_sweep import SWEEP_ID, TREE, Fake, make_sweep, trial_dirs
+from tests.tasks.spread_support import write_history
 
 OTHER_ID = "made-up-20260102-000000-ffff"
 
@@ -74,7 +76,7 @@ def test_a_whole_sweep_is_published_and_read_as_it_was(tmp_path: Path) -> None:
         assert new.rms.keys() == old.rms.keys(), "no other trial's tensors"
         assert new.environment == {name: value for name, value in old.environment.items() if name != "host"}
     names = {path.relative_to(page).as_posix() for path in page.rglob("*") if path.is_file()}
-    files = {"plan.json", "results.parquet", "steps.parquet", "report.md", "report.html"}
+    files = {"plan.json", "results.parquet", "steps.parquet", "report.md", "report.html", "known_spread.json", "certificates.json"}
     assert {name for name in names if "/figures/" not in name} == {"README.md", "manifest.json", *(f"{SWEEP_ID}/{name}" for name in files)}
     assert check_published(page) == []
 
@@ -99,6 +101,32 @@ def test_the_readme_says_what_the_data_say_and_no_file_names_a_host(page: Path) 
     for path in page.rglob("*"):
         if path.suffix in (".md", ".json", ".html"):
             assert "box:" not in path.read_text() and '"box"' not in path.read_text(), path
+
+
+def test_what_was_known_from_other_sweeps_is_published_and_the_stores_are_not(tmp_path: Path) -> None:
+    """A cell that ran once has the interval that past sweeps gave it, although they are not there."""
+    single = [Fake({"pool": "cpu", "model": "base", "dataloader_workers": count}) for count in (0, 1)]
+    store, page = whole(made=single), tmp_path / "page"
+    write_history(runs_root(), trial_sd=0.01)
+    before = sorted(path.name for path in runs_root().rglob("*") if path.parent.name in ("spread", "certificates"))
+    publish([store], page)
+    assert sorted(path.name for path in runs_root().rglob("*") if path.parent.name in ("spread", "certificates")) == before
+    for name in ("known_spread.json", "certificates.json"):
+        assert (page / SWEEP_ID / name).read_bytes() == (store.dir / name).read_bytes()
+        assert f"{SWEEP_ID}/{name}" in json.loads((page / "manifest.json").read_text())["files"]
+    text = (page / SWEEP_ID / "known_spread.json").read_text() + (page / SWEEP_ID / "certificates.json").read_text()
+    assert not any(private in text for private in ("box", "0123456789ab", str(tmp_path), str(runs_root())))
+    first, again = (make_report(load_sweep(folder)).cells[0].estimate for folder in (store.dir, page / SWEEP_ID))
+    assert first == again and first is not None and first.relative == pytest.approx(0.0196, rel=0.2)
+
+
+def test_what_disturbed_a_trial_is_published_without_whose_it_was(tmp_path: Path) -> None:
+    store, page = whole(), tmp_path / "page"
+    edit(trial_dirs(store.dir)[0] / "result.json", disturbed="another process (pid 7, user ada) was on the device; 38.1 % x (limit 5 %)")
+    publish([store], page)
+    row = load_sweep(page / SWEEP_ID).rows[0]
+    assert row.disturbed == "another process (pid 7) was on the device; 38.1 % x (limit 5 %)"
+    assert not any(b"user ada" in path.read_bytes() for path in page.rglob("*.md"))
 
 
 def test_several_sweeps_are_one_page(tmp_path: Path) -> None:
