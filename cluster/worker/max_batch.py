@@ -237,6 +237,6 @@ def decode(text: str) -> dict[int, Answer]:
     return {int(size): answer_for(used) if fits or used is not None else Answer(False) for size, (fits, used) in values.items()}
 
 
-def with_batch_size(trial: Trial, size: int, **others: int | bool) -> Trial:
+def with_batch_size(trial: Trial, size: int, **others: int | bool | None) -> Trial:
     """The trial with `size` instead of max, and with `others` among its parameters. Its key stays, since it is the same trial."""
     return trial.model_copy(update={"parameters": {**trial.parameters, "batch_size": size, **others}})

@@ -27,7 +27,7 @@ def process_group_store() -> Any:
     """The key-value store through which the default process group was formed: `set` and `get`, the latter waits until there is a value."""
     from torch.distributed import distributed_c10d
 
-    return distributed_c10d._get_default_store()  # type: ignore[attr-defined]
+    return distributed_c10d._get_default_store()
 
 
 def count_cycles(cycles: int) -> None:

@@ -54,8 +54,8 @@ def co_tenant(folder: Path, *, nobody: bool) -> Iterator[psutil.Process]:
     script.write_text(CO_TENANT)
     subprocess.run(["sh", "-c", f"exec setsid {sys.executable} -S {script} {int(nobody)} > {log} 2>&1 &"], check=True)
     deadline = time.monotonic() + 60
-    while not (found := re.search(r"ready (\d+)", log.read_text() if log.exists() else "")):
-        assert time.monotonic() < deadline and "error" not in log.read_text(), log.read_text()
+    while not (found := re.search(r"ready (\d+)", said := log.read_text() if log.exists() else "")):  # the shell makes the file
+        assert time.monotonic() < deadline and "error" not in said, said
         time.sleep(0.05)
     process = psutil.Process(int(found[1]))
     try:

@@ -12,7 +12,7 @@ import torch
 
 from cluster.pools.pool import load_pools
 from experiments.components.data.masking import IGNORED, mask_blocks, mask_tokens
-from experiments.components.workload import Context
+from experiments.components.workload import Context, step_kind
 from experiments.datasets import scenes
 from experiments.spec.load import load_suite
 from experiments.spec.matrix import expand
@@ -58,10 +58,10 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def workload(folder: Path, notes: list[str] | None = None) -> Flava:
+def workload(folder: Path, notes: list[str] | None = None, **parameters: Any) -> Flava:
     data = DataSource(uri=str(folder), fingerprint="f", tokenizer=str(folder / "tokenizer"))
     note = notes.append if notes is not None else (lambda text: None)
-    return flava.build(Context(flava.Parameters(**SHORT), data, "cpu", 0, 1, 2, note))
+    return flava.build(Context(flava.Parameters(**SHORT, **parameters), data, "cpu", 0, 1, 2, note))
 
 
 def count_of(size: str) -> int:
@@ -109,7 +109,7 @@ def test_the_first_losses_are_the_golden_ones_and_the_codebook_is_random(drawn: 
     batches = one.batches()
     for _ in range(3):
         batch = one.prepare(next(batches))
-        seen.append(batch["kind"])
+        seen.append(step_kind(one, batch))
         losses.append(one.loss(model, batch).item())
     assert seen == GOLDEN_KINDS
     assert losses == pytest.approx(GOLDEN, rel=1e-4)
@@ -117,6 +117,10 @@ def test_the_first_losses_are_the_golden_ones_and_the_codebook_is_random(drawn: 
     assert found["loss"] == pytest.approx(found["chance_loss"], rel=0.1)
     assert 1 <= found["image_codes"] < 64
     assert any("random weights" in note for note in notes)
+
+
+def test_a_window_grows_by_rounds_of_kinds_where_they_are_balanced(drawn: Path) -> None:
+    assert [workload(drawn, kinds=kinds).steps_per_round for kinds in ("drawn", "balanced")] == [1, 3]
 
 
 def test_masks_hide_as_much_as_they_should() -> None:
