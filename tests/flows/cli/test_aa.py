@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from experiments.config.paths import runs_root
+from flows.cli import options
 from flows.cli import run_sweep as cli_run_sweep
 from flows.cli.commands import app
 from flows.cli.show_certificates import print_of_sweep
@@ -72,7 +73,8 @@ def test_profile_auto_says_what_it_took(started: list[Plan], capsys: pytest.Capt
 # --- listings
 
 
-def test_certificates_are_listed_and_damaged_ones_named() -> None:
+def test_certificates_are_listed_and_damaged_ones_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(options.out, "width", 160)  # whatever terminal the tests began in
     assert "`sweep aa synthetic` runs some" in CliRunner().invoke(app, ["certificates"]).output
     root = runs_root()
     write_certificate(aa_sweep(pair_rows(*noise(6)), root / "one"))
@@ -82,7 +84,7 @@ def test_certificates_are_listed_and_damaged_ones_named() -> None:
     assert f"{bad} is damaged and left out; `sweep report bad` writes it again" in done.stderr
     (told,) = json.loads(done.stdout)
     assert (told["pool"], told["device"], told["metric"], told["pairs"], told["sweeps"]) == ("gpu", "Made-up GPU", "throughput", 6, ["one"])
-    table = CliRunner().invoke(app, ["certificates"], env={"COLUMNS": "200"})
+    table = CliRunner().invoke(app, ["certificates"])
     assert table.exit_code == 0
     line = table.stdout.splitlines()[-1]
     assert line.split()[:5] == ["gpu", "Made-up", "GPU", "throughput", "6"] and " 0 of 2 " in line
