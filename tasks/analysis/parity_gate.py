@@ -134,7 +134,7 @@ def _why_none(arm: _Arm, arms: Sequence[_Arm]) -> str:
     ends = {cell.outcome for other in others if arm.differs(other) <= SAME_MATHEMATICS for cell in other.cells if not cell.measured}
     if not ends:
         return f"no {kinds} reference computes otherwise"
-    return f"its reference ended without a curve ({', '.join(sorted(ends)).replace('_', ' ')})"
+    return f"the reference ended without a curve ({', '.join(sorted(ends)).replace('_', ' ')})"
 
 
 def _compared(cells: Sequence[Cell], arm: _Arm, reference: _Arm) -> Parity:

@@ -147,7 +147,7 @@ def test_the_nearest_cell_is_named_by_what_differs_in_what_it_learns() -> None:
         cell("big", precision="bf16", batch_size=64),
     )
     assert cells["longer"].parity_note == "unproven: the nearest fp32 or bf16 cell has another learning_rate, so it is no reference"
-    assert cells["big"].parity_note == "unproven: its reference ended without a curve (does not fit)"
+    assert cells["big"].parity_note == "unproven: the reference ended without a curve (does not fit)"
 
 
 def test_the_largest_batch_is_what_it_came_to() -> None:
