@@ -44,8 +44,9 @@ class HostLimits:
     steal: float
 
 
-# On a CPU the cores are the device. Other work takes them, their caches and their memory bandwidth: 5 % is what a desktop's or a node's own
-# services use, and about what the smallest effects that matter (3 %) can hide. The hypervisor's share is lost outright.
+# Disturbed is more than 5 % of all cores' time, or 0.2 cores (FLOW_CORES) where that is more: 10 % on two cores, which is more than the
+# smallest effect that verdicts claim. `cores` is the host's number, not the cgroup's. On a CPU the cores are the device: other work takes
+# them, their caches and their memory bandwidth. 5 % is what a desktop's or a node's own services use. The hypervisor's share is lost.
 CPU_LIMITS = HostLimits(others=0.05, steal=0.01)
 # Beside an accelerator the cores only submit work and load data. While half of them are free, a thread that is woken finds one at once;
 # where that is not enough, data_wait shows it.

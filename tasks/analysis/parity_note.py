@@ -14,7 +14,7 @@ def parity_note(parity: Parity, precision: str, *, trains: bool = True) -> str:
         where = "is not finite" if not math.isfinite(parity.difference or 0.0) else f"differs by {signed(parity.difference)}"
         return f"struck: the loss {where} from step {parity.left_at}, {_against(parity, precision, trains=trains)}: no speed-up is claimed"
     if parity.status is ParityStatus.PROVEN:
-        within = f"the loss is equal within {share(MARGIN)} ({interval(parity)})"
+        within = f"the loss is equal within {share(MARGIN)} ({interval(parity)}, 90 % interval)"
         return f"proven: {within}, {_against(parity, precision, trains=trains)}{_found(parity)}"
     if not precision:
         return f"unproven: {parity.why}"
