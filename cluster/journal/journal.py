@@ -6,6 +6,7 @@ last line without its newline. Readers ignore that line, and the next writer cut
 
 Kinds: attempt, environment, phase, step, window, evaluation, note, end. An attempt starts the trial over: readers return the last one, or the
 one they ask for.
+one they ask for.
 """
 
 from __future__ import annotations
