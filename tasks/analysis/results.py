@@ -40,9 +40,9 @@ class ResultsError(UserError):
 class TrialRow:
     """One trial of a sweep and what is known of it; `result` is None while it has not ended.
 
-    `steps` and `losses` are the step numbers and losses of the attempt that the result is of, shape (n,); NaN where the loss is not finite or
-    unknown. Steps after the end of the learning rate's schedule, which only make the window longer, are left out: curves of cells can be
-    compared. `rms` is RMS_t of the tensors that were watched, by name, likewise.
+    `steps` and `losses` are the step numbers and losses of the attempt that the result is of, shape (n,); NaN where the loss is not finite
+    or unknown. Steps after the end of the learning rate's schedule, which only make the window longer, are left out: curves of cells can
+    be compared. `rms` is RMS_t of the tensors that were watched, by name, likewise.
     `problem` says why a trial's files could not be read.
     """
 
