@@ -6,10 +6,11 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from experiments.trial import Outcome
-from tasks.analysis.results import load_sweep, read_results
+from tasks.analysis.results import load_sweep
 from tasks.report.comparison_table import comparison_table
 from tasks.report.model import Report, make_report
 from tasks.report.section import Bullets, TrialTable
@@ -215,7 +216,7 @@ def test_what_the_device_says_counts_more_than_the_pools_name(tmp_path: Path) ->
     trials = make_report(load_sweep(sweep_dir)).section("trials").block(TrialTable).lines
     assert [(line.emulated, line.value == "–") for line in trials] == [(False, False), (True, True)]
     assert "1 trial ran on an emulated device" in page and "media pipe" not in page
-    assert [row["emulated"] for row in read_results(sweep_dir).to_pylist()] == [False, True]
+    assert [row["emulated"] for row in pq.read_table(sweep_dir / "results.parquet").to_pylist()] == [False, True]
     alone = write_report(sweep_dir, emulated=True)
     text = alone.markdown.read_text()
     assert "EMULATED: NOT A MEASUREMENT" in text
