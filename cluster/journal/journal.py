@@ -4,7 +4,8 @@ Each line is one JSON object with `t` (Unix time, s), `kind` and `crc`. `crc` is
 the previous line's CRC. A reader therefore detects a changed, missing or reordered line and names it. A writer that is killed may leave a
 last line without its newline. Readers ignore that line, and the next writer cuts it off.
 
-Kinds: attempt, environment, phase, step, window, evaluation, note, end. An attempt starts the trial over: readers return the last one.
+Kinds: attempt, environment, phase, step, window, evaluation, note, end. An attempt starts the trial over: readers return the last one, or
+the one that they ask for.
 """
 
 from __future__ import annotations
@@ -182,7 +183,7 @@ class JournalFollower:
 
 @dataclass
 class Journal:
-    """The last attempt of a trial, its records sorted by kind. `checksum` (8 hex digits) identifies the journal's content."""
+    """One attempt of a trial, its records sorted by kind. `checksum` (8 hex digits) identifies the journal's content."""
 
     attempt: int = 0
     trial: str | None = None  # the trial's key; None in early journals
@@ -218,11 +219,17 @@ class Journal:
                 self.end = record
 
 
-def read_journal(path: Path) -> Journal:
-    """The last attempt in the journal at `path`; an empty Journal if there is no file. Raises JournalError."""
-    follower, journal = JournalFollower(path), Journal()
+def read_journal(path: Path, attempt: int | None = None) -> Journal:
+    """The last attempt in the journal at `path`, or the one of this number; an empty Journal if it is not there. Raises JournalError.
+
+    The checksum is that of the whole file in either case.
+    """
+    follower, journal, wanted = JournalFollower(path), Journal(), True
     for record in follower.poll():
-        journal.add(record)
+        if record["kind"] == "attempt":
+            wanted = attempt in (None, record["attempt"])
+        if wanted:
+            journal.add(record)
     journal.checksum = f"{follower.checksum:08x}"
     return journal
 

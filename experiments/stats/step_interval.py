@@ -34,11 +34,6 @@ class StepInterval:
         return math.isfinite(self.estimate.se)
 
 
-def throughput_interval(samples: ArrayLike, times: ArrayLike, *, kinds: Sequence[Hashable] | None = None, level: float = LEVEL) -> Estimate:
-    """The estimate of `step_interval`."""
-    return step_interval(samples, times, kinds=kinds, level=level).estimate
-
-
 def step_interval(samples: ArrayLike, times: ArrayLike, *, kinds: Sequence[Hashable] | None = None, level: float = LEVEL) -> StepInterval:
     """Samples/s = sum of `samples` (n,) / sum of `times` (n,) in s, with an interval for the long-run rate of this trial.
 

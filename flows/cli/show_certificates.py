@@ -10,23 +10,25 @@ from rich.text import Text
 
 from flows.cli.tables import make_table
 from tasks.analysis.certificates import Certificate, KnownOfDevice, certificate_file, kept_certificates, read_certificate
-from tasks.report.certificate_text import GROUP, certificate_lines, with_interval
+from tasks.report.certificate_text import GROUP, certificate_lines, counted, with_interval
+from tasks.report.text_format import listed
 from tasks.sweep.store import SweepStore
 
 
 def print_certificates(out: Console, certificates: Sequence[Certificate]) -> None:
-    """A line for each pool, device and metric."""
+    """A line for each pool, device and metric; a dash for hosts or trees that trials did not know."""
     if not certificates:
         out.print("no A/A pairs yet; `sweep aa synthetic` runs some", highlight=False)
         return
-    table = make_table(
-        "pool", "device", "metric", "pairs", "95 % interval covered", "false verdicts, groups of three", "last (UTC)", "sweeps"
-    )
+    heads = "pool", "device", "metric", "pairs", "suites", "of three repeats covered", "false verdicts", "single pairs covered"
+    table = make_table(*heads, "hosts", "trees", "last (UTC)", "sweeps")
     for one in certificates:
-        false = one.group(GROUP).false_verdicts
+        group = one.group(GROUP)
         last = time.strftime("%Y-%m-%d %H:%M", time.gmtime(one.last))
-        cells = (one.pool, one.device, one.metric, str(one.pairs), with_interval(one.single), f"{false.hits} of {false.of}", last)
-        table.add_row(*(Text(cell) for cell in cells), Text(str(len(one.sweeps))))
+        told = (one.pool, one.device, one.metric, str(one.pairs), listed(one.suites), counted(group.covered))
+        shares = (f"{group.false_verdicts.hits} of {group.false_verdicts.of}", with_interval(one.single))
+        counts = (str(len(one.hosts) or "–"), str(len(one.trees) or "–"), last, str(len(one.sweeps)))
+        table.add_row(*(Text(cell) for cell in (*told, *shares, *counts)))
     out.print(table)
 
 

@@ -21,6 +21,7 @@ from tasks.analysis.compare_cells import make_cells
 from tasks.analysis.results import TrialRow
 from tasks.sweep.aa_plan import TWIN, TWINS
 
+STATISTICS_VERSION = 1  # raise it whenever the same pairs may get another interval or verdict: certificates of another version do not count
 GROUPS = (2, 3, 5)  # pairs that make a small sweep of two cells with so many repeats
 DISTURBED = "disturbed"
 APART_S = 60.0  # between the trials of a pair: a longer gap, and longer than its longer trial, says that something interrupted them

@@ -10,10 +10,11 @@ from tasks.analysis.cell import Cell
 from tasks.analysis.known_spread import places_of
 from tasks.analysis.results import Sweep
 from tasks.analysis.spread_history import KnownSpreads, Place, learn
-from tasks.analysis.spread_store import device_of, host_of, read_spreads
+from tasks.analysis.spread_store import device_of, read_spreads
 
 NOT_KNOWN = "how much sweeps differ from day to day on this pool is not known"
 HOSTS_NOT_KNOWN = "measured on different hosts, and how much hosts of this kind differ is not known"
+WHERE_NOT_KNOWN = "whether one host measured both is not known, nor how much hosts of this kind differ"
 
 
 def known_beside(sweeps: Sequence[Sweep]) -> KnownSpreads:
@@ -29,14 +30,16 @@ def known_beside(sweeps: Sequence[Sweep]) -> KnownSpreads:
 def spread_between(a: Cell, b: Cell, known: KnownSpreads) -> tuple[list[Spread], str | None]:
     """(what adds to the error of comparing `a` with `b`, None); or nothing, and why that is not known. Both have a measured trial.
 
-    On equal hosts it is the spread between sweeps, of each side. On different hosts with one kind of device it is the spread between
-    hosts, which holds that of a host's sweeps. Between kinds of device, their difference is what is asked for, so each side's sweeps count.
+    On equal hosts it is the spread between sweeps, of each side. On different hosts with one kind of device, or where that is not known, it
+    is the spread between hosts, which holds that of a host's sweeps. Between kinds of device, their difference is what is asked for, so
+    each side's sweeps count.
     """
     places = _place_of(a), _place_of(b)
     there = known.at(*places[0]), known.at(*places[1])
-    if places[0][1] == places[1][1] and _hosts(a) != _hosts(b):
+    alike = _on_equal_hosts(a, b)
+    if places[0][1] == places[1][1] and not alike:
         host = there[0].host
-        return ([both_sides(host)], None) if host else ([], HOSTS_NOT_KNOWN)
+        return ([both_sides(host)], None) if host else ([], WHERE_NOT_KNOWN if alike is None else HOSTS_NOT_KNOWN)
     if there[0].sweep is None or there[1].sweep is None:
         return [], NOT_KNOWN
     return ([both_sides(there[0].sweep)] if places[0] == places[1] else [there[0].sweep, there[1].sweep]), None
@@ -46,5 +49,10 @@ def _place_of(cell: Cell) -> Place:
     return cell.trial.pool, device_of(cell.measured[0]), cell.metric.name
 
 
-def _hosts(cell: Cell) -> set[str | None]:
-    return {host_of(row) for row in cell.measured}
+def _on_equal_hosts(a: Cell, b: Cell) -> bool | None:
+    """Whether the same hosts measured both: by their ids, or by their names where a side is from before there were ids. None: not known."""
+    for name in ("host_id", "host"):
+        left, right = ({row.environment.get(name) for row in cell.measured} for cell in (a, b))
+        if None not in left | right:
+            return left == right
+    return None

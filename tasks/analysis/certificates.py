@@ -21,7 +21,7 @@ from experiments.metrics import Scale, metric_of
 from experiments.spec.schema import Suite
 from experiments.stats.coverage import Share
 from experiments.trial import Trial
-from tasks.analysis.aa import GROUPS, AaResult, analyse
+from tasks.analysis.aa import GROUPS, STATISTICS_VERSION, AaResult, analyse
 from tasks.analysis.results import Sweep
 from tasks.sweep.aa_plan import METRIC
 
@@ -46,6 +46,7 @@ class Certificate(Strict):
     """What one A/A sweep showed, or several of the same subject together."""
 
     schema_version: Literal[1] = 1
+    statistics: int = Field(0, description="STATISTICS_VERSION of the code that judged the pairs; 0: from before there was one")
     sweeps: list[str] = Field(min_length=1, description="ids, oldest first")
     pool: str
     device: str = Field(description="name of the device")
@@ -65,6 +66,16 @@ class Certificate(Strict):
     @property
     def subject(self) -> Subject:
         return Subject(self.pool, self.device, self.metric)
+
+    @property
+    def suites(self) -> list[str]:
+        """Whose cells ran, each once."""
+        return list(dict.fromkeys(cell.partition(":")[0] for cell in self.cells))
+
+    @property
+    def current(self) -> bool:
+        """Whether the pairs were judged as a report of today judges its cells."""
+        return self.statistics == STATISTICS_VERSION
 
     def group(self, size: int) -> CertifiedGroups:
         """Raises KeyError for a size that it does not have."""
@@ -97,6 +108,7 @@ def certificate_of(sweep: Sweep) -> Certificate | None:
     first = result.rows[0]
     pool, device, metric = subject_of(first.trial, first.environment, plan.suite)
     return Certificate(
+        statistics=STATISTICS_VERSION,
         sweeps=[sweep.sweep_id],
         pool=pool,
         device=device,
@@ -133,7 +145,7 @@ def subject_of(trial: Trial, environment: Mapping[str, Any], suite: Suite) -> Su
 
 
 def merge(certificates: Iterable[Certificate]) -> dict[Subject, Certificate]:
-    """One for each subject: counts add up, since each sweep's pairs are its own."""
+    """One for each subject: counts add up, since each sweep's pairs are its own. They must be of one version of the statistics."""
     merged: dict[Subject, Certificate] = {}
     for one in sorted(certificates, key=lambda certificate: certificate.first):
         merged[one.subject] = _add(merged[one.subject], one) if one.subject in merged else one
@@ -186,13 +198,15 @@ def write_certificate(sweep: Sweep) -> Certificate | None:
 
 
 def read_certificates(root: Path) -> tuple[dict[Subject, Certificate], list[str]]:
-    """Every certificate beside the sweeps in `root`, merged by subject, and what is wrong with files that are left out."""
+    """Every certificate of today's statistics beside the sweeps in `root`, merged by subject, and why files are left out."""
     found, problems = [], []
     for path in sorted((root / AA_CERTIFICATES).glob("*.json")):
-        if (certificate := read_certificate(path)) is not None:
-            found.append(certificate)
-        else:
+        if (certificate := read_certificate(path)) is None:
             problems.append(f"{path} is damaged and left out; `sweep report {path.stem}` writes it again")
+        elif not certificate.current:
+            problems.append(f"{path} is from earlier statistics and left out; `sweep report {path.stem}` derives it again")
+        else:
+            found.append(certificate)
     return merge(found), problems
 
 
@@ -206,25 +220,26 @@ def read_certificate(path: Path) -> Certificate | None:
 
 def known_of(sweep: Sweep) -> list[KnownOfDevice]:
     """Each subject of the trials that measured, with what is known of it: of an A/A sweep what its own pairs show; of any other what its
-    folder keeps, else what the sweeps beside it show now. A file that cannot be read is logged and skipped."""
+    folder keeps, else what the sweeps beside it show now, as well as in the place of a copy from earlier statistics. Logs what is left out."""
     measured = [row for row in sweep.rows if row.outcome == "ok" and not row.emulated]
     subjects = dict.fromkeys(subject_of(row.trial, row.environment, sweep.plan.suite) for row in measured)
     if sweep.plan.aa:
         own = certificate_of(sweep)
         return [KnownOfDevice(**own.subject._asdict(), certificate=own)] if own else []
     known = {Subject(one.pool, one.device, one.metric): one.certificate for one in kept_certificates(sweep.dir) or ()}
-    if subjects.keys() - known.keys():
+    earlier = {subject for subject, certificate in known.items() if certificate and not certificate.current}
+    if missing := (subjects.keys() - known.keys()) | (subjects.keys() & earlier):
         now, problems = read_certificates(sweep.dir.parent)
         for problem in problems:
             _log.warning("%s", problem)
-        known = {subject: now.get(subject) for subject in subjects} | known
+        known |= {subject: now.get(subject, known.get(subject)) for subject in missing}
     return [KnownOfDevice(**subject._asdict(), certificate=known[subject]) for subject in subjects]
 
 
 def keep_certificates(sweep: Sweep) -> None:
-    """Write certificates.json once every trial of the sweep has ended; what it has is never changed. An A/A sweep needs none.
+    """Write certificates.json once every trial of the sweep has ended; what it has of today's statistics is never changed.
 
-    Raises OSError.
+    An A/A sweep needs none. Raises OSError.
     """
     if sweep.plan.aa or not sweep.rows or any(row.result is None for row in sweep.rows):
         return

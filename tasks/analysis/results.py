@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from cluster.journal.journal import JournalError, Record, read_journal
+from cluster.journal.journal import Journal, JournalError, Record, read_journal
 from cluster.sampler.state_file import read_state
-from cluster.trial_layout import JOURNAL, PLAN, RESULT, RESULTS, STEPS, TRIAL, TRIALS
+from cluster.trial_layout import JOURNAL, PLAN, RESULT, RESULTS, STEPS, TRIALS
 from experiments.atomic_file import atomic_file
 from experiments.config.errors import UserError
 from experiments.device_state import NAMES as STATE
@@ -28,7 +28,6 @@ from tasks.analysis.early_records import summary_of_today, window_of_today
 from tasks.analysis.published_steps import parse_published_steps
 from tasks.sweep.store import Plan, read_plan
 
-T = TypeVar("T", Trial, TrialResult)
 _META = b"sweepbench"
 _SUBJECT_TO_STEPS = ("window", "evaluations", "environment", "notes")
 
@@ -41,9 +40,9 @@ class ResultsError(UserError):
 class TrialRow:
     """One trial of a sweep and what is known of it; `result` is None while it has not ended.
 
-    `steps` and `losses` are the step numbers and losses of the last attempt, shape (n,); NaN where the loss is not finite or unknown. Steps
-    after the end of the learning rate's schedule, which only make the window longer, are left out: curves of cells can be compared. `rms`
-    is RMS_t of the tensors that were watched, by name, likewise.
+    `steps` and `losses` are the step numbers and losses of the attempt that the result is of, shape (n,); NaN where the loss is not finite
+    or unknown. Steps after the end of the learning rate's schedule, which only make the window longer, are left out: curves of cells can
+    be compared. `rms` is RMS_t of the tensors that were watched, by name, likewise.
     `problem` says why a trial's files could not be read.
     """
 
@@ -101,7 +100,8 @@ class Sweep:
 
 
 def write_steps(trial_dir: Path) -> Path:
-    """steps.parquet: every step of the trial's last attempt, warm-up included, and in its metadata what else a summary needs.
+    """steps.parquet: every step of the attempt that the trial's result is of (see `journal_of`), warm-up included, and in its metadata what
+    else a summary needs.
 
     Whole or not at all. Raises JournalError for a damaged journal, ResultsError for a trial without one.
     """
@@ -116,7 +116,7 @@ def steps_table(trial_dir: Path) -> Any:
     if not journal_path.exists():
         raise ResultsError(f"{journal_path} does not exist: the trial has not started")
     size = journal_path.stat().st_size
-    journal = read_journal(journal_path)
+    journal = journal_of(trial_dir, _readable_result(trial_dir))
     meta = {
         "schema_version": 1,
         "attempt": journal.attempt,
@@ -127,6 +127,24 @@ def steps_table(trial_dir: Path) -> Any:
     columns = {name: [step.get(name) for step in journal.steps] for name in _columns(journal.steps)}
     arrays = {name: _array(values, _TYPES.get(name)) for name, values in columns.items()}
     return pa.table(arrays).replace_schema_metadata({_META: json.dumps(meta).encode()})
+
+
+def journal_of(trial_dir: Path, result: TrialResult | None) -> Journal:
+    """The attempt that the result is of; the last one where there is no result, or the journal does not have its attempt.
+
+    They differ where a disturbed trial was to be measured again and that attempt was lost: what the first one measured stays the result.
+    Raises JournalError.
+    """
+    journal = read_journal(trial_dir / JOURNAL, result.attempt) if result else Journal()
+    return journal if journal.attempt else read_journal(trial_dir / JOURNAL)
+
+
+def _readable_result(trial_dir: Path) -> TrialResult | None:
+    """The trial's result; None also for a damaged one, which the trial's row tells of: its steps can still be derived."""
+    try:
+        return _result(trial_dir)
+    except ResultsError:
+        return None
 
 
 def meta_of(table: Any) -> dict[str, Any]:
@@ -144,26 +162,20 @@ def _columns(steps: Sequence[Record]) -> list[str]:
     return [name for name in seen if name not in ("kind", "crc")]
 
 
-def load_trial(trial_dir: Path) -> TrialRow:
-    """One trial from trial.json, result.json and its steps: from steps.parquet if it holds this journal, else from the journal.
+def _load(trial: Trial, trial_dir: Path) -> TrialRow:
+    """One trial from result.json and its steps: from steps.parquet if it holds what the journal has, else from the journal.
 
     The summary is computed again from the steps. Raises ResultsError for damaged files, JournalError for a damaged journal.
     """
-    trial = _model(Trial, trial_dir / TRIAL)
-    if trial is None:
-        raise ResultsError(f"{trial_dir / TRIAL} does not exist; `sweep resume` writes it again from plan.json")
-    return _load(trial, trial_dir)
-
-
-def _load(trial: Trial, trial_dir: Path) -> TrialRow:
-    steps, meta = _steps(trial_dir)
-    return _row(trial, _model(TrialResult, trial_dir / RESULT), steps, meta, trial_dir / JOURNAL)
+    result = _result(trial_dir)
+    steps, meta = _steps(trial_dir, result)
+    return _row(trial, result, steps, meta, trial_dir / JOURNAL)
 
 
 def _row(trial: Trial, result: TrialResult | None, steps: list[Record], meta: Mapping[str, Any], source: Path) -> TrialRow:
     """The row of a trial. `source`: the file that its steps are from, for an error's message."""
     if result is not None and meta.get("attempt") not in (None, 0, result.attempt):
-        steps, meta = [], {}  # an attempt that began after the one the result is of: its steps are not that result's
+        steps, meta = [], {}  # another attempt than the one the result is of, which left no steps
     environment = {**(result.environment if result else {}), **meta.get("environment", {})}
     summary: dict[str, Value] = {}
     try:
@@ -205,17 +217,18 @@ def _series(steps: Sequence[Record], name: str) -> NDArray[np.float64]:
     return np.array([np.nan if step.get(name) is None else step[name] for step in steps], np.float64)
 
 
-def _steps(trial_dir: Path) -> tuple[list[Record], Mapping[str, Any]]:
+def _steps(trial_dir: Path, result: TrialResult | None) -> tuple[list[Record], Mapping[str, Any]]:
     path, journal_path = trial_dir / STEPS, trial_dir / JOURNAL
     size = journal_path.stat().st_size if journal_path.exists() else None
     if path.exists():
         table = read_parquet(path, f"`rm {path}` and then `sweep report` writes it again from {journal_path.name}")
         meta = meta_of(table)
-        if size is None or meta.get("journal_bytes") == size:  # else the journal went on after the Parquet was written
+        whole = meta.get("journal_bytes") == size  # else the journal went on after the Parquet was written
+        if size is None or (whole and (result is None or meta.get("attempt") == result.attempt)):
             return table.to_pylist(), meta
     if size is None:
         return [], {}
-    journal = read_journal(journal_path)
+    journal = journal_of(trial_dir, result)
     return journal.steps, {"attempt": journal.attempt, **{name: getattr(journal, name) for name in _SUBJECT_TO_STEPS}}
 
 
@@ -283,11 +296,6 @@ def write_results(sweep_dir: Path, sweep: Sweep | None = None) -> Path:
     return path
 
 
-def read_results(sweep_dir: Path) -> Any:
-    """results.parquet as a pyarrow Table. Raises ResultsError that says how to write it again."""
-    return read_parquet(sweep_dir / RESULTS, f"`sweep report {sweep_dir.name}` writes it again from the journals")
-
-
 def _flat(sweep_id: str, row: TrialRow) -> dict[str, Scalar]:
     trial, result = row.trial, row.result
     return {
@@ -339,9 +347,11 @@ def _write(table: Any, path: Path) -> None:
     atomic_file(path, lambda temporary: pq.write_table(table, temporary, compression="zstd", write_page_checksum=True))
 
 
-def _model(kind: type[T], path: Path) -> T | None:
+def _result(trial_dir: Path) -> TrialResult | None:
+    """The trial's result; None where there is none. Raises ResultsError for a damaged one."""
+    path = trial_dir / RESULT
     try:
-        return kind.model_validate_json(path.read_text())
+        return TrialResult.model_validate_json(path.read_text())
     except FileNotFoundError:
         return None
     except ValidationError as error:

@@ -38,7 +38,7 @@ class PastTrial(Strict):
     version: str
     pool: str
     device: str | None = Field(description="the device's own name; null where the trial did not know it")
-    host: str | None = Field(description="the host's opaque id; its name in trials from before there was one")
+    host: str | None = Field(description="the host's opaque id; null in trials from before there was one")
     started_at: float = Field(description="Unix time, s")
     values: dict[str, float]
 
@@ -160,8 +160,9 @@ def device_of(row: TrialRow) -> str | None:
 
 
 def host_of(row: TrialRow) -> str | None:
-    host = row.environment.get("host_id") or row.environment.get("host")
-    return None if host is None else str(host)
+    """The host's opaque id. Never its name: a machine with trials from before and after it had an id would count as two."""
+    host = row.environment.get("host_id")
+    return str(host) if host else None
 
 
 @lru_cache(maxsize=1024)

@@ -8,9 +8,10 @@ from experiments.metrics import metric_of
 from experiments.stats.coverage import Share
 from experiments.stats.estimate import LEVEL
 from tasks.analysis.certificates import Certificate, KnownOfDevice
-from tasks.report.text_format import percent, plural
+from tasks.report.text_format import listed, percent, plural
 
-GROUP = 3  # pairs of the groups whose false verdicts are told
+GROUP = 3  # pairs of the groups that are told of
+LEAST_GROUPS = 3  # fewer show nothing
 _METRIC = "throughput"  # goes without saying
 
 
@@ -25,36 +26,58 @@ def _line(known: KnownOfDevice, suite: str, *, pool: bool) -> str:
     if known.certificate is None:
         command = f"sweep aa {suite} --pool {known.pool}"
         return f"No A/A pairs are known for {device}: how often its intervals are right is not known; `{command}` measures it."
-    return f"{plural(known.certificate.pairs, 'A/A pair')} on {device}: {findings(known.certificate)}."
+    return f"{_pairs(known.certificate)} on {device}{findings(known.certificate)}."
 
 
 def _of(metric: str) -> str:
     return "" if metric == _METRIC else f", {metric_of(metric).label}"
 
 
+def _pairs(certificate: Certificate) -> str:
+    return f"{plural(certificate.pairs, 'A/A pair')} ({listed(certificate.suites)})"
+
+
 def findings(certificate: Certificate) -> str:
-    """How often the interval covered, whether that is as it should be, and how many verdicts were false."""
-    groups = certificate.group(GROUP).false_verdicts
-    return f"{coverage(certificate.single)}, {false_verdicts(groups)}"
+    """What the pairs showed, after a colon: first of groups, whose intervals and verdicts are the report's own, then of single pairs, whose
+    spread is that of the same sweep. Of another version of the statistics nothing but how to derive it again."""
+    if not certificate.current:
+        commands = listed([f"`sweep report {sweep}`" for sweep in certificate.sweeps])
+        return f" are from earlier statistics: {commands} {'derives' if len(certificate.sweeps) == 1 else 'derive'} them again"
+    group = certificate.group(GROUP)
+    return f": {of_groups(group.covered, group.false_verdicts)}; {of_single_pairs(certificate.single)}"
 
 
-def coverage(share: Share) -> str:
-    """the 95 % interval covered 94.9 % (91.0–97.4); says where that is fewer, or more, than it claims."""
+def of_groups(covered: Share, false: Share) -> str:
+    """intervals of three repeats covered 68 of 71 (88.1–99.1 %), 0 false verdicts (0–5.1 %)."""
+    if covered.of < LEAST_GROUPS:
+        return "too few to test intervals of three repeats"
+    return f"intervals of three repeats covered {counted(covered)}{judged(covered)}, {plural(false.hits, 'false verdict')} ({_ends(false)})"
+
+
+def of_single_pairs(share: Share) -> str:
+    """single pairs, with the spread of the other pairs: 94.9 % (91.0–97.4)."""
     if not share.of:
-        return "too few to say how often the 95 % interval covers"
+        return "too few to test single pairs"
+    return f"single pairs, with the spread of the other pairs: {with_interval(share)}{judged(share)}"
+
+
+def judged(share: Share) -> str:
+    """Says where intervals cover less often than they claim, or more; nothing where their claim is in the share's interval."""
     low, high = share.interval
-    judged = ", so it is too narrow" if high < LEVEL else ", so it is wider than need be" if low > LEVEL else ""
-    return f"the 95 % interval covered {with_interval(share)}{judged}"
+    return ", too narrow" if high < LEVEL else ", wider than need be" if low > LEVEL else ""
 
 
-def false_verdicts(share: Share) -> str:
-    """0 false verdicts in 71 groups of three."""
-    if not share.of:
-        return "no group of three that gives a verdict"
-    return f"{plural(share.hits, 'false verdict')} in {plural(share.of, 'group')} of three"
+def counted(share: Share) -> str:
+    """68 of 71 (88.1–99.1 %), exact; a dash without a case."""
+    return f"{share.hits} of {share.of} ({_ends(share)})" if share.of else "–"
 
 
 def with_interval(share: Share) -> str:
     """94.9 % (91.0–97.4), exact; a dash without a case."""
     low, high = share.interval
     return f"{percent(share.value)} ({percent(low)}–{percent(high)})".replace(" %–", "–").replace(" %)", ")") if share.of else "–"
+
+
+def _ends(share: Share) -> str:
+    low, high = share.interval
+    return f"{percent(low).removesuffix(' %') if low else '0'}–{percent(high)}"

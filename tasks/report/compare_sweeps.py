@@ -19,7 +19,6 @@ from tasks.analysis.cell import Cell
 from tasks.analysis.compare_cells import make_cells
 from tasks.analysis.confounders import confounders
 from tasks.analysis.judge_cells import MINIMUM_EFFECT, judge_ratios, ratio_of, smallest_effect
-from tasks.analysis.known_spread import known_for
 from tasks.analysis.results import load_sweep
 from tasks.analysis.spread_history import KnownSpreads
 from tasks.report.comparison_table import TextTable
@@ -145,13 +144,13 @@ def compare(sweep_dir_a: Path, sweep_dir_b: Path, *, minimum: float = MINIMUM_EF
     sweeps = [load_sweep(folder) for folder in (sweep_dir_a, sweep_dir_b)]
     if sweeps[0].sweep_id == sweeps[1].sweep_id:
         raise CompareError(f"both sides are sweep {sweeps[0].sweep_id}: name two different ones; `sweep list` shows them")
-    a, b = (make_cells(sweep.rows, sweep.plan.suite, known=known_for(sweep).spreads.trial) for sweep in sweeps)
+    known = known_beside(sweeps)
+    a, b = (make_cells(sweep.rows, sweep.plan.suite, known=known.trial) for sweep in sweeps)
     pool_blind = not {_identity(cell, True) for cell in a} & {_identity(cell, True) for cell in b}
     left, right = ({_identity(cell, not pool_blind): cell for cell in side} for side in (a, b))
     if pool_blind and (len(left) < len(a) or len(right) < len(b)):  # several pools in one sweep: no telling which to match
         left, right, pool_blind = {}, {}, False
     both = [key for key in left if key in right]
-    known = known_beside(sweeps)
     pairs = _decide([(left[key], right[key]) for key in both], minimum, known)
     matched = {id(cell) for pair in pairs for cell in (pair.a, pair.b)}
     rest = [[cell for cell in side if id(cell) not in matched] for side in (a, b)]

@@ -128,10 +128,6 @@ class ComparisonTable:
         why = f" ({self.why_undecided})" if mark is Mark.UNDECIDED and self.why_undecided else ""
         return f"{mark.meaning}{why}"
 
-    def plain_rows(self) -> list[list[str]]:
-        """Rows of text below `header`."""
-        return [[*names, *(cell.plain for cell in cells)] for names, cells in self.rows]
-
     def rich(self) -> Table:
         """For a terminal. Values are shown as they are: no markup is read from them."""
         from rich.table import Table

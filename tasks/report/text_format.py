@@ -7,7 +7,6 @@ import math
 from experiments.metrics import Kind, Metric, Scale
 from experiments.stats.estimate import Estimate
 from experiments.stats.spread import Spread
-from experiments.stats.verdict import Verdict
 
 OUTCOMES = {
     "ok": "ok",
@@ -118,12 +117,6 @@ def interval(ratio: Estimate) -> str:
     return f"({ratio.low:.{places}f}–{ratio.high:.{places}f})"
 
 
-def ratio_with_verdict(ratio: Estimate, verdict: Verdict | None) -> str:
-    """x1.17 (1.15–1.19), with the verdict where it is not plainly faster or slower."""
-    word = f" {verdict}" if verdict in (Verdict.SAME, Verdict.UNDECIDED) else ""
-    return f"{times(ratio.value)} {interval(ratio)}{word}"
-
-
 def change(comparison: Estimate, metric: Metric) -> str:
     """x1.17; on the linear scale +0.030, in the metric's own direction: less is always a minus."""
     return _signed(comparison.value, metric) if comparison.linear else times(comparison.value)
@@ -135,14 +128,6 @@ def change_interval(comparison: Estimate, metric: Metric) -> str:
         return interval(comparison)
     ends = (comparison.high, comparison.low) if metric.lower_is_better else (comparison.low, comparison.high)
     return f"({' to '.join(_signed(end, metric) for end in ends)})"
-
-
-def change_with_verdict(comparison: Estimate, verdict: Verdict | None, metric: Metric) -> str:
-    """As `ratio_with_verdict`, and the like for a difference."""
-    if not comparison.linear:
-        return ratio_with_verdict(comparison, verdict)
-    word = f" {verdict}" if verdict in (Verdict.SAME, Verdict.UNDECIDED) else ""
-    return f"{change(comparison, metric)} {change_interval(comparison, metric)}{word}"
 
 
 def _signed(better_by: float, metric: Metric) -> str:

@@ -7,10 +7,10 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from cluster.journal.journal import JournalError, read_journal
+from cluster.journal.journal import JournalError
 from cluster.trial_layout import JOURNAL, PLAN, RESULT, STEPS, TRIAL
 from experiments.trial import Outcome, Trial, TrialResult
-from tasks.analysis.results import ResultsError, Sweep, load_sweep, meta_of, read_parquet, steps_table
+from tasks.analysis.results import ResultsError, Sweep, journal_of, load_sweep, meta_of, read_parquet, steps_table
 from tasks.report.provenance import trees_of
 from tasks.sweep.seal import why_unsealed
 from tasks.sweep.store import SweepStore
@@ -58,7 +58,7 @@ def _of_journal(trial: Trial, result: TrialResult, folder: Path) -> list[str]:
     if not path.exists():
         return [f"{path} does not exist"] if ok or (folder / STEPS).exists() else []
     try:
-        journal = read_journal(path)
+        journal = journal_of(folder, result)
     except JournalError as error:
         return [str(error)]
     if journal.attempt and journal.trial != trial.key:

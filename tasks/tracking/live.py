@@ -96,7 +96,7 @@ class LivePublisher:
             self._sent.setdefault((key, attempt), set()).update(record["step"] for record in records if record["kind"] == "step")
         for key, result, folder in batch.ended:
             sent_steps = self._sent.pop((key, result.attempt), set())
-            finish_trial(runs, self._trials[key], read_journal(folder / JOURNAL), result, folder, sent_steps)
+            finish_trial(runs, self._trials[key], read_journal(folder / JOURNAL, result.attempt), result, folder, sent_steps)
 
     def _gather(self) -> tuple[_Batch, bool]:
         batch = _Batch()

@@ -30,8 +30,8 @@ def finish_trial(
 ) -> str:
     """Complete and close one run: every step once, summary, environment, steps.parquet and outcome. Returns the run's id.
 
-    A run that is already complete with the same content is not changed. `sent_steps`: steps that MLflow already has. Sending them again
-    would change nothing, but would take as long as the first time.
+    `journal`: the attempt that the result is of; empty where it left none. A run that is already complete with the same content is not
+    changed. `sent_steps`: steps that MLflow already has. Sending them again would change nothing, but would take as long as the first time.
     """
     client = runs.client
     run_id = runs.trial_run(trial, result.attempt, result.started_at)
@@ -39,10 +39,9 @@ def finish_trial(
     run = client.get_run(run_id)
     if run.data.tags.get(PUBLISHED) == stamp and run.info.status != "RUNNING":
         return run_id
-    own = journal if journal.attempt == result.attempt else Journal()
-    log_records(client, run_id, [record for record in own.steps if record["step"] not in sent_steps])
-    log_metrics(client, run_id, list(_summary_metrics(own, result)))
-    log_tags(client, run_id, _end_tags(trial, own, result))
+    log_records(client, run_id, [record for record in journal.steps if record["step"] not in sent_steps])
+    log_metrics(client, run_id, list(_summary_metrics(journal, result)))
+    log_tags(client, run_id, _end_tags(trial, journal, result))
     _log_files(client, run_id, trial_dir)
     client.set_tag(run_id, PUBLISHED, stamp)  # last: a run with this tag is complete
     client.set_terminated(run_id, _status(result.outcome), end_time=milliseconds(result.finished_at))

@@ -86,7 +86,7 @@ def _publish_once(store: SweepStore, plan: Plan, artifacts: list[Path], reason: 
             continue
         folder = store.trial_dir(trial.key)
         try:
-            run_ids[trial.key] = finish_trial(runs, trial, read_journal(folder / JOURNAL), result, folder)
+            run_ids[trial.key] = finish_trial(runs, trial, read_journal(folder / JOURNAL, result.attempt), result, folder)
         except JournalError as error:
             damaged = damaged or error
     states = {key: result.outcome if result else None for key, result in results.items()}

@@ -335,3 +335,29 @@ def test_the_first_record_names_the_trial_that_it_is_the_journal_of(tmp_path: Pa
     with JournalWriter(tmp_path / "j", 2):
         pass
     assert read_journal(tmp_path / "j").trial is None, "of the last attempt"
+
+
+def test_any_attempt_of_a_journal_can_be_read(tmp_path: Path) -> None:
+    for attempt, key, steps in ((1, "a" * 16, 3), (2, None, 1), (3, None, 0), (3, "c" * 16, 2)):
+        with JournalWriter(tmp_path / "j", attempt, trial=key) as journal:
+            for number in range(1, steps + 1):
+                journal.append("step", step=number)
+    found = [read_journal(tmp_path / "j", attempt) for attempt in (1, 2, 3, 4)]
+    assert [(one.attempt, one.trial, len(one.steps)) for one in found] == [
+        (1, "a" * 16, 3),
+        (2, None, 1),
+        (3, "c" * 16, 2),  # written twice: the later one
+        (0, None, 0),
+    ]
+    last = read_journal(tmp_path / "j")
+    assert last == found[2] and {one.checksum for one in found} == {last.checksum}, "the checksum is the whole file's"
+    assert read_journal(tmp_path / "absent", 1) == Journal()
+
+
+def test_a_damaged_later_attempt_is_found_by_a_reader_of_an_earlier_one(tmp_path: Path) -> None:
+    for attempt in (1, 2):
+        with JournalWriter(tmp_path / "j", attempt) as journal:
+            journal.append("note", text=f"attempt {attempt}")
+    (tmp_path / "j").write_text((tmp_path / "j").read_text().replace("attempt 2", "attempt 9"))
+    with pytest.raises(JournalError, match="line 4: checksum"):
+        read_journal(tmp_path / "j", 1)

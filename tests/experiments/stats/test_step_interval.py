@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from benchmarks.bench_coverage_steps import Coverage, markdown, measure
 from benchmarks.coverage_noise_steps import FAMILIES, autoregressive
+from experiments.stats.estimate import Estimate
 from experiments.stats.noise_models import error_of_mean
-from experiments.stats.step_interval import LEAST_EFFECTIVE, LEAST_STEPS, step_interval, throughput_interval
+from experiments.stats.step_interval import LEAST_EFFECTIVE, LEAST_STEPS, step_interval
 
 
 def white(n: int, seed: int = 1, sd: float = 0.02) -> np.ndarray:
     return 0.1 * np.exp(sd * np.random.default_rng(seed).normal(size=n))
+
+
+def estimate_of(samples: ArrayLike, times: ArrayLike, kinds: Sequence[str] | None = None) -> Estimate:
+    return step_interval(samples, times, kinds=kinds).estimate
 
 
 @pytest.mark.parametrize(
@@ -72,13 +79,12 @@ def test_the_figures_by_hand() -> None:
     beta = stats.skew(excess) / math.sqrt(found.effective_steps) / 6  # Willink's a
     ends = [half / 1.644854 * (np.cbrt(1 + 6 * beta * (z - beta)) - 1) / (2 * beta) for z in (1.644854, -1.644854)]
     assert (found.estimate.low, found.estimate.high) == pytest.approx((rate / (1 - ends[1]), rate / (1 - ends[0])))
-    assert throughput_interval(np.full(60, 8.0), times, level=0.9) == found.estimate
 
 
 def test_rare_slow_steps_move_the_lower_end() -> None:
     times = white(100, sd=0.005)
     times[[20, 50, 80]] *= 1.2
-    found = throughput_interval(np.full(100, 8), times)
+    found = estimate_of(np.full(100, 8), times)
     assert found.value - found.low > 1.5 * (found.high - found.value)
 
 
@@ -88,7 +94,7 @@ def test_kinds_of_steps_are_no_noise() -> None:
     kinds = [("image", "pair", "text")[place] for place in random.integers(0, 3, 120)]
     cost = {"image": 1.0, "pair": 2.0, "text": 0.4}
     times = white(120) * [cost[kind] for kind in kinds]
-    mixed, apart = throughput_interval(np.full(120, 8), times), throughput_interval(np.full(120, 8), times, kinds=kinds)
+    mixed, apart = estimate_of(np.full(120, 8), times), estimate_of(np.full(120, 8), times, kinds=kinds)
     assert mixed.value == apart.value
     assert mixed.relative > 0.08
     spread = math.sqrt(np.mean([cost[kind] ** 2 for kind in kinds])) / np.mean([cost[kind] for kind in kinds])
@@ -98,21 +104,21 @@ def test_kinds_of_steps_are_no_noise() -> None:
 def test_kinds_with_their_own_numbers_of_samples() -> None:
     kinds = ["long", "short"] * 30
     times, samples = white(60) * np.tile([2.0, 1.0], 30), np.tile([8, 4], 30)
-    plain = throughput_interval(np.tile([8, 8], 30), white(60))
-    assert throughput_interval(samples, times).relative == pytest.approx(plain.relative, rel=0.25), "longer, with more samples: one rate"
-    assert throughput_interval(samples, times, kinds=kinds).relative == pytest.approx(plain.relative, rel=0.25)
+    plain = estimate_of(np.tile([8, 8], 30), white(60))
+    assert estimate_of(samples, times).relative == pytest.approx(plain.relative, rel=0.25), "longer, with more samples: one rate"
+    assert estimate_of(samples, times, kinds=kinds).relative == pytest.approx(plain.relative, rel=0.25)
 
 
 def test_steps_without_spread_have_none() -> None:
     for n in (40, 1001):
         found = step_interval([8] * n, [0.125] * n)
-        assert found.estimate == throughput_interval([4] * n, [0.0625] * n)
+        assert found.estimate == estimate_of([4] * n, [0.0625] * n)
         assert (found.estimate.low, found.estimate.high, found.estimate.se, found.effective_steps) == (64, 64, 0, n)
 
 
 def test_long_series_are_averaged_over_blocks() -> None:
     times = white(1503)
-    found = throughput_interval(np.full(1503, 8), times)
+    found = estimate_of(np.full(1503, 8), times)
     assert found.value == pytest.approx(1503 * 8 / times.sum())
     assert found.relative == pytest.approx(1.96 * times.std() / times.mean() / math.sqrt(1503), rel=0.15)
     blocks = times[:1500].reshape(-1, 4)[:375].mean(1)  # 1503 = 4 blocks' worth of 500, less: 375 blocks of 4

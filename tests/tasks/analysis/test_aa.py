@@ -14,7 +14,7 @@ from experiments.stats.spread import Spread
 from experiments.stats.verdict import Verdict
 from experiments.trial import Outcome
 from tasks.analysis.aa import APART_S, analyse, by_the_report, pairs_of
-from tasks.report.certificate_text import coverage
+from tasks.report.certificate_text import judged
 from tests.tasks.aa_support import aa_suite, ended, known_t, noise, pair_rows, twin_row
 
 
@@ -35,21 +35,21 @@ def test_right_intervals_cover_as_often_as_they_claim(outliers: float) -> None:
     assert low < 0.95 < high, result.single
     assert [(group.size, group.covered.of) for group in result.groups] == [(2, 100), (3, 66), (5, 40)]
     assert all(group.covered.interval[1] > 0.95 for group in result.groups)
-    assert "narrow" not in coverage(result.single) and "wide" not in coverage(result.single)
+    assert judged(result.single) == ""
 
 
 def test_intervals_half_as_wide_are_found_out_and_the_line_says_so() -> None:
     result = result_of(*noise(200), known_t(0.5))
     assert result.single.value < 0.8
     assert result.single.interval[1] < 0.95
-    assert coverage(result.single).endswith(", so it is too narrow")
+    assert judged(result.single) == ", too narrow"
     assert result.group(3).false_verdicts.hits == result.group(3).covered.of - result.group(3).covered.hits > 0
 
 
 def test_intervals_twice_as_wide_are_found_out_too() -> None:
     result = result_of(*noise(200), known_t(2))
     assert result.single.value > 0.99
-    assert coverage(result.single).endswith(", so it is wider than need be")
+    assert judged(result.single) == ", wider than need be"
 
 
 def test_the_report_itself_covers_groups_of_three() -> None:

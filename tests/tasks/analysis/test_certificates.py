@@ -12,6 +12,7 @@ import pytest
 from experiments.stats.coverage import Share
 from experiments.trial import Outcome
 from tasks.analysis import certificates
+from tasks.analysis.aa import STATISTICS_VERSION
 from tasks.analysis.certificates import (
     Certificate,
     KnownOfDevice,
@@ -59,7 +60,8 @@ def test_a_certificate_says_what_ran_where_and_what_it_showed(tmp_path: Path) ->
     certificate = certificate_of(aa_sweep(rows, tmp_path / "one"))
     assert certificate is not None
     assert certificate.subject == GPU and certificate.sweeps == ["one"]
-    assert certificate.cells == ["made_up: gpu"]
+    assert certificate.cells == ["made_up: gpu"] and certificate.suites == ["made_up"]
+    assert certificate.statistics == STATISTICS_VERSION and certificate.current
     assert (certificate.first, certificate.last) == (1000.0, 1230.0)
     assert (certificate.commits, certificate.trees, certificate.hosts) == (["c0ffee"], ["t1", "t2"], ["h1", "h2"])
     assert (certificate.pairs, certificate.left_out, certificate.single.of) == (5, {"disturbed": 1}, 5)
@@ -197,3 +199,46 @@ def test_what_has_no_ratio_is_certified_by_throughput(metric: str, certified_as:
     suite = aa_suite()
     suite = suite.model_copy(update={"report": suite.report.model_copy(update={"metric": metric})})
     assert subject_of(twin_row("A", 1).trial, {}, suite) == Subject("gpu", "cpu", certified_as), "a device without a name is its kind"
+
+
+# --- other statistics
+
+
+def age(path: Path, *, statistics: int | None = None) -> None:
+    """Make the certificates in the file, one or a list, those of another version of the statistics; None: of before there was one."""
+    told = json.loads(path.read_text())
+    for one in [each["certificate"] for each in told] if isinstance(told, list) else [told]:
+        one.pop("statistics")
+        if statistics is not None:
+            one["statistics"] = statistics
+    path.write_text(json.dumps(told))
+
+
+@pytest.mark.parametrize("statistics", [None, STATISTICS_VERSION + 1])
+def test_certificates_of_other_statistics_are_left_out_until_they_are_derived_again(tmp_path: Path, statistics: int | None) -> None:
+    sweep = certified(tmp_path, "one", 3)
+    certified(tmp_path, "two", 4)
+    path = tmp_path / "certificates" / "one.json"
+    age(path, statistics=statistics)
+    known, problems = read_certificates(tmp_path)
+    assert known[GPU].pairs == 4 and known[GPU].current
+    assert problems == [f"{path} is from earlier statistics and left out; `sweep report one` derives it again"]
+    write_certificate(sweep)
+    known, problems = read_certificates(tmp_path)
+    assert (known[GPU].pairs, problems) == (7, [])
+
+
+def test_a_copy_from_earlier_statistics_gives_way_to_what_is_known_by_todays(tmp_path: Path) -> None:
+    made = certified(tmp_path, "one", 3)
+    sweep = plain(tmp_path / "mine", Outcome.OK)
+    keep_certificates(sweep)
+    for path in (sweep.dir / "certificates.json", tmp_path / "certificates" / "one.json"):
+        age(path)
+    (known,) = known_of(sweep)
+    assert known.certificate is not None and not known.certificate.current, "nothing else is known: the report says what it is"
+    write_certificate(made)
+    keep_certificates(sweep)
+    (kept,) = kept_certificates(sweep.dir) or []
+    assert kept.certificate is not None and kept.certificate.current and kept.certificate.pairs == 3
+    certified(tmp_path, "two", 4)
+    assert known_of(sweep) == [kept], "of today's statistics the copy stays"

@@ -8,6 +8,7 @@ import pytest
 
 from experiments.trial import Outcome
 from tasks.analysis.results import load_sweep
+from tasks.analysis.spread_history import learn
 from tasks.analysis.spread_store import PastTrial, cell_identity, read_spreads, rebuild, version_of, write_spread
 from tests.tasks.fake_sweep import Fake, make_sweep
 from tests.tasks.spread_support import DEVICE, write_history
@@ -30,8 +31,8 @@ def test_what_is_kept_of_a_trial(tmp_path: Path) -> None:
     assert "measured_steps" not in trial.values, "better neither way, so it is never compared"
 
 
-@pytest.mark.parametrize(("host_id", "host"), [("5f2c", "5f2c"), (None, "box")])
-def test_the_opaque_host_id_comes_before_the_name(tmp_path: Path, host_id: str | None, host: str) -> None:
+@pytest.mark.parametrize(("host_id", "host"), [("5f2c", "5f2c"), (None, None), ("", None)])
+def test_a_host_is_its_opaque_id_and_never_its_name(tmp_path: Path, host_id: str | None, host: str | None) -> None:
     (trial,) = trials_of(tmp_path, Fake(AXES, environment={"host_id": host_id}))
     assert trial.host == host
 
@@ -126,3 +127,14 @@ def test_the_store_is_rebuilt_from_the_sweeps(tmp_path: Path) -> None:
     written, problems = rebuild(tmp_path)
     assert written == 1 and len(problems) == 1 and problems[0].startswith(B)
     assert len(read_spreads(tmp_path).trials) == 2
+
+
+def test_one_machine_before_and_after_hosts_had_ids_is_one_host(tmp_path: Path) -> None:
+    """Two hosts would give a spread between hosts that is only that between sweeps."""
+    for number, host_id in enumerate((None, None, "aa", "aa")):
+        fakes = [Fake(AXES, repeats=2, environment={"host_id": host_id})]
+        write_spread(load_sweep(make_sweep(tmp_path, fakes, sweep_id=f"made-up-2026010{number + 1}-000000-0000")))
+    past = read_spreads(tmp_path)
+    assert [{trial.host for trial in trials} for trials in past.trials.values()] == [{None}, {None}, {"aa"}, {"aa"}]
+    known = learn(past, ("cpu", DEVICE, "throughput"))
+    assert (known.trials, known.sweeps, known.hosts, known.host) == (8, 4, 0, None), "they count for trials and sweeps alone"

@@ -2,30 +2,45 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from experiments.stats.coverage import Share
+from tasks.analysis.aa import STATISTICS_VERSION
 from tasks.analysis.certificates import Certificate, CertifiedGroups, KnownOfDevice
-from tasks.report.certificate_text import certificate_lines, coverage, false_verdicts, with_interval
+from tasks.report.certificate_text import certificate_lines, counted, judged, of_groups, of_single_pairs, with_interval
 
 
-def known(pool: str = "gpu", device: str = "NVIDIA H200", metric: str = "throughput", *, hits: int = 203, false: int = 0) -> KnownOfDevice:
-    groups = [CertifiedGroups(size=3, covered=Share(hits=70, of=71), false_verdicts=Share(hits=false, of=71))]
-    certificate = Certificate(
-        sweeps=["x"], pool=pool, device=device, metric=metric, cells=["c"], first=0.0, last=1.0, commits=[], hosts=[], pairs=214,
-        left_out={}, single=Share(hits=hits, of=214), groups=groups, steps=Share(),
-    )  # fmt: skip
-    return KnownOfDevice(pool=pool, device=device, metric=metric, certificate=certificate)
+def known(
+    pool: str = "gpu", metric: str = "throughput", *, single: int = 203, covered: int = 68, of: int = 71, false: int = 0, **more: Any
+) -> KnownOfDevice:
+    groups = [CertifiedGroups(size=3, covered=Share(hits=covered, of=of), false_verdicts=Share(hits=false, of=of))]
+    whole: dict[str, Any] = {
+        "statistics": STATISTICS_VERSION, "sweeps": ["x"], "pool": pool, "device": "NVIDIA H200", "metric": metric,
+        "cells": ["synthetic: gpu · fp32"], "first": 0.0, "last": 1.0, "commits": [], "hosts": [], "pairs": 214, "left_out": {},
+        "single": Share(hits=single, of=214), "groups": groups, "steps": Share(), **more,
+    }  # fmt: skip
+    certificate = Certificate(**whole)
+    return KnownOfDevice(pool=pool, device="NVIDIA H200", metric=metric, certificate=certificate)
 
 
-def test_what_pairs_have_shown() -> None:
+def test_what_pairs_have_shown_begins_with_the_reports_own_intervals() -> None:
     assert certificate_lines([known()], "synthetic") == [
-        "214 A/A pairs on NVIDIA H200: the 95 % interval covered 94.9 % (91.0–97.4), 0 false verdicts in 71 groups of three."
+        "214 A/A pairs (synthetic) on NVIDIA H200: "
+        "intervals of three repeats covered 68 of 71 (88.1–99.1 %), 0 false verdicts (0–5.1 %); "
+        "single pairs, with the spread of the other pairs: 94.9 % (91.0–97.4)."
     ]
-    assert certificate_lines([known(hits=150, false=1)], "synthetic") == [
-        "214 A/A pairs on NVIDIA H200: the 95 % interval covered 70.1 % (63.5–76.1), so it is too narrow, "
-        "1 false verdict in 71 groups of three."
+    assert certificate_lines([known(single=150, covered=50, false=1)], "synthetic") == [
+        "214 A/A pairs (synthetic) on NVIDIA H200: intervals of three repeats covered 50 of 71 (58.4–80.7 %), too narrow, "
+        "1 false verdict (0.0–7.6 %); single pairs, with the spread of the other pairs: 70.1 % (63.5–76.1), too narrow."
     ]
+
+
+def test_the_suites_are_named_each_once() -> None:
+    cells = ["synthetic: a", "bridgetower: b", "synthetic: c"]
+    (line,) = certificate_lines([known(cells=cells)], "synthetic")
+    assert line.startswith("214 A/A pairs (synthetic and bridgetower) on NVIDIA H200: ")
 
 
 def test_that_nothing_is_known_and_how_to_measure_it() -> None:
@@ -37,31 +52,44 @@ def test_that_nothing_is_known_and_how_to_measure_it() -> None:
     assert certificate_lines([], "bridgetower") == []
 
 
+@pytest.mark.parametrize("statistics", [0, STATISTICS_VERSION + 1])
+def test_of_earlier_statistics_nothing_is_told_but_how_to_derive_it_again(statistics: int) -> None:
+    assert certificate_lines([known(statistics=statistics, sweeps=["a", "b"])], "synthetic") == [
+        "214 A/A pairs (synthetic) on NVIDIA H200 are from earlier statistics: `sweep report a` and `sweep report b` derive them again."
+    ]
+
+
 def test_pools_of_one_device_and_other_metrics_are_told_apart() -> None:
     first, second = certificate_lines([known(), known("lab")], "synthetic")
-    assert first.startswith("214 A/A pairs on NVIDIA H200 (pool gpu): ") and second.startswith("214 A/A pairs on NVIDIA H200 (pool lab): ")
+    assert first.startswith("214 A/A pairs (synthetic) on NVIDIA H200 (pool gpu): ")
+    assert second.startswith("214 A/A pairs (synthetic) on NVIDIA H200 (pool lab): ")
     (line,) = certificate_lines([known(metric="step_time_median_s")], "synthetic")
-    assert line.startswith("214 A/A pairs on NVIDIA H200, step time median: "), line
+    assert line.startswith("214 A/A pairs (synthetic) on NVIDIA H200, step time median: "), line
 
 
 @pytest.mark.parametrize(
-    ("share", "ending"),
+    ("share", "ends", "word"),
     [
-        (Share(hits=191, of=200), "(91.6–97.9)"),
-        (Share(hits=182, of=200), "(86.1–94.6), so it is too narrow"),
-        (Share(hits=183, of=200), "(86.7–95.0), so it is too narrow"),  # 94.97
-        (Share(hits=184, of=200), "(87.3–95.4)"),
-        (Share(hits=196, of=200), "(95.0–99.5)"),  # 94.96
-        (Share(hits=197, of=200), "(95.7–100), so it is wider than need be"),
+        (Share(hits=191, of=200), "(91.6–97.9)", ""),
+        (Share(hits=182, of=200), "(86.1–94.6)", ", too narrow"),
+        (Share(hits=183, of=200), "(86.7–95.0)", ", too narrow"),  # 94.97
+        (Share(hits=184, of=200), "(87.3–95.4)", ""),
+        (Share(hits=196, of=200), "(95.0–99.5)", ""),  # 94.96
+        (Share(hits=197, of=200), "(95.7–100)", ", wider than need be"),
+        (Share(), "–", ""),
     ],
 )
-def test_an_interval_that_claims_too_much_or_too_little_is_called_so(share: Share, ending: str) -> None:
-    assert coverage(share).endswith(ending), coverage(share)
+def test_an_interval_that_claims_too_much_or_too_little_is_called_so(share: Share, ends: str, word: str) -> None:
+    assert with_interval(share).endswith(ends) and judged(share) == word
+
+
+def test_fewer_than_three_groups_are_too_few() -> None:
+    few, three = (of_groups(Share(hits=n, of=n), Share(of=n)) for n in (2, 3))
+    assert few == "too few to test intervals of three repeats"
+    assert three == "intervals of three repeats covered 3 of 3 (29.2–100 %), 0 false verdicts (0–70.8 %)"
 
 
 def test_without_a_case_no_share_is_told() -> None:
-    assert coverage(Share()) == "too few to say how often the 95 % interval covers"
-    assert false_verdicts(Share()) == "no group of three that gives a verdict"
-    assert false_verdicts(Share(hits=2, of=1 + 1)) == "2 false verdicts in 2 groups of three"
-    assert with_interval(Share()) == "–"
-    assert with_interval(Share(hits=3, of=3)) == "100 % (29.2–100)"
+    assert of_single_pairs(Share()) == "too few to test single pairs"
+    assert (with_interval(Share()), counted(Share())) == ("–", "–")
+    assert with_interval(Share(hits=3, of=3)) == "100 % (29.2–100)" and counted(Share(of=3)) == "0 of 3 (0–70.8 %)"

@@ -8,9 +8,12 @@ from scipy import stats
 
 from experiments.stats.verdict import Verdict
 from experiments.trial import Outcome
+from tasks.analysis.known_spread import keep_known, known_for
+from tasks.analysis.results import load_sweep
+from tasks.analysis.spread_store import write_spread
 from tasks.report.compare_sweeps import CompareError, Comparison, compare, in_turns, render_markdown, write_comparison
 from tests.tasks.fake_sweep import Fake, make_sweep
-from tests.tasks.spread_support import write_history
+from tests.tasks.spread_support import DEVICE, write_history
 
 A, B = "made-up-20260101-000000-0000", "made-up-20260102-000000-0000"
 
@@ -219,3 +222,39 @@ def test_cells_of_a_common_pool_are_matched_by_it_and_the_rest_is_left(tmp_path:
 def test_another_workload_is_another_cell(tmp_path: Path) -> None:
     assert compared(tmp_path, [one()], [one(workload="synthetic")]).pairs == []
     assert compared(tmp_path / "emulated", [one()], [one(emulated=True)]).pairs == []
+
+
+def test_the_sweeps_that_are_compared_say_nothing_of_the_spread_between_trials(tmp_path: Path) -> None:
+    """Not by way of what a report of one has kept of the other either."""
+    a = make_sweep(tmp_path, [Fake({**MP0, "dataloader_workers": n}, repeats=4, between=0.1) for n in range(4)], sweep_id=A)
+    b = make_sweep(tmp_path, [one(repeats=1)], sweep_id=B)
+    write_spread(load_sweep(a))
+    assert keep_known(load_sweep(b))
+    kept = known_for(load_sweep(b)).spreads.trial("cpu", DEVICE, "throughput")
+    assert kept is not None and kept.sd == pytest.approx(0.1, rel=0.5)
+    (pair,) = compare(a, b).pairs
+    assert pair.b.known is None and pair.b.estimate is not None and math.isinf(pair.b.estimate.se)
+    write_history(tmp_path, trial_sd=0.01)
+    (pair,) = compare(a, b).pairs
+    assert pair.b.known is not None and pair.b.known.sd == pytest.approx(0.01, rel=0.3), "what a third sweep shows"
+
+
+BEFORE_IDS: dict[str, object] = {"host_id": None}
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "why"),
+    [
+        (BEFORE_IDS, {}, None),
+        (BEFORE_IDS, {**BEFORE_IDS, "host": "other"}, "measured on different hosts"),
+        ({"host": "other"}, {}, None),
+        (BEFORE_IDS, {"host": None}, "whether one host measured both is not known"),
+    ],
+)
+def test_hosts_are_told_apart_by_their_ids_else_by_their_names(
+    tmp_path: Path, a: dict[str, object], b: dict[str, object], why: str | None
+) -> None:
+    """The first is one machine before and after hosts had ids, the third one whose name was changed."""
+    (pair,) = compared(tmp_path, [one(environment=a)], [one(environment=b)]).pairs
+    assert pair.verdict is (Verdict.UNDECIDED if why else Verdict.SAME)
+    assert (pair.why_undecided or "").startswith(why or "") and bool(pair.why_undecided) is bool(why)

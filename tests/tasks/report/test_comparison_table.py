@@ -153,12 +153,12 @@ def test_the_rows_are_named_by_their_axes() -> None:
     rows = [row({"pool": "cpu", "fused_layers": fused, "clip": clip}) for fused in (True, False) for clip in (None, 0.5)]
     table = table_of(rows, settings(rows=("pool", "fused_layers"), columns="clip", baseline={}))
     assert table.header == ["pool", "fused layers", "clip 0.5", "clip None"]
-    assert [line[:2] for line in table.plain_rows()] == [["cpu", "true"], ["cpu", "false"]]
+    assert [names for names, _ in table.rows] == [["cpu", "true"], ["cpu", "false"]]
 
 
 def test_without_a_column_axis_the_metric_is_the_column() -> None:
     table = table_of([row({"pool": pool}) for pool in "ab"])
-    assert (table.header, [line[0] for line in table.plain_rows()]) == (["pool", "throughput"], ["a", "b"])
+    assert (table.header, [names for names, _ in table.rows]) == (["pool", "throughput"], [["a"], ["b"]])
     empty = table_of([])
     assert (empty.title, empty.header, list(empty.rows)) == ("", [], [])
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from cluster.journal.journal import JournalWriter
 from experiments.config.paths import runs_root
 from experiments.trial import Outcome
 from flows.cli.commands import app
@@ -223,6 +224,20 @@ def test_only_a_trial_that_ended_before_it_began_needs_no_journal(tmp_path: Path
     assert why_not_whole(store) == []
     publish([store], tmp_path / "page")
     assert [row.outcome for row in load_sweep(tmp_path / "page" / SWEEP_ID).rows].count("crashed") == 1
+
+
+def test_a_retry_that_was_lost_stops_no_publication(tmp_path: Path) -> None:
+    store = whole()
+    folder = trial_dirs(store.dir)[1]
+    before = load_sweep(store.dir).rows[1]
+    with JournalWriter(folder / "journal.jsonl", attempt=2, interval=60, trial=folder.name) as journal:
+        journal.append("step", step=1, measured=True, loss=9.0, samples=8, total_s=1.0)
+    assert why_not_whole(store) == [f"{folder / 'steps.parquet'} is not what journal.jsonl beside it gives; `sweep report` writes it again"]
+    write_steps(folder)
+    assert why_not_whole(store) == []
+    publish([store], tmp_path / "page")
+    after = load_sweep(tmp_path / "page" / SWEEP_ID).rows[1]
+    assert after.losses.tolist() == before.losses.tolist() and dict(after.summary) == dict(before.summary)
 
 
 def test_steps_that_were_never_derived_are_no_problem(tmp_path: Path) -> None:

@@ -6,10 +6,11 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from experiments.trial import Outcome
-from tasks.analysis.results import load_sweep, read_results
+from tasks.analysis.results import load_sweep
 from tasks.report.comparison_table import comparison_table
 from tasks.report.model import Report, make_report
 from tasks.report.section import Bullets, TrialTable
@@ -98,7 +99,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_table_is_laid_out_like_the_published_ones(written: Path) -> None:
     table = comparison_table(written)
     assert table.header == ["pool", "model", "precision", "MP-0", "MP-1", "MP-2"]  # precision varies and is named nowhere: a row
-    rows = {tuple(row[:3]): row[3:] for row in table.plain_rows()}
+    rows = {tuple(names): [cell.plain for cell in cells] for names, cells in table.rows}
     assert rows["gpu", "base", "fp32"][0].split()[1] == "samples/s"
     assert re.search(r"  x1\.17 \(1\.1\d+–1\.1\d+\)$", rows["gpu", "base", "fp32"][1])
     assert re.search(r"  x1\.33 \(.*\) ✗$", rows["gpu", "base", "bf16"][2])
@@ -215,7 +216,7 @@ def test_what_the_device_says_counts_more_than_the_pools_name(tmp_path: Path) ->
     trials = make_report(load_sweep(sweep_dir)).section("trials").block(TrialTable).lines
     assert [(line.emulated, line.value == "–") for line in trials] == [(False, False), (True, True)]
     assert "1 trial ran on an emulated device" in page and "media pipe" not in page
-    assert [row["emulated"] for row in read_results(sweep_dir).to_pylist()] == [False, True]
+    assert [row["emulated"] for row in pq.read_table(sweep_dir / "results.parquet").to_pylist()] == [False, True]
     alone = write_report(sweep_dir, emulated=True)
     text = alone.markdown.read_text()
     assert "EMULATED: NOT A MEASUREMENT" in text
@@ -270,9 +271,9 @@ def test_single_runs_close_together_are_not_called_apart(tmp_path: Path) -> None
 def test_without_a_baseline_the_first_of_each_row_is_it(tmp_path: Path) -> None:
     suite = {**SUITE, "baseline": {}}
     sweep_dir = make_sweep(tmp_path, [fake(w, p, rate=100 + 30 * w) for p in ("fp32", "bf16") for w in (0, 1)], suite=suite)
-    for row in comparison_table(sweep_dir).plain_rows():
-        assert row[4].endswith("x1.30 (interval unknown) ?")
-        assert " x" not in row[3]
+    for _, cells in comparison_table(sweep_dir).rows:
+        assert cells[1].plain.endswith("x1.30 (interval unknown) ?")
+        assert " x" not in cells[0].plain
 
 
 def test_a_metric_where_less_is_better(tmp_path: Path) -> None:

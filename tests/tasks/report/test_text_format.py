@@ -9,8 +9,7 @@ import pytest
 
 from experiments.metrics import metric_of
 from experiments.stats.estimate import Estimate
-from experiments.stats.verdict import Verdict
-from tasks.report.text_format import amount, interval, listed, number, percent, plural, ratio_with_verdict, seconds, size, spread, times
+from tasks.report.text_format import amount, interval, listed, number, percent, plural, seconds, size, spread, times
 
 
 def estimate(low: float, high: float, value: float = 1.0, se: float = 0.01) -> Estimate:
@@ -120,19 +119,6 @@ def test_a_narrow_interval_has_a_digit_more() -> None:
     assert interval(estimate(0.0, math.inf, se=math.inf)) == "(interval unknown)"
     assert interval(estimate(0.1, 10.0)) == "(0.10–10.00)"
     assert interval(estimate(0.1, 10.01)) == interval(estimate(0.0, 1e130)) == "(interval too wide to use)"
-
-
-def test_a_verdict_is_said_where_the_figures_alone_do_not() -> None:
-    ratio = estimate(1.15, 1.19, 1.17)
-    said = {word: ratio_with_verdict(ratio, word) for word in [*Verdict, None]}
-    plain = "x1.17 (1.15–1.19)"
-    assert said == {
-        Verdict.SAME: f"{plain} same",
-        Verdict.UNDECIDED: f"{plain} undecided",
-        Verdict.FASTER: plain,
-        Verdict.SLOWER: plain,
-        None: plain,
-    }
 
 
 def test_counts_and_lists() -> None:

@@ -8,8 +8,7 @@ import pytest
 
 from experiments.metrics import metric_of
 from experiments.stats.estimate import LEVEL, Estimate, estimate_from_mean
-from experiments.stats.verdict import Verdict
-from tasks.report.text_format import change, change_interval, change_with_verdict, quantity, spread
+from tasks.report.text_format import change, change_interval, quantity, spread
 
 
 @pytest.mark.parametrize(
@@ -54,8 +53,6 @@ def linear(value: float, low: float, high: float) -> Estimate:
 def test_a_comparison_reads_in_the_metrics_own_direction(name: str, better_by: Estimate, text: str) -> None:
     metric = metric_of(name)
     assert f"{change(better_by, metric)} {change_interval(better_by, metric)}" == text
-    assert change_with_verdict(better_by, Verdict.FASTER, metric) == text
-    assert change_with_verdict(better_by, Verdict.UNDECIDED, metric) == f"{text} undecided"
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def finished(client: Client, result: TrialResult, trial: Trial, **given: Any) ->
     store = saved(plan)
     folder = store.trial_dir(trial.key)
     runs = SweepRuns(client, plan)  # type: ignore[arg-type]
-    run_id = finish_trial(runs, trial, read_journal(folder / "journal.jsonl"), result, folder, **given)
+    run_id = finish_trial(runs, trial, read_journal(folder / "journal.jsonl", result.attempt), result, folder, **given)
     return client.runs[run_id], run_id
 
 
@@ -75,11 +75,13 @@ def test_another_attempts_journal_is_not_this_ones(client: Client) -> None:
     assert (run.info.status, run.data.tags["reason"], run.data.tags["trial.attempt"]) == ("FAILED", "made up", "2")
 
 
-def test_the_last_attempt_of_a_journal_counts(client: Client) -> None:
+@pytest.mark.parametrize("attempt", [1, 2, 3])
+def test_the_attempt_that_the_result_is_of_counts(client: Client, attempt: int) -> None:
+    """Also where a later one, which was to measure the trial again, was lost."""
     trial = make_trial(1)
     journalled(trial, 1, 2)
-    _, run_id = finished(client, make_result(trial, attempt=2), trial)
-    assert steps_of(client, run_id) == [1, 2, 3, 4, 5, 6]
+    _, run_id = finished(client, make_result(trial, attempt=attempt), trial)
+    assert steps_of(client, run_id) == ([1, 2, 3, 4, 5, 6] if attempt < 3 else [])
 
 
 def test_a_trial_that_did_not_end_ok_has_the_summary_of_its_result(client: Client) -> None:

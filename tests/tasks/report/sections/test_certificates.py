@@ -46,12 +46,12 @@ def test_an_aa_sweep_has_a_table_by_the_size_of_groups_and_nobody_wins() -> None
     assert [line[0] for line in section.table.rows][1:] == ["2 pairs", "3 pairs", "5 pairs"]
     assert [line[1] for line in section.table.rows] == ["30", "15", "10", "6"]
     first, second = (block.lines for block in section.blocks if isinstance(block, Bullets))
-    assert first[0].startswith(f"30 A/A pairs on {DEVICE}: the 95 % interval covered ")
+    assert first[0].startswith(f"30 A/A pairs (made_up) on {DEVICE}: intervals of three repeats covered ")
     assert second[0] == "30 pairs, in turns A B B A; shares with exact 95 % intervals."
     assert report.title == "made_up · full · A/A"
     assert (report.answers, report.winners, report.headline) == ([], [], TWINS)
     assert TWINS == "An A/A sweep: both cells are the same, so none can win."
-    assert "| 3 pairs | 10 | " in render_markdown(report) and "30 A/A pairs on" in render_html(report)
+    assert "| 3 pairs | 10 | " in render_markdown(report) and "30 A/A pairs (made_up) on" in render_html(report)
 
 
 def result(**fields: Any) -> AaResult:
@@ -103,7 +103,7 @@ def aa_on_disk(root: Path, name: str, pairs: int) -> Path:
 def test_reports_write_certificates_and_later_sweeps_show_them(tmp_path: Path) -> None:
     paths = write_report(aa_on_disk(tmp_path, "aa-20260101-000000-0000", 4))
     assert [path.name for path in (tmp_path / AA_CERTIFICATES).iterdir()] == ["aa-20260101-000000-0000.json"]
-    line = "4 A/A pairs on Made-up CPU: the 95 % interval covered "
+    line = "4 A/A pairs (made_up) on Made-up CPU: too few to test intervals of three repeats; single pairs, "
     assert line in paths.markdown.read_text() and line in paths.html.read_text()
     assert "aa-pairs.svg" in [path.name for path in paths.figures]
     assert not (tmp_path / "aa-20260101-000000-0000" / "certificates.json").exists()
@@ -113,7 +113,7 @@ def test_reports_write_certificates_and_later_sweeps_show_them(tmp_path: Path) -
     write_report(aa_on_disk(tmp_path, "aa-20260102-000000-0000", 5))
     assert line in write_report(mine).markdown.read_text(), "as it was when the sweep had ended"
     other = make_sweep(tmp_path, [Fake({"pool": "gpu", "model": "b", "dataloader_workers": 0})], sweep_id="other-20260103-000000-0000")
-    assert "9 A/A pairs on Made-up CPU" in write_report(other).markdown.read_text()
+    assert "9 A/A pairs (made_up) on Made-up CPU: too few" in write_report(other).markdown.read_text()
 
 
 def test_an_aa_sweep_without_a_pair_says_nothing() -> None:
