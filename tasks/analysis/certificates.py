@@ -220,7 +220,8 @@ def read_certificate(path: Path) -> Certificate | None:
 
 def known_of(sweep: Sweep) -> list[KnownOfDevice]:
     """Each subject of the trials that measured, with what is known of it: of an A/A sweep what its own pairs show; of any other what its
-    folder keeps, else what the sweeps beside it show now, as well as in the place of a copy from earlier statistics. Logs what is left out."""
+    folder keeps, else what the sweeps beside it show now, also in place of a copy from earlier statistics. Logs files that are left out.
+    """
     measured = [row for row in sweep.rows if row.outcome == "ok" and not row.emulated]
     subjects = dict.fromkeys(subject_of(row.trial, row.environment, sweep.plan.suite) for row in measured)
     if sweep.plan.aa:

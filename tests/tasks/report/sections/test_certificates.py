@@ -103,17 +103,17 @@ def aa_on_disk(root: Path, name: str, pairs: int) -> Path:
 def test_reports_write_certificates_and_later_sweeps_show_them(tmp_path: Path) -> None:
     paths = write_report(aa_on_disk(tmp_path, "aa-20260101-000000-0000", 4))
     assert [path.name for path in (tmp_path / AA_CERTIFICATES).iterdir()] == ["aa-20260101-000000-0000.json"]
-    line = "4 A/A pairs (made_up) on Made-up CPU: too few to test intervals of three repeats; single pairs, "
-    assert line in paths.markdown.read_text() and line in paths.html.read_text()
+    line = " on Made-up CPU: too few to test intervals of three repeats; single pairs, "
+    assert f"4 A/A pairs (made\\_up){line}" in paths.markdown.read_text() and f"4 A/A pairs (made_up){line}" in paths.html.read_text()
     assert "aa-pairs.svg" in [path.name for path in paths.figures]
     assert not (tmp_path / "aa-20260101-000000-0000" / "certificates.json").exists()
 
     mine = make_sweep(tmp_path, [Fake({"pool": "gpu", "model": "a", "dataloader_workers": 0})])
-    assert line in write_report(mine).markdown.read_text()
+    assert f"4 A/A pairs (made\\_up){line}" in write_report(mine).markdown.read_text()
     write_report(aa_on_disk(tmp_path, "aa-20260102-000000-0000", 5))
-    assert line in write_report(mine).markdown.read_text(), "as it was when the sweep had ended"
+    assert f"4 A/A pairs (made\\_up){line}" in write_report(mine).markdown.read_text(), "as it was when the sweep had ended"
     other = make_sweep(tmp_path, [Fake({"pool": "gpu", "model": "b", "dataloader_workers": 0})], sweep_id="other-20260103-000000-0000")
-    assert "9 A/A pairs (made_up) on Made-up CPU: too few" in write_report(other).markdown.read_text()
+    assert f"9 A/A pairs (made\\_up){line}" in write_report(other).markdown.read_text()
 
 
 def test_an_aa_sweep_without_a_pair_says_nothing() -> None:
