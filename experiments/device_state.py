@@ -24,7 +24,7 @@ from typing import Any
 Record = Mapping[str, Any]
 
 # What is in force without slowing the device against its own settings: not a cap
-NOT_CAPS = frozenset({"idle", "applications clocks setting"})
+NOT_CAPS = frozenset({"idle", "applications clocks setting", "display clock setting"})
 POWER, THERMAL, HARDWARE, BRAKE, SYNC_BOOST = "power", "thermal", "hardware slowdown", "power brake", "sync boost"
 CPU_QUOTA = "cpu quota"
 # Caps that come and go with the room, the neighbours or a defect, so that the same trial would be faster at another time. Power is none of
@@ -34,6 +34,13 @@ DISTURBING_CAPS = {THERMAL: "thermal slowdown", HARDWARE: "hardware slowdown", B
 SLOWDOWN_LIMIT = 0.01  # of the samples: more than a single one in the ten seconds that a window should have
 MAX_GAP_S = 0.5  # a reading stands for the time since the one before, up to this: five samples at 10 Hz; the rest counts as not covered
 JUDGED_FROM_S = 1.0  # CPU time is counted in ticks of 10 ms for each core and process: over less than this the error may exceed a limit
+COVERED_FROM = 0.9  # part of the window that readings must cover: what the sampler missed may hide other work
+
+# Why a trial could not be judged: nothing is known of other work on its device or host
+NOT_SAMPLED = "nothing was sampled"
+SHORT_WINDOW = f"the window was under {JUDGED_FROM_S:g} s"
+NOT_COVERED = f"the sampler covered less than {100 * COVERED_FROM:g} % of the window"
+NO_CPU_TIME = f"the CPU time of other processes was known for less than {JUDGED_FROM_S:g} s"
 
 
 @dataclass(frozen=True)
@@ -70,6 +77,7 @@ class DeviceState:
     the cgroup's CPU quota was used up.
     other_processes: most processes at once on one device that are not the trial's. other_user: whether one was another user's.
     disturbed: why the figures of this trial are not those of the device alone; a sentence fragment. None: undisturbed, or unknown.
+    not_judged: why it could not be judged by all that disturbs a trial; None: it was. What disturbed it is told in either case.
     """
 
     samples: int = 0
@@ -89,6 +97,7 @@ class DeviceState:
     other_processes: int | None = None
     other_user: bool | None = None
     disturbed: str | None = None
+    not_judged: str | None = None
 
     @property
     def capped_by(self) -> tuple[str, ...]:
@@ -141,18 +150,19 @@ def summarise_state(records: Iterable[Record], begin: float, end: float) -> Devi
     kind = str(header.get("device") or "cpu")
     spans = _spans([record for record in records if record["kind"] == "state"], 1 / header.get("hz", 10.0), begin, end)
     if not spans:
-        return DeviceState()
-    read_s = math.fsum(span.read_s for span in spans)
+        return DeviceState(not_judged=NOT_COVERED)
+    coverage = min(1.0, math.fsum(span.read_s for span in spans) / (end - begin))
     host, devices = _host(spans), _devices(spans, header.get("user"))
     if kind == "cpu":
         devices = _cores(spans, host["throttled_share"])
     return DeviceState(
         samples=len(spans),
-        coverage=min(1.0, read_s / (end - begin)),
+        coverage=coverage,
         gaps=sum(span.gap for span in spans),
         **host,
         **devices,
         disturbed=_disturbed(host_limits(kind, header.get("cores")), host, devices, spans),
+        not_judged=_not_judged(end - begin, coverage, spans),
     )
 
 
@@ -260,14 +270,26 @@ def _disturbed(limits: HostLimits, host: Mapping[str, Any], devices: Mapping[str
         for word, share in devices["caps"]
         if word in DISTURBING_CAPS and share > SLOWDOWN_LIMIT
     ]
-    counted_s = math.fsum(span.since_s for span in spans if span.record.get("cpu", {}).get("others") is not None)
-    if counted_s >= JUDGED_FROM_S:
+    if _counted_s(spans) >= JUDGED_FROM_S:
         others, steal = host["cpu_others_share"], host["steal_share"]
         if others is not None and others > limits.others:
             reasons.append(f"other processes used {_percent(others)} of the CPU (limit {_percent(limits.others)})")
         if steal is not None and steal > limits.steal:
             reasons.append(f"the hypervisor took {_percent(steal)} of CPU time (limit {_percent(limits.steal)})")
     return "; ".join(reasons) or None
+
+
+def _counted_s(spans: Sequence[_Span]) -> float:
+    """Seconds of the window in which the CPU time of other processes is known."""
+    return math.fsum(span.since_s for span in spans if span.record.get("cpu", {}).get("others") is not None)
+
+
+def _not_judged(window_s: float, coverage: float, spans: Sequence[_Span]) -> str | None:
+    if window_s < JUDGED_FROM_S:
+        return SHORT_WINDOW
+    if coverage < COVERED_FROM:
+        return NOT_COVERED
+    return NO_CPU_TIME if _counted_s(spans) < JUDGED_FROM_S else None
 
 
 def _other_process(spans: Sequence[_Span]) -> str:

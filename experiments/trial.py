@@ -101,6 +101,7 @@ class TrialResult(Strict):
     reason: str | None = Field(None, description="one line; always present unless the outcome is ok")
     detail: str | None = Field(None, description="traceback or log tail")
     disturbed: str | None = Field(None, description="what else was on the device or its host while it measured; null: nothing, or unknown")
+    not_judged: str | None = Field(None, description="why other work could not be seen; null: it would have been, or nothing was sampled")
     started_at: float = Field(description="Unix time, s")
     finished_at: float = Field(description="Unix time, s")
     emulated: bool = False

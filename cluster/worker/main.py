@@ -89,6 +89,7 @@ def write_result(trial: Trial, out: Path, attempt: int, started_at: float, endin
         reason=ending.reason,
         detail=ending.detail,
         disturbed=state.disturbed if state else None,
+        not_judged=state.not_judged if state else None,
         started_at=started_at,
         finished_at=time.time(),
         emulated=trial.emulated or bool(environment.get("emulated")),  # the device knows best whether it is emulated

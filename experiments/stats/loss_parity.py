@@ -94,6 +94,7 @@ class _Difference:
 
 def loss_parity(candidate: Mapping[int, ArrayLike], reference: Mapping[int, ArrayLike], *, trains: bool = True) -> Parity:
     """Compare the candidate's curves with the reference's, both by seed: losses by step (n,), of equal seed from equal weights and batches.
+    Infinite is a loss that was recorded and is not finite, NaN one that was not recorded: it may be any, so nothing is shown.
 
     Judged is the mean relative difference d between curves of equal seed over the second half of the steps that all have in common. With
     three or more pairs of equal seed its standard error is that of the pairs, with pairs - 1 degrees of freedom. It holds whatever differs
@@ -103,12 +104,12 @@ def loss_parity(candidate: Mapping[int, ArrayLike], reference: Mapping[int, Arra
     Without training (`trains` false) nothing grows: v alone counts, and one seed is enough.
 
     - Struck: |d| exceeds MARGIN and t(0.995) se, so that a candidate that differs in nothing is struck with a probability of at most 1 %;
-      or a loss is not finite where the reference's is.
+      or a loss is infinite where the references' are finite.
     - Proven: the two one-sided tests of Schuirmann (1987) at 5 % find |d| below MARGIN, in each half of the judged steps by itself, so that
       a difference that still grows does not pass. Of a training also: MINIMUM_STEPS steps, SEEDS references, and the reference has learnt.
     - Else unproven, and `why`.
 
-    Raises ValueError for a reference that is not finite.
+    Raises ValueError for a reference that is infinite.
     """
     pairs = sorted(candidate.keys() & reference.keys())
     if not pairs:
@@ -116,21 +117,29 @@ def loss_parity(candidate: Mapping[int, ArrayLike], reference: Mapping[int, Arra
     curves = {seed: np.asarray(curve, dtype=float) for seed, curve in candidate.items() if seed in pairs}
     references = {seed: np.asarray(curve, dtype=float) for seed, curve in reference.items()}
     n = min(curve.size for curve in (*curves.values(), *references.values()))
-    if not all(np.isfinite(curve[:n]).all() for curve in references.values()):
+    if any(np.isinf(curve[:n]).any() for curve in references.values()):
         raise ValueError("the reference's loss is not finite")
     counts: dict[str, Any] = {"steps": n, "pairs": len(pairs), "seeds": len(references)}
-    broken = [int(at[0]) for curve in curves.values() if (at := np.flatnonzero(~np.isfinite(curve[:n]))).size]
+    known = np.all([np.isfinite(curve[:n]) for curve in references.values()], axis=0)
+    broken = [int(at[0]) for curve in curves.values() if (at := np.flatnonzero(np.isinf(curve[:n]) & known)).size]
     if broken:
         return Parity(ParityStatus.STRUCK, difference=math.inf, left_at=min(broken) + 1, **counts)
-    if n < _FEWEST:
-        return Parity(ParityStatus.UNPROVEN, f"{n} steps in common are too few to judge a loss curve", **counts)
-    if trains and len(references) < SEEDS:
-        return Parity(ParityStatus.UNPROVEN, f"{len(references)} of {SEEDS} seeds of the reference", **counts)
+    if not known.all() or not all(np.isfinite(curve[:n]).all() for curve in curves.values()):
+        return Parity(ParityStatus.UNPROVEN, "some losses were not recorded", **counts)
+    if too_few := _too_few(n, len(references), trains=trains):
+        return Parity(ParityStatus.UNPROVEN, too_few, **counts)
     theirs = np.array([references[seed][:n] for seed in (*pairs, *(seed for seed in references if seed not in pairs))])
     ours = np.array([curves[seed][:n] for seed in pairs])
     if not np.abs(theirs.mean(1)).min() > 0:
         return Parity(ParityStatus.UNPROVEN, "the reference's loss is 0: nothing is relative to it", **counts)
     return _judged(ours, theirs, trains=trains, counts=counts)
+
+
+def _too_few(steps: int, seeds: int, *, trains: bool) -> str:
+    """What there is too little of to judge curves at all; empty where there is enough."""
+    if steps < _FEWEST:
+        return f"{steps} steps in common are too few to judge a loss curve"
+    return f"{seeds} of {SEEDS} seeds of the reference" if trains and seeds < SEEDS else ""
 
 
 def _judged(ours: Array, theirs: Array, *, trains: bool, counts: dict[str, Any]) -> Parity:

@@ -37,7 +37,7 @@ class Event:
 
 
 def rms_spikes(steps: ArrayLike, rms: ArrayLike, rule: Rule) -> list[Event]:
-    """Events of RMS_t >= rule.rms after step rule.after. `steps`, `rms`: (n,), step numbers rising; NaN where RMS_t is unknown."""
+    """Events of RMS_t >= rule.rms after step rule.after. `steps`, `rms`: (n,), step numbers rising; NaN or infinite where unknown."""
     numbers, values = _series(steps, rms)
     with np.errstate(invalid="ignore"):
         return _events(numbers[(values >= rule.rms) & (numbers > rule.after)], rule.merge)
@@ -102,7 +102,7 @@ def _series(steps: ArrayLike, values: ArrayLike) -> tuple[NDArray[np.int64], NDA
     numbers, series = np.asarray(steps, dtype=np.int64), np.asarray(values, dtype=np.float64)
     if numbers.shape != series.shape or numbers.ndim != 1:
         raise ValueError(f"{numbers.shape} step numbers and {series.shape} values are no series")
-    return numbers, series
+    return numbers, np.where(np.isfinite(series), series, np.nan)
 
 
 def _events(steps: NDArray[np.int64], merge: int) -> list[Event]:

@@ -23,7 +23,7 @@ from tasks.sweep.aa_plan import TWIN, TWINS
 
 STATISTICS_VERSION = 1  # raise it whenever the same pairs may get another interval or verdict: certificates of another version do not count
 GROUPS = (2, 3, 5)  # pairs that make a small sweep of two cells with so many repeats
-DISTURBED = "disturbed"
+DISTURBED, NOT_JUDGED = "disturbed", "not judged"
 APART_S = 60.0  # between the trials of a pair: a longer gap, and longer than its longer trial, says that something interrupted them
 
 Comparison = tuple[Estimate, Verdict | None]
@@ -147,6 +147,8 @@ def _why_left_out(a: TrialRow, b: TrialRow, metric: str) -> str | None:
             return f"no {metric}"
         if row.result is not None and row.result.disturbed:
             return DISTURBED
+    if a.not_judged or b.not_judged:
+        return NOT_JUDGED
     first, second = sorted((row.result for row in (a, b) if row.result), key=lambda result: result.started_at)
     longest = max(result.finished_at - result.started_at for result in (first, second))
     return "interrupted" if second.started_at - first.finished_at > max(APART_S, longest) else None

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from experiments.metrics import Metric, Scale
+from experiments.parameters import REFERENCE
 from experiments.stats.estimate import LEVEL, Estimate, estimate_from_mean
 from experiments.stats.layout import Layout
 from experiments.stats.loss_parity import Parity, ParityStatus
@@ -37,6 +38,7 @@ class Cell:
     why_undecided: str | None = None  # a fragment, such as "one trial"
     differs: list[str] = field(default_factory=list)  # confounders against the baseline cell
     parity: Parity | None = None  # None: it is the reference, or nothing is to prove
+    reference: str = ""  # its precision, where it is what others of the sweep are compared with
     parity_note: str | None = None
     numerics: tuple[tuple[str, str], ...] = ()  # what it computes with
     work: Mapping[str, Any] = field(default_factory=dict)  # what changes its work -> value; cells of equal work are ranked
@@ -113,10 +115,18 @@ class Cell:
         return self.parity is not None and self.parity.status is ParityStatus.STRUCK
 
     def may_lead(self, other: Cell | None) -> bool:
-        """Whether a lead over `other` may be claimed. What is struck leads nothing; what is unproven leads what computes alike."""
-        if self.parity is None or self.parity.status is not ParityStatus.UNPROVEN:
-            return self.parity is None or self.parity.status is ParityStatus.PROVEN
-        return other is not None and other.numerics == self.numerics
+        """Whether a lead over `other` may be claimed. What is proven leads all, and what is struck nothing. Anything else leads what
+        computes as it does. A reference leads the rest too, but one in bf16 none in fp32: nothing was held against that.
+
+        Without `other`: whether it has nothing to prove.
+        """
+        if self.parity is not None and self.parity.status is not ParityStatus.UNPROVEN:
+            return self.parity.status is ParityStatus.PROVEN
+        if other is None:
+            return self.parity is None
+        if other.numerics == self.numerics:
+            return True
+        return self.reference == REFERENCE or (self.reference != "" and other.reference != REFERENCE)
 
     def mean(self, name: str) -> float | None:
         """Mean of a summary metric over the repeats that ended ok; None where none knows it."""

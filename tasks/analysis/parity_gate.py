@@ -39,7 +39,7 @@ class _Arm:
 
     @cached_property
     def trains(self) -> bool:
-        """Only what does not train has a latency."""
+        """Only what does not train has service times or latencies."""
         return all(cell.mean(f"{name}_p50_s") is None for cell in self.cells for name in BATCH_TIMES.values())
 
     @cached_property
@@ -60,8 +60,8 @@ class _Arm:
 
 
 def gate_on_parity(cells: Sequence[Cell]) -> None:
-    """Set `numerics`, `parity` and `parity_note` of each cell. `parity` stays None for what is itself the reference, and where nothing is
-    compared that computes otherwise."""
+    """Set `numerics`, `parity`, `parity_note` and `reference` of each cell. `parity` stays None for what is itself the reference, and where
+    neither the baseline nor anything that learns the same computes otherwise: of the sweep's other cells that then says nothing."""
     arms = _arms(cells)
     of = {id(cell): arm for arm in arms for cell in arm.cells}
     for cell in cells:
@@ -73,6 +73,7 @@ def gate_on_parity(cells: Sequence[Cell]) -> None:
             continue
         reference, why_not = _reference(arm, baseline, arms)
         if reference is arm:
+            cell.reference = str(arm.settings["precision"])
             continue
         if reference is None:
             cell.parity = Parity(ParityStatus.UNPROVEN, why_not)
@@ -149,9 +150,12 @@ def _compared(cells: Sequence[Cell], arm: _Arm, reference: _Arm) -> Parity:
 
 
 def _curves(cells: Sequence[Cell]) -> dict[int, NDArray[np.float64]]:
-    """Losses by seed: the mean of trials of equal seed, over the steps that they have in common. Without trials that have none."""
+    """Losses by seed: the mean of trials of equal seed, over the steps that they have in common. Without trials that have none.
+
+    With those that other work disturbed: it changes a trial's times and not its losses.
+    """
     found: dict[int, list[NDArray[np.float64]]] = {}
-    for row in (row for cell in cells for row in cell.measured):
+    for row in (row for cell in cells for row in cell.rows if row.outcome == "ok"):
         if not np.isnan(row.losses).all():
             found.setdefault(int(row.trial.parameters.get("seed", 0)), []).append(row.losses)
     return {seed: _mean(curves) for seed, curves in found.items()}
@@ -162,8 +166,10 @@ def _without_seed(cell: Cell) -> str:
 
 
 def _mean(curves: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Infinite where any of them is, whether the others were recorded or not."""
     steps = min(curve.size for curve in curves)
-    return np.asarray(np.mean([curve[:steps] for curve in curves], axis=0))
+    stack = np.array([curve[:steps] for curve in curves])
+    return np.where(np.isinf(stack).any(axis=0), np.inf, stack.mean(axis=0))
 
 
 def _settings(cell: Cell) -> Settings:

@@ -42,7 +42,7 @@ def _missing(parity: Parity, precision: str, *, trains: bool) -> list[str]:
         return [f"needs {more} more {precision} seed{'s' * (more > 1)} (parity_reference: {REFERENCE_SEEDS})"]
     if parity.pairs < REFERENCE_SEEDS:
         return [f"needs {REFERENCE_SEEDS - parity.pairs} more of its own seeds (repeats: {REFERENCE_SEEDS})"]
-    if parity.recommended is None and parity.steps >= MINIMUM_STEPS:
+    if parity.smallest is not None and parity.recommended is None and parity.steps >= MINIMUM_STEPS:
         return [f"more steps would not show {share(TARGET)}, more seeds would (parity_reference and repeats: {parity.seeds + 2})"]
     steps = max(parity.recommended or 0, MINIMUM_STEPS)
     return [f"{steps} steps would show {share(TARGET)}"] if steps > parity.steps else []

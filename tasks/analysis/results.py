@@ -20,7 +20,7 @@ from cluster.trial_layout import JOURNAL, PLAN, RESULT, RESULTS, STEPS, TRIALS
 from experiments.atomic_file import atomic_file
 from experiments.config.errors import UserError
 from experiments.device_state import NAMES as STATE
-from experiments.device_state import DeviceState
+from experiments.device_state import NOT_SAMPLED, DeviceState
 from experiments.step_record import FIELDS, RMS
 from experiments.summary import NAMES, Value, rms_names, summarise
 from experiments.trial import Outcome, Scalar, Trial, TrialResult
@@ -40,9 +40,9 @@ class ResultsError(UserError):
 class TrialRow:
     """One trial of a sweep and what is known of it; `result` is None while it has not ended.
 
-    `steps` and `losses` are the step numbers and losses of the attempt that the result is of, shape (n,); NaN where the loss is not finite
-    or unknown. Steps after the end of the learning rate's schedule, which only make the window longer, are left out: curves of cells can
-    be compared. `rms` is RMS_t of the tensors that were watched, by name, likewise.
+    `steps` and `losses` are the step numbers and losses of the attempt that the result is of, shape (n,); infinite where the loss was
+    recorded and is not finite, NaN where none was recorded. Steps after the end of the learning rate's schedule, which only make the
+    window longer, are left out: curves of cells can be compared. `rms` is RMS_t of the tensors that were watched, by name, likewise.
     `problem` says why a trial's files could not be read.
     """
 
@@ -70,6 +70,17 @@ class TrialRow:
         """What else was on its device or host while it measured; None for nothing, or where nothing is known."""
         found = self.state.disturbed if self.state else None
         return found or (self.result.disturbed if self.result else None)
+
+    @property
+    def not_judged(self) -> str | None:
+        """Why nothing is known of other work while it measured; None where it was judged or disturbed, and for what did not end ok."""
+        if self.outcome != "ok" or self.disturbed:
+            return None
+        if self.state:
+            return self.state.not_judged
+        if self.summary.get("state_coverage") is None:
+            return NOT_SAMPLED
+        return self.result.not_judged if self.result else None
 
     @property
     def emulated(self) -> bool:
@@ -214,7 +225,14 @@ def _state(trial_dir: Path, attempt: int | None, steps: Sequence[Record]) -> Dev
 
 
 def _series(steps: Sequence[Record], name: str) -> NDArray[np.float64]:
-    return np.array([np.nan if step.get(name) is None else step[name] for step in steps], np.float64)
+    """Values of a field, (n,): NaN for null. What is not finite, of which the journal has the text beside null, is infinite."""
+
+    def value(step: Record) -> float:
+        if step.get(name) is not None:
+            return float(step[name])
+        return np.inf if step.get(f"{name}_text") else np.nan
+
+    return np.array([value(step) for step in steps], np.float64)
 
 
 def _steps(trial_dir: Path, result: TrialResult | None) -> tuple[list[Record], Mapping[str, Any]]:

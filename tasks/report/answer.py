@@ -123,10 +123,9 @@ def _answer(cells: Sequence[Cell], work: str, asked: _Asked) -> Answer | None:
 def _no_clear_winner(best: Cell, found: Sequence[Duel], struck: Sequence[str], asked: _Asked, work: str) -> Answer:
     level = [duel for duel in found if not duel.won]
     beaten = [duel for duel in found if duel.won and best.may_lead(duel.other)]
-    names = listed([best.name, *(duel.other.name for duel in level)], MOST_NAMES)
     same = all(duel.found.verdict is Verdict.SAME for duel in level)
-    found_so = f"are the same to within {_margin(best.metric, asked.minimum)}" if same else "cannot be told apart"
-    headline = f"No clear winner: {names} {found_so}"
+    margin = _margin(best.metric, asked.minimum) if same else None
+    headline = f"No clear winner: {_level(best, [duel.other.name for duel in level], margin)}"
     certainty = [_measured(best)]
     if beaten:
         certainty.append(f"It beats {plural(len(beaten), 'other')}.")
@@ -137,6 +136,14 @@ def _no_clear_winner(best: Cell, found: Sequence[Duel], struck: Sequence[str], a
         certainty.append(f"Loss parity is unproven: {listed(unproven, MOST_NAMES)}.")
     cells = [best, *(duel.other for duel in found)]
     return Answer(headline, best, len(cells), certainty=certainty, next_step="" if same else _more(cells, asked.command), work=work)
+
+
+def _level(best: Cell, names: Sequence[str], margin: str | None) -> str:
+    """What the comparisons of the best cell with others show; they say nothing of those others among each other. `margin`: all are same."""
+    alone, others = len(names) == 1, listed(names, MOST_NAMES)
+    if margin is not None:
+        return f"{others} {'is' if alone else 'are each'} the same as {best.name} to within {margin}"
+    return f"{best.name} and {others} cannot be told apart" if alone else f"{best.name} cannot be told apart from {others}"
 
 
 def _why_open(level: Sequence[Duel], comparisons: int) -> list[str]:
@@ -157,13 +164,20 @@ def _why_open(level: Sequence[Duel], comparisons: int) -> list[str]:
 
 def _unproven(best: Cell, found: Sequence[Duel], standing: Sequence[Cell], struck: Sequence[str], asked: _Asked, work: str) -> Answer:
     """The best cell is ahead of all others, but nothing shows that it learns the same."""
-    headline = f"{best.name} was measured {superlative(best.metric)}, but its loss parity is {best.parity_note}"
+    note = best.parity_note or _not_compared([duel.other for duel in found if not best.may_lead(duel.other)])
+    headline = f"{best.name} was measured {superlative(best.metric)}, but its loss parity is {note}"
     value, what = _value(best)
     lead = f"{_by(best, _next(found))} over the next, {_next(found).other.name}: not claimed"
     rest = [cell for cell in standing if all(cell.may_lead(other) for other in standing if other is not cell)]
     proven = _answer(rest, "", asked) if len(rest) > 1 else None
     without = [f"Without the unproven: {proven.headline}."] if proven else []
     return Answer(headline, best, len(standing), certainty=[f"{value}, {what}; {lead}.", *without, *struck], work=work)
+
+
+def _not_compared(others: Sequence[Cell]) -> str:
+    """Why a cell that has nothing to prove to its baseline leads none of these, which compute otherwise."""
+    names = listed([cell.name for cell in others], MOST_NAMES)
+    return f"unproven against {names}: its loss was compared with no reference, since none in the sweep learns the same"
 
 
 def _struck(cells: Sequence[Cell], best: Cell) -> list[str]:

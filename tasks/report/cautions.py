@@ -11,7 +11,7 @@ from experiments.stats.step_interval import LEAST_STEPS, TOO_SHORT
 from tasks.analysis.cell import Cell
 from tasks.analysis.judge_cells import OF_MANY, ONE_TRIAL, SPREADS_DIFFER
 from tasks.analysis.results import TrialRow
-from tasks.report.sections.device_state import disturbance_cautions
+from tasks.report.sections.device_state import disturbance_cautions, unjudged_cautions
 from tasks.report.spread_caution import of_unknown_spread
 from tasks.report.text_format import listed, percent, plural
 
@@ -23,6 +23,7 @@ def cautions(rows: Sequence[TrialRow], cells: Sequence[Cell], *, emulated: bool)
     measured = [cell for cell in cells if cell.estimate]
     return [
         *disturbance_cautions(measured),
+        *([] if emulated else unjudged_cautions(measured)),
         *_of_repeats(measured),
         *([] if emulated else of_unknown_spread(measured)),
         *_of_undecided(measured),
@@ -61,7 +62,7 @@ def _of_undecided(cells: Sequence[Cell]) -> list[str]:
             among = f"among {plural(compared, 'comparison')}, whose false discovery rate is controlled, it is not"
             lines.append(f"{who}: alone it would be decided; {among}.")
         elif why == SPREADS_DIFFER:
-            lines.append(f"{who}: {why}; a third repeat settles it.")
+            lines.append(f"{who}: {why}; a third repeat is needed to tell.")
     return lines
 
 

@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from experiments.device_state import NAMES, DeviceState, host_limits, measured_window, summarise_state
+from experiments.device_state import (
+    NAMES,
+    NO_CPU_TIME,
+    NOT_COVERED,
+    SHORT_WINDOW,
+    DeviceState,
+    host_limits,
+    measured_window,
+    summarise_state,
+)
 
 HEADER = {"kind": "sampler", "t": 0.0, "attempt": 1, "device": "cuda", "hz": 10.0, "user": "ada", "emulated": False, "sources": {}}
 CPU_HEADER = {**HEADER, "device": "cpu"}
@@ -83,8 +92,9 @@ def test_up_to_half_a_second_is_no_gap(since: float, gaps: int) -> None:
 
 
 def test_records_that_end_before_the_window_leave_it_unknown() -> None:
-    assert summarise_state([HEADER, *states(10, devices=[device()])], 1.0, 2.0) == DeviceState()
-    assert summarise_state([], 1.0, 2.0) == DeviceState()
+    unknown = DeviceState(not_judged="the sampler covered less than 90 % of the window")
+    assert summarise_state([HEADER, *states(10, devices=[device()])], 1.0, 2.0) == unknown
+    assert summarise_state([], 1.0, 2.0) == unknown
     assert DeviceState().coverage == 0.0 and DeviceState().disturbed is None
 
 
@@ -104,9 +114,11 @@ def test_a_power_cap_is_named_and_is_no_disturbance() -> None:
     records[0]["devices"] = [device(capped_by=["idle"])]
     records[1]["devices"] = [device(capped_by=["applications clocks setting"])]
     records[2]["devices"] = [device(capped_by=["power", "sync boost"])]
+    records[3]["devices"] = [device(capped_by=["display clock setting"])]
+    records[4]["devices"] = [device(capped_by=["reason 0x200"])]  # which NVML may have one day: a cap until its word is known
     state = summarise_state([HEADER, *records], 0.0, 1.0)
-    assert (state.capped_share, state.capped_by, state.disturbed) == (pytest.approx(0.8), ("power", "sync boost"), None)
-    assert dict(state.caps) == {"power": pytest.approx(0.8), "sync boost": pytest.approx(0.1)}
+    assert (state.capped_share, state.capped_by, state.disturbed) == (pytest.approx(0.7), ("power", "reason 0x200", "sync boost"), None)
+    assert dict(state.caps) == {"power": pytest.approx(0.6), "sync boost": pytest.approx(0.1), "reason 0x200": pytest.approx(0.1)}
 
 
 @pytest.mark.parametrize(
@@ -187,6 +199,26 @@ def test_windows_shorter_than_a_second_are_not_judged_by_cpu_time() -> None:
     assert summarise_state(records, 0.0, 0.99).disturbed is None
     assert summarise_state(records, 0.0, 0.99).cpu_others_share == pytest.approx(0.9)
     assert summarise_state(records, 0.0, 1.0).disturbed is not None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "why"),
+    [(0.99, SHORT_WINDOW), (1.0, None), (1.99, None), (2.01, NOT_COVERED)],  # 1.8 s are covered: 90.5 % of 1.99 s, 89.6 % of 2.01 s
+)
+def test_what_could_not_be_seen_is_not_judged(seconds: float, why: str | None) -> None:
+    state = summarise_state([CPU_HEADER, *states(18)], 0.0, seconds)
+    assert (state.disturbed, state.not_judged) == (None, why)
+    assert (SHORT_WINDOW, NOT_COVERED) == ("the window was under 1 s", "the sampler covered less than 90 % of the window")
+
+
+def test_without_cpu_time_nothing_is_judged_and_what_was_seen_disturbs_all_the_same() -> None:
+    records = [HEADER, *states(20, cpu=host(others=None), devices=[device(others=[{"pid": 7, "user": None}])])]
+    state = summarise_state(records, 0.0, 2.0)
+    assert (state.disturbed, state.not_judged) == ("another process (pid 7) was on the device", NO_CPU_TIME)
+    for number in range(10):
+        records[1 + number]["cpu"] = host()
+    assert summarise_state(records, 0.0, 2.0).not_judged is None, "known for one second"
+    assert summarise_state(records, 0.1, 2.0).not_judged == NO_CPU_TIME, "for 0.9 s"
 
 
 def test_shares_of_single_samples_may_be_off_and_their_mean_is_not() -> None:

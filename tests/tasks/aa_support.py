@@ -32,7 +32,7 @@ def aa_suite() -> Suite:
 
 def twin_row(twin: str, number: int, log: float = 0.0, *, pool: str = "gpu", **more: Any) -> TrialRow:
     """One trial of pair `number`; its rate is 100 times exp(`log`)."""
-    known = {"environment": {"device_name": DEVICE, "host": "box"}, "within": 0.001, "summary": {"settled": True}}
+    known = {"environment": {"device_name": DEVICE, "host": "box"}, "within": 0.001, "summary": {"settled": True, "state_coverage": 1.0}}
     return row({"pool": pool, "twin": twin}, 100 * math.exp(log), repeat=number, **{**known, **more})
 
 

@@ -65,7 +65,8 @@ def _draw(above: Any, beneath: Any, row: TrialRow, result: LossSpikes) -> None:
     beneath.axhline(result.rule.rms, color=RMS, linewidth=0.7, linestyle="--")
     for event in result.loss:
         why = event in causes
-        height = float(np.nanmax(row.losses[(row.steps >= event.first) & (row.steps <= event.last)]))
+        inside = (row.steps >= event.first) & (row.steps <= event.last) & np.isfinite(row.losses)
+        height = float(row.losses[inside].max())
         name = "loss spike, explained by an RMS spike" if why else "loss spike, not explained"
         above.plot([event.first], [height], "v" if why else "x", color=MARK, markersize=5, label=name)
         beneath.axvline(event.first, color=MARK, linewidth=0.6, alpha=0.5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from experiments.device_state import NOT_SAMPLED
 from tasks.analysis.cell import Cell
 from tasks.report.comparison_table import TextTable
 from tasks.report.section import Bullets, ReportSource, Section
@@ -13,6 +14,7 @@ from tasks.report.text_format import listed, number, percent, plural
 _HEADER = ["cell", "clock, mean", "lowest", "memory clock", "power", "temperature", "capped", "by", "other work on the CPU", "disturbed"]
 CLOCKS_DIFFER = 0.01  # from here on a difference of mean clocks is named beside a comparison
 _ALWAYS = 0.995  # share of the time that is called "all of the time"
+NOT_JUDGED = "not judged"
 
 
 def section(source: ReportSource) -> Section | None:
@@ -37,7 +39,6 @@ def state_table(cells: Sequence[Cell]) -> TextTable:
 def _row(cell: Cell) -> list[str]:
     clocks, temperatures = (_known(cell, name) for name in ("clock_min_mhz", "temperature_max_c"))
     words = [word for row in cell.measured if row.state for word in row.state.capped_by]
-    disturbed = [row for row in cell.rows if row.disturbed]
     return [
         cell.name,
         _mhz(cell.mean("clock_mean_mhz")),
@@ -48,8 +49,18 @@ def _row(cell: Cell) -> list[str]:
         percent(cell.mean("capped_share")),
         ", ".join(dict.fromkeys(words)) or "–",
         percent(cell.mean("cpu_others_share")),
-        f"{len(disturbed)} of {len(cell.rows)}" if disturbed else "–",
+        _disturbed(cell),
     ]
+
+
+def _disturbed(cell: Cell) -> str:
+    """`1 of 3`, `not judged`, `1 of 3, 1 not judged`; a dash where all were judged and none was disturbed."""
+    ok = [row for row in cell.rows if row.outcome == "ok"]
+    disturbed, unjudged = sum(bool(row.disturbed) for row in ok), sum(bool(row.not_judged) for row in ok)
+    if unjudged and unjudged == len(ok):
+        return NOT_JUDGED
+    parts = [f"{disturbed} of {len(cell.rows)}"] if disturbed else []
+    return ", ".join([*parts, *([f"{unjudged} {NOT_JUDGED}"] if unjudged else [])]) or "–"
 
 
 def _known(cell: Cell, name: str) -> list[float]:
@@ -104,3 +115,20 @@ def disturbance_cautions(cells: Sequence[Cell]) -> list[str]:
             f"{first.name}: {first.disturbed}."
         )
     return lines
+
+
+def unjudged_cautions(cells: Sequence[Cell]) -> list[str]:
+    """Trials of which nothing says whether other work disturbed them, by reason; of a sweep without any samples that alone."""
+    rows = [row for cell in cells for row in cell.rows if row.outcome == "ok"]
+    if rows and all(row.not_judged == NOT_SAMPLED for row in rows):
+        return ["The state of the devices was not recorded."]
+    names: dict[str, list[str]] = {}
+    for row in rows:
+        if row.not_judged:
+            names.setdefault(row.not_judged, []).append(row.trial.name)
+    return [_not_judged(trials, why) for why, trials in names.items()]
+
+
+def _not_judged(trials: Sequence[str], why: str) -> str:
+    were = "was" if len(trials) == 1 else "were"
+    return f"{plural(len(trials), 'trial')} ({listed(trials, 4)}) {were} not judged for other work: {why}."

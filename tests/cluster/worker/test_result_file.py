@@ -40,6 +40,7 @@ def test_the_state_of_the_measured_window_is_in_the_result(tmp_path: Path) -> No
     write(tmp_path, 2, [])
     result = result_of(tmp_path, 2, Termination(Outcome.OK))
     assert result.disturbed is None and result.summary["clock_min_mhz"] == 1800, "the warm-up's clock does not count"
+    assert result.not_judged == "the window was under 1 s"
     assert (result.summary["capped_share"], result.summary["other_processes"]) == (1.0, 0)
     assert result.summary["throughput"] == pytest.approx(40.0) and result.summary["state_coverage"] == pytest.approx(1.0)
 
@@ -52,7 +53,7 @@ def test_what_disturbed_it_is_said(tmp_path: Path) -> None:
 def test_a_trial_that_failed_has_neither(tmp_path: Path) -> None:
     write(tmp_path, 1, OTHERS)
     result = result_of(tmp_path, 1, Termination(Outcome.CRASHED, "ValueError: no"))
-    assert result.disturbed is None and "clock_mean_mhz" not in result.summary
+    assert (result.disturbed, result.not_judged) == (None, None) and "clock_mean_mhz" not in result.summary
 
 
 def test_a_damaged_file_leaves_the_state_unknown_and_the_result_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -67,4 +68,5 @@ def test_a_damaged_file_leaves_the_state_unknown_and_the_result_whole(tmp_path: 
 
 def test_results_of_earlier_versions_have_no_state() -> None:
     text = '{"key": "x", "attempt": 1, "outcome": "ok", "started_at": 0, "finished_at": 1}'
-    assert TrialResult.model_validate_json(text).disturbed is None
+    old = TrialResult.model_validate_json(text)
+    assert (old.disturbed, old.not_judged) == (None, None)

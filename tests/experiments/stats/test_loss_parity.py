@@ -125,6 +125,22 @@ def test_a_loss_that_is_not_finite_is_struck_where_it_stops() -> None:
         loss_parity(curves, {**curves, 1: broken})
 
 
+def test_a_loss_that_was_not_recorded_shows_nothing() -> None:
+    unknown = fall()
+    unknown[149] = math.nan
+    curves = {seed: fall() for seed in range(3)}
+    for candidate, reference in (({**curves, 1: unknown}, curves), (curves, {**curves, 1: unknown})):
+        found = loss_parity(candidate, reference)
+        assert (found.status, found.why, found.difference) == (UNPROVEN, "some losses were not recorded", None)
+    broken = unknown.copy()
+    broken[150] = math.inf
+    assert loss_parity({**curves, 1: broken}, curves).left_at == 151, "what is known to have broken is struck"
+    broken[149] = math.inf
+    assert loss_parity({**curves, 1: broken}, {**curves, 1: unknown}).left_at == 151, "from where the reference is known"
+    longer = {seed: np.append(curve, math.nan) for seed, curve in curves.items()}
+    assert loss_parity(longer, curves).status is PROVEN, "beyond the steps in common nothing is missing"
+
+
 def test_where_a_curve_left_is_the_block_from_which_it_stays_outside() -> None:
     reference = {seed: fall(160) for seed in range(3)}
 

@@ -110,9 +110,10 @@ def test_a_value_at_a_limit() -> None:
     assert (Rule().after, Rule().rms, Rule().deviations, Rule().running, Rule().merge, Rule().several) == (1000, 2.3, 3.2, 100, 10, 2)
 
 
-def test_losses_that_are_not_known_are_no_spikes() -> None:
+@pytest.mark.parametrize("unknown", [math.nan, math.inf])
+def test_losses_that_are_not_known_are_no_spikes(unknown: float) -> None:
     rule = Rule(after=0, running=4, deviations=2.0, several=1)
-    losses = [1.0, 1.0, math.nan, 1.0, 9.0, 1.0, 1.0, 1.0, 9.0]
+    losses = [1.0, 1.0, unknown, 1.0, 9.0, 1.0, 1.0, 1.0, 9.0]
     assert loss_spikes(range(1, 10), losses, rule) == [], "9 is judged where the four before are known, and they hold a 9"
     losses[4] = 1.0
     assert loss_spikes(range(1, 10), losses, rule) == [Event(9, 9, 1)]

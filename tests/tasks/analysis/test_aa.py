@@ -139,6 +139,18 @@ def test_a_disturbed_pair_is_left_out() -> None:
     assert [pair.left_out for pair in pairs_of([a, b], "throughput")] == ["disturbed"]
 
 
+def test_a_pair_of_which_nothing_was_seen_is_left_out() -> None:
+    a, b = twin_row("A", 1), twin_row("B", 1)
+    short, unsampled = ended(b, 0.0, not_judged="the window was under 1 s"), twin_row("B", 1, summary={"settled": True})
+    both = ended(short, 0.0, disturbed="another process on the GPU")
+    found = [pairs_of([a, other], "throughput")[0].left_out for other in (b, short, unsampled, both)]
+    assert found == [None, "not judged", "not judged", "disturbed"]
+    rows = pair_rows(*noise(4))
+    rows[3] = ended(rows[3], 0.0, not_judged="the window was under 1 s")
+    result = analyse(rows, aa_suite(), known_t())
+    assert result is not None and (result.pairs, dict(result.left_out), result.with_disturbed) == (3, {"not judged": 1}, None)
+
+
 def test_what_disturbed_pairs_would_have_shown_is_told_beside() -> None:
     a, b = noise(30)
     b[3], b[17] = 1.0, -1.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -182,11 +183,63 @@ def test_what_is_missing_is_said() -> None:
     found = gate(cell("base", precision="fp32", seeds=THREE), silent)["other"]
     assert found.parity_note == "unproven against fp32: its trials give no loss to compare"
     broken = cell("other", precision="bf16", seeds=THREE)
-    broken[1].losses[40] = math.nan
+    broken[1].losses[40] = math.inf
     struck = gate(cell("base", precision="fp32", seeds=THREE), broken)["other"]
     assert struck.parity_note == (
         "struck: the loss is not finite from step 41, against fp32 over 120 steps, 3 of 3 seeds: no speed-up is claimed"
     )
+
+
+def test_a_loss_that_was_not_recorded_is_unproven_and_not_struck() -> None:
+    rows = cell("other", precision="bf16", seeds=THREE)
+    rows[1].losses[40] = math.nan
+    other = gate(cell("base", precision="fp32", seeds=THREE), rows)["other"]
+    assert (status(other), other.parity_note) == ("unproven", "unproven against fp32: some losses were not recorded")
+    again = cell("other", precision="bf16", seeds=(0, 0, 1))
+    again[0].losses[40], again[1].losses[40] = math.nan, math.inf
+    assert gate(cell("base", precision="fp32", seeds=THREE), again)["other"].struck, "of two trials of a seed one is known to have broken"
+
+
+def test_losses_of_disturbed_trials_count() -> None:
+    """Other work takes time, and changes no number."""
+    base, other = cell("base", precision="fp32", seeds=THREE), cell("other", precision="bf16", seeds=THREE)
+    for rows in (base, other):
+        assert rows[2].result is not None
+        rows[2] = replace(rows[2], result=rows[2].result.model_copy(update={"disturbed": "others"}))
+    found = gate(base, other)["other"]
+    assert len(found.measured) == 2 and found.parity is not None
+    assert (status(found), found.parity.pairs, found.parity.seeds) == ("proven", 3, 3)
+    other[2].losses[:] *= 1.5
+    other[1].losses[:] *= 1.5
+    other[0].losses[:] *= 1.5
+    assert gate(base, other)["other"].struck
+
+
+def batches(*cells: tuple[str, int]) -> dict[str, Cell]:
+    """Cells of (precision, batch), three seeds each, each compared with the batch of 32 in its precision."""
+    axes = [{"pool": "cpu", "precision": precision, "batch_size": batch} for precision, batch in cells]
+    curve = [6.0] * 20 + [2.0] * 100
+    rows = [row(each, repeat=seed + 1, losses=curve, parameters={"seed": seed}) for each in axes for seed in THREE]
+    found = made(rows, settings(baseline={"batch_size": 32}, rows=("precision",), columns="batch_size"))
+    return {f"{one.axes['precision']} {one.axes['batch_size']}": one for one in found}
+
+
+def test_what_nothing_was_held_against_leads_only_what_computes_alike() -> None:
+    cells = batches(("fp32", 32), ("fp16", 32), ("fp16", 64))
+    reference, proven, larger = cells["fp32 32"], cells["fp16 32"], cells["fp16 64"]
+    assert (reference.reference, proven.reference, larger.reference) == ("fp32", "", "")
+    assert (reference.parity, status(proven), larger.parity) == (None, "proven", None)
+    assert larger.claimed and larger.may_lead(proven), "its baseline computes alike"
+    assert not larger.may_lead(reference), "no reference has its batch"
+    assert reference.may_lead(proven) and reference.may_lead(larger) and proven.may_lead(larger)
+
+
+def test_a_reference_in_bf16_leads_no_fp32_that_it_was_not_held_against() -> None:
+    cells = batches(("bf16", 32), ("fp16", 32), ("fp32", 64), ("fp16", 64))
+    reference, full = cells["bf16 32"], cells["fp32 64"]
+    assert (reference.reference, full.reference) == ("bf16", "fp32")
+    assert reference.may_lead(cells["fp16 32"]) and reference.may_lead(cells["fp16 64"])
+    assert not reference.may_lead(full) and full.may_lead(reference)
 
 
 def test_inference_is_compared_batch_by_batch() -> None:
@@ -206,6 +259,4 @@ def test_references_serve_parity_alone() -> None:
 
 
 def _as_reference(one: TrialRow) -> TrialRow:
-    from dataclasses import replace
-
     return replace(one, trial=one.trial.model_copy(update={"reference": True}))

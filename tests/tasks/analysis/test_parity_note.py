@@ -18,6 +18,7 @@ def test_what_would_prove_it_is_said() -> None:
     more_seeds = "more steps would not show 1 %, more seeds would (parity_reference and repeats: 5)"
     assert unproven(unknown, smallest=0.0123) == f"{head}; {more_seeds}{found}"
     assert unproven(unknown, recommended=150, smallest=0.0123) == f"{head}{found}", "it has so many"
+    assert unproven("some losses were not recorded") == "unproven against fp32: some losses were not recorded", "no length would show more"
     assert unproven("15 steps are too few", steps=15).endswith("; 100 steps would show 1 %")
     assert unproven("few", seeds=2, pairs=2).endswith("few; needs 1 more fp32 seed (parity_reference: 3)")
     assert unproven("few", pairs=1).endswith("few; needs 2 more of its own seeds (repeats: 3)")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 
@@ -186,9 +187,15 @@ def test_notes_and_losses_that_are_not_known(sweep_dir: Path) -> None:
         journal.append("note", text="said")
         journal.append("step", step=1, measured=True, loss=None, samples=8, total_s=1.0)
         journal.append("step", step=2, measured=True, loss=3.0, samples=8, total_s=1.0)
+        for number, loss in enumerate((math.nan, -math.inf), 3):
+            journal.append("step", step=number, measured=True, loss=loss, samples=8, total_s=1.0)
     row = row_of(folder)
     assert row.notes == ["said"] and row.outcome == "to do" and row.rms == {}
-    assert np.isnan(row.losses[0]) and row.losses[1] == 3.0
+    known = [math.nan, 3.0, math.inf, math.inf]  # not recorded, finite, and twice recorded as not finite
+    assert np.array_equal(row.losses, known, equal_nan=True)
+    write_steps(folder)
+    (folder / "journal.jsonl").unlink()
+    assert np.array_equal(row_of(folder).losses, known, equal_nan=True), "from steps.parquet alone"
 
 
 def test_what_failed_has_steps_but_no_rate(sweep_dir: Path) -> None:

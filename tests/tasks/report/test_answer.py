@@ -42,11 +42,11 @@ def test_one_winner_leads_the_next_by_its_ratio() -> None:
 def test_all_equal_have_no_winner_and_need_no_more_repeats() -> None:
     rows = [one for count in range(3) for one in repeats(workers(count), 100.0 - count / 100, OTHER)]
     found = answer(rows)
-    assert found.headline == "No clear winner: cpu · MP-0, cpu · MP-1 and cpu · MP-2 are the same to within 2.0 %"
+    assert found.headline == "No clear winner: cpu · MP-1 and cpu · MP-2 are each the same as cpu · MP-0 to within 2.0 %"
     assert (found.winner, found.best.name, found.next_step) == (None, "cpu · MP-0", "")
     assert answer(rows, settings(minimum_effect=0.05)).headline.endswith("2.0 %"), "of the suite, where the suite says so"
     [asked] = find_answers(made(rows, settings(minimum_effect=0.05)), minimum=0.05)
-    assert asked.headline.endswith("are the same to within 5.0 %")
+    assert asked.headline.endswith("are each the same as cpu · MP-0 to within 5.0 %")
 
 
 def test_what_is_undecided_shares_the_place_and_asks_for_twice_the_repeats() -> None:
@@ -119,9 +119,40 @@ def test_an_unproven_best_is_measured_fastest_and_not_called_it() -> None:
 
 def test_an_unproven_cell_that_cannot_be_told_apart_is_named() -> None:
     [found] = find_answers(judged(120.1, bf16=ParityStatus.UNPROVEN))
-    assert found.headline == "No clear winner: cpu · MP-0 · bf16 and cpu · MP-0 · fp16 are the same to within 2.0 %"
+    assert found.headline == "No clear winner: cpu · MP-0 · fp16 is the same as cpu · MP-0 · bf16 to within 2.0 %"
     assert "Loss parity is unproven: cpu · MP-0 · bf16." in found.certainty
     assert "It beats 1 other." not in found.certainty, "it may not be claimed to beat fp32"
+
+
+def test_only_the_best_was_compared_with_each() -> None:
+    noise = (ROUGH, ROUGH[::-1], (0.2, -0.2, 0.0))
+    rows = [one for count in range(3) for one in repeats(workers(count), 100.0 - count, noise[count])]
+    assert answer(rows).headline == "No clear winner: cpu · MP-0 cannot be told apart from cpu · MP-1 and cpu · MP-2"
+
+
+def test_a_cell_that_no_reference_was_held_against_does_not_win_over_one() -> None:
+    """fp16 with a batch of 64 computes as its baseline does; the batch that fp32 was run with is another."""
+    rates = {("fp32", 32): 100.0, ("fp16", 32): 150.0, ("fp16", 64): 200.0}
+    rows = [
+        row(
+            {"pool": "cpu", "precision": precision, "batch_size": batch},
+            rate * (1 + deviation),
+            repeat=seed + 1,
+            losses=[loss * (3.0 if step < 20 else 1.0) for step in range(120)],
+            parameters={"seed": seed},
+        )
+        for (precision, batch), rate in rates.items()
+        for loss in [9.0 if batch == 64 else 2.0]
+        for seed, deviation in enumerate(OTHER)
+    ]
+    suite = settings(rows=("precision",), columns="batch_size", baseline={"batch_size": 32})
+    found = answer(rows, suite)
+    assert (found.winner, found.best.name) == (None, "cpu · fp16 · batch_size 64")
+    assert found.headline == (
+        "cpu · fp16 · batch_size 64 was measured fastest, but its loss parity is unproven against cpu · fp32 · batch_size 32: "
+        "its loss was compared with no reference, since none in the sweep learns the same"
+    )
+    assert found.certainty[1] == "Without the unproven: cpu · fp16 · batch_size 32 is fastest."
 
 
 def test_unproven_cells_that_compute_alike_are_ranked_among_each_other() -> None:
@@ -141,7 +172,7 @@ def test_two_groups_of_work_have_an_answer_each() -> None:
     assert [answer.work for answer in found] == ["a", "b", "c"]
     assert found[0].line.startswith("a: cpu · MP-1 · a is fastest: 125.0 samples/s, ±")
     assert found[1].line.startswith(
-        "b: No clear winner: cpu · MP-1 · b and cpu · MP-0 · b are the same to within 2.0 %; best measured: cpu · MP-1 · b, 10"
+        "b: No clear winner: cpu · MP-0 · b is the same as cpu · MP-1 · b to within 2.0 %; best measured: cpu · MP-1 · b, 10"
     )
     assert found[2].line.startswith("c: cpu · MP-0 · c: 7.000 samples/s, ±"), "one cell alone has no superlative"
     assert [one.winner is not None for one in found] == [True, False, False]

@@ -13,13 +13,21 @@ from experiments.stats.verdict import Verdict
 from experiments.trial import Outcome
 from tasks.analysis.judge_cells import OF_MANY, SPREADS_DIFFER
 from tasks.analysis.results import TrialRow
-from tasks.report.cautions import cautions as of_cells
+from tasks.report.cautions import cautions as all_of_cells
 from tests.tasks.cell_support import made, repeats, report_of, row, settings, workers
+
+UNSAMPLED = "The state of the devices was not recorded."
 
 
 def cautions(*rows: TrialRow, **more: Any) -> list[str]:
-    """Without that of an unknown spread: tests/tasks/report/test_spread_caution.py."""
-    return [line for line in report_of(list(rows), **more).cautions if not line.startswith("A cell that ran once on")]
+    """Without that of an unknown spread (tests/tasks/report/test_spread_caution.py), and of devices that nothing was sampled of."""
+    unknown = ("A cell that ran once on", UNSAMPLED)
+    return [line for line in report_of(list(rows), **more).cautions if not line.startswith(unknown)]
+
+
+def of_cells(*arguments: Any, **more: Any) -> list[str]:
+    """The cautions of cells, without the latter."""
+    return [line for line in all_of_cells(*arguments, **more) if line != UNSAMPLED]
 
 
 def test_nothing_to_caution_against() -> None:
@@ -44,7 +52,7 @@ def test_single_runs_are_cautioned_against_until_each_cell_has_two() -> None:
 def test_two_trials_whose_spreads_differ_are_said() -> None:
     cells = made([*repeats(workers(0), 100.0), *repeats(workers(1), 103.0)])
     cells[1].verdict, cells[1].why_undecided = Verdict.UNDECIDED, SPREADS_DIFFER
-    why = "two trials whose spreads differ; a third repeat settles it."
+    why = "two trials whose spreads differ; a third repeat is needed to tell."
     assert of_cells([], cells, emulated=False) == [f"Undecided against the baseline in 1 cell (cpu · MP-1): {why}"]
 
 

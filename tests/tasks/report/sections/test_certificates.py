@@ -97,6 +97,8 @@ def aa_on_disk(root: Path, name: str, pairs: int) -> Path:
     folder = make_sweep(root, fakes, sweep_id=name, suite=SETTINGS)
     plan = folder / "plan.json"
     plan.write_text(re.sub(r"^\{", '{"aa": {"pairs": 9, "minutes": null}, ', plan.read_text()))
+    for path in folder.glob("trials/*/result.json"):  # as if a sampler had been beside them
+        path.write_text(path.read_text().replace('"summary":{}', '"summary":{"state_coverage":1.0}'))
     return folder
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from experiments.device_state import POWER, DeviceState
+from experiments.device_state import NOT_COVERED, POWER, SHORT_WINDOW, DeviceState
 from experiments.stats.verdict import Verdict
+from experiments.trial import Outcome
 from tasks.analysis.judge_cells import DISTURBED
 from tasks.analysis.results import TrialRow
+from tasks.report.sections.device_state import unjudged_cautions
 from tests.tasks.cell_support import column, made, report_of, row, workers
 
 CO_TENANT = "other processes used 38 % of the CPU (limit 5 %)"
@@ -82,3 +85,35 @@ def test_a_disturbed_baseline_decides_nothing_either() -> None:
     rows = [sampled(0, n, disturbed=CO_TENANT) for n in (1, 2, 3)] + [sampled(1, n, 150.0) for n in (1, 2, 3)]
     _, second = made(rows)
     assert (second.verdict, second.why_undecided, second.disturbed) == (Verdict.UNDECIDED, DISTURBED, None)
+
+
+def test_trials_of_which_other_work_could_not_be_seen_are_named_by_reason() -> None:
+    rows = [sampled(0, 1), sampled(0, 2, not_judged=SHORT_WINDOW), sampled(0, 3, disturbed=CO_TENANT, not_judged=SHORT_WINDOW)]
+    rows += [sampled(1, 1, not_judged=SHORT_WINDOW), sampled(1, 2, not_judged=NOT_COVERED), row(workers(1), None, outcome=Outcome.CRASHED)]
+    assert column(report_of(rows).section("device_state").table, "disturbed") == ["1 of 3, 1 not judged", "not judged"]
+    assert unjudged_cautions(made(rows)) == [
+        "2 trials (cpu · MP-0 · #2 and cpu · MP-1 · #1) were not judged for other work: the window was under 1 s.",
+        "1 trial (cpu · MP-1 · #2) was not judged for other work: the sampler covered less than 90 % of the window.",
+    ]
+    assert unjudged_cautions(made([sampled(0, 1), sampled(1, 1)])) == []
+
+
+def test_a_trial_without_samples_is_named_and_a_sweep_without_any_says_so_once() -> None:
+    unknown = [row(workers(0)), row(workers(1))]
+    assert unjudged_cautions(made(unknown)) == ["The state of the devices was not recorded."]
+    assert "The state of the devices was not recorded." in report_of(unknown).cautions
+    emulated = [replace(one, environment={"emulated": True}) for one in unknown]
+    assert "The state of the devices was not recorded." not in report_of(emulated, emulated=True).cautions
+    assert unjudged_cautions(made([unknown[0], sampled(1, 1)])) == [
+        "1 trial (cpu · MP-0 · #1) was not judged for other work: nothing was sampled."
+    ]
+
+
+def test_of_a_published_trial_the_result_says_it() -> None:
+    """Its samples are not there; its coverage is."""
+    one = row(workers(0), summary={"state_coverage": 0.5})
+    assert one.result is not None and one.not_judged is None
+    told = replace(one, result=one.result.model_copy(update={"not_judged": NOT_COVERED}))
+    assert told.not_judged == NOT_COVERED
+    both = one.result.model_copy(update={"not_judged": NOT_COVERED, "disturbed": CO_TENANT})
+    assert replace(one, result=both).not_judged is None, "disturbed is more"
