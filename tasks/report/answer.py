@@ -138,7 +138,7 @@ def _no_clear_winner(best: Cell, found: Sequence[Duel], struck: Sequence[str], a
     return Answer(headline, best, len(cells), certainty=certainty, next_step="" if same else _more(cells, asked.command), work=work)
 
 
-def _level(best: Cell, names: Sequence[str], margin: str | None) -> str:
+def _level(best: Cell, names: list[str], margin: str | None) -> str:
     """What the comparisons of the best cell with others show; they say nothing of those others among each other. `margin`: all are same."""
     alone, others = len(names) == 1, listed(names, MOST_NAMES)
     if margin is not None:

@@ -129,6 +129,6 @@ def unjudged_cautions(cells: Sequence[Cell]) -> list[str]:
     return [_not_judged(trials, why) for why, trials in names.items()]
 
 
-def _not_judged(trials: Sequence[str], why: str) -> str:
+def _not_judged(trials: list[str], why: str) -> str:
     were = "was" if len(trials) == 1 else "were"
     return f"{plural(len(trials), 'trial')} ({listed(trials, 4)}) {were} not judged for other work: {why}."
