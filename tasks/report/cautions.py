@@ -15,6 +15,7 @@ from tasks.report.sections.device_state import disturbance_cautions, unjudged_ca
 from tasks.report.spread_caution import of_unknown_spread
 from tasks.report.text_format import listed, percent, plural
 
+NAMED = 4  # trials that are named one by one
 WORTH_NAMING = 0.02  # a drift of step times that never settled
 
 
@@ -82,24 +83,29 @@ def _of_length(cells: Sequence[Cell]) -> list[str]:
 
 def _of_settling(cells: Sequence[Cell]) -> list[str]:
     lines = []
-    unsettled = [cell.name for cell in cells if not all(row.summary.get("settled") for row in cell.measured)]
+    unsettled = [row.trial.name for cell in cells for row in cell.measured if not row.summary.get("settled")]
     if unsettled:
-        lines.append(f"Step times never settled in {plural(len(unsettled), 'cell')}: {'; '.join(unsettled)}.")
+        of = sum(len(cell.measured) for cell in cells)
+        lines.append(f"Step times never settled in {len(unsettled)} of {plural(of, 'trial')} ({listed(unsettled, NAMED)}).")
     lines += _of_drift([row for cell in cells for row in cell.measured])
     late = [row.trial.name for cell in cells for row in cell.measured if _settled_late(row)]
     if late:
-        lines.append(f"Step times settled only inside the measured window in {'; '.join(late)}: a longer warm-up would cut that off.")
+        lines.append(f"Step times settled only inside the measured window in {listed(late, NAMED)}: a longer warm-up would cut that off.")
     return lines
 
 
 def _of_drift(rows: Sequence[TrialRow]) -> list[str]:
-    """Names the trials whose step times drifted over the window."""
-    drifts = {row.trial.name: row.summary.get("drift") or 0.0 for row in rows if row.summary.get("settled") is False}
-    return [
-        f"Step times {'rose' if drift > 0 else 'fell'} by {percent(abs(drift))} over the window in {name}."
-        for name, drift in drifts.items()
-        if abs(drift) >= WORTH_NAMING
-    ]
+    """Names the trials whose step times drifted over the window; of many how many, and the worst."""
+    unsettled = {row.trial.name: row.summary.get("drift") or 0.0 for row in rows if row.summary.get("settled") is False}
+    drifts = {name: drift for name, drift in unsettled.items() if abs(drift) >= WORTH_NAMING}
+    if len(drifts) > NAMED:
+        worst = max(drifts, key=lambda name: abs(drifts[name]))
+        return [f"Step times drifted over the window in {len(drifts)} trials; most in {worst}, where they {_drifted(drifts[worst])}."]
+    return [f"Step times {_drifted(drift)} over the window in {name}." for name, drift in drifts.items()]
+
+
+def _drifted(drift: float) -> str:
+    return f"{'rose' if drift > 0 else 'fell'} by {percent(abs(drift))}"
 
 
 def _settled_late(row: TrialRow) -> bool:

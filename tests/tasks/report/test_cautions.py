@@ -65,12 +65,12 @@ def test_what_only_many_comparisons_leave_undecided_is_said() -> None:
     ]
 
 
-def test_cells_with_a_repeat_that_never_settled_are_named() -> None:
+def test_trials_that_never_settled_are_counted_and_named() -> None:
     rows = [*repeats(workers(0), 100.0), *repeats(workers(1), 100.0), *repeats(workers(2), 100.0)]
     assert "Step times" not in str(cautions(*rows))
     rows[3], rows[8] = (replace(one, summary={**one.summary, "settled": False}) for one in (rows[3], rows[8]))
-    assert cautions(*rows) == ["Step times never settled in 2 cells: cpu · MP-1; cpu · MP-2."]
-    assert cautions(*rows[:6]) == ["Step times never settled in 1 cell: cpu · MP-1."]
+    assert cautions(*rows) == ["Step times never settled in 2 of 9 trials (cpu · MP-1 · #1 and cpu · MP-2 · #3)."]
+    assert cautions(*rows[:6]) == ["Step times never settled in 1 of 6 trials (cpu · MP-1 · #1)."]
 
 
 def test_the_only_trial_of_a_cell_may_be_too_short_to_tell() -> None:
@@ -158,3 +158,17 @@ def test_emulated_trials_are_counted() -> None:
     text = "3 trials ran on an emulated device, which measures nothing: "
     assert cautions(*rows) == [text + "left out; `sweep report --emulated` shows them by themselves."]
     assert cautions(*rows, emulated=True) == [text + "shown here alone, because it was asked for."]
+
+
+def test_of_many_drifts_the_worst_is_named() -> None:
+    rows = [
+        row(workers(0), repeat=place, summary={"settled": False, "drift": drift})
+        for place, drift in enumerate((0.03, -0.2, 0.1, 0.05, 0.01), 1)
+    ]
+    assert [line for line in cautions(*rows[:4]) if "over the window" in line][
+        1
+    ] == "Step times fell by 20.0 % over the window in cpu · MP-0 · #2."
+    rows.append(row(workers(0), repeat=6, summary={"settled": False, "drift": 0.04}))
+    assert [line for line in cautions(*rows) if "over the window" in line] == [
+        "Step times drifted over the window in 5 trials; most in cpu · MP-0 · #2, where they fell by 20.0 %."
+    ]
