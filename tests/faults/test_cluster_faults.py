@@ -110,6 +110,7 @@ def test_row_4_two_ranks_that_wait_for_each_other_for_ever_are_a_hang(follow: Ca
     hung.until_step(2)
     hung.impatient(2.0)  # not earlier: on a busy machine two seconds without a record are normal before the first step
     result = hung.end()
+    embedded.close()
     assert (result.outcome, result.reason) == (Outcome.HANG, "no progress for 2 s after step 2")
     assert processes.of_trial(hung.trial.key) == []
 

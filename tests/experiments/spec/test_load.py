@@ -308,7 +308,7 @@ assert not heavy, heavy
     assert done.returncode == 0, done.stderr
     sizes = {tuple(line.split()[:2]): int(line.split()[2]) for line in done.stdout.splitlines()}
     assert sizes["bridgetower", "full"] == 18
-    assert sizes["bridgetower", "smoke"] <= 12  # a few minutes on two cores
+    assert sizes["bridgetower", "smoke"] <= 15  # a few minutes on two cores
 
 
 def test_bridgetower_is_the_documents_experiment() -> None:
