@@ -28,7 +28,7 @@ class TrialRunner(TrialContext):
         charges, first, disturbed = Charges(), True, None
         while isinstance(attempt := self._begin(trial, again=disturbed is not None), Attempt):
             result = self._save(AttemptFollower(self, trial, attempt.launch).follow())
-            if attempt.started_here or not first:
+            if attempt.started_here or not first or is_disturbed(result):
                 charges = charges.charge(result)
             if self.stop.is_set() or self._accepts(result, charges):
                 if disturbed is None:

@@ -61,6 +61,14 @@ def test_a_disturbed_trial_is_measured_again_so_often_and_then_keeps_its_flag(cl
     assert cluster.started == attempts(disturbed + 1) and cluster.store.result(KEY) == result
 
 
+@pytest.mark.parametrize("disturbed", [0, 1])
+def test_a_disturbed_measurement_counts_whoever_started_it(cluster: Cluster, disturbed: int) -> None:
+    made = left_by_a_dead_flow(cluster, "RUNNING")
+    cluster.on_ask = lambda cluster: [cluster.finish(int(job[-1]), *DISTURBED) for job, state in cluster.jobs.items() if state == "RUNNING"]
+    result = runner(cluster, retries=0, disturbed=disturbed).run(made)
+    assert (result.disturbed, result.attempt, len(cluster.started)) == (DISTURBED[1], 1 + disturbed, disturbed)
+
+
 def test_what_was_measured_undisturbed_in_the_end_is_the_result(cluster: Cluster) -> None:
     cluster.finish_all(DISTURBED, DISTURBED, Outcome.OK)
     result = runner(cluster, retries=0, disturbed=5).run(trial(cluster))
