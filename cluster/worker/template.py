@@ -25,7 +25,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
-from cluster.process_marks import mark_forked_process
+from cluster.process_marks import MARK, mark_forked_process
 from cluster.source_tree import running_tree
 
 BASE = ("cluster.worker.trial_session", "cluster.worker.ray_train", "ray.train.torch")
@@ -165,7 +165,7 @@ class Template:
         """In the forked process: a session, a log, an environment and a mark of its own, then the trial's entry point."""
         try:
             self._detach(request)
-            mark_forked_process(request["environment"]["SWEEPBENCH_TRIAL"])
+            mark_forked_process(request["environment"][MARK])
         except BaseException:
             os.write(told, traceback.format_exc(limit=1).encode()[-4000:])
             os._exit(1)

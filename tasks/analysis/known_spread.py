@@ -69,7 +69,7 @@ def known_for(sweep: Sweep) -> SweepKnowledge:
 
 def keep_known(sweep: Sweep) -> bool:
     """Write known_spread.json once every trial of the sweep has ended; what it has is never changed. Returns whether it is there."""
-    if not sweep.rows or any(row.result is None for row in sweep.rows):
+    if not sweep.ended:
         return False
     knowledge = known_for(sweep)
     places = [

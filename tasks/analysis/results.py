@@ -109,6 +109,11 @@ class Sweep:
     def sweep_id(self) -> str:
         return self.plan.sweep_id
 
+    @property
+    def ended(self) -> bool:
+        """Whether it has trials, and each has a result."""
+        return bool(self.rows) and all(row.result is not None for row in self.rows)
+
 
 def write_steps(trial_dir: Path) -> Path:
     """steps.parquet: every step of the attempt that the trial's result is of (see `journal_of`), warm-up included, and in its metadata what

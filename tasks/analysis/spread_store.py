@@ -121,7 +121,7 @@ def past_trials(rows: Iterable[TrialRow]) -> list[PastTrial]:
 
 def counts(row: TrialRow) -> bool:
     """Whether a trial says something of the spread: it measured, and nothing is known to have disturbed it."""
-    return row.result is not None and row.result.outcome is Outcome.OK and not row.emulated and not getattr(row.result, "disturbed", None)
+    return row.result is not None and row.result.outcome is Outcome.OK and not row.emulated and not row.disturbed
 
 
 def _past_trial(row: TrialRow) -> PastTrial:
