@@ -65,6 +65,7 @@ class LocalLauncher:
             return template.fork(arguments[len(ENTRY) :], environment, log)
         except (TemplateError, OSError) as error:
             self._templates.drop()
+            processes.end_all(trial.key)  # what it may have forked before it fell silent
             with open(log, "a") as file:
                 file.write(f"a fresh process, since none could be forked from the template: {error}\n")
             return None

@@ -87,6 +87,7 @@ class Template:
                 self._channel.sendall(json.dumps(request).encode() + b"\n")
                 pid = int(self._answer("started", FORK_S))
             except OSError as error:
+                self._process.kill()  # it must not fork this trial later, beside the fresh process that takes its place
                 raise TemplateError(f"the template process does not answer: {error}") from error
         return ForkedTrial(pid, processes.start_time(pid), self)
 

@@ -109,6 +109,15 @@ def test_without_a_template_a_trial_starts_afresh(launcher: LocalLauncher, tmp_p
     assert "none could be forked from the template: an import has started a thread (pool)" in launcher.log(launch, tmp_path)
 
 
+def test_a_template_that_does_not_answer_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It could fork the trial later, while a fresh process runs it."""
+    monkeypatch.setattr(template, "READY_S", 0.0)
+    silent = Template(sys.executable, "synthetic", dict(os.environ), tmp_path / "log")
+    with pytest.raises(TemplateError, match="does not answer: no answer within 0 s"):
+        silent.fork([], {MARK: FIRST}, tmp_path / "log")
+    until(lambda: not silent.running)
+
+
 def test_a_pool_may_ask_for_fresh_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TemplateCache, "get", lambda *arguments: pytest.fail("it asked for a template"))
     launcher = LocalLauncher(POOL.model_copy(update={"start": "fresh"}))
