@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+import psutil
 
 from cluster import launchers
 from cluster.journal.journal import read_journal
@@ -85,7 +88,8 @@ def _a_process_that_dies_is_over_without_success(launcher: Launcher, trial: Tria
     launch = launcher.start(trial, folder, 1)
     left = _left_behind(launcher, launch, folder)
     for process in processes.of_trial(trial.key):
-        process.kill()
+        with contextlib.suppress(psutil.NoSuchProcess):  # Ray ends the others of a trial as soon as one of them is gone
+            process.kill()
     status = wait(launcher, launch)
     assert status.exit_code != 0
     assert not (folder / "result.json").exists()
