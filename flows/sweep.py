@@ -10,11 +10,12 @@ from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
 from flows.runtime import prefect_runs
-from flows.runtime.aa_pairs import run_pairs
 from flows.runtime.progress import CURRENT, SweepProgress
+from flows.runtime.rounds import run_rounds
 from flows.runtime.schedule import draw_datasets, run_trials
 from flows.runtime.session import Session
 from flows.runtime.stopping import until_stopped
+from tasks.sweep.growth import growth
 from tasks.sweep.plan import check_ready, make_plan, renew
 from tasks.sweep.store import Plan, Request, SweepStore, exit_status, new_sweep_id
 
@@ -72,8 +73,8 @@ def load_or_plan(store: SweepStore, request: Request) -> Plan:
 
 def _work(session: Session) -> None:
     draw_datasets(session)
-    if session.plan.aa:
-        run_pairs(session)
+    if (more := growth(session.plan)) is not None:
+        run_rounds(session, more)
     else:
         run_trials(session)
 

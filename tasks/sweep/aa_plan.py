@@ -63,12 +63,6 @@ def one_more_pair(store: SweepStore, plan: Plan, now_s: float) -> Plan | None:
     return _with_pair(plan) if Outcome.OK in store.states(plan).values() else None
 
 
-def seconds_run(store: SweepStore, plan: Plan) -> float:
-    """What the trials that have ended took together, s. Raises StoreError."""
-    results = (store.result(trial.key) for trial in plan.trials)
-    return sum(result.finished_at - result.started_at for result in results if result is not None)
-
-
 def _with_pair(plan: Plan) -> Plan:
     """The plan with a pair more, whose order is the reverse of the last one's: a steady drift of the machine favours neither twin."""
     last = plan.trials[-2:]

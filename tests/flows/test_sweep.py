@@ -12,6 +12,7 @@ from experiments.trial import Outcome
 from flows import sweep as flows_sweep
 from flows.runtime.progress import SweepProgress
 from flows.sweep import finish, load_or_plan, sweep
+from tasks.sweep.aa_plan import one_more_pair
 from tasks.sweep.store import AaSettings, Plan, Request, SweepBusy, SweepStore
 from tests.flows.flow_support import LOG, Stage, stage
 from tests.tasks.plan_support import SWEEP_ID, make_plan, make_result, make_trial, saved
@@ -79,13 +80,13 @@ def test_data_sets_are_drawn_before_the_trials_run(monkeypatch: pytest.MonkeyPat
     done: list[tuple[str, Any]] = []
     monkeypatch.setattr(flows_sweep, "draw_datasets", lambda session: done.append(("draw", session)))
     monkeypatch.setattr(flows_sweep, "run_trials", lambda session: done.append(("run", session)))
-    monkeypatch.setattr(flows_sweep, "run_pairs", lambda session: done.append(("pairs", session)))
+    monkeypatch.setattr(flows_sweep, "run_rounds", lambda session, more: done.append((more, session)))
     session: Any = SimpleNamespace(plan=make_plan([make_trial(1)]))
     flows_sweep._work(session)
     assert done == [("draw", session), ("run", session)]
     pairs: Any = SimpleNamespace(plan=make_plan([make_trial(1)], aa=AaSettings(pairs=1)))
     flows_sweep._work(pairs)
-    assert done[2:] == [("draw", pairs), ("pairs", pairs)]
+    assert done[2:] == [("draw", pairs), (one_more_pair, pairs)]
 
 
 # --- its plan

@@ -9,7 +9,7 @@ import pytest
 from experiments.config.errors import ConfigError
 from experiments.trial import Outcome, digest
 from tasks.sweep import plan as planning
-from tasks.sweep.aa_plan import one_more_pair, plan_aa, seconds_run
+from tasks.sweep.aa_plan import one_more_pair, plan_aa
 from tasks.sweep.plan import compare_with_last, expected_seconds, renew
 from tasks.sweep.plan import make_plan as plan_of_request
 from tasks.sweep.store import AaSettings, Plan, Request, SweepStore, read_plan
@@ -141,9 +141,3 @@ def test_no_pair_is_added_where_all_are_planned_or_none_runs(options: dict[str, 
     plan = planned(**options)
     outcome = Outcome.OK if "pairs" in options else Outcome.UNSUPPORTED
     assert one_more_pair(saved(plan, outcome, outcome), plan, 0.0) is None
-
-
-def test_what_trials_took_so_far_counts_as_time() -> None:
-    plan = planned(pairs=2)
-    assert seconds_run(saved(plan), plan) == 0.0
-    assert seconds_run(saved(plan, Outcome.OK, Outcome.CRASHED, Outcome.OK, seconds=20.0), plan) == pytest.approx(60.0)

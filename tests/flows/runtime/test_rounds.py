@@ -1,4 +1,4 @@
-"""The trials of an A/A sweep: in turns, and pairs until the time is over."""
+"""Rounds of a plan that grows, by the example of A/A pairs: in turns, until the time is over."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from experiments.trial import Outcome
-from flows.runtime import aa_pairs
-from flows.runtime.aa_pairs import run_pairs
-from tasks.sweep.aa_plan import plan_aa
+from flows.runtime import rounds
+from flows.runtime.rounds import run_rounds
+from tasks.sweep.aa_plan import one_more_pair, plan_aa
 from tasks.sweep.store import Plan, Request, SweepStore
 from tests.tasks.plan_support import make_result
 
@@ -25,8 +25,8 @@ class Session:
         self.stopped, self.now, self.rounds = False, 1000.0, list[int]()
         self.stop = SimpleNamespace(is_set=lambda: self.stopped)
         self._trial_s, self._on_run = trial_s, on_run
-        monkeypatch.setattr(aa_pairs, "run_trials", self.run)
-        monkeypatch.setattr(aa_pairs, "time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr(rounds, "run_trials", self.run)
+        monkeypatch.setattr(rounds, "time", SimpleNamespace(monotonic=lambda: self.now))
 
     def run(self, session: Any, *, in_turns: bool) -> None:
         assert session is self and in_turns
@@ -44,7 +44,7 @@ class Session:
 
 def ran(monkeypatch: pytest.MonkeyPatch, trial_s: float, on_run: Callable[[Session], object] = lambda _: None, **options: Any) -> Session:
     session = Session(plan_aa(Request(suite="synthetic", profile="smoke"), **options), monkeypatch, trial_s, on_run)
-    run_pairs(session)  # type: ignore[arg-type]
+    run_rounds(session, one_more_pair)  # type: ignore[arg-type]
     return session
 
 
@@ -73,8 +73,8 @@ def test_a_stop_starts_no_pair(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_resumed_sweep_goes_on_where_its_time_was(monkeypatch: pytest.MonkeyPatch) -> None:
     first = ran(monkeypatch, 10.0, lambda session: setattr(session, "stopped", len(session.rounds) == 2), minutes=1)
     again = Session(first.store.load_plan(), monkeypatch, 10.0, lambda _: None)
-    run_pairs(again)  # type: ignore[arg-type]
+    run_rounds(again, one_more_pair)  # type: ignore[arg-type]
     assert again.rounds == [4, 6]
     over = Session(again.store.load_plan(), monkeypatch, 10.0, lambda _: None)
-    run_pairs(over)  # type: ignore[arg-type]
+    run_rounds(over, one_more_pair)  # type: ignore[arg-type]
     assert over.rounds == [6], "nothing is left to do"

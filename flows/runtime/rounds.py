@@ -1,0 +1,25 @@
+"""The trials of a sweep whose plan grows while it runs: what comes next depends on what was measured and how much time is left."""
+
+from __future__ import annotations
+
+import time
+
+from flows.runtime.schedule import run_trials
+from flows.runtime.session import Session
+from tasks.sweep.growth import More, seconds_run
+
+
+def run_rounds(session: Session, more: More) -> None:
+    """Run what the plan holds, then what `more` adds to it, round by round, until it adds nothing. A round that began is always finished.
+
+    Trials run one at a time in the plan's order, whatever slots there are. What trials took in earlier flows counts as time: a resumed
+    sweep goes on where it was.
+    """
+    before, began = seconds_run(session.store, session.plan), time.monotonic()
+    run_trials(session, in_turns=True)
+    while not session.stop.is_set():
+        plan = more(session.store, session.plan, before + time.monotonic() - began)
+        if plan is None:
+            return
+        session.extend(plan)
+        run_trials(session, in_turns=True)
