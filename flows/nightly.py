@@ -9,7 +9,8 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
-from experiments.regression.definition import load_night, seconds
+from experiments.config.duration import seconds
+from experiments.regression.definition import load_night
 from flows.runtime import artifacts, prefect_runs
 from flows.runtime.progress import CURRENT, SweepProgress
 from flows.runtime.schedule import draw_datasets, run_trials

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
+from experiments.config.duration import HINT, seconds
 from experiments.config.errors import ConfigError, Problem, choose
 from experiments.config.paths import extra_folders
 from experiments.config.strict import Strict
@@ -22,7 +22,6 @@ from experiments.spec.schema import Name
 from experiments.trial import Scalar, digest
 
 _HERE = Path(__file__).resolve().parents[1] / "nightly"
-_DURATION = re.compile(r"^(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?$")
 _LEAST = 1e-9 + RESOLUTION
 
 Effect = Annotated[float, Field(gt=_LEAST, lt=1)]
@@ -123,7 +122,7 @@ def _problems(file: NightFile, document: Document, path: Path) -> list[Problem]:
     try:
         seconds(file.budget)
     except ValueError as error:
-        problems.append(document.problem(("budget",), str(error), "write it as 2h, 90m or 1h30m"))
+        problems.append(document.problem(("budget",), str(error), HINT))
     suites = [entry.suite for entry in file.cells]
     if file.probe is not None and file.probe not in suites:
         problems.append(document.problem(("probe",), f"{file.probe!r} has no cells here", choose(file.probe, suites)))
@@ -139,17 +138,6 @@ def nights() -> dict[str, Path]:
                 raise ConfigError.one(path, None, "", f"the nightly {path.stem} is already in {files[path.stem]}", "rename one of them")
             files[path.stem] = path
     return files
-
-
-def seconds(text: str) -> float:
-    """`2h`, `90m`, `1h30m`, `45s` in seconds. Raises ValueError for any other text, and for no time at all."""
-    parts = _DURATION.match(text.strip())
-    if not parts or not any(parts.groups()):
-        raise ValueError(f"{text!r} is not a duration")
-    total = sum(float(part or 0) * size for part, size in zip(parts.groups(), (3600, 60, 1), strict=True))
-    if not total > 0:
-        raise ValueError(f"{text!r} is no time at all")
-    return total
 
 
 def cell_id(suite: str, workload: str, pool: str, parameters: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:

@@ -31,16 +31,13 @@ def nightly(
     as_json: JsonOption = False,
 ) -> None:
     """Run tonight's regression sweep now, or go on with it; exit status 3 if something got worse. One sweep for each date."""
-    from experiments.config.errors import ConfigError
-    from experiments.regression.definition import load_night, seconds
+    from experiments.config.duration import option_seconds
+    from experiments.regression.definition import load_night
     from tasks.nightly.store import check_date, today
 
     definition = load_night(name)
     night = check_date(date) if date else today()
-    try:
-        budget_s = seconds(budget) if budget else definition.budget_s
-    except ValueError as error:
-        raise ConfigError.one("--budget", None, "", str(error), "write it as 2h, 90m or 1h30m") from None
+    budget_s = option_seconds("--budget", budget) if budget else definition.budget_s
     if plan:
         from flows.cli import show_night
         from tasks.nightly.plan import empty_night, plan_night

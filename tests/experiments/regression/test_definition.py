@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from experiments.config.errors import ConfigError
-from experiments.regression.definition import METRICS, cell_id, drop_to_fit, load_night, nights, seconds
+from experiments.regression.definition import METRICS, cell_id, drop_to_fit, load_night, nights
 
 WHOLE = """nightly: mine
 cells:
@@ -51,13 +51,6 @@ def test_what_is_wrong_is_named_with_its_line(tmp_path: Path, change: tuple[str,
 def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
     with pytest.raises(ConfigError, match=r"unknown nightly definition.*regression"):
         load_night("regresion")
-
-
-def test_durations() -> None:
-    assert [seconds(text) for text in ("2h", "90m", "1h30m", "45s", "1.5h")] == [7200, 5400, 5400, 45, 5400]
-    for wrong in ("", "2", "h", "0m", "-1h", "2 hours"):
-        with pytest.raises(ValueError, match=r"duration|no time"):
-            seconds(wrong)
 
 
 def test_history_goes_on_when_a_schema_gains_a_parameter() -> None:

@@ -1,0 +1,29 @@
+"""Lengths of time as people write them: 2h, 90m, 1h30m, 45s."""
+
+from __future__ import annotations
+
+import re
+
+from experiments.config.errors import ConfigError
+
+HINT = "write it as 2h, 90m or 1h30m"
+_DURATION = re.compile(r"^(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?$")
+
+
+def seconds(text: str) -> float:
+    """`2h`, `90m`, `1h30m`, `45s` in seconds. Raises ValueError for any other text, and for no time at all."""
+    parts = _DURATION.match(text.strip())
+    if not parts or not any(parts.groups()):
+        raise ValueError(f"{text!r} is not a duration")
+    total = sum(float(part or 0) * size for part, size in zip(parts.groups(), (3600, 60, 1), strict=True))
+    if not total > 0:
+        raise ValueError(f"{text!r} is no time at all")
+    return total
+
+
+def option_seconds(option: str, text: str) -> float:
+    """The value of a command's option, such as `--budget 25m`, in seconds. Raises ConfigError that names the option."""
+    try:
+        return seconds(text)
+    except ValueError as error:
+        raise ConfigError.one(option, None, "", str(error), HINT) from None
