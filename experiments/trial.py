@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from experiments.config.strict import Strict
+from experiments.journal_mark import JournalMark
 
 Scalar = str | int | float | bool | None
 
@@ -107,6 +108,8 @@ class TrialResult(Strict):
     emulated: bool = False
     environment: dict[str, Any] = Field(default_factory=dict)
     summary: dict[str, float | int | bool | None] = Field(default_factory=dict)
+    journal: JournalMark | None = Field(None, description="of the attempt's journal; null: of an early trial, or it was not closed")
+    device_state: JournalMark | None = Field(None, description="of the sampler's records; null: not known, or there are none")
 
     @property
     def remark(self) -> str | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 from rich.markup import escape
@@ -12,17 +13,30 @@ from rich.markup import escape
 from cluster.pools.busy import other_work
 from cluster.pools.pool import load_pools
 from cluster.stack.settings import environment
+from experiments.config.errors import UserError
 from flows.cli import live_table
 from flows.cli.show_comparison import print_comparison, print_where
 from flows.runtime.prefect_server import own_server
 from tasks.report.text_format import plural
 from tasks.sweep.plan import expected_seconds
-from tasks.sweep.store import Plan, SweepStore
+from tasks.sweep.store import Plan, SweepStore, exit_status
 
+if TYPE_CHECKING:
+    from prefect.client.schemas.objects import State
+
+_SEVERITY = (0, 2, 1)  # exit statuses, the worst last
 _QUIET = {
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # the live table is what a person reads; Prefect's UI has the log
     "GIT_PYTHON_REFRESH": "quiet",
 }
+
+
+class FlowEnd(NamedTuple):
+    """How a flow ended. `finished`: it came to its end, whatever that was, and published what there is."""
+
+    status: int
+    message: str
+    finished: bool
 
 
 def prepare_environment() -> str | None:
@@ -41,6 +55,7 @@ def run_sweep(plan: Plan, out: Console, err: Console) -> int:
     if store.is_held():
         with store.lease():  # raises, naming the holder
             pass
+    expected = expected_seconds(plan)  # before Prefect, whose logging hides what this says of damaged sweeps
     server = prepare_environment()
     err.print(
         f"sweep [bold]{plan.sweep_id}[/]: {plural(len(plan.trials), 'trial')}, results in {store.dir}", highlight=False, soft_wrap=True
@@ -52,18 +67,22 @@ def run_sweep(plan: Plan, out: Console, err: Console) -> int:
             os.environ["PREFECT_API_URL"] = stack.enter_context(own_server())
         else:
             err.print(f"Prefect: {server.removesuffix('/api')}", highlight=False)
-        interrupted = _run_flow(plan, err)
-    print_comparison(out, store)
-    print_where(out, store)
-    status = store.load_status()
-    if status is None:
-        err.print(f"[bold red]the sweep did not start its trials[/]; `sweep resume {plan.sweep_id}` tries again")
-        return 1
-    colour = {0: "green", 2: "yellow"}.get(status["status"], "red")
-    err.print(f"[{colour}]{escape(status['message'])}[/]", highlight=False, soft_wrap=True)
-    if interrupted or status["status"] == 1:
-        err.print(f"go on with it: sweep resume {plan.sweep_id}", highlight=False, soft_wrap=True)
-    return 1 if interrupted else int(status["status"])
+        end = _run_flow(plan, expected, err)
+    return _say_end(store, end, out, err)
+
+
+def _say_end(store: SweepStore, end: FlowEnd, out: Console, err: Console) -> int:
+    """Print how the flow ended; returns the exit status, which what is on disk can only make worse."""
+    status = end.status
+    if end.finished:
+        print_comparison(out, store)
+        print_where(out, store)
+        status = max(status, exit_status(store.states(store.load_plan())), key=_SEVERITY.index)
+    colour = {0: "green", 2: "yellow"}.get(status, "red")
+    err.print(f"[{colour}]{escape(end.message)}[/]", highlight=False, soft_wrap=True)
+    if status == 1:
+        err.print(f"go on with it: sweep resume {store.sweep_id}", highlight=False, soft_wrap=True)
+    return status
 
 
 def _warn_of_other_work(plan: Plan, err: Console) -> None:
@@ -74,31 +93,49 @@ def _warn_of_other_work(plan: Plan, err: Console) -> None:
             err.print(f"[yellow]warning[/]: pool {name}: {escape(found)}", highlight=False, soft_wrap=True)
 
 
-def _run_flow(plan: Plan, err: Console) -> bool:
-    """The flow, under the live table. True if it was interrupted."""
+def _run_flow(plan: Plan, expected_s: dict[str, float], err: Console) -> FlowEnd:
+    """The flow, under the live table."""
     from flows.runtime.progress import CURRENT, SweepProgress
     from flows.sweep import sweep
 
     signal.signal(signal.SIGTERM, terminated)
-    progress = SweepProgress(plan.trials, expected_seconds(plan))
+    progress = SweepProgress(plan.trials, expected_s)
     CURRENT.set(progress)
     request = plan.request
-    try:
-        with live_table.show(progress, err):
-            sweep(
-                suite=request.suite,
-                profile=request.profile,
-                pools=request.pools,
-                set=request.set,
-                only=request.only,
-                repeats=request.repeats,
-                sweep_id=plan.sweep_id,
-                pool_wait_s=request.pool_wait_s,
-                return_state=True,
-            )
-    except (KeyboardInterrupt, Terminated):
-        return True
-    return False
+    state: State[Any] | None = None
+    with suppress(KeyboardInterrupt, Terminated), live_table.show(progress, err):
+        state = sweep(
+            suite=request.suite,
+            profile=request.profile,
+            pools=request.pools,
+            set=request.set,
+            only=request.only,
+            repeats=request.repeats,
+            sweep_id=plan.sweep_id,
+            pool_wait_s=request.pool_wait_s,
+            return_state=True,
+        )
+    return end_of(progress.ended, state)
+
+
+def end_of(ended: tuple[int, str] | None, state: State[Any] | None) -> FlowEnd:
+    """How this process's flow ended. `ended`: exit status and message if it came to its end; `state`: its last one, None if interrupted.
+
+    Only this flow is asked: status.json may be of an earlier one, or of another process that works on the sweep.
+    """
+    if ended is not None:
+        whole = state is not None and (state.is_completed() or ended[0] != 0)
+        return FlowEnd(ended[0] if whole else 1, ended[1], finished=True)
+    if state is None:
+        return FlowEnd(1, "interrupted before the sweep began", finished=False)
+    return FlowEnd(1, f"the sweep could not be run: {_why(state)}", finished=False)
+
+
+def _why(state: State[Any]) -> str:
+    error = state.result(raise_on_failure=False)
+    if isinstance(error, UserError):
+        return str(error)
+    return f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else str(state.message or state.name)
 
 
 class Terminated(BaseException):

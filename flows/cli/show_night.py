@@ -16,7 +16,7 @@ from tasks.nightly.plan import round_seconds
 from tasks.nightly.report import remarks, verdict_table
 from tasks.nightly.store import AA_CONTROL, SLOWED_CONTROL, Night, NightStore, night_names
 from tasks.report.text_format import plural
-from tasks.sweep.store import Plan, StoreError, SweepStore
+from tasks.sweep.store import Plan, SweepStore
 
 _STYLES = {"slower": "red", "more": "red", "higher": "red", "faster": "green", "less": "green", "lower": "green", "undecided": "yellow"}
 
@@ -86,7 +86,7 @@ def night_rows(name: str | None = None) -> list[dict[str, Any]]:
         for date in store.dates():
             try:
                 night = store.load(date)
-            except StoreError as error:
+            except UserError as error:
                 rows.append({"nightly": known, "date": date, "state": "unreadable", "problem": str(error)})
                 continue
             verdicts = Counter(item.word for item in night.cell_verdicts)

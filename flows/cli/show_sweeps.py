@@ -9,12 +9,15 @@ from typing import Any
 
 from rich.console import Console
 
+from experiments.config.errors import DamagedFile, UserError
 from experiments.config.paths import runs_root
 from experiments.metrics import metric_of
 from experiments.trial import TrialResult
 from flows.cli.show_comparison import print_comparison, print_where
 from flows.cli.tables import make_table
-from tasks.sweep.store import StoreError, SweepStore, list_sweeps
+from tasks.sweep.store import SweepStore, list_sweeps
+
+UNREADABLE = "unreadable"  # a file of it is damaged
 
 
 def sweep_rows() -> list[dict[str, Any]]:
@@ -24,11 +27,11 @@ def sweep_rows() -> list[dict[str, Any]]:
         store = SweepStore(sweep_id)
         try:
             plan = store.load_plan()
-            states = store.states(plan)
-        except StoreError as error:
+        except UserError as error:
             rows.append({"sweep_id": sweep_id, "state": "unreadable", "problem": str(error)})
             continue
-        counts = Counter(str(outcome) if outcome else "to do" for outcome in states.values())
+        words = [_result(store, trial.key)[0] for trial in plan.trials]
+        counts = Counter(words)
         rows.append(
             {
                 "sweep_id": sweep_id,
@@ -36,16 +39,36 @@ def sweep_rows() -> list[dict[str, Any]]:
                 "profile": plan.profile,
                 "created_at": plan.created_at,
                 "state": _sweep_state(store, counts),
-                "trials": len(states),
+                "trials": len(words),
                 "outcomes": dict(counts),
             }
         )
     return rows
 
 
+def _result(store: SweepStore, key: str) -> tuple[str, TrialResult | None, str | None]:
+    """(the outcome's word, `to do` or `unreadable`; a trial's result; what is wrong with the file)."""
+    try:
+        result = store.result(key)
+    except DamagedFile as error:
+        return UNREADABLE, None, str(error)
+    return str(result.outcome) if result else "to do", result, None
+
+
+def _status(store: SweepStore) -> dict[str, Any] | None:
+    """status.json; a damaged one says so."""
+    try:
+        status = store.load_status()
+    except DamagedFile as error:
+        return {"problem": str(error)}
+    return status.model_dump() if status else None
+
+
 def _sweep_state(store: SweepStore, counts: Mapping[str, int]) -> str:
     if store.is_held():
         return "running"
+    if counts.get(UNREADABLE):
+        return "damaged"
     return "incomplete" if counts.get("to do") or counts.get("cancelled") else "complete"
 
 
@@ -69,7 +92,7 @@ def sweep_json(store: SweepStore) -> dict[str, Any]:
     plan = store.load_plan()
     trials = []
     for trial in plan.trials:
-        result = store.result(trial.key)
+        word, result, damage = _result(store, trial.key)
         trials.append(
             {
                 "key": trial.key,
@@ -77,8 +100,8 @@ def sweep_json(store: SweepStore) -> dict[str, Any]:
                 "values": trial.axes,
                 "repeat": trial.repeat,
                 "folder": str(store.trial_dir(trial.key)),
-                "outcome": str(result.outcome) if result else None,
-                "reason": result.remark if result else None,
+                "outcome": word if result or damage else None,
+                "reason": result.remark if result else damage,
                 "attempt": result.attempt if result else None,
                 "emulated": trial.emulated or (result is not None and result.emulated),
                 "summary": result.summary if result else {},
@@ -90,7 +113,7 @@ def sweep_json(store: SweepStore) -> dict[str, Any]:
         "profile": plan.profile,
         "command": plan.command,
         "running": store.is_held(),
-        "status": store.load_status(),
+        "status": _status(store),
         "trials": trials,
         "superseded": [entry.model_dump() for entry in plan.superseded],
     }
@@ -100,8 +123,10 @@ def print_sweep(out: Console, store: SweepStore) -> None:
     plan = store.load_plan()
     table = make_table("trial", "outcome", metric_of("throughput").unit, "step, ms", "waits for host", "loss", "s", "reason")
     for trial in plan.trials:
-        result = store.result(trial.key)
-        table.add_row(trial.name, *(_result_cells(result) if result else ("to do",)))
+        word, result, damage = _result(store, trial.key)
+        table.add_row(
+            trial.name, *(_result_cells(result) if result else (word, *([""] * 5 if damage else []), *([damage] if damage else [])))
+        )
     out.print(table)
     for entry in plan.superseded:
         out.print(f"{entry.key} was run again as {entry.by}: {entry.why}", highlight=False)

@@ -8,9 +8,10 @@ from typing import Any
 from prefect.utilities.annotations import quote
 
 from cluster import launchers
-from cluster.journal.journal import JournalError
 from cluster.launchers import LaunchError
 from cluster.pools.pool import find_pool, load_pools
+from cluster.trial_layout import LAUNCH
+from experiments.config.errors import DamagedFile
 from experiments.trial import Outcome, Trial
 from flows.runtime import artifacts
 from flows.runtime.progress import SweepProgress
@@ -23,6 +24,7 @@ from tasks.sweep.pool_trials import PoolTrials
 from tasks.sweep.pool_watch import PoolWatch
 from tasks.sweep.store import Plan, SweepStore
 from tasks.sweep.sweep_stop import SweepStop
+from tasks.sweep.trial_record import damage_of, keep_aside, last_attempt
 from tasks.tracking.live import LivePublisher, first_line
 from tasks.tracking.prefect_tasks import publish
 from tasks.tracking.projection import Published
@@ -34,6 +36,7 @@ class Session:
     def __init__(self, store: SweepStore, plan: Plan, progress: SweepProgress, logger: Any, pool_wait_s: float | None = None) -> None:
         self.store, self.plan, self.progress, self.log = store, plan, progress, logger
         self.stop = SweepStop(store)
+        self._looked_at: set[str] = set()  # trials whose records were whole, or were kept aside
         self._publisher = LivePublisher(plan, logger)
         self._records = TrialRecords(store, plan, progress, self._publisher, logger)
         self._policy = Policy(retries=plan.suite.retries, disturbed=plan.suite.retries_disturbed, hang_timeout_s=plan.suite.hang_timeout_s)
@@ -60,6 +63,7 @@ class Session:
         rest: list[Trial] = []
         begun: list[Trial] = []  # perhaps running still
         for trial in self.plan.trials:
+            self._keep_damage_aside(trial)
             result = self.store.result(trial.key)
             if result is not None and result.outcome.final:
                 self.progress.finish(trial, result.outcome, result.remark, result.summary.get("throughput"))
@@ -70,10 +74,30 @@ class Session:
         self.log.info("%d of %d trials to run, %d of them begun", len(begun) + len(rest), len(self.plan.trials), len(begun))
         return begun + rest
 
+    def _keep_damage_aside(self, trial: Trial) -> None:
+        """A trial whose record is damaged runs again: what may be left of it is ended, and its files stay in a folder beside the new ones.
+
+        Raises LaunchError where its pool does not answer: the trial might run twice.
+        """
+        folder = self.store.trial_dir(trial.key)
+        if trial.key in self._looked_at or (damage := damage_of(trial, folder)) is None:
+            self._looked_at.add(trial.key)
+            return
+        if damage.path.name == LAUNCH and (attempt := last_attempt(folder)):
+            self.pools[trial.pool].launcher.stop_lost(trial, folder, attempt)
+        aside = keep_aside(folder)
+        self.log.warning("%s: %s; it runs again, what there was of it is in %s", trial.name, damage, aside)
+        self._looked_at.add(trial.key)
+        self.store.save_plan(self.plan)  # writes its trial.json again
+
     def _stop_superseded(self) -> None:
         for old in self.plan.superseded:
-            launch = launchers.load(self.store.trial_dir(old.key))
             pool = next((trial.pool for trial in self.plan.trials if trial.key == old.by), None)
+            try:
+                launch = launchers.load(self.store.trial_dir(old.key))
+            except DamagedFile as error:
+                self.log.warning("what runs under the old key %s cannot be found: %s", old.key, error)
+                continue
             if launch is not None and pool is not None:
                 try:
                     self.pools[pool].launcher.stop(launch)
@@ -86,6 +110,11 @@ class Session:
         self.plan = plan
         self._records.extend(plan)
 
+    def end(self, status: int, message: str) -> None:
+        """Record how the flow ended, for whoever runs it here and for those who look at the sweep later."""
+        self.progress.ended = status, message
+        self.store.save_status(status, message)
+
     def publish_and_report(self) -> str | None:
         """results.parquet, report, figures; then all of it in MLflow. Returns what could not be done, None if all was."""
         self.progress.note = "publishing"
@@ -95,7 +124,9 @@ class Session:
         problems = [*self._records.damage]
         files: list[Path] = []
         try:
-            files = report(self.store.dir).all
+            written = report(self.store.dir)
+            files = written.all
+            problems += written.damage
         except Exception as error:
             self.log.exception("the report could not be written")
             problems.append(f"no report ({first_line(error)})")
@@ -104,7 +135,7 @@ class Session:
             published = publish(self.store, quote(self.plan), files)  # type: ignore[call-overload]  # quoted: not searched for futures
             if published.trials:
                 report.with_options(task_run_name="report with links to MLflow")(self.store.dir, published.trials)
-        except JournalError as error:
+        except DamagedFile as error:
             problems.append(str(error))
         except Exception as error:
             self.log.warning("MLflow: %s", first_line(error))
