@@ -55,6 +55,7 @@ def nightly(name: str = "regression", date: str | None = None, budget: str | Non
                 return Completed(name="Skipped", message=f"night {night.date} of {night.name} was already run, as sweep {night.sweep_id}")
             if not opened:
                 log.info("going on with night %s, sweep %s", night.date, night.sweep_id)
+            nights.changes()  # raises now what the verdicts would rest on
             unfinished = close_unfinished(nights, night.date)
             run = start_or_resume(definition, nights, night, sweep, pools or [])
             prefect_runs.reconcile(sweep, log)

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from experiments.config.errors import UserError
 from experiments.regression.definition import NightFile
 from flows.cli.live_table import clock
 from tasks.nightly.plan import round_seconds

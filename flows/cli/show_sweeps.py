@@ -124,9 +124,7 @@ def print_sweep(out: Console, store: SweepStore) -> None:
     table = make_table("trial", "outcome", metric_of("throughput").unit, "step, ms", "waits for host", "loss", "s", "reason")
     for trial in plan.trials:
         word, result, damage = _result(store, trial.key)
-        table.add_row(
-            trial.name, *(_result_cells(result) if result else (word, *([""] * 5 if damage else []), *([damage] if damage else [])))
-        )
+        table.add_row(trial.name, *(_result_cells(result) if result else (word, "", "", "", "", "", damage or "")))
     out.print(table)
     for entry in plan.superseded:
         out.print(f"{entry.key} was run again as {entry.by}: {entry.why}", highlight=False)

@@ -16,8 +16,8 @@ from tasks.sweep.trial_record import damage_of, journal_of
 
 
 def why_not_whole(store: SweepStore) -> list[str]:
-    """Each reason not to publish the sweep, with the file that it is about; [] for a whole one. Raises StoreError without a plan, DamagedFile
-    for one that was changed.
+    """Each reason not to publish the sweep, with the file that it is about; [] for a whole one. Raises StoreError without a plan,
+    DamagedFile for one that was changed.
 
     The plan must be sealed; every trial ended for good, with files that are its own; all ran the code that was planned.
     """

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from cluster.journal.journal import JournalWriter
 from experiments.config.paths import runs_root
+from experiments.json_file import seal_of
 from experiments.trial import Outcome
 from flows.cli.commands import app
 from tasks.analysis.results import ResultsError, load_sweep, write_steps
@@ -21,7 +22,6 @@ from tasks.report.manifest import check_published
 from tasks.report.model import make_report
 from tasks.report.publish import PublishError, publish
 from tasks.report.whole_sweep import why_not_whole
-from tasks.sweep.seal import seal_of
 from tasks.sweep.store import SweepStore
 from tests.tasks.fake_sweep import SWEEP_ID, TREE, Fake, make_sweep, trial_dirs
 from tests.tasks.spread_support import write_history
