@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class JournalMark:
-    """How many records one writer wrote of an attempt, and the CRC-32 of their JSON (8 hex digits)."""
+    """How many records one writer wrote of an attempt, the CRC-32 of their JSON (8 hex digits), and whether it wrote its close record."""
 
     records: int
     checksum: str
+    closed: bool

@@ -96,11 +96,7 @@ def _validated(content: Mapping[str, Any], kind: type[M]) -> M:
 
 def _said(error: ValidationError) -> tuple[str, str]:
     """(the first key that is wrong, what is wrong with it)."""
-    from experiments.config.validate import say
-
     first = error.errors(include_url=False)[0]
-    if first["type"] == "extra_forbidden":
-        return dotted(first["loc"]), "is not known to this version"
-    problem, hint = say([first])
     more = f", and {error.error_count() - 1} more" if error.error_count() > 1 else ""
-    return dotted(first["loc"]), " ".join(filter(None, [problem, f"({hint})" if hint else "", more])).replace(" , and", ", and")
+    said = {"missing": "is missing", "extra_forbidden": "is not known to this version"}
+    return dotted(first["loc"]), said.get(first["type"], f"is {first['input']!r:.80}: {first['msg']}") + more

@@ -19,7 +19,7 @@ import threading
 import time
 import zlib
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -110,7 +110,7 @@ class Section:
     @property
     def mark(self) -> JournalMark:
         """What result.json says of it."""
-        return JournalMark(records=self.records, checksum=f"{self.checksum:08x}")
+        return JournalMark(records=self.records, checksum=f"{self.checksum:08x}", closed=self.closed)
 
     def add(self, body: bytes) -> None:
         self.records += 1
@@ -195,7 +195,9 @@ class JournalWriter:
         try:
             self.flush()
             with self._disk:
-                self._write([{"kind": "close", "t": time.time(), **asdict(self._section.mark)}])
+                self._write(
+                    [{"kind": "close", "t": time.time(), "records": self._section.records, "checksum": f"{self._section.checksum:08x}"}]
+                )
         finally:
             try:
                 self._file.close()

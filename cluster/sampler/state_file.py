@@ -20,7 +20,7 @@ def read_records(path: Path, attempt: int, mark: JournalMark | None = None) -> l
     follower = JournalFollower(path)
     records, section = attempt_in(follower, attempt)
     if mark is not None and (section is None or section.mark != mark):
-        there = f"{section.records} other records" if section else "no records"
+        there = f"other records ({section.records})" if section else "no records"
         raise JournalError(path, follower.lines, f"has {there} of attempt {attempt}, and {RESULT} counts {mark.records}")
     return records
 

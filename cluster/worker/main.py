@@ -79,8 +79,7 @@ def write_result(trial: Trial, out: Path, attempt: int, started_at: float, endin
             environment, marks["journal"] = journal.environment, journal.mark
             if ending.outcome is Outcome.OK:  # the rate of a failed trial must not be mistaken for a result
                 summary = dict(summarise(journal.steps, journal.window, journal.evaluations))
-                state = _state(out, attempt, journal.steps)
-                marks["device_state"] = mark_of(out / DEVICE_STATE, attempt)  # its sampler has ended
+                state, marks["device_state"] = _state(out, attempt, journal.steps)
             if journal.window and "batch_size" in journal.window:
                 summary["batch_size"] = journal.window["batch_size"]
     except (JournalError, ValueError) as error:
@@ -104,13 +103,16 @@ def write_result(trial: Trial, out: Path, attempt: int, started_at: float, endin
     atomic_write(out / RESULT, sealed_text(result))
 
 
-def _state(out: Path, attempt: int, steps: Sequence[Mapping[str, Any]]) -> DeviceState | None:
-    """The state of the device in the measured window. A file that cannot be read leaves it unknown: the trial was measured all the same."""
+def _state(out: Path, attempt: int, steps: Sequence[Mapping[str, Any]]) -> tuple[DeviceState | None, JournalMark | None]:
+    """The state of the device in the measured window, and which records of the sampler, which has ended, it is of.
+
+    A file that cannot be read leaves it unknown: the trial was measured all the same.
+    """
     try:
-        return read_state(out, attempt, steps)
+        return read_state(out, attempt, steps), mark_of(out / DEVICE_STATE, attempt)
     except (JournalError, OSError, ValueError, KeyError) as error:
         print(f"the device's state is unknown: {error}", file=sys.stderr, flush=True)
-        return None
+        return None, None
 
 
 def _run(trial: Trial, options: argparse.Namespace) -> Termination:

@@ -34,7 +34,7 @@ class DamagedFile(UserError):
     """A file that is there does not hold what it should. The message names it, where in it, what is wrong, and what to do."""
 
     def __init__(self, path: Path, where: str, problem: str, hint: str) -> None:
-        super().__init__(f"{path}{f', {where}' if where else ''}: {problem}; {hint}")
+        super().__init__(f"{path}{f', {where}:' if where else ''} {problem}; {hint}")
         self.path, self.where, self.problem, self.hint = path, where, problem, hint
 
 

@@ -186,9 +186,9 @@ class NightStore:
     def all(self) -> list[Night]:
         """Every night that can be read, oldest first. A damaged one is logged, once a process, and left out."""
         nights = []
-        for date in self.dates():
+        for known in self.dates():
             try:
-                nights.append(self.load(date))
+                nights.append(self.load(known))
             except DamagedFile as error:
                 warn_once(f"left out: {error}")
         return nights
@@ -220,11 +220,8 @@ class NightStore:
         """Every accepted change, oldest first. Raises DamagedFile that names the line which cannot be read: baselines rest on them all."""
         hint = "put it back, or remove the line and accept the change again"
         lines = read_file(self._changes, lambda data: data.decode().split("\n"), hint) or []
-        return [
-            parse_model(line.encode(), Change, Path(f"{self._changes}, line {number}"), hint)
-            for number, line in enumerate(lines, 1)
-            if line
-        ]
+        where = [(line, Path(f"{self._changes}, line {number}")) for number, line in enumerate(lines, 1) if line]
+        return [parse_model(line.encode(), Change, place, hint) for line, place in where]
 
     def accept(self, change: Change) -> bool:
         """Record a change; False if it was recorded already."""

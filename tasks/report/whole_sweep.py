@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from cluster.trial_layout import JOURNAL, PLAN, RESULT, STEPS, TRIAL
+from experiments.config.errors import DamagedFile
 from experiments.json_file import read_model
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.analysis.results import ResultsError, Sweep, load_sweep, meta_of, read_parquet, steps_table
@@ -16,12 +17,14 @@ from tasks.sweep.trial_record import damage_of, journal_of
 
 
 def why_not_whole(store: SweepStore) -> list[str]:
-    """Each reason not to publish the sweep, with the file that it is about; [] for a whole one. Raises StoreError without a plan,
-    DamagedFile for one that was changed.
+    """Each reason not to publish the sweep, with the file that it is about; [] for a whole one. Raises StoreError without a plan.
 
     The plan must be sealed; every trial ended for good, with files that are its own; all ran the code that was planned.
     """
-    plan = store.load_plan()
+    try:
+        plan = store.load_plan()
+    except DamagedFile as error:
+        return [str(error)]
     if why := why_unsealed(store.dir / PLAN):
         return [why]
     if plan.sweep_id != store.sweep_id:

@@ -16,5 +16,5 @@ def read_result(folder: Path, key: str | None = None) -> TrialResult | None:
     """The result in a trial's folder; None while there is none. Raises DamagedFile, also for the result of another trial than `key`."""
     result = read_model(folder / RESULT, TrialResult, AGAIN)
     if result is not None and key not in (None, result.key):
-        raise DamagedFile(folder / RESULT, "key", f"is of trial {result.key}", AGAIN)
+        raise DamagedFile(folder / RESULT, "", f"is of trial {result.key}", AGAIN)
     return result

@@ -177,12 +177,12 @@ class SweepStore:
         lock, holder = FileLock(self.dir / LEASE), self.dir / HOLDER
         try:
             lock.acquire(timeout=0)
-        except OSError as error:
-            raise StoreError(f"{self.dir / LEASE} cannot be locked ({error.strerror}); nobody may write there, or it is no file") from error
         except Timeout:
             raise SweepBusy(
                 f"sweep {self.sweep_id} is being worked on by {self._holder(holder)}; `sweep stop {self.sweep_id}` ends it"
             ) from None
+        except OSError as error:
+            raise StoreError(f"{self.dir / LEASE} cannot be locked ({error.strerror}); nobody may write there, or it is no file") from error
         try:
             atomic_write(holder, json.dumps({"pid": os.getpid(), "host": os.uname().nodename, "since": time.time()}))
             self.stop_file.unlink(missing_ok=True)

@@ -65,7 +65,7 @@ def read_record(trial: Trial, folder: Path) -> TrialRecord:
     """The record of a trial, whole as far as it goes: also of one that has not begun or not ended. Raises DamagedFile."""
     told = read_model(folder / TRIAL, Trial, AGAIN)
     if told is not None and told.key != trial.key:
-        raise DamagedFile(folder / TRIAL, "key", f"is of trial {told.key}", AGAIN)
+        raise DamagedFile(folder / TRIAL, "", f"is of trial {told.key}", AGAIN)
     launchers.load(folder)
     result = read_result(folder, trial.key)
     return TrialRecord(result, journal_of(folder, result, trial.key))
