@@ -122,7 +122,7 @@ def nights(out: Console, rows: Sequence[dict[str, Any]]) -> None:
     table = _table("date (UTC)", "nightly", "state", "verdicts", "A/A", "injected", "missed")
     for row in rows:
         if "problem" in row:
-            table.add_row(row["date"], row["nightly"], row["state"], row["problem"], "", "", "")
+            table.add_row(row["date"], row["nightly"], row["state"], "", "", "", "")
             continue
         verdicts = Text()
         for index, (word, count) in enumerate(row["verdicts"].items()):
@@ -138,3 +138,6 @@ def nights(out: Console, rows: Sequence[dict[str, Any]]) -> None:
             str(len(row["missed"]) or ""),
         )
     out.print(table)
+    for row in rows:  # below it: a table would break the name of the file
+        if "problem" in row:
+            out.print(row["problem"], style="red", highlight=False, markup=False, soft_wrap=True)

@@ -79,12 +79,15 @@ def print_sweeps(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     table = make_table("sweep", "profile", "started (UTC)", "state", "trials", "outcomes")
     for row in rows:
         if "problem" in row:
-            table.add_row(row["sweep_id"], "", "", row["state"], "", row["problem"])
+            table.add_row(row["sweep_id"], "", "", row["state"], "", "")
             continue
         started = time.strftime("%Y-%m-%d %H:%M", time.gmtime(row["created_at"]))
         outcomes = ", ".join(f"{count} {name}" for name, count in row["outcomes"].items())
         table.add_row(row["sweep_id"], row["profile"], started, row["state"], str(row["trials"]), outcomes)
     out.print(table)
+    for row in rows:  # below it: a table would break the name of the file
+        if "problem" in row:
+            out.print(row["problem"], style="red", highlight=False, markup=False, soft_wrap=True)
 
 
 def sweep_json(store: SweepStore) -> dict[str, Any]:
