@@ -143,6 +143,7 @@ def account(
         for slot in hold.slots:
             since = free_since.get((hold.flow, slot))
             if since is not None:
+                since = min(since, hold.taken)  # a clock that was set back makes no part negative
                 asked = min(max(hold.asked, since), hold.taken)
                 parts["between"] += asked - since
                 parts["waiting"] += hold.taken - asked

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from cluster.journal.journal import encode
+from experiments.trial import Trial
 from tasks.sweep.slot_log import Hold
+from tasks.sweep.store import SweepStore
 
 
 def hold(taken: float, given_back: float | None, trial: str = "a", **more: Any) -> Hold:
@@ -25,3 +30,29 @@ def journal(at: float, phases: Mapping[str, float] | None = None, *, wall_s: flo
     records += [{"kind": "phase", "t": end + 0.25, "name": "evaluate"}, {"kind": "evaluation", "t": end + 1.0, "when": "after"}]
     records += [{"kind": "window", "t": end + 1.5, "wall_s": wall_s}, {"kind": "phase", "t": end + 1.5, "name": "done"}]
     return [*records, {"kind": "end", "t": end + 1.5, "outcome": "ok"}]
+
+
+def write_journal(path: Path, records: list[Any]) -> None:
+    """A journal of these records."""
+    lines, crc = [], 0
+    for record in records:
+        line, crc = encode(record, crc)
+        lines.append(line)
+    path.write_bytes(b"".join(lines))
+
+
+def write_held(store: SweepStore, trial: Trial, *, pool: str = "cpu") -> None:
+    """The trial held a slot of its own from 10 s to 20 s and measured for 4 s; steps have what a summary needs."""
+    phases = {"imports": 4.0, "start": 5.0, "warmup": 5.0, "measure": 6.0}
+    step = {"loss": 1.0, "samples": 8, "data_wait_s": 0.0, "h2d_s": 0.0, "forward_backward_s": 1.0, "optimizer_s": 0.0, "total_s": 1.0}
+    records = [{**record, **step} if record["kind"] == "step" else record for record in journal(7.0, phases)]
+    records = [{**record, "samples": 8, "ranks": []} if record["kind"] == "window" else record for record in records]
+    write_journal(store.trial_dir(trial.key) / "journal.jsonl", records)
+    events = [
+        {"t": 10.0, "event": "taken", "pool": pool, "slots": [trial.key], "asked": 9.0},
+        {"t": 10.0, "event": "started", "attempt": 1},
+        {"t": 20.0, "event": "given_back"},
+    ]
+    lines = [json.dumps({**event, "flow": "f", "trial": trial.key}) + "\n" for event in events]
+    with open(store.dir / "slots.jsonl", "a") as file:
+        file.writelines(lines)

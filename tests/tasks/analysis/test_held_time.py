@@ -52,6 +52,11 @@ def test_what_asked_before_the_slot_was_free_waited_from_then_on() -> None:
     assert found.trials[1].parts["waiting"] == 0.5 and "between" not in found.parts
 
 
+def test_a_clock_that_is_set_back_makes_no_part_negative() -> None:
+    found = held(hold(5.0, 10.0, starts=[(4.0, 1)]), hold(9.0, 8.0, "b"), attempts={"a": marks((1, journal(-20.0)))})
+    assert found.parts == {"teardown": 5.0} and found.trials[1].seconds == 0.0
+
+
 def test_an_attempt_that_is_not_the_result_is_discarded_whole() -> None:
     attempts = {"a": marks((1, journal(10.0)), (2, journal(25.0)))}
     again = hold(8.0, 38.0, starts=[(9.0, 1), (23.0, 2)])
