@@ -12,8 +12,8 @@ from pathlib import Path
 from cluster.journal.journal import JournalError, read_journal
 from cluster.trial_layout import JOURNAL
 from experiments.trial import Outcome, TrialResult
-from tasks.analysis.held_files import held_of
-from tasks.analysis.results import load_sweep
+from tasks.analysis.held_files import read_kept
+from tasks.analysis.held_time import HeldTime
 from tasks.sweep.store import Plan, SweepStore
 from tasks.tracking import pages
 from tasks.tracking.client import connect, tracking_uri, ui_url
@@ -101,8 +101,12 @@ def _publish_once(store: SweepStore, plan: Plan, artifacts: list[Path], reason: 
 
 
 def held_metrics(store: SweepStore) -> dict[str, float]:
-    """How long the pools were held (slot-seconds) and which share of it was measured, without emulated trials; {} where it is unknown."""
-    held = held_of(load_sweep(store.dir))
+    """How long the pools were held (slot-seconds) and which share of it was measured, without emulated trials; {} where it is unknown.
+
+    As the sweep's last report found it.
+    """
+    kept = read_kept(store.dir)
+    held = HeldTime([trial for trial in kept.trials if not trial.emulated]) if kept else None
     if held is None or held.measured_share is None:
         return {}
     return {"held_s": held.seconds, "held_share_measured": held.measured_share}

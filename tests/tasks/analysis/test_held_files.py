@@ -7,7 +7,6 @@ import pytest
 from experiments.trial import Outcome
 from tasks.analysis.held_files import held_of, keep_held, read_kept
 from tasks.analysis.results import load_sweep
-from tasks.tracking.projection import held_metrics
 from tests.tasks.held_support import write_held
 from tests.tasks.plan_support import make_plan, make_trial, saved
 
@@ -23,7 +22,7 @@ def test_it_comes_from_slots_journals_and_results() -> None:
         (one.key, pytest.approx(4.0), None),
         (failed.key, None, pytest.approx(10.0)),
     ]
-    assert held_metrics(store) == {"held_s": pytest.approx(20.0), "held_share_measured": pytest.approx(0.2)}
+    assert held.seconds == pytest.approx(20.0) and held.measured_share == pytest.approx(0.2)
 
 
 def test_what_was_superseded_or_is_damaged_is_not_measured() -> None:
@@ -45,7 +44,7 @@ def test_emulated_trials_stand_apart() -> None:
     store = saved(make_plan([one, emulated]), t1=Outcome.OK, t2=Outcome.OK)
     write_held(store, emulated)
     sweep = load_sweep(store.dir)
-    assert held_of(sweep) is None and held_metrics(store) == {}
+    assert held_of(sweep) is None
     found = held_of(sweep, emulated=True)
     assert found is not None and [trial.trial for trial in found.trials] == [emulated.key] and found.trials[0].emulated
 
