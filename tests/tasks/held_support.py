@@ -48,11 +48,16 @@ def write_held(store: SweepStore, trial: Trial, *, pool: str = "cpu") -> None:
     records = [{**record, **step} if record["kind"] == "step" else record for record in journal(7.0, phases)]
     records = [{**record, "samples": 8, "ranks": []} if record["kind"] == "window" else record for record in records]
     write_journal(store.trial_dir(trial.key) / "journal.jsonl", records)
+    write_slots(store, trial.key, pool=pool)
+
+
+def write_slots(store: SweepStore, key: str, *, pool: str = "cpu") -> None:
+    """The trial held a slot of its own from 10 s to 20 s."""
     events = [
-        {"t": 10.0, "event": "taken", "pool": pool, "slots": [trial.key], "asked": 9.0},
+        {"t": 10.0, "event": "taken", "pool": pool, "slots": [key], "asked": 9.0},
         {"t": 10.0, "event": "started", "attempt": 1},
         {"t": 20.0, "event": "given_back"},
     ]
-    lines = [json.dumps({**event, "flow": "f", "trial": trial.key}) + "\n" for event in events]
+    lines = [json.dumps({**event, "flow": "f", "trial": key}) + "\n" for event in events]
     with open(store.dir / "slots.jsonl", "a") as file:
         file.writelines(lines)
