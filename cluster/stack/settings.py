@@ -48,9 +48,9 @@ class Settings:
 
     @property
     def ray_temp(self) -> Path:
-        """Ray's session folder. Not under `runs`: its sockets' paths must stay below 107 bytes."""
+        """Ray's session folder, to which Ray gives mode 0777: its parent keeps others out. Not in `runs`: its sockets allow 107 bytes."""
         name = hashlib.sha256(str(self.runs).encode()).hexdigest()[:8]
-        return Path("/tmp") / f"sweepbench-{os.getuid()}-{name}"  # noqa: S108 - created with mode 0700 and checked
+        return Path("/tmp") / f"sweepbench-{os.getuid()}-{name}" / "ray"  # noqa: S108 - its parent has mode 0700 and is checked
 
     @property
     def prefect_url(self) -> str:

@@ -1,0 +1,46 @@
+"""What holds of the parameters of every workload: bounds on numbers, no credentials in texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from experiments import workloads
+from experiments.parameters import TrainingParameters
+
+
+def numbers(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The parts of a field's JSON schema that are numbers."""
+    return (part for part in schema.get("anyOf", [schema]) if part.get("type") in ("integer", "number"))
+
+
+@pytest.mark.parametrize("name", workloads.names())
+def test_every_number_has_bounds(name: str) -> None:
+    fields = workloads.load(name).Parameters.model_json_schema()["properties"]
+    low, high = {"minimum", "exclusiveMinimum"}, {"maximum", "exclusiveMaximum"}
+    open_ended = [field for field, schema in fields.items() for part in numbers(schema) if not (low & part.keys() and high & part.keys())]
+    assert not open_ended
+
+
+@pytest.mark.parametrize("name", workloads.names())
+def test_no_workload_takes_a_batch_of_nothing(name: str) -> None:
+    schema: type[TrainingParameters] = workloads.load(name).Parameters
+    for wrong in (0, -5, 1_000_001):
+        with pytest.raises(ValidationError, match="batch_size"):
+            schema.model_validate({"batch_size": wrong})
+
+
+def test_credentials_are_refused_without_being_repeated() -> None:
+    schema: type[TrainingParameters] = workloads.load("bridgetower").Parameters
+    address = "s3://KEY:SECRET@bucket/folder"
+    for name in ("dataset", "weights", "tokenizer"):
+        with pytest.raises(ValidationError) as caught:
+            schema.model_validate({name: address})
+        (error,) = caught.value.errors()
+        assert error["loc"] == (name,)
+        assert "holds a user name or password; give it to the machines that read it" in error["msg"]
+        assert "SECRET@" not in error["msg"]
+    assert schema.model_validate({"dataset": "s3://bucket/folder"}).dataset == "s3://bucket/folder"
