@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from experiments.config.credentials import HINT, credentials_in
 from experiments.config.strict import Strict
 
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
@@ -128,13 +127,6 @@ class TrainingParameters(Strict):
         None, ge=0, le=1_000_000, description="look for loss and RMS spikes beyond so many steps, warm-up included; null: do not look"
     )
     injected_slowdown: float = Field(0.0, ge=0, le=1, description="each measured step is made longer by this share, to test verdicts")
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _without_credentials(cls, value: Any) -> Any:
-        if isinstance(value, str) and (problem := credentials_in(value)):
-            raise ValueError(f"{problem}; {HINT}")
-        return value
 
     def lacking(self) -> dict[str, str]:
         """Parameters without a value that need one before a trial can run: name -> what to give."""

@@ -95,7 +95,8 @@ def load(root: Path = REPOSITORY) -> Settings:
 
 def base_environment(settings: Settings) -> dict[str, str]:
     """Variables of every process of sweepbench, with or without the stack: telemetry off, Prefect's files under runs/."""
-    return {**TELEMETRY_OFF, "SWEEPBENCH_RUNS": str(settings.runs), "PREFECT_HOME": str(settings.runs / ".prefect")}
+    json_results = {"PREFECT_RESULTS_DEFAULT_SERIALIZER": "json"}  # Prefect's own default is pickle, which runs code when it is read
+    return {**TELEMETRY_OFF, **json_results, "SWEEPBENCH_RUNS": str(settings.runs), "PREFECT_HOME": str(settings.runs / ".prefect")}
 
 
 def stack_environment(settings: Settings) -> dict[str, str]:

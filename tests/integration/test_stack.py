@@ -64,12 +64,14 @@ def test_ray_wants_its_token(stack: Stack) -> None:
     taken = [job for job in stack.ray("/api/jobs/")[1] if job["entrypoint"] == job_without_token]
     assert not taken, "a job was taken without the token"
     assert stack.settings.token.stat().st_mode & 0o777 == 0o600
+    assert stack.settings.ray_temp.parent.stat().st_mode & 0o777 == 0o700, "Ray's folder is for everybody, the one around it is not"
+    assert next(stack.settings.ray_temp.glob("session_*")).is_dir()
     secret = stack.settings.token.read_text()
     assert not [member for member in stack.members() if secret in " ".join(member.cmdline())]
     assert not [log for log in stack.settings.state.glob("*.log") if secret in log.read_text(errors="replace")]
 
 
-@pytest.mark.parametrize("header", [("Host", "evil.example"), ("Origin", "http://evil.example")])
+@pytest.mark.parametrize("header", [("Host", "evil.example"), ("Origin", "http://evil.example"), ("Origin", "http://127.0.0.1:8080")])
 def test_foreign_pages_get_403(stack: Stack, header: tuple[str, str]) -> None:
     import http.client
 
