@@ -71,7 +71,7 @@ def test_ray_wants_its_token(stack: Stack) -> None:
     assert not [log for log in stack.settings.state.glob("*.log") if secret in log.read_text(errors="replace")]
 
 
-@pytest.mark.parametrize("header", [("Host", "evil.example"), ("Origin", "http://evil.example"), ("Origin", "http://127.0.0.1:8080")])
+@pytest.mark.parametrize("header", [("Host", "evil.example"), ("Origin", "http://evil.example")])
 def test_foreign_pages_get_403(stack: Stack, header: tuple[str, str]) -> None:
     import http.client
 
@@ -80,6 +80,18 @@ def test_foreign_pages_get_403(stack: Stack, header: tuple[str, str]) -> None:
         own = {"Host": f"127.0.0.1:{stack.settings.ports[name]}", "Content-Type": "application/json"}
         connection.request("POST", path, body=json.dumps({"name": f"evil {header[0]}"}), headers={**own, header[0]: header[1]})
         assert connection.getresponse().status == 403, name
+        connection.close()
+
+
+def test_a_page_of_another_local_server_may_not_use_prefect(stack: Stack) -> None:
+    """Whose API starts processes. MLflow takes every origin on this machine."""
+    import http.client
+
+    port = stack.settings.ports["prefect"]
+    for origin, status in ((f"http://localhost:{port}", 200), ("http://127.0.0.1:8080", 403), ("http://localhost", 403)):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+        connection.request("POST", "/api/flows/filter", body="{}", headers={"Content-Type": "application/json", "Origin": origin})
+        assert connection.getresponse().status == status, origin
         connection.close()
 
 
