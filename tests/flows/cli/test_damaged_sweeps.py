@@ -18,7 +18,7 @@ from tasks.sweep.store import SweepStore, list_sweeps, warn_once
 from tests.tasks.fake_sweep import Fake, make_sweep, trial_dirs
 from tests.tasks.plan_support import make_plan, make_trial, saved
 
-OLD, NEW = "made_up-20260101-000000-0000", "made_up-20260102-000000-0000"
+BAD, GOOD = "made_up-20260102-000000-0000", "made_up-20260101-000000-0000"
 DAMAGE = {
     "empty": b"",
     "truncated": b'{"schema_version": 3, "sweep_id": "made',
@@ -44,10 +44,10 @@ def damage(path: Path, kind: str) -> None:
 
 @pytest.fixture
 def both() -> tuple[SweepStore, SweepStore]:
-    """An old sweep and a later one of the same cells."""
+    """The sweep that gets damaged, newer than the other, so that it is met first; both of the same cells."""
     warn_once.cache_clear()
-    old = saved(make_plan([make_trial(1, sweep_id=OLD)]), t1=Outcome.OK)
-    return old, saved(make_plan([make_trial(1, sweep_id=NEW)]), t1=Outcome.OK)
+    old = saved(make_plan([make_trial(1, sweep_id=BAD)]), t1=Outcome.OK)
+    return old, saved(make_plan([make_trial(1, sweep_id=GOOD)]), t1=Outcome.OK)
 
 
 def said(*words: str) -> tuple[int, str]:
@@ -63,16 +63,16 @@ def test_a_damaged_plan_is_named_and_stands_in_nobodys_way(
     old, new = both
     path = old.dir / "plan.json"
     damage(path, kind)
-    assert list_sweeps() == [NEW, OLD]
+    assert list_sweeps() == [BAD, GOOD]
     code, text = said("list")
     assert code == 0 and str(path) in text and "complete" in text and "unreadable" in text
-    for words in (("show", OLD), ("resume", OLD), ("report", OLD), ("plan", "--sweep", OLD), ("compare", OLD, NEW), ("stop", OLD)):
+    for words in (("show", BAD), ("resume", BAD), ("report", BAD), ("plan", "--sweep", BAD), ("compare", BAD, GOOD), ("stop", BAD)):
         code, text = said(*words)
         assert code == 1 and str(path) in text, (words, text)
     plan = new.load_plan().model_copy(update={"sweep_id": "made_up-20260103-000000-0000"})
     with caplog.at_level(logging.WARNING, logger=sweeps.__name__):
         for _ in range(2):
-            assert compare_with_last(plan)[0] == NEW and expected_seconds(plan) == {plan.trials[0].cell: 60.0}
+            assert compare_with_last(plan)[0] == GOOD and expected_seconds(plan) == {plan.trials[0].cell: 60.0}
     assert [record.getMessage().startswith(f"left out: {path}") for record in caplog.records] == [True], (
         "one line, however often it is read"
     )
@@ -85,13 +85,13 @@ def test_a_damaged_result_is_a_row_of_its_sweep(both: tuple[SweepStore, SweepSto
     damage(path, kind)
     code, text = said("list")
     assert code == 0 and "damaged" in text and "1 unreadable" in text
-    code, text = said("show", NEW, "--json")
+    code, text = said("show", GOOD, "--json")
     assert code == 0 and str(path) in text and '"outcome": "unreadable"' in text
     (entry,) = states(new.load_plan())
     assert entry.state == "again" and str(path) in str(entry.why), "and it is measured anew"
     assert new.states(new.load_plan()) == {path.parent.name: None} and sweeps.exit_status(new.states(new.load_plan())) == 1
     plan = new.load_plan().model_copy(update={"sweep_id": "made_up-20260103-000000-0000"})
-    assert compare_with_last(plan)[0] == OLD and expected_seconds(plan) == {plan.trials[0].cell: 60.0}
+    assert compare_with_last(plan)[0] == BAD and expected_seconds(plan) == {plan.trials[0].cell: 60.0}
 
 
 @pytest.mark.parametrize("kind", DAMAGE)
@@ -99,7 +99,7 @@ def test_what_only_tells_of_a_sweep_never_stops_a_command(both: tuple[SweepStore
     _, new = both
     for name in ("status.json", ".holder.json", "flow_runs.txt", ".stop", "known_spread.json", "certificates.json"):
         damage(new.dir / name, kind)
-    for words in (("list",), ("show", NEW), ("show", NEW, "--json")):
+    for words in (("list",), ("show", GOOD), ("show", GOOD, "--json")):
         code, text = said(*words)
         assert code == 0, text
     assert new.flow_runs() is not None and not new.is_held()
