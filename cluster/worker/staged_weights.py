@@ -107,21 +107,19 @@ class StagedWeights:
                 refused.touch()
             path.unlink(missing_ok=True)
         built = drawn(draw, seed, place)
-        if built.drawn_s < self._worth[0] or not self._keeps or refused.exists():
+        size = sum(tensor.nbytes for tensor in {id(tensor): tensor for _, tensor in _named(built.model)}.values())
+        if built.drawn_s < self._worth[0] or size < self._worth[1] or not self._keeps or refused.exists():
             return built
         self._recorder.phase("keep_weights")
-        kept_s = self._keep(path, built, place or torch.device("cpu"))
+        kept_s = self._keep(path, built, size, place or torch.device("cpu"))
         self._recorder.phase("build")
         return replace(built, kept_s=kept_s)
 
-    def _keep(self, path: Path, built: Built, device: torch.device) -> float:
-        """Write the file if it is worth it and there is room. Returns how long that took, s. A trial goes on without the file."""
+    def _keep(self, path: Path, built: Built, size: int, device: torch.device) -> float:
+        """Write the file (`size` bytes) if there is room. Returns how long that took, s. A trial goes on without the file."""
         started = time.perf_counter()
         try:
             tensors = _keepable(built.model, device)
-            size = sum(tensor.nbytes for tensor in tensors.values())
-            if size < self._worth[1]:
-                return time.perf_counter() - started
             make_private(self._folder)
             make_room(self._folder, size)
             about = {"structure": json.dumps(structure(built.model)), "sums": json.dumps(_sums(tensors)), "drawn_s": str(built.drawn_s)}

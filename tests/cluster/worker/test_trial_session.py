@@ -210,7 +210,13 @@ def test_what_a_workload_finds_out_is_added_to_the_environment(setting: Setting)
     context = setting.session().run()
     context.workload.context.fact("decoder", "nvjpeg")
     assert [record.get("decoder") for record in setting.world.of("environment")] == [None, "nvjpeg"]
-    assert setting.world.of("environment")[-1] == {"kind": "environment", "host": "h", "threads": 1, "compilation": "none", "decoder": "nvjpeg"}
+    assert setting.world.of("environment")[-1] == {
+        "kind": "environment",
+        "host": "h",
+        "threads": 1,
+        "compilation": "none",
+        "decoder": "nvjpeg",
+    }
 
 
 @pytest.mark.parametrize("rank", [0, 1])
