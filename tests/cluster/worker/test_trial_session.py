@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from cluster.worker import measured_window, set_up
+from cluster.worker import measured_window, set_up, torch_internals
 from cluster.worker.measure import communication, profile
 from cluster.worker.rank_group import Ranks
 from cluster.worker.staged_weights import drawn
@@ -94,12 +94,24 @@ def test_where_nothing_is_trained_it_is_evaluated_once(setting: Setting, monkeyp
     assert [record["when"] for record in setting.world.of("evaluation")] == ["before"]
 
 
-@pytest.mark.parametrize(("compile", "seconds"), [("none", None), ("layer", 12.5)])
+@pytest.mark.parametrize(
+    ("compile", "graphs", "how", "cold", "cached"),
+    [
+        ("none", (0, 0), "none", None, None),
+        ("layer", (0, 2), "cold", 12.5, None),
+        ("layer", (2, 0), "cached", None, 12.5),
+        ("model", (2, 1), "partly cached", None, 12.5),
+        ("layer", (0, 0), "unknown", 12.5, None),
+    ],
+)
 def test_compilation_is_told_where_there_was_any(
-    setting: Setting, monkeypatch: pytest.MonkeyPatch, compile: str, seconds: float | None
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, compile: str, graphs: tuple[int, int], how: str, cold: float, cached: float
 ) -> None:
     monkeypatch.setattr(measured_window, "compile_seconds", lambda: 12.5)
-    assert setting.run(compile=compile)["compile_seconds"] == seconds
+    monkeypatch.setattr(torch_internals, "graph_lookups", lambda: graphs)
+    window = setting.run(compile=compile)
+    assert (window.get("compile_seconds"), window.get("compile_cached_seconds")) == (cold, cached)
+    assert setting.world.of("environment")[-1]["compilation"] == how
 
 
 def test_an_injected_slow_down_begins_with_the_window_and_is_said(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
