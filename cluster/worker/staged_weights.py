@@ -247,9 +247,9 @@ def _fill(model: torch.nn.Module, tensors: Mapping[str, torch.Tensor]) -> None:
             vars(values[id(empty)]).update(vars(empty))
     for module in model.modules():
         for place in (module._parameters, module._buffers):
-            for name, empty in place.items():
-                if empty is not None:
-                    place[name] = values[id(empty)]  # type: ignore[assignment]  # a parameter for a parameter
+            for name, old in place.items():
+                if old is not None:
+                    place[name] = values[id(old)]  # type: ignore[assignment]  # a parameter for a parameter
 
 
 def _tensors_without_values() -> bool:
