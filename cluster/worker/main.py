@@ -72,14 +72,15 @@ def write_result(trial: Trial, out: Path, attempt: int, started_at: float, endin
     environment: dict[str, Any] = {}
     summary: dict[str, Any] = {}
     state: DeviceState | None = None
-    marks: dict[str, JournalMark | None] = {}
+    journal_mark: JournalMark | None = None
+    state_mark: JournalMark | None = None
     try:
         journal = read_journal(out / JOURNAL, trial=trial.key)
         if journal.attempt == attempt:
-            environment, marks["journal"] = journal.environment, journal.mark
+            environment, journal_mark = journal.environment, journal.mark
             if ending.outcome is Outcome.OK:  # the rate of a failed trial must not be mistaken for a result
                 summary = dict(summarise(journal.steps, journal.window, journal.evaluations))
-                state, marks["device_state"] = _state(out, attempt, journal.steps)
+                state, state_mark = _state(out, attempt, journal.steps)
             if journal.window and "batch_size" in journal.window:
                 summary["batch_size"] = journal.window["batch_size"]
     except (JournalError, ValueError) as error:
@@ -98,7 +99,8 @@ def write_result(trial: Trial, out: Path, attempt: int, started_at: float, endin
         emulated=trial.emulated or bool(environment.get("emulated")),  # the device knows best whether it is emulated
         environment=environment,
         summary={**summary, **(state.metrics() if state else {})},
-        **marks,
+        journal=journal_mark,
+        device_state=state_mark,
     )
     atomic_write(out / RESULT, sealed_text(result))
 

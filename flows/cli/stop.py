@@ -29,9 +29,9 @@ def stop_sweep(store: SweepStore, reason: str, out: Console) -> int:
                 out.print(f"it still runs after {_WAIT_S:.0f} s; its trials end as soon as it looks", highlight=False)
                 return 1
             time.sleep(0.2)
-        ended = _status(store)
-        new = ended is not None and ended != before  # else of an earlier flow
-        out.print(ended.message if ended and new else f"{store.sweep_id} is stopped", highlight=False, soft_wrap=True)
+        status = _status(store)
+        new = status is not None and status != before  # else of an earlier flow
+        out.print(status.message if status and new else f"{store.sweep_id} is stopped", highlight=False, soft_wrap=True)
         return 0
     with store.lease():
         store.request_stop(reason)

@@ -40,7 +40,8 @@ def tree_text(sweep: Sweep) -> str:
 
 def provenance_cautions(sweep: Sweep) -> list[str]:
     """What a reader must know of the code and of the plan. Nothing of plans that know no tree, which say nothing that could be checked."""
-    plan, lines = sweep.plan, []
+    plan = sweep.plan
+    lines: list[str] = []
     if plan.tree is None:
         return lines
     for tree, rows in trees_of(sweep.rows).items():
