@@ -15,6 +15,7 @@ from cluster.trial_layout import JOURNAL
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.sweep.disturbances import Disturbances
 from tasks.sweep.failure_policy import Policy
+from tasks.sweep.head_start import HeadStart
 from tasks.sweep.pool_slots import PoolSlots
 from tasks.sweep.pool_watch import PoolWatch
 from tasks.sweep.run_trial import TrialRunner
@@ -43,7 +44,11 @@ class TrialEvents(Protocol):
 
 @dataclass(frozen=True)
 class PoolTrials:
-    """What the trials of one sweep on one pool share. `write_steps`: the analysis', which makes steps.parquet in a trial's folder."""
+    """What the trials of one sweep on one pool share.
+
+    `write_steps`: the analysis', which makes steps.parquet in a trial's folder. `head_start`: of the sweep's first trial, where it began on
+    this pool before the flow.
+    """
 
     store: SweepStore
     slots: PoolSlots
@@ -53,6 +58,7 @@ class PoolTrials:
     stop: SweepStop
     events: TrialEvents
     write_steps: Callable[[Path], Path]
+    head_start: HeadStart | None = None
     disturbances: Disturbances = field(default_factory=Disturbances)
 
     def run(self, trial: Trial, log: Any) -> TrialResult:
@@ -70,11 +76,13 @@ class PoolTrials:
             return result
 
     def _run(self, trial: Trial) -> TrialResult:
-        with self.slots.hold(trial, self.stop.event, lambda: self.events.waiting(trial, "pool in use")):
+        begun = self.head_start.take_over(trial) if self.head_start else None
+        slots = begun.slots if begun else self.slots.hold(trial, self.stop.event, lambda: self.events.waiting(trial, "pool in use"))
+        with slots:
             self.events.started(trial)
             observed, waiting = self.events.observed, self.events.waiting
             parts = (self.store, self.launcher, self.policy, self.stop.event, observed, self.watch, waiting, self.disturbances)
-            return TrialRunner(*parts).run(trial)
+            return TrialRunner(*parts).run(trial, begun.attempt if begun else None)
 
     def _complete_files(self, trial: Trial, log: Any) -> None:
         """steps.parquet, and a copy of everything on the pool's storage where it has one."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from io import StringIO
 
-import pytest
 from rich.console import Console
 
 from experiments.trial import Outcome

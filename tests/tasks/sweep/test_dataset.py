@@ -13,7 +13,6 @@ from pyarrow import fs
 
 from experiments.config.paths import runs_root
 from experiments.datasets import scenes, texts
-from tasks.sweep import dataset
 from tasks.sweep.dataset import DatasetError, build, is_built, resolve
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
