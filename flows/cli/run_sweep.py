@@ -13,14 +13,18 @@ from rich.markup import escape
 from cluster.pools.busy import Look, other_work
 from cluster.pools.pool import load_pools
 from cluster.stack.settings import environment
+from cluster.trial_layout import REPORT
 from flows.cli import live_table
 from flows.cli.show_comparison import print_comparison, print_where
 from flows.runtime.handover import CURRENT, Handover
 from flows.runtime.prefect_server import own_server
 from tasks.report.text_format import plural
+from tasks.sweep.growth import growth, seconds_run
 from tasks.sweep.head_start import HeadStart, head_start
 from tasks.sweep.plan import expected_seconds
-from tasks.sweep.store import Plan, SweepStore
+from tasks.sweep.store import Plan, SweepStore, exit_status
+from tasks.sweep.what_is_left import what_is_left
+from tasks.tracking.published import is_published
 
 _QUIET = {
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # the live table is what a person reads; Prefect's UI has the log
@@ -45,7 +49,12 @@ def run_sweep(plan: Plan, out: Console, err: Console, look: Look | None = None) 
     """
     store = SweepStore(plan.sweep_id)
     with store.lease():
-        interrupted = _run_held(store, plan, err, look)
+        server = prepare_environment()
+        if _is_complete(store, plan):
+            err.print("nothing is left to run, and MLflow has all of it: no flow is started", highlight=False)
+            interrupted = False
+        else:
+            interrupted = _run_held(store, plan, server, err, look)
     print_comparison(out, store)
     print_where(out, store)
     status = store.load_status()
@@ -59,9 +68,19 @@ def run_sweep(plan: Plan, out: Console, err: Console, look: Look | None = None) 
     return 1 if interrupted else int(status["status"])
 
 
-def _run_held(store: SweepStore, plan: Plan, err: Console, look: Look | None) -> bool:
-    """Run a sweep whose lease this process holds. True if it was interrupted."""
-    server = prepare_environment()
+def _is_complete(store: SweepStore, plan: Plan) -> bool:
+    """Whether a flow would find nothing to do: the last one ended well, all trials are done, none is to come, and all is published."""
+    status, left = store.load_status(), what_is_left(store, plan)
+    if left.begun or left.rest or status is None or status["status"] != exit_status(store.states(plan)):
+        return False
+    more = growth(plan)
+    if more is not None and more(store, plan, seconds_run(store, plan)) is not None:
+        return False
+    return (store.dir / REPORT).exists() and is_published(store, plan)
+
+
+def _run_held(store: SweepStore, plan: Plan, server: str | None, err: Console, look: Look | None) -> bool:
+    """Run a sweep whose lease this process holds. `server`: a Prefect server's URL. True if it was interrupted."""
     err.print(
         f"sweep [bold]{plan.sweep_id}[/]: {plural(len(plan.trials), 'trial')}, results in {store.dir}", highlight=False, soft_wrap=True
     )

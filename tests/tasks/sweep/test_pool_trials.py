@@ -69,7 +69,7 @@ def cpu(monkeypatch: pytest.MonkeyPatch) -> Callable[..., PoolTrials]:
             def __init__(self, *arguments: Any) -> None:
                 pass
 
-            def run(self, trial: Trial) -> TrialResult:
+            def run(self, trial: Trial, begun: Any = None) -> TrialResult:
                 return body(trial)
 
         def write_steps(folder: Path) -> Path:
