@@ -11,6 +11,7 @@ import json
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 
 from filelock import FileLock, Timeout
 
@@ -33,38 +34,43 @@ class NodeLocks:
         self._locks = [FileLock(folder / f"{hardware(pool)}-{number}.lock", thread_local=False) for number in range(count)]
         self._width, self._stop, self._busy = width, stop, busy
         self._held: ExitStack | None = None
+        self._names: list[str] = []
 
-    def __enter__(self) -> None:
-        while not self._stop.is_set() and not self.take():
+    def __enter__(self) -> list[str]:
+        """Names of the locks that are held now; [] if it gave up."""
+        while not self._stop.is_set():
+            if names := self.take():
+                return names
             self._busy()
             self._stop.wait(_ASK_AGAIN_S)
+        return []
 
     def __exit__(self, *_: object) -> None:
         self.give_back()
 
     def give_back(self) -> None:
         """Unlock what is locked."""
-        held, self._held = self._held, None
+        held, self._held, self._names = self._held, None, []
         if held is not None:
             held.close()
 
-    def take(self) -> bool:
-        """Lock all slots now, or none: two trials that each hold some and wait for more would wait for ever. True if they are locked."""
+    def take(self) -> list[str]:
+        """Lock all slots now, or none: two trials that each hold some and wait for more would wait for ever. The names of those locked."""
         if self._held is not None:
-            return True
+            return self._names
         with ExitStack() as acquired:
-            count = 0
+            names: list[str] = []
             for lock in self._locks:
                 try:
                     lock.acquire(timeout=0)
                 except Timeout:
                     continue
                 acquired.callback(lock.release)
-                count += 1
-                if count == self._width:
-                    self._held = acquired.pop_all()
-                    return True
-        return False
+                names.append(Path(lock.lock_file).stem)
+                if len(names) == self._width:
+                    self._held, self._names = acquired.pop_all(), names
+                    return names
+        return []
 
 
 def hardware(pool: Pool) -> str:

@@ -11,6 +11,7 @@ from cluster import launchers
 from cluster.journal.journal import JournalError
 from cluster.launchers import LaunchError
 from cluster.pools.pool import find_pool, load_pools
+from cluster.trial_layout import SLOTS
 from experiments.trial import Trial
 from flows.runtime import artifacts
 from flows.runtime.progress import SweepProgress
@@ -22,6 +23,7 @@ from tasks.sweep.head_start import HeadStart
 from tasks.sweep.pool_slots import PoolSlots
 from tasks.sweep.pool_trials import PoolTrials
 from tasks.sweep.pool_watch import PoolWatch
+from tasks.sweep.slot_log import SlotLog
 from tasks.sweep.store import Plan, SweepStore
 from tasks.sweep.sweep_stop import SweepStop
 from tasks.sweep.what_is_left import what_is_left
@@ -48,6 +50,7 @@ class Session:
         self.stop = SweepStop(store)
         self._publisher = LivePublisher(plan, logger)
         self._records = TrialRecords(store, plan, progress, self._publisher, logger)
+        self._slot_log = head_start.slot_log if head_start else SlotLog(store.dir / SLOTS)
         self._policy = Policy(retries=plan.suite.retries, disturbed=plan.suite.retries_disturbed, hang_timeout_s=plan.suite.hang_timeout_s)
         known = load_pools()
         self.pools = {
@@ -61,7 +64,7 @@ class Session:
         watch = PoolWatch(pool.name, wait_s, pool.lost_after_s, self._records.pool_changed)
         begun = self._head_start if self._head_start and self._head_start.trial.pool == pool.name else None
         launcher = begun.launcher if begun else launchers.for_pool(pool)  # one template for all trials of the pool
-        return PoolTrials(self.store, slots, launcher, self._policy, watch, self.stop, self._records, write_steps, begun)
+        return PoolTrials(self.store, slots, launcher, self._policy, watch, self.stop, self._records, write_steps, self._slot_log, begun)
 
     def to_do(self) -> list[Trial]:
         """Trials without a final result, in order; those that have begun come first, before anything else takes their pool.

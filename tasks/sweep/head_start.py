@@ -22,7 +22,7 @@ from filelock import FileLock
 from cluster.launchers.local import LocalLauncher
 from cluster.pools.node_locks import NodeLocks
 from cluster.pools.pool import Pool, find_pool, load_pools
-from cluster.trial_layout import HOLD
+from cluster.trial_layout import HOLD, SLOTS
 from experiments.trial import Outcome, Trial
 from tasks.sweep import dataset
 from tasks.sweep.attempt_end import flow_result
@@ -30,6 +30,7 @@ from tasks.sweep.begin_attempt import Attempt, AttemptStarter
 from tasks.sweep.failure_policy import Policy
 from tasks.sweep.pool_slots import PoolSlots
 from tasks.sweep.pool_watch import PoolWatch
+from tasks.sweep.slot_log import SlotLog
 from tasks.sweep.store import Plan, SweepStore
 from tasks.sweep.trial_context import TrialContext
 from tasks.sweep.what_is_left import what_is_left
@@ -46,17 +47,18 @@ class Begun:
 
 
 class HeadStart:
-    """The first trial of a sweep, begun in a thread of its own."""
+    """The first trial of a sweep, begun in a thread of its own. The flow goes on with its `launcher` and its `slot_log`."""
 
     def __init__(self, store: SweepStore, trial: Trial, launcher: LocalLauncher, slots: NodeLocks, *, held: bool) -> None:
         """`slots`: the trial's, locked. `held`: the trial waits until it is taken over."""
-        self.trial, self.launcher = trial, launcher
+        self.trial, self.launcher, self.slot_log = trial, launcher, SlotLog(store.dir / SLOTS)
         self._store, self._slots, self._folder = store, slots, store.trial_dir(trial.key)
         self._hold = FileLock(self._folder / HOLD, thread_local=False) if held else None
         self._attempt: Attempt | None = None
         self._stop, self._over, self._lock = threading.Event(), False, threading.Lock()
         if self._hold:
             self._hold.acquire(timeout=0)
+        self.slot_log.taken(trial.key, trial.pool, slots.take(), time.time())
         self._thread = threading.Thread(target=self._begin, name="first trial", daemon=True)
         self._thread.start()
 
@@ -65,7 +67,8 @@ class HeadStart:
             self.launcher.prepare(self.trial, self._folder)
             dataset.build(self.trial.parameters)
             watch = PoolWatch(self.trial.pool, wait_s=0.0)
-            context = TrialContext(self._store, self.launcher, Policy(), self._stop, lambda trial, attempt, records: None, watch)
+            parts = (self._store, self.launcher, Policy(), self._stop, lambda trial, attempt, records: None, watch)
+            context = TrialContext(*parts, starting=self.slot_log.started)
             self._attempt = AttemptStarter(context, self.trial).begin()
         except Exception:  # noqa: S110 - the flow then begins it, meets the same, and has the patience and the words for it
             pass
@@ -114,6 +117,7 @@ class HeadStart:
         if self._hold:
             self._hold.release()
         self._slots.give_back()
+        self.slot_log.given_back(self.trial.key)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from tasks.sweep.head_start import HeadStart
 from tasks.sweep.pool_slots import PoolSlots
 from tasks.sweep.pool_watch import PoolWatch
 from tasks.sweep.run_trial import TrialRunner
+from tasks.sweep.slot_log import SlotLog
 from tasks.sweep.store import SweepStore
 from tasks.sweep.sweep_stop import SweepStop
 
@@ -58,6 +59,7 @@ class PoolTrials:
     stop: SweepStop
     events: TrialEvents
     write_steps: Callable[[Path], Path]
+    slot_log: SlotLog
     head_start: HeadStart | None = None
     disturbances: Disturbances = field(default_factory=Disturbances)
 
@@ -77,12 +79,18 @@ class PoolTrials:
 
     def _run(self, trial: Trial) -> TrialResult:
         begun = self.head_start.take_over(trial) if self.head_start else None
-        slots = begun.slots if begun else self.slots.hold(trial, self.stop.event, lambda: self.events.waiting(trial, "pool in use"))
-        with slots:
+        asked_at = time.time()
+        hold = begun.slots if begun else self.slots.hold(trial, self.stop.event, lambda: self.events.waiting(trial, "pool in use"))
+        with hold as slots:
+            if slots and not begun:
+                self.slot_log.taken(trial.key, trial.pool, slots, asked_at)
             self.events.started(trial)
             observed, waiting = self.events.observed, self.events.waiting
             parts = (self.store, self.launcher, self.policy, self.stop.event, observed, self.watch, waiting, self.disturbances)
-            return TrialRunner(*parts).run(trial, begun.attempt if begun else None)
+            try:
+                return TrialRunner(*parts, self.slot_log.started).run(trial, begun.attempt if begun else None)
+            finally:
+                self.slot_log.given_back(trial.key)
 
     def _complete_files(self, trial: Trial, log: Any) -> None:
         """steps.parquet, and a copy of everything on the pool's storage where it has one."""

@@ -127,7 +127,7 @@ def phases(store: SweepStore) -> list[str]:
 def held_trial() -> SweepStore | None:
     """The sweep once its one trial was begun and waits for its flow."""
     store = only_store()
-    return store if store is not None and phases(store) == ["hold"] else None
+    return store if store is not None and phases(store) == ["imports", "hold"] else None
 
 
 def test_killed_or_interrupted_between_the_first_launch_and_the_flow(tmp_path: Path, deaf_prefect: str) -> None:
@@ -142,7 +142,7 @@ def test_killed_or_interrupted_between_the_first_launch_and_the_flow(tmp_path: P
     assert no_process_left(store) and f"sweep resume {store.sweep_id}" in text
 
     killed = start("resume", "last", folder=tmp_path, PREFECT_API_URL=deaf_prefect)
-    until(lambda: phases(store) == ["hold"] and read_journal(store.trial_dir(trial.key) / "journal.jsonl").attempt == 2, killed)
+    until(lambda: phases(store) == ["imports", "hold"] and read_journal(store.trial_dir(trial.key) / "journal.jsonl").attempt == 2, killed)
     os.kill(killed.pid, signal.SIGKILL)
     killed.communicate()
     assert killed.returncode == -signal.SIGKILL
@@ -151,7 +151,7 @@ def test_killed_or_interrupted_between_the_first_launch_and_the_flow(tmp_path: P
     assert status == 0, text
     result = store.result(trial.key)
     assert result is not None and (result.outcome, result.attempt) == (Outcome.OK, 2)  # it ran on by itself, and not twice
-    assert phases(store)[:2] == ["hold", "start"]
+    assert phases(store)[:3] == ["imports", "hold", "start"]
     assert flow_states() == ["COMPLETED"]
     check_projection(store)
     assert no_process_left(store)

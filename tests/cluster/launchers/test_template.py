@@ -21,6 +21,7 @@ from cluster.launchers.local import LocalLauncher
 from cluster.launchers.template import Template, TemplateCache, TemplateError
 from cluster.pools.pool import Pool
 from cluster.process_marks import MARK, NO_TRIAL
+from experiments.components import flop_count
 from experiments.trial import Outcome, Trial
 from tests.contracts import make_trial, result_of
 
@@ -234,3 +235,19 @@ def test_a_request_of_a_launcher_that_has_died_since_is_not_carried_out(tmp_path
         assert asked == started
         ours.close()
         theirs.close()
+
+
+def test_a_template_learns_which_flops_its_trials_have_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    from cluster.worker import template as worker
+
+    monkeypatch.setattr(flop_count, "_known", {"known": 1.0})
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        serving = worker.Template(theirs)
+        serving._teach([])
+        serving._teach({})
+        serving._teach({"counted": 2.0})
+        serving._teach(["json.tool"])
+        serving._learn()
+    assert flop_count.known_counts() == {"known": 1.0, "counted": 2.0}
+    assert "json.tool" in sys.modules

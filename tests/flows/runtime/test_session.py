@@ -83,7 +83,7 @@ def test_a_suites_patience_reaches_its_trials(stage: Stage) -> None:
     session = stage.session(make_plan([trial], suite=make_suite(retries=7, retries_disturbed=4, hang_timeout_s=12.5)))
     stage.runner.result = ended_ok
     run_trial(session, trial)
-    ((store, launcher, policy, stop, _, _, waiting, disturbances),) = stage.runner.made
+    ((store, launcher, policy, stop, _, _, waiting, disturbances, _),) = stage.runner.made
     assert policy == Policy(retries=7, disturbed=4, hang_timeout_s=12.5)
     assert disturbances is session.pools[trial.pool].disturbances
     assert (store, launcher, stop) == (session.store, stage.launcher, session.stop.event)
@@ -169,7 +169,7 @@ class Head:
     """In place of the first trial's head start: it has begun, and may have ended."""
 
     def __init__(self, trial: Trial | None, pool: str = "cpu") -> None:
-        self.first, self.launcher, self.ended = trial, FakeLauncher(), list[str]()
+        self.first, self.launcher, self.slot_log, self.ended = trial, FakeLauncher(), object(), list[str]()
         self.trial: Any = trial or SimpleNamespace(pool=pool)
 
     def settle(self, plan: Any) -> Trial | None:
@@ -189,6 +189,7 @@ def test_a_trial_that_began_before_the_flow_is_followed_first_even_if_it_has_end
     assert numbers(session.to_do()) == [2, 3]
     assert session.progress.rows[plan.trials[1].key].state == "waiting"
     assert session.pools["cpu"].launcher is head.launcher and session.pools["cpu"].head_start is head
+    assert session.pools["cpu"].slot_log is head.slot_log  # one flow's lines
 
 
 def test_one_that_did_not_begin_is_run_like_the_others(stage: Stage) -> None:

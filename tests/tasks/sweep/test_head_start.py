@@ -18,6 +18,7 @@ from cluster.pools.pool import Pool, load_pools
 from experiments.trial import Outcome, Trial
 from tasks.sweep import head_start as module
 from tasks.sweep.head_start import HeadStart, head_start, is_disturbed_by_a_start
+from tasks.sweep.slot_log import read_holds
 from tasks.sweep.store import Plan, Superseded, SweepStore
 from tests.tasks.plan_support import make_plan, make_result, make_trial, saved
 
@@ -95,6 +96,9 @@ def test_the_first_trial_begins_and_is_taken_over_with_all_that_it_holds(launche
         with taken.slots:
             assert not is_free()
         assert is_free()
+    (hold,) = read_holds(store.dir / "slots.jsonl")
+    assert (hold.trial, hold.pool, [number for _, number in hold.starts], hold.given_back) == (trial.key, "cpu", [1], None)
+    assert len(hold.slots) == 1 and hold.asked <= hold.taken <= hold.starts[0][0]  # the flow writes when it gives them back
     assert launcher.calls == ["prepare", "start 1 a1"] and store.result(trial.key) is None  # nobody ended it
 
 
@@ -126,6 +130,8 @@ def test_what_no_flow_takes_over_is_ended_and_recorded(launcher: Fake, error: Ba
     assert result is not None and (result.outcome, result.attempt) == (Outcome.CANCELLED, 1)
     assert result.reason == "the sweep's flow did not begin"
     assert is_free() and not is_held(store, trial)
+    (hold,) = read_holds(store.dir / "slots.jsonl")
+    assert hold.given_back is not None and hold.given_back >= hold.starts[0][0]
 
 
 def test_a_result_that_its_process_wrote_is_kept_when_it_is_ended(launcher: Fake) -> None:
