@@ -167,7 +167,7 @@ def _load(trial: Trial, trial_dir: Path) -> TrialRow:
 
     The summary is computed again from the steps. Raises DamagedFile for damaged files, ResultsError for what they cannot hold.
     """
-    record = read_record(trial, trial_dir)
+    record = read_record(trial.key, trial_dir)
     steps, meta = _steps(trial_dir, record.journal)
     mark = record.result.device_state if record.result else None
     return _row(trial, record.result, steps, meta, trial_dir / JOURNAL, mark)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tasks.sweep.aa_plan import one_more_pair
-from tasks.sweep.store import Plan, SweepStore
+from tasks.sweep.store import Plan, SweepStore, readable_result
 
 # (the sweep, its plan, for how long its trials have run, s) -> the plan with another round; None where it is complete
 More = Callable[[SweepStore, Plan, float], Plan | None]
@@ -17,6 +17,6 @@ def growth(plan: Plan) -> More | None:
 
 
 def seconds_run(store: SweepStore, plan: Plan) -> float:
-    """What the trials that have ended took together, s. Raises StoreError."""
-    results = (store.result(trial.key) for trial in plan.trials)
+    """What the trials that have ended took together, s."""
+    results = (readable_result(store, trial.key) for trial in plan.trials)
     return sum(result.finished_at - result.started_at for result in results if result is not None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from cluster import launchers
@@ -18,6 +19,8 @@ from experiments.config.errors import DamagedFile
 from experiments.json_file import read_model
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.sweep.result_file import AGAIN, read_result
+
+Stamp = tuple[int, int, int, int] | None
 
 _RECORD = (TRIAL, LAUNCH, JOURNAL, DEVICE_STATE, RESULT, STEPS)  # what is kept aside; the log goes on
 _ATTEMPT = re.compile(rb'"attempt":\s*(\d{1,4})\b')
@@ -61,25 +64,42 @@ class TrialRecord:
     journal: Journal
 
 
-def read_record(trial: Trial, folder: Path) -> TrialRecord:
-    """The record of a trial, whole as far as it goes: also of one that has not begun or not ended. Raises DamagedFile."""
+def read_record(key: str, folder: Path) -> TrialRecord:
+    """The record of the trial with this key, whole as far as it goes: also of one that has not begun or not ended. Raises DamagedFile."""
     told = read_model(folder / TRIAL, Trial, AGAIN)
-    if told is not None and told.key != trial.key:
+    if told is not None and told.key != key:
         raise DamagedFile(folder / TRIAL, "", f"is of trial {told.key}", AGAIN)
     launchers.load(folder)
-    result = read_result(folder, trial.key)
-    return TrialRecord(result, journal_of(folder, result, trial.key))
+    result = read_result(folder, key)
+    return TrialRecord(result, journal_of(folder, result, key))
 
 
 def damage_of(trial: Trial, folder: Path) -> DamagedFile | None:
-    """The first thing that is wrong with a trial's record, the sampler's records included; None for a whole one."""
+    """The first thing that is wrong with a trial's record, the sampler's records included; None for a whole one.
+
+    Files that stayed the same since this process last looked are not read again: a resume asks several times.
+    """
+    return _damage_of(trial.key, folder, tuple(_stamp(folder / name) for name in _RECORD))
+
+
+@lru_cache(maxsize=4096)
+def _damage_of(key: str, folder: Path, stamps: tuple[Stamp, ...]) -> DamagedFile | None:
     try:
-        result = read_record(trial, folder).result
+        result = read_record(key, folder).result
         if result is not None:
             read_records(folder / DEVICE_STATE, result.attempt, result.device_state)
     except DamagedFile as error:
         return error
     return None
+
+
+def _stamp(path: Path) -> Stamp:
+    """Another one for another content, unless somebody hides the change; None where there is nothing."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def keep_aside(folder: Path) -> Path:

@@ -15,6 +15,7 @@ from cluster.sampler.state_file import mark_of, read_records
 from experiments.config.errors import DamagedFile
 from experiments.json_file import parse_model
 from experiments.trial import Outcome, Trial, TrialResult
+from tasks.sweep import trial_record
 from tasks.sweep.result_file import read_result
 from tasks.sweep.store import Plan, SweepStore
 from tasks.sweep.trial_record import damage_of, journal_of, keep_aside, last_attempt
@@ -44,6 +45,12 @@ def store() -> SweepStore:
     return saved(make_plan([make_trial(1), make_trial(2)], tree="0" * 16))
 
 
+def damage(trial: Trial, folder: Path) -> DamagedFile | None:
+    """What is found now: files that are written within a tick of the clock look the same."""
+    trial_record._damage_of.cache_clear()
+    return damage_of(trial, folder)
+
+
 def flips(data: bytes) -> Iterator[bytes]:
     """The data with each of its bits flipped, one at a time."""
     for place in range(len(data)):
@@ -64,7 +71,7 @@ def test_every_flip_and_every_cut_of_what_was_recorded_is_found(store: SweepStor
         return read_records(path, result.attempt, result.device_state)
 
     whole = path.read_bytes()
-    assert read() and damage_of(trial, folder) is None
+    assert read() and damage(trial, folder) is None
     damaged = [*flips(whole), *(whole[:size] for size in range(len(whole)))]
     assert len(damaged) == 9 * len(whole) and len(whole) > 200
     unseen = []
@@ -77,11 +84,11 @@ def test_every_flip_and_every_cut_of_what_was_recorded_is_found(store: SweepStor
         else:
             unseen.append(data)
     assert unseen == []
-    assert getattr(damage_of(trial, folder), "path", None) == path, "what reads the whole record finds it too"
+    assert getattr(damage(trial, folder), "path", None) == path, "what reads the whole record finds it too"
     path.unlink()
-    assert str(path) in str(damage_of(trial, folder))
+    assert str(path) in str(damage(trial, folder))
     path.write_bytes(whole)
-    assert damage_of(trial, folder) is None
+    assert damage(trial, folder) is None
 
 
 @pytest.mark.parametrize("name", ["result.json", "trial.json", "plan.json"])
@@ -111,17 +118,17 @@ def test_another_trials_journal_and_an_earlier_one_of_the_same_trial_are_refused
     folder, other = measured(store, one), measured(store, two)
     own = (folder / "journal.jsonl").read_bytes()
     shutil.copy(other / "journal.jsonl", folder / "journal.jsonl")
-    assert f"journal.jsonl, line 1: is of trial {two.key}, not of {one.key}" in str(damage_of(one, folder))
+    assert f"journal.jsonl, line 1: is of trial {two.key}, not of {one.key}" in str(damage(one, folder))
     (folder / "journal.jsonl").unlink()
     with JournalWriter(folder / "journal.jsonl", 1, interval=60, trial=one.key) as journal:
         journal.append("end", outcome="ok", reason=None)
-    assert "journal.jsonl, line 3: has 2 other records, and result.json counts 5 of attempt 1" in str(damage_of(one, folder))
+    assert "journal.jsonl, line 3: has 2 other records, and result.json counts 5 of attempt 1" in str(damage(one, folder))
     (folder / "journal.jsonl").write_bytes(own)
-    assert damage_of(one, folder) is None
+    assert damage(one, folder) is None
     shutil.copy(other / "result.json", folder / "result.json")
-    assert f"result.json is of trial {two.key}" in str(damage_of(one, folder))
+    assert f"result.json is of trial {two.key}" in str(damage(one, folder))
     shutil.copy(other / "trial.json", folder / "trial.json")
-    assert f"trial.json is of trial {two.key}" in str(damage_of(one, folder))
+    assert f"trial.json is of trial {two.key}" in str(damage(one, folder))
 
 
 def test_a_journal_without_its_close_record_is_right_while_nothing_says_that_the_attempt_ended(store: SweepStore) -> None:
@@ -131,11 +138,11 @@ def test_a_journal_without_its_close_record_is_right_while_nothing_says_that_the
     for kept in range(len(lines)):  # a trial that was killed at any moment
         (folder / "journal.jsonl").write_bytes(b"".join(lines[:kept]) + lines[kept][:-1])
         (folder / "result.json").unlink(missing_ok=True)
-        assert damage_of(trial, folder) is None
+        assert damage(trial, folder) is None
         store.save_result(make_result(trial, Outcome.INFRA, reason="worker lost"))
-        assert damage_of(trial, folder) is None
+        assert damage(trial, folder) is None
         store.save_result(make_result(trial, Outcome.OK))
-        found = str(damage_of(trial, folder))
+        found = str(damage(trial, folder))
         assert ("ends before attempt 1 was closed" in found) == (kept > 0), "without an attempt record it is no journal of this version"
 
 
@@ -151,7 +158,7 @@ def test_records_of_an_early_version_are_read_without_the_guarantee(tmp_path: Pa
     early = make_result(trial, Outcome.OK)
     (folder / "result.json").write_text(early.model_dump_json())
     (folder / "trial.json").write_text(trial.model_dump_json())
-    assert damage_of(trial, folder) is None
+    assert damage(trial, folder) is None
     journal = journal_of(folder, early, trial.key)
     assert (journal.version, journal.mark, len(journal.steps)) == (1, None, 1)
 
@@ -199,7 +206,7 @@ def test_a_damaged_record_is_kept_aside_and_attempts_go_on_from_it(store: SweepS
     assert aside == folder / "damaged-a3"
     assert {path.name: path.read_bytes() for path in aside.iterdir()} == kept
     assert sorted(path.name for path in folder.iterdir()) == ["damaged-a3", "log.txt"]
-    assert last_attempt(folder) == 3 and damage_of(trial, folder) is None
+    assert last_attempt(folder) == 3 and damage(trial, folder) is None
     (folder / "launch.json").write_text('{"launcher": "local", "attempt": 4, "id"')
     assert last_attempt(folder) == 4, "a damaged file tells what is still to be seen"
     assert keep_aside(folder).name == "damaged-a4"
@@ -215,3 +222,14 @@ def test_a_result_is_written_sealed_and_read_as_it_was(store: SweepStore) -> Non
     path.write_text(path.read_text().replace('"throughput": 1.0', '"throughput": 2.0'))
     with pytest.raises(DamagedFile, match=r"result\.json was changed after it was written: its seal does not hold"):
         read_result(path.parent)
+
+
+def test_what_stayed_the_same_is_not_read_again(store: SweepStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = make_trial(1)
+    folder = measured(store, trial)
+    assert damage(trial, folder) is None
+    monkeypatch.setattr(trial_record, "read_record", lambda key, folder: pytest.fail("it was read again"))
+    assert damage_of(trial, folder) is None
+    (folder / "launch.json").write_text("{")
+    with pytest.raises(pytest.fail.Exception):
+        damage_of(trial, folder)
