@@ -129,4 +129,4 @@ def test_a_sweep_that_is_complete_starts_nothing(
     monkeypatch.setattr(module, "is_published", lambda store, plan: published)
     ended, text = stage.sweep()
     assert (stage.done == []) is complete and ("nothing is left to run" in text) is complete
-    assert ended == (1 if status is None else status)
+    assert ended == (status if complete else 1)
