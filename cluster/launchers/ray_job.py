@@ -19,8 +19,8 @@ from typing import Any
 from cluster import trial_layout
 from cluster.journal.object_store import StorageError
 from cluster.launchers import Launch, LaunchError, LaunchRefused, Status, code_package, processes
-from cluster.launchers.command import WARM_DEVICES, job_environment, trial_command, warm_command
 from cluster.launchers.code_package import Package
+from cluster.launchers.command import WARM_DEVICES, job_environment, trial_command, warm_command
 from cluster.launchers.shared_files import SharedFiles
 from cluster.pools.errors import PoolError, PoolRefused
 from cluster.pools.placement import Placement, of_job, place

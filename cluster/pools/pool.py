@@ -67,7 +67,12 @@ class PoolEntry(Strict):
     lost_after_s: float = Field(
         default=60, gt=0, le=604_800, description="a running trial is lost once its pool has not answered for this long"
     )
-    start_timeout_s: float = Field(default=300, gt=0, le=86_400, description="how long a trial waits for its resources; on a pool that autoscales: for those of several workers")
+    start_timeout_s: float = Field(
+        default=300,
+        gt=0,
+        le=86_400,
+        description="how long a trial waits for its resources; on a pool that autoscales: for those of several workers",
+    )
 
 
 class Pool(PoolEntry):
