@@ -41,6 +41,7 @@ class RayJobLauncher:
         self.pool = pool
         self.files = SharedFiles(pool)
         self._client_: Any = None
+        self._pending_since: dict[str, float] = {}
 
     def start(self, trial: Trial, trial_dir: Path, attempt: int) -> Launch:
         submission_id = f"{trial.key}-a{attempt}"
@@ -88,12 +89,21 @@ class RayJobLauncher:
                 return Status(running=False, message=f"pool {self.pool.name} does not know job {launch.id}: its head was restarted")
             raise self._failed("does not answer", error) from error
         state = details.status.value
+        pending = state == "PENDING"
         return Status(
             running=state not in _OVER,
-            pending=state == "PENDING",
+            pending=pending,
+            overdue=self._overdue(launch) if pending else None,
             exit_code=details.driver_exit_code if state in _OVER else None,
             message=details.message if state in ("FAILED", "PENDING") else None,
         )
+
+    def _overdue(self, launch: Launch) -> str | None:
+        """Why a pending job is waited for no longer; None while it is. Counts from when this process first saw it pending."""
+        limit_s, now = self.pool.start_timeout_s, time.monotonic()
+        if self.pool.autoscales or now - self._pending_since.setdefault(launch.id, now) <= limit_s:
+            return None
+        return f"no node of pool {self.pool.name} had room for it within {limit_s:g} s"
 
     def fetch(self, launch: Launch, trial_dir: Path, *, last: bool = False) -> None:
         try:

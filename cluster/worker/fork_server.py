@@ -68,7 +68,8 @@ class ForkServer:
         self._children: dict[int, _Connection] = {}
         self._listener: socket.socket | None = None
         self._raylet, self._ray_is_gone = -1, False
-        self._lessons, self._idle_since = b"", time.monotonic()
+        self._unread_lessons, self._lessons = b"", dict[int, list[str]]()
+        self._idle_since = time.monotonic()
         self._selector = selectors.DefaultSelector()
         self._lesson_source, self._lesson_sink = os.pipe()
         self._ended, self._wakeup = os.pipe()
@@ -90,12 +91,14 @@ class ForkServer:
         signal.signal(signal.SIGCHLD, lambda number, frame: None)  # without a handler there is no wakeup
         signal.set_wakeup_fd(self._wakeup, warn_on_full_buffer=False)
         self._selector.register(self._ended, selectors.EVENT_READ, self._reap)
-        self._selector.register(self._lesson_source, selectors.EVENT_READ, self._learn)
+        self._selector.register(self._lesson_source, selectors.EVENT_READ, self._read_lessons)
         for connection in self._connections:
             connection.send({"ready": os.getpid()})
         while self._in_use():
             for key, _ in self._selector.select(IDLE_S if self._listener else None):
                 key.data()
+            for pid in self._lessons.keys() - self._children.keys():  # not before its end is told: imports take seconds
+                import_modules(self._lessons.pop(pid))
         for pid in self._children:
             _kill(pid)
 
@@ -174,11 +177,10 @@ class ForkServer:
             if done:
                 self._children.pop(pid).send({"ended": pid, "code": os.waitstatus_to_exitcode(status)})
 
-    def _learn(self) -> None:
+    def _read_lessons(self) -> None:
         with suppress(BlockingIOError):
-            *lines, self._lessons = (self._lessons + os.read(self._lesson_source, 1 << 20)).split(b"\n")
-            for line in lines:
-                import_modules(json.loads(line))
+            *lines, self._unread_lessons = (self._unread_lessons + os.read(self._lesson_source, 1 << 20)).split(b"\n")
+            self._lessons |= dict(map(json.loads, lines))
 
     def _become_trial(self, connection: _Connection, request: dict[str, Any], told: int, template: int) -> NoReturn:
         """In the forked process: a session, a log, an environment and a mark of its own, then the trial's entry point."""
@@ -228,7 +230,7 @@ class ForkServer:
     def _teach(self, names: list[str]) -> None:
         if names:
             with suppress(OSError):  # the template is gone
-                os.write(self._lesson_sink, json.dumps(names).encode() + b"\n")
+                os.write(self._lesson_sink, json.dumps([os.getpid(), names]).encode() + b"\n")
 
 
 def _end_with(parent: int) -> None:

@@ -1,9 +1,8 @@
 """End orphaned processes of earlier trials of the same pool on this node.
 
-A killed trial can leave children that run in a session of their own. A running trial descends from Ray or from its flow; an orphan was
-adopted by init or a subreaper. In a Ray job a trial may also descend from the node's template
-process, which kills it when its job ends. An orphan would use the device and disturb the measurement, so the next trial kills it before it starts and
-notes this in its journal.
+A killed trial can leave children that run in a session of their own. A running trial descends from Ray, from its flow, or from a template
+process, which kills it when its job ends; an orphan was adopted by init or a subreaper. An orphan would use the device and disturb the
+measurement, so the next trial kills it before it starts and notes this in its journal.
 """
 
 from __future__ import annotations

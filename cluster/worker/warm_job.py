@@ -19,6 +19,7 @@ import signal
 import socket
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from cluster.process_marks import MARK, NO_TRIAL
@@ -43,7 +44,7 @@ def main() -> int:
         trial = ForkedTrial(template(options.template, options.workload), options.arguments)
     except (NoTemplate, OSError) as error:
         print(f"a fresh process, since none could be forked from the template: {error}", file=sys.stderr, flush=True)
-        os.execv(sys.executable, [sys.executable, "-m", "cluster.worker.main", *options.arguments])
+        os.execv(sys.executable, [sys.executable, "-m", "cluster.worker.main", *options.arguments])  # noqa: S606 - no shell is wanted
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, frame: trial.signal(number))
     return trial.wait()
@@ -76,10 +77,11 @@ def _start(name: str, workload: str, raylet: int) -> None:
             if os.fork() == 0:
                 os.set_inheritable(sink, True)
                 os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-                options = ["--name", name[1:], "--workload", workload, "--raylet", str(raylet), "--started", str(sink)]
+                arguments = ["--name", name[1:], "--workload", workload, "--raylet", str(raylet), "--started", str(sink)]
                 # the check must not initialise CUDA
                 variables = {**os.environ, MARK: NO_TRIAL, "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
-                os.execve(sys.executable, [sys.executable, "-m", "cluster.worker.template", *options], variables)
+                command = [sys.executable, "-m", "cluster.worker.template", *arguments]
+                os.execve(sys.executable, command, variables)  # noqa: S606
         finally:
             os._exit(0)
     os.close(sink)
@@ -94,7 +96,7 @@ class ForkedTrial:
     def __init__(self, channel: socket.socket, arguments: list[str]) -> None:
         """Have it forked. Raises NoTemplate; the template then starts it no more."""
         self._channel, self._unread = channel, b""
-        request = {"arguments": arguments, "environment": dict(os.environ), "directory": os.getcwd()}
+        request = {"arguments": arguments, "environment": dict(os.environ), "directory": str(Path.cwd())}
         channel.settimeout(READY_S)
         try:
             socket.send_fds(channel, [b" "], [1, 2])
