@@ -191,7 +191,7 @@ except MarkError as error:
 def test_a_template_with_a_thread_or_an_open_device_forks_nothing() -> None:
     code = """
 import threading, torch
-from cluster.worker.template import import_modules, spoiled
+from cluster.worker.template_imports import import_modules, spoiled
 print(spoiled())
 event = threading.Event()
 thread = threading.Thread(target=event.wait, name="pool")
@@ -209,7 +209,7 @@ def test_imports_get_no_device_and_what_fails_is_left_to_the_trials(tmp_path: Pa
     (tmp_path / "harmless.py").write_text("")
     code = """
 import sys
-from cluster.worker.template import import_modules
+from cluster.worker.template_imports import import_modules
 import_modules(["asks_for_a_device", "harmless", "torchao", "triton.runtime"])
 print("harmless" in sys.modules, "asks_for_a_device" in sys.modules, "triton.runtime" in sys.modules)
 """
