@@ -86,7 +86,7 @@ class Node:
         arguments = ["--template", template, "--workload", workload, "--"]
         arguments += ["--trial", str(folder / "trial.json"), "--out", str(folder), "--attempt", "1"]
         command = shlex.join([sys.executable, "-m", "cluster.worker.warm_job", *arguments])
-        variables = f"{MARK}={key} {POOL_MARK}=unit-test-of-warm-jobs HF_HUB_OFFLINE=1"
+        variables = f"{MARK}={key} {POOL_MARK}=unit-test-of-warm-jobs SWEEPBENCH_IMAGE={key}"
         written = shlex.quote(str(folder / "exit"))
         ended = f"echo $? > {written}.new; mv {written}.new {written}"
         job = f"{variables} {command} >> {shlex.quote(str(folder / 'output'))} 2>&1; {ended}"
@@ -119,6 +119,7 @@ def test_jobs_of_a_node_share_a_template_and_write_to_their_own_output(node: Nod
         assert job.exit_code == 0, job.output
         result = result_of(job.folder)
         assert (result.outcome, result.environment["start"]) == (Outcome.OK, "warm"), job.output
+        assert result.environment["image"] == key, "its job's environment, not the template's"
         assert "Running in local mode" in job.output  # the trial's own words
         assert ("starting a template process" in job.output) == (key == "abab000000000001")
         assert processes.of_trial(key) == []
