@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cluster.launchers import ray_job
+from cluster.launchers import code_package, ray_job
 from cluster.launchers.code_package import Package
 from cluster.launchers.ray_job import RayJobLauncher
 from cluster.pools.pool import Pool
@@ -37,7 +37,7 @@ def head(monkeypatch: pytest.MonkeyPatch) -> Head:
     made = Head()
     monkeypatch.setattr(RayJobLauncher, "_client", lambda self: made)
     monkeypatch.setattr(ray_job, "admit", lambda pool, placement: None)
-    monkeypatch.setattr(ray_job.code_package, "build", lambda: Package(Path("/packages/0123"), {"SWEEPBENCH_COMMIT": "abc"}))
+    monkeypatch.setattr(code_package, "build", lambda: Package(Path("/packages/0123"), {"SWEEPBENCH_COMMIT": "abc"}))
     return made
 
 
@@ -67,8 +67,8 @@ def test_on_request_and_on_hpu_and_with_several_workers_it_starts_afresh(head: H
     words = entrypoint(head, launcher(start="fresh"), tmp_path)
     assert words[:4] == fresh and "--placement" not in words, "it runs in the job all the same, which holds its resources"
     assert head.submitted[-1]["entrypoint_num_cpus"] == 1
-    for pool, parameters in ((launcher(device="hpu", resources={"g": 1}), {}), (launcher(), {"devices": 2})):
-        words = entrypoint(head, pool, tmp_path, **parameters)
+    for pool, devices in ((launcher(device="hpu", resources={"g": 1}), 1), (launcher(), 2)):
+        words = entrypoint(head, pool, tmp_path, devices=devices)
         assert words[:4] == fresh and "--placement" in words
         assert "entrypoint_num_cpus" not in head.submitted[-1]
 
@@ -86,7 +86,7 @@ def test_trials_share_a_template_if_their_imports_are_the_same(head: Head, tmp_p
         template(launcher(), workload="canary"),
         template(launcher(), threads=2),  # Ray gives the job as many CPUs, and OMP_NUM_THREADS with them
     ]
-    monkeypatch.setattr(ray_job.code_package, "build", lambda: Package(Path("/packages/4567"), {"SWEEPBENCH_COMMIT": "abc"}))
+    monkeypatch.setattr(code_package, "build", lambda: Package(Path("/packages/4567"), {"SWEEPBENCH_COMMIT": "abc"}))
     others.append(template(launcher()))
     assert len({key, *others}) == 1 + len(others)
 

@@ -24,7 +24,7 @@ from experiments.trial import Outcome
 from tests.contracts import make_trial, result_of
 
 pytestmark = pytest.mark.timeout(240)
-ENDLESS = {"steps": 1_000_000}
+ENDLESS = 1_000_000  # steps
 
 
 def until(condition: Callable[[], object]) -> None:
@@ -126,8 +126,9 @@ def test_jobs_of_a_node_share_a_template_and_write_to_their_own_output(node: Nod
 
 
 def test_a_template_serves_two_jobs_at_once_and_neither_is_a_leftover(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = (node.job(f"abab00000000001{number}", **ENDLESS) for number in (1, 2))
-    first.until_step(), second.until_step()
+    first, second = (node.job(f"abab00000000001{number}", steps=ENDLESS) for number in (1, 2))
+    first.until_step()
+    second.until_step()
     trials = [job.process("cluster.worker.template") for job in (first, second)]
     assert trials[0].ppid() == trials[1].ppid() == node.template().pid  # type: ignore[union-attr]
     variables = {**os.environ, MARK: "abab00000000001f", POOL_MARK: "unit-test-of-warm-jobs"}
@@ -143,7 +144,7 @@ def test_a_template_serves_two_jobs_at_once_and_neither_is_a_leftover(node: Node
 
 
 def test_a_trial_ends_with_its_job(node: Node) -> None:
-    job = node.job("abab000000000021", **ENDLESS)
+    job = node.job("abab000000000021", steps=ENDLESS)
     job.until_step()
     job.process("cluster.worker.warm_job").kill()
     until(lambda: processes.of_trial(job.key) == [])
@@ -152,14 +153,14 @@ def test_a_trial_ends_with_its_job(node: Node) -> None:
 
 
 def test_a_job_ends_as_its_trial_did(node: Node) -> None:
-    job = node.job("abab000000000031", **ENDLESS)
+    job = node.job("abab000000000031", steps=ENDLESS)
     job.until_step()
     job.process("cluster.worker.template").send_signal(signal.SIGSEGV)
     assert job.exit_code == 128 + signal.SIGSEGV
 
 
 def test_a_template_that_is_killed_takes_its_trial_with_it_and_the_next_job_starts_another(node: Node) -> None:
-    job = node.job("abab000000000041", **ENDLESS)
+    job = node.job("abab000000000041", steps=ENDLESS)
     job.until_step()
     template = node.template()
     assert template is not None
