@@ -19,15 +19,22 @@ import time
 import traceback
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypedDict
 
 from cluster.process_marks import MARK, mark_forked_process
 from cluster.worker import node_socket
 from cluster.worker.template_imports import import_modules, spoiled
+from experiments.components import flop_count
 
 IDLE_S = 300.0  # a node's template ends after so long without a trial: a sweep's next one comes sooner
 _START = "SWEEPBENCH_START"
 _DEATH_SIGNAL = 1  # prctl(2): PR_SET_PDEATHSIG
+
+
+class _Lesson(TypedDict):
+    pid: int
+    modules: list[str]
+    flops: dict[str, flop_count.Counted]
 
 
 @dataclass(eq=False)
@@ -68,7 +75,7 @@ class ForkServer:
         self._children: dict[int, _Connection] = {}
         self._listener: socket.socket | None = None
         self._raylet, self._ray_is_gone = -1, False
-        self._unread_lessons, self._lessons = b"", dict[int, list[str]]()
+        self._unread_lessons, self._lessons = b"", list[_Lesson]()
         self._idle_since = time.monotonic()
         self._selector = selectors.DefaultSelector()
         self._lesson_source, self._lesson_sink = os.pipe()
@@ -97,8 +104,7 @@ class ForkServer:
         while self._in_use():
             for key, _ in self._selector.select(IDLE_S if self._listener else None):
                 key.data()
-            for pid in self._lessons.keys() - self._children.keys():  # not before its end is told: imports take seconds
-                import_modules(self._lessons.pop(pid))
+            self._learn()
         for pid in self._children:
             _kill(pid)
 
@@ -180,7 +186,15 @@ class ForkServer:
     def _read_lessons(self) -> None:
         with suppress(BlockingIOError):
             *lines, self._unread_lessons = (self._unread_lessons + os.read(self._lesson_source, 1 << 20)).split(b"\n")
-            self._lessons |= dict(map(json.loads, lines))
+            self._lessons += map(json.loads, lines)
+
+    def _learn(self) -> None:
+        """Not before a trial's end is told: imports take seconds."""
+        due = [lesson for lesson in self._lessons if lesson["pid"] not in self._children]
+        for lesson in due:
+            self._lessons.remove(lesson)
+            flop_count.learn_counts(lesson["flops"])
+            import_modules(lesson["modules"])
 
     def _become_trial(self, connection: _Connection, request: dict[str, Any], told: int, template: int) -> NoReturn:
         """In the forked process: a session, a log, an environment and a mark of its own, then the trial's entry point."""
@@ -195,9 +209,10 @@ class ForkServer:
         try:
             from cluster.worker import main as worker
 
-            before = set(sys.modules)
+            modules, counted = set(sys.modules), flop_count.known_counts()
             status = worker.main(request["arguments"])
-            self._teach(sorted(set(sys.modules) - before))
+            counts = {name: count for name, count in flop_count.known_counts().items() if name not in counted}
+            self._teach(sorted(set(sys.modules) - modules), counts)
             worker.leave(status)
         except BaseException:
             traceback.print_exc()
@@ -227,10 +242,12 @@ class ForkServer:
         for other in self._connections:
             other.close()
 
-    def _teach(self, names: list[str]) -> None:
-        if names:
+    def _teach(self, modules: list[str], flops: dict[str, flop_count.Counted]) -> None:
+        """Modules to import, and FLOPs that need not be counted again."""
+        lesson: _Lesson = {"pid": os.getpid(), "modules": modules, "flops": flops}
+        if modules or flops:
             with suppress(OSError):  # the template is gone
-                os.write(self._lesson_sink, json.dumps([os.getpid(), names]).encode() + b"\n")
+                os.write(self._lesson_sink, json.dumps(lesson).encode() + b"\n")
 
 
 def _end_with(parent: int) -> None:

@@ -19,6 +19,8 @@ from cluster.launchers.local import LocalLauncher
 from cluster.launchers.template import Template, TemplateCache, TemplateError
 from cluster.pools.pool import Pool
 from cluster.process_marks import MARK, NO_TRIAL
+from cluster.worker.fork_server import ForkServer
+from experiments.components import flop_count
 from experiments.trial import Outcome, Trial
 from tests.contracts import make_trial, result_of
 
@@ -214,3 +216,19 @@ import_modules(["asks_for_a_device", "harmless", "torchao", "triton.runtime"])
 print("harmless" in sys.modules, "asks_for_a_device" in sys.modules, "triton.runtime" in sys.modules)
 """
     assert run(code, PYTHONPATH=os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])) == "True False False"
+
+
+def test_a_template_learns_modules_and_flops_from_trials_that_are_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flop_count, "_known", {"known": 1.0})
+    server = ForkServer()
+    server._teach([], {})
+    server._teach(["json.tool"], {"counted": 2.0})
+    server._children[os.getpid()] = object()  # type: ignore[assignment]
+    server._read_lessons()
+    server._learn()
+    assert flop_count.known_counts() == {"known": 1.0}, "imports take seconds: the trial's end is told before"
+    server._children.clear()
+    server._learn()
+    server._learn()
+    assert flop_count.known_counts() == {"known": 1.0, "counted": 2.0}
+    assert "json.tool" in sys.modules
