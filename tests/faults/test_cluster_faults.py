@@ -140,10 +140,11 @@ def test_a_template_that_is_killed_costs_an_attempt(clusters: Clusters, follow: 
     running.until_step(3)
     template_of(running).kill()
     result = running.end()
-    first, _ = running.store.results
+    first, *later = running.store.results  # a disturbed one, as on a busy machine, is measured once more
     assert (first.outcome, first.attempt) == (Outcome.INFRA, 1)
     assert first.reason is not None and "the template process was ended, and its trial with it" in first.reason
-    assert (result.outcome, result.attempt, result.environment["start"]) == (Outcome.OK, 2, "warm")
+    assert [again.outcome for again in later] == [Outcome.OK] * len(later) and result in later
+    assert result.environment["start"] == "warm"
     assert processes.of_trial(running.trial.key) == []
 
 
