@@ -12,6 +12,7 @@ from rich.markup import escape
 from cluster.pools.busy import other_work
 from cluster.pools.pool import load_pools
 from cluster.stack.settings import environment
+from experiments.config import duration
 from flows.cli import live_table
 from flows.cli.show_comparison import print_comparison, print_where
 from flows.runtime.prefect_server import own_server
@@ -35,16 +36,17 @@ def prepare_environment() -> str | None:
     return os.environ.get("PREFECT_API_URL") or None
 
 
-def run_sweep(plan: Plan, out: Console, err: Console) -> int:
-    """Run what is left of a planned sweep; returns the exit status. Raises SweepBusy if another process works on it."""
+def run_sweep(plan: Plan, out: Console, err: Console, *, budget: str | None = None, until_decided: bool | None = None) -> int:
+    """Run what is left of a planned sweep; returns the exit status. `budget`: so much more time for it.
+
+    Raises SweepBusy if another process works on it.
+    """
     store = SweepStore(plan.sweep_id)
     if store.is_held():
         with store.lease():  # raises, naming the holder
             pass
     server = prepare_environment()
-    err.print(
-        f"sweep [bold]{plan.sweep_id}[/]: {plural(len(plan.trials), 'trial')}, results in {store.dir}", highlight=False, soft_wrap=True
-    )
+    err.print(f"sweep [bold]{plan.sweep_id}[/]: {_size(plan)}, results in {store.dir}", highlight=False, soft_wrap=True)
     _warn_of_other_work(plan, err)
     with ExitStack() as stack:
         if server is None:
@@ -52,7 +54,7 @@ def run_sweep(plan: Plan, out: Console, err: Console) -> int:
             os.environ["PREFECT_API_URL"] = stack.enter_context(own_server())
         else:
             err.print(f"Prefect: {server.removesuffix('/api')}", highlight=False)
-        interrupted = _run_flow(plan, err)
+        interrupted = _run_flow(plan, err, budget, until_decided)
     print_comparison(out, store)
     print_where(out, store)
     status = store.load_status()
@@ -66,6 +68,15 @@ def run_sweep(plan: Plan, out: Console, err: Console) -> int:
     return 1 if interrupted else int(status["status"])
 
 
+def _size(plan: Plan) -> str:
+    """15 trials; of a plan that grows, what makes it end."""
+    if plan.decide is None:
+        return plural(len(plan.trials), "trial")
+    cells = plural(len({trial.cell for trial in plan.trials}), "cell")
+    until = "until all comparisons are decided, or " if plan.decide.until_decided else ""
+    return f"rounds of {cells} {until}until no other fits in {duration.text(plan.decide.budget_s)}"
+
+
 def _warn_of_other_work(plan: Plan, err: Console) -> None:
     """Say so where a pool's machine is busy: it is easier to wait now than to measure again."""
     pools = load_pools()
@@ -74,7 +85,7 @@ def _warn_of_other_work(plan: Plan, err: Console) -> None:
             err.print(f"[yellow]warning[/]: pool {name}: {escape(found)}", highlight=False, soft_wrap=True)
 
 
-def _run_flow(plan: Plan, err: Console) -> bool:
+def _run_flow(plan: Plan, err: Console, budget: str | None, until_decided: bool | None) -> bool:
     """The flow, under the live table. True if it was interrupted."""
     from flows.runtime.progress import CURRENT, SweepProgress
     from flows.sweep import sweep
@@ -94,6 +105,8 @@ def _run_flow(plan: Plan, err: Console) -> bool:
                 repeats=request.repeats,
                 sweep_id=plan.sweep_id,
                 pool_wait_s=request.pool_wait_s,
+                budget=budget,
+                until_decided=until_decided,
                 return_state=True,
             )
     except (KeyboardInterrupt, Terminated):

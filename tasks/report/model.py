@@ -9,8 +9,8 @@ from experiments.metrics import Direction
 from tasks.analysis.aa import analyse
 from tasks.analysis.cell import Cell
 from tasks.analysis.certificates import known_of
-from tasks.analysis.compare_cells import make_cells
 from tasks.analysis.known_spread import NOTHING, known_for
+from tasks.analysis.looks import cells_of_plan
 from tasks.analysis.results import Sweep
 from tasks.report.answer import Answer, find_answers
 from tasks.report.cautions import cautions
@@ -91,7 +91,8 @@ def report_source(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None
     """What the report is made of: the sweep's rows of one kind, their cells in the table's order, and the table."""
     rows = [row for row in sweep.rows if row.emulated == emulated]
     knowledge = NOTHING if emulated else known_for(sweep)
-    table = build_table(make_cells(rows, sweep.plan.suite, emulated=emulated, known=knowledge.spreads.trial), sweep.plan.suite)
+    judged = cells_of_plan(rows, sweep.plan, emulated=emulated, known=knowledge.spreads.trial)
+    table = build_table(judged, sweep.plan.suite)
     cells = [place.cell for _, places in table.rows for place in places if place.cell is not None]
     aa = analyse(rows, sweep.plan.suite) if sweep.plan.aa and not emulated else None
     return ReportSource(sweep, rows, cells, table, emulated, mlflow_links or {}, known_of(sweep), aa, elsewhere=knowledge.elsewhere)
