@@ -34,3 +34,11 @@ def text(duration_s: float) -> str:
     whole = max(1, round(duration_s))
     parts = ((whole // 3600, "h"), (whole // 60 % 60, "m"), (whole % 60, "s"))
     return "".join(f"{count}{unit}" for count, unit in parts if count)
+
+
+def about(duration_s: float) -> str:
+    """For people: 40 s, 18 min, 2 h 05 min."""
+    if duration_s < 90:
+        return f"{max(1, round(duration_s))} s"
+    minutes = round(duration_s / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"

@@ -7,7 +7,7 @@ the rounds of a cell, however often it is derived.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from experiments.spec.schema import Suite
@@ -29,7 +29,7 @@ NO_LOOK = Levels(0.0, LEVEL)
 
 
 @dataclass(frozen=True)
-class _Seen:
+class Seen:
     """What the last look at a comparison found, and what it was held to."""
 
     found: Comparison
@@ -61,22 +61,36 @@ def cells_of_plan(rows: Sequence[TrialRow], plan: Plan, *, emulated: bool = Fals
     return shown(cells)
 
 
-def _look(rows: Sequence[TrialRow], suite: Suite, looks: Sequence[Look], *, emulated: bool, known: SpreadLookup | None) -> dict[str, _Seen]:
+def _look(rows: Sequence[TrialRow], suite: Suite, looks: Sequence[Look], *, emulated: bool, known: SpreadLookup | None) -> dict[str, Seen]:
     """What the looks found of each cell, by its hash: the look that decided it, else the last."""
-    seen: dict[str, _Seen] = {}
-    chances, misses = look_levels(looks, CHANCE), look_levels(looks, 1 - LEVEL)
-    for look, chance, miss in zip(looks, chances, misses, strict=True):
-        levels = Levels(chance, 1 - miss)
-        cells = laid_out_cells(rows_at(rows, look.round), suite, emulated=emulated, known=known)
-        for cell in cells:
-            cell.levels = levels
-        pairs = [pair for pair in compared_pairs(cells) if not (pair[0].trial.cell in seen and seen[pair[0].trial.cell].decided)]
-        ratios = [ratio_of(*pair) for pair in pairs]
-        decided = [each.p for each in seen.values() if each.decided]
-        found = judge_ratios(pairs, ratios, suite.report.minimum_effect, decided=decided)
-        for (cell, baseline), ratio, one in zip(pairs, ratios, found, strict=True):
-            seen[cell.trial.cell] = _Seen(one, levels, look.round, scaled_p(cell, baseline, ratio))
+    seen: dict[str, Seen] = {}
+    for count in range(1, len(looks) + 1):
+        seen |= next_seen(rows, suite, looks[:count], seen, emulated=emulated, known=known)
     return seen
+
+
+def next_seen(
+    rows: Sequence[TrialRow],
+    suite: Suite,
+    looks: Sequence[Look],
+    seen: Mapping[str, Seen],
+    *,
+    emulated: bool = False,
+    known: SpreadLookup | None = None,
+) -> dict[str, Seen]:
+    """What the last of these looks found of the cells, by their hash, that those before it (`seen`) left undecided."""
+    levels = Levels(look_levels(looks, CHANCE)[-1], 1 - look_levels(looks, 1 - LEVEL)[-1])
+    cells = laid_out_cells(rows_at(rows, looks[-1].round), suite, emulated=emulated, known=known)
+    for cell in cells:
+        cell.levels = levels
+    decided = {cell: one.p for cell, one in seen.items() if one.decided}
+    pairs = [(cell, baseline) for cell, baseline in compared_pairs(cells) if cell.trial.cell not in decided]
+    ratios = [ratio_of(*pair) for pair in pairs]
+    found = judge_ratios(pairs, ratios, suite.report.minimum_effect, decided=list(decided.values()))
+    return {
+        cell.trial.cell: Seen(one, levels, looks[-1].round, scaled_p(cell, baseline, ratio))
+        for (cell, baseline), ratio, one in zip(pairs, ratios, found, strict=True)
+    }
 
 
 def rows_at(rows: Sequence[TrialRow], at: int) -> list[TrialRow]:

@@ -21,6 +21,7 @@ from tasks.report.section import ReportSource, Section
 from tasks.report.sections import outcomes
 from tasks.report.sections.data_loading import saturation
 from tasks.report.sections.order import SECTIONS
+from tasks.report.standing import Standing, standing_of
 
 TWINS = "An A/A sweep: both cells are the same, so none can win."
 APART = "Cells that do not do the same work are not compared with each other."
@@ -34,6 +35,7 @@ class Report:
     description: str
     sweep_id: str
     watermark: str | None
+    standing: Standing | None  # of a sweep with a budget: how its comparisons stand
     answers: Sequence[Answer]  # one for each group of cells that do the same work
     no_answer: str  # why there is none
     loading: Sequence[str]  # how many loader processes are enough, in the rows of the best cell; empty for several groups
@@ -67,6 +69,8 @@ class Report:
     @property
     def next_step(self) -> str:
         """The command that would decide what is open; empty where nothing is."""
+        if self.standing is not None and self.standing.command:
+            return self.standing.command
         return next((answer.next_step for answer in self.answers if answer.next_step), "")
 
     @property
@@ -109,6 +113,7 @@ def report_of(source: ReportSource) -> Report:
         description=suite.description,
         sweep_id=sweep.sweep_id,
         watermark=watermark(source),
+        standing=None if emulated else standing_of(sweep, cells),
         answers=answers,
         no_answer=TWINS if sweep.plan.aa else "" if answers else _no_answer(source),
         loading=[row.sentence for row in saturation(cells) if best in row.cells],

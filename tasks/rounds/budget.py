@@ -18,7 +18,7 @@ from tasks.sweep.store import DecideSettings, Plan, SweepStore
 def rounds_that_fit(plan: Plan) -> tuple[float, int] | None:
     """For a new plan: (seconds of a round of all cells, how many of them fit in its budget). None where a cell has no history."""
     assert plan.decide is not None
-    round_s = TrialTimes(expected_seconds(plan)).of_round(trial for trial in plan.trials if trial.repeat == 1)
+    round_s = TrialTimes(expected_seconds(plan)).of_round({trial.cell: trial for trial in plan.trials}.values())
     if round_s is None or round_s <= 0:
         return None
     return round_s, min(plan.decide.most, int(plan.decide.budget_s / round_s))
