@@ -11,6 +11,7 @@ from rich.text import Text
 
 from experiments.config import duration
 from experiments.config.scalar_text import table_text
+from experiments.spec.schema import MOST_ROUNDS
 from flows.cli.live_table import clock
 from flows.cli.tables import make_table
 from tasks.report.text_format import plural
@@ -98,7 +99,8 @@ def _rounds(plan: Plan) -> str:
         fit = f"a round takes about {duration.text(found[0])}: {plural(found[1], 'round')} of all cells fit in {budget}"
     if not settings.until_decided:
         return f"{fit}; the comparisons are judged after the last one"
-    return f"{fit}; from round {settings.least} on what is decided takes part in no more, and the rest in up to {settings.most}"
+    most = f", in up to {settings.most} rounds" if settings.most < MOST_ROUNDS else ""
+    return f"{fit}; from round {settings.least} on what is decided takes part in no more, and the rest has the time{most}"
 
 
 def _expected_total(plan: Plan, states: Sequence[TrialState], expected: Mapping[str, float], against: str | None) -> float | None:
