@@ -48,10 +48,11 @@ def standing_of(sweep: Sweep, cells: Sequence[Cell]) -> Standing | None:
     if undecided and takes:
         needed_s = max(takes) * _round_s(sweep, [cell for cell in undecided if left[cell.name] is not None])
         about = f"about {plural(max(takes), 'more round')}, {duration.about(needed_s)}"
-        said.append(f"{len(takes)} undecided: {about}")
+        said.append(about if len(compared) == 1 else f"{len(takes)} undecided: {about}")
         command = f"{resume} --budget {duration.text(60 * max(1, math.ceil(_MARGIN * needed_s / 60)))}"
     if hopeless := len(undecided) - len(takes):
-        said.append(f"{hopeless} cannot be decided with a sensible number of repeats: more than {SENSIBLE} rounds as it looks now")
+        which = "it" if len(compared) == 1 else str(hopeless)
+        said.append(f"{which} cannot be decided with a sensible number of repeats: more than {SENSIBLE} rounds as it looks now")
     return Standing("; ".join(said), command, left)
 
 

@@ -59,7 +59,7 @@ def test_what_the_rest_would_take() -> None:
 def test_what_no_sensible_number_of_rounds_decides() -> None:
     standing = reported(LOOKS, (100.0, QUIET), (102.0, scaled(0.2))).standing
     assert standing is not None and standing.command == "" and list(standing.left.values()) == [None]
-    hopeless = f"1 cannot be decided with a sensible number of repeats: more than {SENSIBLE} rounds as it looks now"
+    hopeless = f"it cannot be decided with a sensible number of repeats: more than {SENSIBLE} rounds as it looks now"
     assert standing.line == f"The comparison is undecided; {hopeless}"
 
 
