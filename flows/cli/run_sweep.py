@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,13 +15,13 @@ from cluster.pools.busy import Look, other_work
 from cluster.pools.pool import load_pools
 from cluster.stack.settings import environment
 from cluster.trial_layout import REPORT
+from experiments.config import duration
 from experiments.config.errors import DamagedFile, UserError
 from flows.cli import live_table
 from flows.cli.show_comparison import print_comparison, print_where
 from flows.runtime.handover import CURRENT, Handover
 from flows.runtime.prefect_server import own_server
 from tasks.report.text_format import plural
-from tasks.sweep.growth import growth, seconds_run
 from tasks.sweep.head_start import HeadStart, head_start
 from tasks.sweep.plan import expected_seconds
 from tasks.sweep.store import Plan, SweepStore, exit_status
@@ -46,6 +46,9 @@ class FlowEnd(NamedTuple):
     finished: bool
 
 
+Run = Callable[[dict[str, float]], FlowEnd]  # the flow, told how long cells are expected to take, s
+
+
 def prepare_environment() -> str | None:
     """Settings that Prefect and MLflow read when they are imported. Returns the URL of the Prefect server to use, None where none runs.
 
@@ -56,18 +59,20 @@ def prepare_environment() -> str | None:
     return os.environ.get("PREFECT_API_URL") or None
 
 
-def run_sweep(plan: Plan, out: Console, err: Console, look: Look | None = None) -> int:
+def run_sweep(
+    plan: Plan, out: Console, err: Console, look: Look | None = None, *, budget: str | None = None, until_decided: bool | None = None
+) -> int:
     """Run what is left of a planned and saved sweep; returns the exit status. Raises SweepBusy if another process works on it.
 
-    `look`: at other work on this machine, where one has begun.
+    `look`: at other work on this machine, where one has begun. `budget`: so much more time for it.
     """
     store = SweepStore(plan.sweep_id)
     with store.lease():
         server = prepare_environment()
-        if (end := _complete(store, plan)) is not None:
+        if budget is None and (end := _complete(store, plan)) is not None:
             err.print("nothing is left to run, and MLflow has all of it: no flow is started", highlight=False)
         else:
-            end = _run_held(store, plan, server, err, look)
+            end = _run_held(store, plan, server, err, look, lambda expected: _run_flow(plan, expected, err, budget, until_decided))
     return _say_end(store, end, out, err)
 
 
@@ -97,6 +102,8 @@ def _complete(store: SweepStore, plan: Plan) -> FlowEnd | None:
         return None
     if left.begun or left.rest or left.damaged or status is None or status.status != exit_status(store.states(plan)):
         return None
+    from tasks.rounds.growth import growth, seconds_run
+
     more = growth(plan)
     if more is not None and more(store, plan, seconds_run(store, plan)) is not None:
         return None
@@ -104,11 +111,9 @@ def _complete(store: SweepStore, plan: Plan) -> FlowEnd | None:
     return FlowEnd(status.status, status.message, finished=True) if whole else None
 
 
-def _run_held(store: SweepStore, plan: Plan, server: str | None, err: Console, look: Look | None) -> FlowEnd:
+def _run_held(store: SweepStore, plan: Plan, server: str | None, err: Console, look: Look | None, run: Run) -> FlowEnd:
     """Run a sweep whose lease this process holds. `server`: a Prefect server's URL."""
-    err.print(
-        f"sweep [bold]{plan.sweep_id}[/]: {plural(len(plan.trials), 'trial')}, results in {store.dir}", highlight=False, soft_wrap=True
-    )
+    err.print(f"sweep [bold]{plan.sweep_id}[/]: {_size(plan)}, results in {store.dir}", highlight=False, soft_wrap=True)
     _warn_of_other_work(plan, err, look)
     signal.signal(signal.SIGTERM, terminated)
     try:
@@ -116,7 +121,7 @@ def _run_held(store: SweepStore, plan: Plan, server: str | None, err: Console, l
             expected = expected_seconds(plan)  # before Prefect, whose logging hides what this says of damaged sweeps
             with _prefect(server, begun, err):
                 CURRENT.set(Handover(plan.sweep_id, begun))
-                return _run_flow(plan, expected, err)
+                return run(expected)
     except (KeyboardInterrupt, Terminated):
         return end_of(None, None)
     finally:
@@ -144,6 +149,15 @@ def _prefect(server: str | None, begun: HeadStart | None, err: Console) -> Itera
         yield
 
 
+def _size(plan: Plan) -> str:
+    """15 trials; of a plan that grows, what makes it end."""
+    if plan.decide is None:
+        return plural(len(plan.trials), "trial")
+    cells = plural(len({trial.cell for trial in plan.trials}), "cell")
+    until = "until all comparisons are decided, or " if plan.decide.until_decided else ""
+    return f"rounds of {cells} {until}until no other fits in {duration.text(plan.decide.budget_s)}"
+
+
 def _warn_of_other_work(plan: Plan, err: Console, look: Look | None) -> None:
     """Say so where a pool's machine is busy: it is easier to wait now than to measure again."""
     pools = load_pools()
@@ -152,7 +166,7 @@ def _warn_of_other_work(plan: Plan, err: Console, look: Look | None) -> None:
             err.print(f"[yellow]warning[/]: pool {name}: {escape(found)}", highlight=False, soft_wrap=True)
 
 
-def _run_flow(plan: Plan, expected_s: dict[str, float], err: Console) -> FlowEnd:
+def _run_flow(plan: Plan, expected_s: dict[str, float], err: Console, budget: str | None, until_decided: bool | None) -> FlowEnd:
     """The flow, under the live table."""
     from flows.runtime.progress import CURRENT as PROGRESS
     from flows.runtime.progress import SweepProgress
@@ -172,6 +186,8 @@ def _run_flow(plan: Plan, expected_s: dict[str, float], err: Console) -> FlowEnd
             repeats=request.repeats,
             sweep_id=plan.sweep_id,
             pool_wait_s=request.pool_wait_s,
+            budget=budget,
+            until_decided=until_decided,
             return_state=True,
         )
     return end_of(progress.ended, state)

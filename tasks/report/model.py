@@ -9,9 +9,9 @@ from experiments.metrics import Direction
 from tasks.analysis.aa import analyse
 from tasks.analysis.cell import Cell
 from tasks.analysis.certificates import known_of
-from tasks.analysis.compare_cells import make_cells
 from tasks.analysis.held_files import held_of
 from tasks.analysis.known_spread import NOTHING, known_for
+from tasks.analysis.looks import cells_of_plan
 from tasks.analysis.results import Sweep
 from tasks.report.answer import Answer, find_answers
 from tasks.report.cautions import cautions
@@ -22,6 +22,7 @@ from tasks.report.section import ReportSource, Section
 from tasks.report.sections import outcomes
 from tasks.report.sections.data_loading import saturation
 from tasks.report.sections.order import SECTIONS
+from tasks.report.standing import Standing, standing_of
 
 TWINS = "An A/A sweep: both cells are the same, so none can win."
 APART = "Cells that do not do the same work are not compared with each other."
@@ -35,6 +36,7 @@ class Report:
     description: str
     sweep_id: str
     watermark: str | None
+    standing: Standing | None  # of a sweep with a budget: how its comparisons stand
     answers: Sequence[Answer]  # one for each group of cells that do the same work
     no_answer: str  # why there is none
     loading: Sequence[str]  # how many loader processes are enough, in the rows of the best cell; empty for several groups
@@ -68,6 +70,8 @@ class Report:
     @property
     def next_step(self) -> str:
         """The command that would decide what is open; empty where nothing is."""
+        if self.standing is not None and self.standing.command:
+            return self.standing.command
         return next((answer.next_step for answer in self.answers if answer.next_step), "")
 
     @property
@@ -92,7 +96,8 @@ def report_source(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None
     """What the report is made of: the sweep's rows of one kind, their cells in the table's order, and the table."""
     rows = [row for row in sweep.rows if row.emulated == emulated]
     knowledge = NOTHING if emulated else known_for(sweep)
-    table = build_table(make_cells(rows, sweep.plan.suite, emulated=emulated, known=knowledge.spreads.trial), sweep.plan.suite)
+    judged = cells_of_plan(rows, sweep.plan, emulated=emulated, known=knowledge.spreads.trial)
+    table = build_table(judged, sweep.plan.suite)
     cells = [place.cell for _, places in table.rows for place in places if place.cell is not None]
     aa = analyse(rows, sweep.plan.suite) if sweep.plan.aa and not emulated else None
     held = held_of(sweep, emulated=emulated)
@@ -112,6 +117,7 @@ def report_of(source: ReportSource) -> Report:
         description=suite.description,
         sweep_id=sweep.sweep_id,
         watermark=watermark(source),
+        standing=None if emulated else standing_of(sweep, cells),
         answers=answers,
         no_answer=TWINS if sweep.plan.aa else "" if answers else _no_answer(source),
         loading=[row.sentence for row in saturation(cells) if best in row.cells],

@@ -27,7 +27,8 @@ from experiments.config.errors import DamagedFile, UserError
 from experiments.config.paths import runs_root
 from experiments.config.strict import Strict
 from experiments.json_file import parse_model, read_model, sealed_text
-from experiments.spec.schema import Suite
+from experiments.spec.schema import MOST_ROUNDS, Suite
+from experiments.stats.look import Look
 from experiments.trial import Outcome, Trial, TrialKey, TrialResult
 from tasks.sweep.early_plans import upgraded
 from tasks.sweep.result_file import read_result
@@ -54,6 +55,8 @@ class Request(Strict):
     set: dict[str, Any] = Field(default_factory=dict)
     only: dict[str, list[Any]] = Field(default_factory=dict)
     repeats: int | None = None
+    budget_s: float | None = Field(None, gt=0, description="rounds go on until trials have run for so long, s; null: as the suite says")
+    until_decided: bool | None = Field(None, description="of cells whose comparison is decided no more rounds; null: as the suite says")
     pool_wait_s: float | None = Field(None, ge=0, description="how long trials wait for a pool that is down; null: as the pool says")
 
 
@@ -70,6 +73,20 @@ class Status(Strict):
     status: int = Field(description="its exit status")
     message: str = Field(description="a line for people")
     at: float = Field(description="Unix time, s")
+
+
+class DecideSettings(Strict):
+    """What makes a sweep one that goes on round by round: see tasks/rounds/decide_plan.py."""
+
+    budget_s: float = Field(gt=0, description="no round starts that would not be over once trials have run for so long, s")
+    until_decided: bool = Field(False, description="cells whose comparison is decided take part in no more rounds; false: all cells do")
+    least: int = Field(3, ge=2, le=1000, description="rounds of all cells before the first look")
+    most: int = Field(MOST_ROUNDS, ge=2, le=1000, description="the most rounds that are run")
+    looks: list[Look] = Field(
+        default_factory=list, description="at which comparisons were judged, and what of the chance of error each may use"
+    )
+    expected_rounds: int | None = Field(None, description="how many rounds there was time for when the last one was planned; null: one is")
+    undecided: list[str] = Field(default_factory=list, description="names of the cells for whose sake the last round was planned")
 
 
 class Superseded(Strict):
@@ -96,11 +113,19 @@ class Plan(Strict):
     superseded: list[Superseded] = Field(default_factory=list)
     labels: dict[str, str] = Field(default_factory=dict, description="tags of the sweep's MLflow run")
     aa: AaSettings | None = Field(None, description="of an A/A sweep: see tasks/sweep/aa_plan.py; null for every other")
+    decide: DecideSettings | None = Field(
+        None, description="of a sweep with a budget of time; null: all its trials were planned at the start"
+    )
 
     @property
     def name(self) -> str:
         """The name of the suite, or of the night, which runs cells of several suites."""
         return self.suite.suite
+
+    @property
+    def last_round(self) -> int:
+        """The number of the last round of repeats, from 1; 0 without trials."""
+        return max((trial.repeat for trial in self.trials), default=0)
 
 
 def read_plan(path: Path) -> Plan | None:

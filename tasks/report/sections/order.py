@@ -25,6 +25,7 @@ from tasks.report.sections import (
     replication,
     scaling,
     settings,
+    standing,
     step_decomposition,
     sweep_facts,
     trials,
@@ -32,6 +33,7 @@ from tasks.report.sections import (
 
 SECTIONS: Sequence[Callable[[ReportSource], Section | None]] = (
     comparison.section,
+    standing.section,  # a part of the comparison
     data_loading.section,  # a part of the comparison
     certificates.section,
     settings.section,

@@ -1,0 +1,14 @@
+"""A look at a sweep while it is not decided: plain data, without numpy, since every plan may hold some."""
+
+from __future__ import annotations
+
+from experiments.config.strict import Strict
+
+KEPT = 0.25  # of what is left of the chance of error: kept for rounds that a larger budget adds
+
+
+class Look(Strict):
+    """A look at all comparisons after `round` rounds. `spent`: the share of the chance of error that looks may have used by then."""
+
+    round: int
+    spent: float
