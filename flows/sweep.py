@@ -15,7 +15,7 @@ from flows.runtime.rounds import run_rounds
 from flows.runtime.schedule import draw_datasets, run_trials
 from flows.runtime.session import Session
 from flows.runtime.stopping import until_stopped
-from tasks.sweep.growth import growth
+from tasks.rounds.growth import growth
 from tasks.sweep.plan import check_ready, make_plan, renew
 from tasks.sweep.store import Plan, Request, SweepStore, exit_status, new_sweep_id
 

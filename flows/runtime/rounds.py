@@ -6,7 +6,7 @@ import time
 
 from flows.runtime.schedule import run_trials
 from flows.runtime.session import Session
-from tasks.sweep.growth import More, seconds_run
+from tasks.rounds.growth import More, round_note, seconds_run
 
 
 def run_rounds(session: Session, more: More) -> None:
@@ -16,10 +16,12 @@ def run_rounds(session: Session, more: More) -> None:
     sweep goes on where it was.
     """
     before, began = seconds_run(session.store, session.plan), time.monotonic()
+    session.progress.note = round_note(session.plan)
     run_trials(session, in_turns=True)
     while not session.stop.is_set():
         plan = more(session.store, session.plan, before + time.monotonic() - began)
         if plan is None:
             return
         session.extend(plan)
+        session.progress.note = round_note(plan)
         run_trials(session, in_turns=True)

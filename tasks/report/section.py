@@ -11,6 +11,7 @@ from experiments.stats.replication import Replication
 from tasks.analysis.aa import AaResult
 from tasks.analysis.cell import Cell
 from tasks.analysis.certificates import KnownOfDevice
+from tasks.analysis.race import Race
 from tasks.analysis.results import Sweep, TrialRow
 from tasks.report.comparison_table import ComparisonTable, TextTable
 
@@ -107,6 +108,7 @@ class ReportSource:
     mlflow_links: Mapping[str, str]  # trial key -> address of its run
     certificates: Sequence[KnownOfDevice] = ()  # what A/A pairs had shown of the sweep's devices when it ended
     aa: AaResult | None = None  # of an A/A sweep: what its pairs show
+    race: Race | None = None  # of a race
     figures: Sequence[tuple[str, Path]] = ()  # (title, SVG file), once they are drawn
     elsewhere: Mapping[str, Replication] = field(default_factory=dict)  # a cell's hash -> where another host's mean will land
 

@@ -64,7 +64,7 @@ def render_report(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None
     folder = sweep_dir / _name(FIGURES, emulated)
     winners = [answer.winner for answer in answers_of(source) if answer.winner is not None]
     own = sweep.plan.suite.report.figures
-    figures = draw_figures(source.cells, folder, watermark(source), own=own, winners=winners, aa=source.aa)
+    figures = draw_figures(source.cells, folder, watermark(source), own=own, winners=winners, aa=source.aa, race=source.race)
     report = report_of(replace(source, figures=figures))
     markdown, html = sweep_dir / _name(REPORT, emulated), sweep_dir / _name(REPORT_PAGE, emulated)
     atomic_write(markdown, render_markdown(report))

@@ -148,10 +148,14 @@ class TrialMaker:
         )
 
 
-def once_more(trial: Trial, repeat: int, index: int) -> Trial:
-    """Another repeat of a trial's cell."""
+def once_more(trial: Trial, repeat: int, index: int, *, seed: int | None = None) -> Trial:
+    """Another repeat of a trial's cell; `seed`: in place of the trial's own."""
     parts = {**trial.key_parts, "repeat": str(repeat)}
-    return trial.model_copy(update={"key": trial_key(parts), "key_parts": parts, "repeat": repeat, "index": index})
+    changed: dict[str, Any] = {"repeat": repeat, "index": index}
+    if seed is not None:
+        parts["seed"] = str(seed)
+        changed["parameters"] = {**trial.parameters, "seed": seed}
+    return trial.model_copy(update={**changed, "key": trial_key(parts), "key_parts": parts})
 
 
 def check_ready(plan: Plan) -> None:

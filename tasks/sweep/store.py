@@ -27,6 +27,7 @@ from experiments.config.strict import Strict
 from experiments.spec.schema import Suite
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.sweep.early_plans import upgraded
+from tasks.sweep.race_settings import RaceSettings
 from tasks.sweep.seal import SEAL, SEALED_SINCE, seal_of, why_unsealed
 
 _SWEEP_ID = re.compile(r"^[a-z0-9][a-z0-9_-]{0,63}-\d{8}-\d{6}-[0-9a-f]{4}$")
@@ -83,6 +84,7 @@ class Plan(Strict):
     superseded: list[Superseded] = Field(default_factory=list)
     labels: dict[str, str] = Field(default_factory=dict, description="tags of the sweep's MLflow run")
     aa: AaSettings | None = Field(None, description="of an A/A sweep: see tasks/sweep/aa_plan.py; null for every other")
+    race: RaceSettings | None = Field(None, description="of a race: see tasks/rounds/race_plan.py; null for every other")
 
     @property
     def name(self) -> str:

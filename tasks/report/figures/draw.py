@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from experiments.spec.schema import ReportFigure
 from tasks.analysis.aa import AaResult
 from tasks.analysis.cell import Cell
+from tasks.analysis.race import Race
 from tasks.report.figures.aa_pairs import aa_figure
 from tasks.report.figures.axis import axis_figure
 from tasks.report.figures.decomposition import decomposition_figure
@@ -19,6 +20,7 @@ from tasks.report.figures.loss import loss_figure
 from tasks.report.figures.loss_parity import parity_figure
 from tasks.report.figures.loss_spikes import spike_figure
 from tasks.report.figures.numbered import numbered_figure
+from tasks.report.figures.race import race_figure
 from tasks.report.figures.style import STYLE
 from tasks.report.figures.throughput import throughput_figure
 
@@ -40,11 +42,12 @@ def draw_figures(
     own: Sequence[ReportFigure] = (),
     winners: Sequence[Cell] = (),
     aa: AaResult | None = None,
+    race: Race | None = None,
 ) -> list[tuple[str, Path]]:
     """(title, SVG path) of each figure that there is data for; a PNG lies beside each. Old figures of the same name are replaced.
 
     `own`: the figures that the suite asks for (`report.figures`); they come first. `winners`: the cells that stand out. `aa`: of an A/A
-    sweep, whose pairs are drawn.
+    sweep, whose pairs are drawn. `race`: of a race.
     """
     folder.mkdir(parents=True, exist_ok=True)
     made = []
@@ -53,6 +56,7 @@ def draw_figures(
         for at, figure_spec in enumerate(own, 1)
     ]
     asked.append(("aa-pairs", "Each A/A pair, with the 95 % interval it would have had alone", lambda _: aa_figure(aa)))
+    asked.append(("race", "The race: each setting against the leader, until it drops out", lambda _: race_figure(race)))
     asked.append(("throughput", "Each cell, with 95 % intervals", partial(throughput_figure, winners=winners)))
     for name, title, draw in (*asked, *_FIGURES):
         with mpl.rc_context(STYLE):

@@ -21,6 +21,7 @@ from tasks.report.sections import (
     notes,
     outcomes,
     profile,
+    race,
     replication,
     scaling,
     settings,
@@ -30,6 +31,7 @@ from tasks.report.sections import (
 )
 
 SECTIONS: Sequence[Callable[[ReportSource], Section | None]] = (
+    race.section,
     comparison.section,
     data_loading.section,  # a part of the comparison
     certificates.section,
