@@ -94,9 +94,10 @@ def standing(values: ArrayLike, racing: Mask, *, able: Mask | None = None, chanc
     for place, one in enumerate(ahead):
         common = (there & there[one]).sum(axis=1)
         at = np.flatnonzero(judged & (common >= FIRST_LOOK) & (np.arange(settings) != one))
-        lead, half = means[one] - means[at], noise.half_widths(at, int(one), common[at], level)
-        dropped[at] |= lead > half
+        lead, law = means[one] - means[at], noise.of_difference(at, int(one), common[at])
+        dropped[at] |= law.chance_beyond(lead) < level
         if place == 0:
+            half = law.exceeded(level)
             low[at], high[at] = lead - half, lead + half
     leader = int(ahead[0])
     low[leader] = high[leader] = 0.0
@@ -119,8 +120,8 @@ def bounds(values: ArrayLike, settings: int, *, chance: float = CHANCE) -> tuple
     half = np.full(y.shape[0], math.inf)
     at = np.flatnonzero(count >= FIRST_LOOK)
     if noise is not None and at.size:
-        se = np.sqrt(noise.variance[at] / count[at, None])
-        half[at] = _mixture_quantiles(se, noise.df[at], noise.weight, level_of(y.shape[1], settings, chance))
+        law = _Mixture(np.sqrt(noise.variance[at] / count[at, None]), noise.df[at], noise.weight)
+        half[at] = law.exceeded(level_of(y.shape[1], settings, chance))
     return means - half, means + half
 
 
@@ -149,6 +150,29 @@ def _fit(y: Array, there: Mask) -> tuple[Array, Array, Array]:
 
 
 @dataclass(frozen=True)
+class _Mixture:
+    """Laws of n errors, each a mixture of sd * t(df), (n, points), with weights (points,)."""
+
+    sd: Array
+    df: Array
+    weight: Array
+
+    def chance_beyond(self, x: Array) -> Array:
+        """(n,) P(error > x); 0 where there is no error and x is more than 0."""
+        return np.asarray((self.weight * special.stdtr(self.df, -x[:, None] / np.maximum(self.sd, 1e-300))).sum(axis=1))
+
+    def exceeded(self, level: float) -> Array:
+        """(n,) x with P(error > x) = `level`, to one part in a million."""
+        high = (self.sd * special.stdtrit(self.df, 1 - level)).max(axis=1)
+        low = np.zeros_like(high)
+        for _ in range(20):
+            middle = (low + high) / 2
+            above = self.chance_beyond(middle) > level
+            low, high = np.where(above, middle, low), np.where(above, high, middle)
+        return high
+
+
+@dataclass(frozen=True)
 class _Noise:
     """Each setting's variance of one trial at each point of the law's grid and its degrees of freedom, (settings, points); their weight."""
 
@@ -156,15 +180,15 @@ class _Noise:
     df: Array
     weight: Array
 
-    def half_widths(self, at: NDArray[np.intp], other: int, common: NDArray[np.int_], level: float) -> Array:
-        """By how much the difference of each of `at` from `other` is exceeded by chance, on one side, with probability `level`.
+    def of_difference(self, at: NDArray[np.intp], other: int, common: NDArray[np.int_]) -> _Mixture:
+        """The law of the error of each difference of `at` from `other`.
 
         `common`: the rounds that each has in common with `other`. Degrees of freedom by Welch (1947) and Satterthwaite (1946).
         """
         a, b = self.variance[at] / common[:, None], self.variance[other] / common[:, None]
         with np.errstate(divide="ignore", invalid="ignore"):
             df = np.where(a + b > 0, (a + b) ** 2 / (a**2 / self.df[at] + b**2 / self.df[other]), 1.0)
-        return _mixture_quantiles(np.sqrt(a + b), df, self.weight, level)
+        return _Mixture(np.sqrt(a + b), df, self.weight)
 
 
 def _moderated(variances: Array, left: Array) -> _Noise | None:
@@ -174,8 +198,10 @@ def _moderated(variances: Array, left: Array) -> _Noise | None:
         return None
     law = learn_variances([SampleVariance(float(v), float(d)) for v, d in zip(variances[known], left[known], strict=True)])
     keep = law.weight > _NO_WEIGHT
-    scale, d0 = law.scale[keep], np.minimum(law.df[keep], MOST_D0)
-    weight = law.weight[keep] / law.weight[keep].sum()
+    points = np.column_stack([law.scale, np.minimum(law.df, MOST_D0)])[keep]
+    distinct, place = np.unique(points, axis=0, return_inverse=True)
+    scale, d0 = distinct.T
+    weight = np.bincount(place.ravel(), law.weight[keep] / law.weight[keep].sum())
     own, df = variances[:, None], np.maximum(left, _NOTHING_LEFT)[:, None]
     mixed, mixed_df = (d0 * scale + df * own) / (d0 + df), d0 + df
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -183,15 +209,3 @@ def _moderated(variances: Array, left: Array) -> _Noise | None:
     noisy = known & ((weight * special.fdtrc(df, d0, further)).sum(axis=1) < NOISY)
     mixed[noisy], mixed_df[noisy] = own[noisy], df[noisy]
     return _Noise(mixed, mixed_df, weight)
-
-
-def _mixture_quantiles(sd: Array, df: Array, weight: Array, level: float) -> Array:
-    """(n,) x with P(value > x) = `level`, the value's law being the mixture of sd * t(df), (n, points), with weights (points,)."""
-    safe = np.maximum(sd, 1e-300)
-    high = (safe * special.stdtrit(df, 1 - level)).max(axis=1)
-    low = np.zeros_like(high)
-    for _ in range(40):
-        middle = (low + high) / 2
-        above = (weight * special.stdtr(df, -middle[:, None] / safe)).sum(axis=1) > level
-        low, high = np.where(above, middle, low), np.where(above, high, middle)
-    return high

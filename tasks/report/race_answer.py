@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from experiments.config import duration
 from experiments.trial import label
@@ -31,6 +31,10 @@ def race_answer(race: Race, cells: Sequence[Cell], command: str) -> Answer | Non
         headline = f"Not decided: {best.name} leads" + (f", and {_apart(others)}" if others else "")
         more = _more(race, cells, command)
         return Answer(headline, best, count, certainty=[f"{value}, {what}.", *tail], next_step=more)
+    if best.disturbed:
+        headline = f"{best.name} leads, but all of its trials were disturbed by other work: nothing is claimed"
+        return Answer(headline, best, count, certainty=[f"{value}, {what}.", *tail])
+    tail += _disturbed(race, by_hash)
     unproven = not all(best.may_lead(cell) for cell in cells if cell is not best and cell.measured and not cell.struck)
     won = f"The chance of a wrong winner is at most {percent(race.settings.chance)}."
     if race.state is State.LEVEL:
@@ -100,6 +104,13 @@ def _counts(race: Race) -> list[str]:
         return [f"None of {plural(len(race.trials), 'setting')} dropped out in {rounds}."]
     said = listed([f"{count} {kind}" for kind, count in kinds.items()], len(kinds))
     return [f"Of {plural(len(race.trials), 'setting')}, {len(race.dropouts)} dropped out in {rounds} ({said})."]
+
+
+def _disturbed(race: Race, by_hash: Mapping[str, Cell]) -> list[str]:
+    """The settings that are behind by disturbed trials alone: they may be faster than they seem."""
+    behind = [by_hash.get(race.trials[one.racer].cell) for one in race.dropouts if one.why is Why.BEHIND]
+    names = [cell.name for cell in behind if cell is not None and cell.disturbed]
+    return [f"All trials of {listed(names, MOST_NAMES)} were disturbed by other work: perhaps not that far behind."] if names else []
 
 
 def _open_limits(race: Race) -> list[str]:
