@@ -211,7 +211,8 @@ class _Replay:
         return still
 
     def _ended(self, number: int) -> list[Dropout]:
-        """Those that ended otherwise than ok, or without a metric that the race needs; not what was lost to the infrastructure."""
+        """Those that ended otherwise than ok, or without a metric that the race needs; not what was lost to the infrastructure, or
+        cannot be read."""
         found = []
         for racer in map(int, np.flatnonzero(self.racing)):
             row = self.at[racer, number]
@@ -219,7 +220,7 @@ class _Replay:
                 lacking = next((name for name in self._needed() if _value(row, name) is None), None)
                 if lacking is not None:
                     found.append(Dropout(racer, number, Why.NO_VALUE, what=lacking))
-            elif row.outcome != "infra":
+            elif row.outcome not in ("infra", "unreadable"):
                 found.append(Dropout(racer, number, Why.ENDED, what=row.outcome, reason=row.reason or ""))
         return found
 

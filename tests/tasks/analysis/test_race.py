@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -51,7 +53,7 @@ def test_settings_that_are_level_end_the_race_without_a_winner() -> None:
 @pytest.mark.parametrize("outcome", [Outcome.DOES_NOT_FIT, Outcome.UNSUPPORTED, Outcome.DIVERGED, Outcome.CRASHED, Outcome.HANG])
 def test_what_does_not_end_ok_drops_out_with_its_reason(outcome: Outcome) -> None:
     rows = changed(race_rows([100, 99, 98, 200], [EVERYONE] * 2), 3, 1, rate=None, outcome=outcome, reason="so it goes")
-    [one] = [one for one in made_race(rows[:4]).dropouts]
+    [one] = made_race(rows[:4]).dropouts
     assert (one.racer, one.round, one.why, one.what, one.reason) == (3, 1, Why.ENDED, str(outcome), "so it goes")
 
 
@@ -59,6 +61,8 @@ def test_what_is_lost_to_the_infrastructure_stays_and_an_interrupted_round_is_no
     rows = race_rows([100, 99, 98, 97], [EVERYONE] * 2)
     lost = made_race(changed(rows, 3, 2, rate=None, outcome=Outcome.INFRA))
     assert len(lost.rounds) == 2 and 3 in lost.left
+    damaged = made_race([*rows[:-1], replace(rows[-1], problem="result.json is damaged")])
+    assert len(damaged.rounds) == 2 and 3 in damaged.left
     for outcome in (Outcome.CANCELLED, None):
         assert len(made_race(changed(rows, 3, 2, rate=None, outcome=outcome)).rounds) == 1
 
@@ -105,7 +109,7 @@ def test_disturbed_trials_do_not_count_beside_others() -> None:
     assert disturbed.result is not None
     result = disturbed.result.model_copy(update={"disturbed": "others used the CPU"})
     slow = [race_row(0, 3, 40.0) if one.trial.key == disturbed.trial.key else one for one in rows]
-    marked = [type(one)(one.trial, result, one.summary) if one.trial.key == disturbed.trial.key else one for one in slow]
+    marked = [replace(one, result=result) if one.trial.key == disturbed.trial.key else one for one in slow]
     assert made_race(marked).rounds[2].standing.leader == 0
     assert made_race(marked).leader == 0
     assert abs(made_race(marked).rounds[-1].standing.behind[0]) < abs(made_race(slow).rounds[-1].standing.behind[0]) + 1e-12
@@ -147,7 +151,9 @@ def parity_rows(bf16_loss: float) -> list:
             jitter = 1 + 0.001 * ((number + workers) % 2)
             one = row(axes, rate * jitter, repeat=number, parameters={"seed": number}, losses=losses(level, number))
             if precision == "fp32":
-                one = type(one)(one.trial.model_copy(update={"reference": True}), one.result, one.summary, steps=one.steps, losses=one.losses)
+                one = type(one)(
+                    one.trial.model_copy(update={"reference": True}), one.result, one.summary, steps=one.steps, losses=one.losses
+                )
             rows.append(one)
     return rows
 
