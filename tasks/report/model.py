@@ -10,6 +10,7 @@ from tasks.analysis.aa import analyse
 from tasks.analysis.cell import Cell
 from tasks.analysis.certificates import known_of
 from tasks.analysis.compare_cells import make_cells
+from tasks.analysis.held_files import held_of
 from tasks.analysis.known_spread import NOTHING, known_for
 from tasks.analysis.race import race_of
 from tasks.analysis.results import Sweep
@@ -97,7 +98,20 @@ def report_source(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None
     cells = [place.cell for _, places in table.rows for place in places if place.cell is not None]
     aa = analyse(rows, sweep.plan.suite) if sweep.plan.aa and not emulated else None
     race = race_of(sweep.plan, rows) if sweep.plan.race and rows else None
-    return ReportSource(sweep, rows, cells, table, emulated, mlflow_links or {}, known_of(sweep), aa, race, elsewhere=knowledge.elsewhere)
+    held = held_of(sweep, emulated=emulated)
+    return ReportSource(
+        sweep,
+        rows,
+        cells,
+        table,
+        emulated,
+        mlflow_links or {},
+        known_of(sweep),
+        aa,
+        race=race,
+        held=held,
+        elsewhere=knowledge.elsewhere,
+    )
 
 
 def report_of(source: ReportSource) -> Report:
