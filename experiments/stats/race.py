@@ -163,7 +163,7 @@ class _Mixture:
 
     def exceeded(self, level: float) -> Array:
         """(n,) x with P(error > x) = `level`, to one part in a million."""
-        high = (self.sd * special.stdtrit(self.df, 1 - level)).max(axis=1)
+        high: Array = (self.sd * special.stdtrit(self.df, 1 - level)).max(axis=1)
         low = np.zeros_like(high)
         for _ in range(20):
             middle = (low + high) / 2
@@ -201,7 +201,7 @@ def _moderated(variances: Array, left: Array) -> _Noise | None:
     points = np.column_stack([law.scale, np.minimum(law.df, MOST_D0)])[keep]
     distinct, place = np.unique(points, axis=0, return_inverse=True)
     scale, d0 = distinct.T
-    weight = np.bincount(place.ravel(), law.weight[keep] / law.weight[keep].sum())
+    weight: Array = np.bincount(place.ravel(), law.weight[keep] / law.weight[keep].sum()).astype(float)
     own, df = variances[:, None], np.maximum(left, _NOTHING_LEFT)[:, None]
     mixed, mixed_df = (d0 * scale + df * own) / (d0 + df), d0 + df
     with np.errstate(divide="ignore", invalid="ignore"):

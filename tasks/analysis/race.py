@@ -233,7 +233,8 @@ class _Replay:
         if number < FIRST_LOOK or not self.settings.where or not still.any():
             return []
         self.inside = still.copy()
-        self.open, found = {}, {}
+        self.open = {}
+        found: dict[int, Dropout] = {}
         for limit in self.settings.where:
             logarithmic = metric_of(limit.metric).scale is Scale.LOG
             edge = math.log(limit.limit) if logarithmic else limit.limit
