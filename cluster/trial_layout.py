@@ -26,11 +26,14 @@ HELD_TIME = "held_time.json"  # the report: what share of the time that the pool
 
 # Beside the sweeps' folders
 AA_CERTIFICATES = "certificates"  # the report: a folder with a file for each A/A sweep, what its pairs show
+COMPILE_CACHE = ".compile-cache"  # trials on embedded pools: a folder for each pool, what torch.compile made; see worker/compile_cache.py
+WEIGHTS = ".weights"  # trials on embedded pools: initial weights that later trials read; see worker/staged_weights.py
 SPREAD = "spread"  # the report: a folder with a file for each sweep, what its repeats say of the spread
 
 # A trial's folder
 TRIAL = "trial.json"  # the flow, when it plans
 LAUNCH = "launch.json"  # the flow, right after each start: how to find the attempt again
+HOLD = ".hold"  # the flow, before it starts a trial that is to wait: a lock that the trial takes before it begins
 JOURNAL = "journal.jsonl"  # rank 0, while it runs; on a pool with storage the flow writes a copy here
 RESULT = "result.json"  # the trial's process at its end; the flow for a trial that could not write it
 STEPS = "steps.parquet"  # the flow, from the journal

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from cluster.kept_files import KEPT
 from cluster.pools.pool import Pool
 from cluster.process_marks import MARK, POOL_MARK
 from cluster.trial_layout import TRIAL
-from experiments.config.paths import REPOSITORY
+from experiments.config.paths import REPOSITORY, runs_root
 from experiments.trial import Trial
 
 ENTRY = ["-m", "cluster.worker.main"]  # a trial's entry point, as Python's arguments
@@ -36,7 +37,8 @@ def trial_command(trial_dir: Path, attempt: int, store: str | None = None) -> li
 
 def trial_environment(trial: Trial) -> dict[str, str]:
     """Environment variables that a trial started by this process gets in addition to this process's own."""
-    return {**_common(trial), "PYTHONPATH": os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))}
+    path = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
+    return {**_common(trial), KEPT: str(runs_root()), "PYTHONPATH": path}
 
 
 def job_environment(trial: Trial, pool: Pool) -> dict[str, str]:

@@ -12,9 +12,9 @@ from tasks.report.text_format import number, plural
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "between trials": ("waiting", "between"),
     "discarded attempts": (DISCARDED,),
-    "start": ("launch", "imports", "set_up"),
+    "start": ("launch", "imports", "hold", "set_up"),
     "batch search": ("batch_search",),
-    "data and build": ("data", "build"),
+    "data and build": ("data", "build", "keep_weights"),
     "evaluation": ("evaluation",),
     "first step": ("first_step",),
     "warm-up": ("warmup",),
