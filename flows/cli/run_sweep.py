@@ -19,7 +19,7 @@ from flows.cli.show_comparison import print_comparison, print_where
 from flows.runtime.handover import CURRENT, Handover
 from flows.runtime.prefect_server import own_server
 from tasks.report.text_format import plural
-from tasks.sweep.growth import growth, seconds_run
+from tasks.rounds.growth import growth, seconds_run
 from tasks.sweep.head_start import HeadStart, head_start
 from tasks.sweep.plan import expected_seconds
 from tasks.sweep.store import Plan, SweepStore, exit_status
