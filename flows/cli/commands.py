@@ -310,3 +310,4 @@ def main() -> None:
 
 from flows.cli import aa as _aa  # noqa: E402, F401 - adds its commands
 from flows.cli import nightly as _nights  # noqa: E402, F401 - adds its commands
+from flows.cli import tune as _tune  # noqa: E402, F401 - adds its command

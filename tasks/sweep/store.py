@@ -28,6 +28,7 @@ from experiments.spec.schema import MOST_ROUNDS, Suite
 from experiments.stats.look import Look
 from experiments.trial import Outcome, Trial, TrialKey, TrialResult
 from tasks.sweep.early_plans import upgraded
+from tasks.sweep.race_settings import RaceSettings
 from tasks.sweep.seal import SEAL, SEALED_SINCE, seal_of, why_unsealed
 
 _SWEEP_ID = re.compile(r"^[a-z0-9][a-z0-9_-]{0,63}-\d{8}-\d{6}-[0-9a-f]{4}$")
@@ -103,6 +104,7 @@ class Plan(Strict):
     decide: DecideSettings | None = Field(
         None, description="of a sweep with a budget of time; null: all its trials were planned at the start"
     )
+    race: RaceSettings | None = Field(None, description="of a race: see tasks/rounds/race_plan.py; null for every other")
 
     @property
     def name(self) -> str:

@@ -22,6 +22,7 @@ from tasks.report.sections import (
     notes,
     outcomes,
     profile,
+    race,
     replication,
     scaling,
     settings,
@@ -32,6 +33,7 @@ from tasks.report.sections import (
 )
 
 SECTIONS: Sequence[Callable[[ReportSource], Section | None]] = (
+    race.section,
     comparison.section,
     standing.section,  # a part of the comparison
     data_loading.section,  # a part of the comparison
