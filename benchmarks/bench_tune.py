@@ -28,7 +28,8 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from experiments.stats.race import CHANCE, level_of, standing
+from experiments.stats.look import RACE_CHANCE
+from experiments.stats.race import level_of, standing
 
 Array = NDArray[np.float64]
 AXES = (2, 2, 2, 5, 5)
@@ -153,8 +154,8 @@ def grid(settings: Settings) -> Found:
     places = np.arange(_SHAPE[0] * GRID).reshape(GRID, -1)
     places[1::2] = places[1::2, ::-1]
     everyone = np.ones(_SHAPE[0], bool)
-    once = CHANCE / _SHAPE[0] / level_of(GRID, _SHAPE[0])
-    now = standing(settings.speed[:, None] + settings.noise[:, :GRID] - settings.drift * places.T, everyone, chance=CHANCE * once)
+    once = RACE_CHANCE / _SHAPE[0] / level_of(GRID, _SHAPE[0])
+    now = standing(settings.speed[:, None] + settings.noise[:, :GRID] - settings.drift * places.T, everyone, chance=RACE_CHANCE * once)
     left = everyone & ~now.dropped
     decided = bool(left.sum() == 1 or now.within(left, MARGIN))
     return Found(now.leader, decided, not left[settings.best], _SHAPE[0] * GRID, int(left.sum()))
@@ -200,7 +201,7 @@ def measure(noise: str, draw: Draw, runs: int) -> Outcome:
         float(np.mean([one.trials for one in races])),
         float(np.mean([one.wrong(each) for one, each in zip(grids, drawn, strict=True)])),
         float(np.mean([one.decided for one in grids])),
-        next((n for n in REPEATS if guesses_wrong(n) <= CHANCE), None),
+        next((n for n in REPEATS if guesses_wrong(n) <= RACE_CHANCE), None),
     )
 
 

@@ -24,9 +24,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from experiments.stats.estimate import Array
+from experiments.stats.look import RACE_CHANCE
 from experiments.stats.variances import SampleVariance, learn_variances
 
-CHANCE = 0.05
 FIRST_LOOK = 2  # rounds: a single trial does not show what varies between trials
 MOST_D0 = 6.0  # degrees of freedom of the law of variances, at most: log variances of settings are at least 0.63 apart (standard deviation)
 NOISY = 0.05  # a setting's own variance this improbable under the law is not moderated
@@ -36,7 +36,7 @@ _NOTHING_LEFT = 1e-6  # of degrees of freedom
 _NO_WEIGHT = 1e-4  # of a point of the law's grid
 
 
-def level_of(rounds: int, settings: int, chance: float = CHANCE) -> float:
+def level_of(rounds: int, settings: int, chance: float = RACE_CHANCE) -> float:
     """The p-value below which one of so many settings is behind after so many rounds; over rounds and settings they add up to `chance`.
 
     Raises ValueError below FIRST_LOOK rounds, where nothing is judged, and for no settings.
@@ -66,7 +66,7 @@ class Standing:
         return self.leader >= 0 and bool((-self.low[others] < margin).all())
 
 
-def standing(values: ArrayLike, racing: Mask, *, able: Mask | None = None, chance: float = CHANCE) -> Standing:
+def standing(values: ArrayLike, racing: Mask, *, able: Mask | None = None, chance: float = RACE_CHANCE) -> Standing:
     """How settings stand after the rounds of `values` (settings, rounds), more being better; NaN where a setting has no value.
 
     `racing` (settings,): those still in the race; the values of others tell of rounds and spreads only. `able` (settings,): those that may
@@ -104,7 +104,7 @@ def standing(values: ArrayLike, racing: Mask, *, able: Mask | None = None, chanc
     return Standing(leader, np.where(racing, means[leader] - means, math.nan), low, high, dropped)
 
 
-def bounds(values: ArrayLike, settings: int, *, chance: float = CHANCE) -> tuple[Array, Array]:
+def bounds(values: ArrayLike, settings: int, *, chance: float = RACE_CHANCE) -> tuple[Array, Array]:
     """Ends (n,) of each setting's mean, each end at the level of `level_of` for `settings`; unbounded below FIRST_LOOK values.
 
     `values`: (n, rounds), NaN where there is none. A setting is held to a limit, not to others: so rounds do not cancel.

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from experiments.config.strict import Strict
-from experiments.stats.race import CHANCE
+from experiments.stats.look import RACE_CHANCE
 from tasks.sweep.constraints import Constraint
 
 
@@ -19,7 +19,7 @@ class RaceSettings(Strict):
     where: list[Constraint] = Field(default_factory=list)
     parity: bool = Field(False, description="settings whose loss differs from their reference's drop out")
     budget_s: float = Field(gt=0, description="no round starts that would not end before trials have run for so long, s")
-    chance: float = Field(CHANCE, gt=0, lt=0.5, description="of dropping the best, or of a wrong winner, over the whole race")
+    chance: float = Field(RACE_CHANCE, gt=0, lt=0.5, description="of dropping the best, or of a wrong winner, over the whole race")
     minimum: float = Field(gt=0, description="settings that are surely less than this apart are level: 0.02 is 2 %")
     references: list[str] = Field(default_factory=list, description="cells that loss parity needs: they run a round for each of its seeds")
     seeds: int = Field(0, ge=0, description="of the references")

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from experiments.stats.race import CHANCE, bounds, level_of, standing
+from experiments.stats.look import RACE_CHANCE
+from experiments.stats.race import bounds, level_of, standing
 
 ALL = np.ones(4, bool)
 
@@ -19,9 +20,9 @@ def noisy(speeds: list[float], rounds: int, sd: float | list[float] = 0.01, seed
 
 
 def test_levels_of_all_rounds_and_settings_add_up_to_the_chance() -> None:
-    assert level_of(2, 1) == pytest.approx(CHANCE / 2)
+    assert level_of(2, 1) == pytest.approx(RACE_CHANCE / 2)
     assert level_of(3, 10, 0.06) == pytest.approx(0.06 / 6 / 10)
-    assert sum(7 * level_of(rounds, 7) for rounds in range(2, 20_000)) == pytest.approx(CHANCE, rel=1e-4)
+    assert sum(7 * level_of(rounds, 7) for rounds in range(2, 20_000)) == pytest.approx(RACE_CHANCE, rel=1e-4)
 
 
 @pytest.mark.parametrize(("rounds", "settings"), [(1, 3), (2, 0)])
