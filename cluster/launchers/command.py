@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from cluster.commits.told import environment_of
 from cluster.pools.pool import Pool
 from cluster.process_marks import MARK, POOL_MARK
 from cluster.trial_layout import TRIAL
@@ -26,16 +27,21 @@ _QUIET = {
 }
 
 
-def trial_command(trial_dir: Path, attempt: int, store: str | None = None) -> list[str]:
-    """Arguments after the Python executable: the trial's entrypoint. `store`: the trial's folder on storage, instead of `trial_dir`."""
+def trial_command(trial_dir: Path, attempt: int, store: str | None = None, told: str = TRIAL) -> list[str]:
+    """Arguments after the Python executable: the trial's entrypoint. `store`: the trial's folder on storage, instead of `trial_dir`.
+
+    `told`: the file in `trial_dir` that the trial's process reads.
+    """
     if store:
         return [*ENTRY, "--store", store, "--attempt", str(attempt)]
     folder = trial_dir.resolve()
-    return [*ENTRY, "--trial", str(folder / TRIAL), "--out", str(folder), "--attempt", str(attempt)]
+    return [*ENTRY, "--trial", str(folder / told), "--out", str(folder), "--attempt", str(attempt)]
 
 
-def trial_environment(trial: Trial) -> dict[str, str]:
-    """Environment variables that a trial started by this process gets in addition to this process's own."""
+def trial_environment(trial: Trial, tree: Path | None = None) -> dict[str, str]:
+    """Environment variables that a trial started by this process gets in addition to this process's own. `tree`: its commit's files."""
+    if tree is not None:
+        return {**_common(trial), **environment_of(tree, os.environ)}
     return {**_common(trial), "PYTHONPATH": os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -13,7 +12,8 @@ from pathlib import Path
 
 from cluster.launchers import Launch, LaunchError, Status, processes
 from cluster.launchers.command import ENTRY, trial_command, trial_environment
-from cluster.launchers.template import ForkedTrial, TemplateCache, TemplateError
+from cluster.launchers.runs_in import RunsIn, runs_in
+from cluster.launchers.template import ForkedTrial, Template, TemplateCache, TemplateError
 from cluster.pools.pool import Pool
 from cluster.trial_layout import LOG
 from experiments.trial import Trial
@@ -33,38 +33,42 @@ class LocalLauncher:
         self._templates = TemplateCache()
 
     def start(self, trial: Trial, trial_dir: Path, attempt: int) -> Launch:
-        arguments, environment = trial_command(trial_dir, attempt), trial_environment(trial)
+        place = runs_in(trial, self.pool)
+        arguments = trial_command(trial_dir, attempt, told=place.write(trial, trial_dir))
+        environment = trial_environment(trial, place.tree)
         with open(trial_dir / LOG, "ab") as log:
             log.write(f"--- attempt {attempt} at {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}\n".encode())
-        child = self._forked(trial, arguments, environment, trial_dir / LOG) or self._fresh(arguments, environment, trial_dir / LOG)
+        start = (arguments, environment, trial_dir / LOG)
+        child = self._forked(trial, place, *start) or self._fresh(place, *start)
         self._children[trial.key] = child
         return Launch(launcher="local", key=trial.key, attempt=attempt, id=str(child.pid), born=processes.start_time(child.pid))
 
-    def _fresh(self, arguments: Sequence[str], environment: Mapping[str, str], log_path: Path) -> subprocess.Popen[bytes]:
+    def _fresh(self, place: RunsIn, arguments: Sequence[str], environment: Mapping[str, str], log_path: Path) -> subprocess.Popen[bytes]:
         """A new process. Raises LaunchError."""
-        python = self.pool.python or sys.executable
         with open(log_path, "ab") as log:
             try:
                 return subprocess.Popen(
-                    [python, *arguments],
+                    [place.python, *arguments],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     env={**os.environ, **environment},
                     start_new_session=True,
+                    pass_fds=place.inherited,
                 )
             except OSError as error:
-                raise LaunchError(f"pool {self.pool.name}: cannot start {python}: {error}") from error
+                raise LaunchError(f"pool {self.pool.name}: cannot start {place.python}: {error}") from error
 
-    def _forked(self, trial: Trial, arguments: list[str], environment: Mapping[str, str], log: Path) -> ForkedTrial | None:
+    def _forked(self, trial: Trial, place: RunsIn, arguments: list[str], environment: Mapping[str, str], log: Path) -> ForkedTrial | None:
         """A process forked from a template; None where the pool or the trial wants a fresh one, or no template can be had."""
         if self.pool.start == "fresh" or trial.device not in WARM_DEVICES or arguments[: len(ENTRY)] != ENTRY:
             return None
+        template: Template | None = None
         try:
-            template = self._templates.get(self.pool.python or sys.executable, trial, environment, log)
+            template = self._templates.get(place, trial, environment, log)
             return template.fork(arguments[len(ENTRY) :], environment, log)
         except (TemplateError, OSError) as error:
-            self._templates.drop()
+            self._templates.drop(template)
             processes.end_all(trial.key)  # what it may have forked before it fell silent
             with open(log, "a") as file:
                 file.write(f"a fresh process, since none could be forked from the template: {error}\n")
@@ -102,7 +106,7 @@ class LocalLauncher:
         return path.read_text(errors="replace") if path.exists() else ""
 
     def close(self) -> None:
-        self._templates.drop()
+        self._templates.close()
 
 
 def _exit_message(code: int | None) -> str | None:

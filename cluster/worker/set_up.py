@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from cluster.devices import Device
 from cluster.devices import load as load_device
 from cluster.devices.clock import SYNCHRONISED
+from cluster.packages import installed
 from cluster.worker.environment import environment
 from cluster.worker.measure.recorder import Recorder
 from cluster.worker.rank_group import Ranks
@@ -66,6 +67,7 @@ def set_up(trial: Trial, ranks: Ranks, recorder: Recorder, out: Path, found: Map
     facts = {**environment(device, ranks.world_size, threads), **found}
     if execution(parameters) == SYNCHRONOUS:
         facts["clock"] = SYNCHRONISED
+    recorder.packages(installed())
     recorder.environment(facts)
 
     def add_fact(name: str, value: str) -> None:

@@ -25,6 +25,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
+from cluster.packages import installed
 from cluster.process_marks import MARK, mark_forked_process
 from cluster.source_tree import running_tree
 
@@ -42,6 +43,7 @@ def main() -> None:
     options = parser.parse_args()
     channel = socket.socket(fileno=options.channel)
     running_tree()  # of the code that is imported now; trials inherit it
+    installed()  # likewise: some 50 ms for each trial else
     import_modules([*BASE, f"experiments.workloads.{options.workload}"])
     Template(channel).serve()
 

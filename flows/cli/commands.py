@@ -28,7 +28,7 @@ from flows.cli.options import (
     suite_names,
     sweep_ids,
 )
-from flows.cli.start_sweep import request_of, start
+from flows.cli.start_sweep import request_of, start, tell
 
 
 @app.command(epilog="Examples: sweep plan bridgetower --profile smoke --only precision=bf16 · sweep plan --sweep last")
@@ -51,12 +51,12 @@ def plan(
     if (suite is None) == (sweep is None):
         raise typer.BadParameter("give a suite, or --sweep and a sweep's id: one of the two")
     if sweep:
-        sweep_plan = planning.renew(SweepStore(_sweep_id(sweep)).load_plan())
+        sweep_plan = planning.renew(SweepStore(_sweep_id(sweep)).load_plan(), build_environments=False)
         against: str | None = sweep_plan.sweep_id
         states = planning.states(sweep_plan)
     else:
         assert suite is not None
-        sweep_plan, _ = planning.make_plan(request_of(suite, profile, pool, set_, only, repeats))
+        sweep_plan, _ = planning.make_plan(request_of(suite, profile, pool, set_, only, repeats), build_environments=False)
         against, states = planning.compare_with_last(sweep_plan)
     expected = planning.expected_seconds(sweep_plan)
     if as_json:
@@ -90,7 +90,8 @@ def run(
 
     if profile_steps is not None:
         set_ = [*(set_ or []), f"profile_steps={profile_steps}"]
-    sweep_plan, _ = make_plan(request_of(suite, profile, pool, set_, only, repeats).model_copy(update={"pool_wait_s": pool_wait}))
+    request = request_of(suite, profile, pool, set_, only, repeats).model_copy(update={"pool_wait_s": pool_wait})
+    sweep_plan, _ = make_plan(request, say=tell)
     raise typer.Exit(start(sweep_plan))
 
 
@@ -103,7 +104,7 @@ def resume(sweep_id: SweepId, pool_wait: PoolWaitOption = None) -> None:
     from tasks.sweep.plan import renew, states
     from tasks.sweep.store import SweepStore
 
-    sweep_plan = renew(SweepStore(_sweep_id(sweep_id)).load_plan())
+    sweep_plan = renew(SweepStore(_sweep_id(sweep_id)).load_plan(), say=tell)
     if pool_wait is not None:
         sweep_plan = sweep_plan.model_copy(update={"request": sweep_plan.request.model_copy(update={"pool_wait_s": pool_wait})})
     show_plan.print_why_again(err, states(sweep_plan))

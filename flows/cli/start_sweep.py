@@ -25,14 +25,20 @@ def request_of(
 def _pairs(option: str, texts: list[str] | None) -> list[tuple[str, Any]]:
     from experiments.config.errors import ConfigError
     from experiments.config.yaml_document import scalar
+    from experiments.trial import RUN_AXES
 
     pairs = []
     for text in texts or []:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise ConfigError.one(option, None, text, "is not KEY=VALUE", f"write it as {option} steps=50")
-        pairs.append((name, scalar(value)))
+        pairs.append((name, value if name in RUN_AXES and not isinstance(scalar(value), str) else scalar(value)))  # 1234567 is a commit
     return pairs
+
+
+def tell(text: str) -> None:
+    """Say a line about what takes its time before a sweep starts."""
+    err.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def start(plan: Plan) -> int:
