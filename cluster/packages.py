@@ -1,4 +1,4 @@
-"""The versions of all packages that this Python sees. `python -m cluster.packages` prints them, for one process to learn of another's Python."""
+"""The versions of all packages that this Python sees. `python -m cluster.packages` prints them, for a process of another Python."""
 
 from __future__ import annotations
 

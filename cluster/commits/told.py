@@ -20,8 +20,12 @@ from experiments.trial import Trial
 _TIMEOUT_S = 120.0
 _SCHEMA = """
 import json, sys
+import cluster, experiments
 from experiments import workloads
 from experiments.trial import Trial
+for package in (cluster, experiments):
+    if not str(package.__file__).startswith(sys.argv[2]):
+        raise SystemExit(f"python takes {package.__name__} from {package.__file__}, not from the commit")
 schema = workloads.load(sys.argv[1]).Parameters
 try:
     from cluster.source_tree import source_tree
@@ -52,7 +56,7 @@ class Schema:
 @cache
 def schema_of(tree: Path, workload: str) -> Schema:
     """What the code in `tree` knows of the workload. Asks a process of that code, once. Raises CommitError for one that is too old."""
-    found = json.loads(_ask(tree, _SCHEMA, workload, why=f"is too old for the workload {workload}"))
+    found = json.loads(_ask(tree, _SCHEMA, workload, str(tree), why=f"is too old for the workload {workload}"))
     return Schema(frozenset(found["trial"]), frozenset(found["parameters"]), found["tree"])
 
 
@@ -67,7 +71,7 @@ def told(trial: Trial, tree: Path) -> str:
     new = {name: value for name, value in trial.parameters.items() if name not in schema.parameters}
     wanted = [f"{name}: {value}" for name, value in new.items() if name not in plain or plain[name] != value]
     if wanted:
-        raise CommitError(f"commit {tree.name[:12]} is too old: its {trial.workload} does not know {', '.join(wanted)}")
+        raise CommitError(f"commit {tree.name[:12]} is too old: its {trial.workload} does not know {', '.join(sorted(wanted))}")
     fields = trial.model_dump(mode="json", include=set(schema.trial))
     return json.dumps({**fields, "parameters": {name: value for name, value in trial.parameters.items() if name not in new}}, indent=1)
 

@@ -95,10 +95,13 @@ class Worktrees:
         return in_use
 
     def _remove(self, path: Path) -> None:
-        command = ["git", "-C", str(self.root), "worktree"]
-        subprocess.run([*command, "remove", "--force", str(path)], capture_output=True, check=False)
-        shutil.rmtree(path, ignore_errors=True)
-        subprocess.run([*command, "prune"], capture_output=True, check=False)  # an entry whose folder is gone
+        """The folder and git's entry of it, whatever is left of either. Other entries are not this program's, so nothing is pruned."""
+        # Forced twice: also an entry that is half made, and locked
+        remove = ["git", "-C", str(self.root), "worktree", "remove", "--force", "--force", str(path)]
+        subprocess.run(remove, capture_output=True, check=False)
+        if path.exists():
+            shutil.rmtree(path, ignore_errors=True)
+            subprocess.run(remove, capture_output=True, check=False)
 
 
 def _open(path: Path) -> int:

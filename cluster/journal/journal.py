@@ -4,8 +4,8 @@ Each line is one JSON object with `t` (Unix time, s), `kind` and `crc`. `crc` is
 the previous line's CRC. A reader therefore detects a changed, missing or reordered line and names it. A writer that is killed may leave a
 last line without its newline. Readers ignore that line, and the next writer cuts it off.
 
-Kinds: attempt, packages, environment, phase, step, window, evaluation, note, end. An attempt starts the trial over: readers return the last one, or
-the one that they ask for.
+Kinds: attempt, packages, environment, phase, step, window, evaluation, note, end. An attempt starts the trial over: readers return the last
+one, or the one that they ask for.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from cluster.launchers import Launch, LaunchError, Status, processes
 from cluster.launchers.command import ENTRY, trial_command, trial_environment
-from cluster.launchers.runs_in import RunsIn, runs_in
 from cluster.launchers.template import ForkedTrial, Template, TemplateCache, TemplateError
+from cluster.launchers.variant import Variant, variant_of
 from cluster.pools.pool import Pool
 from cluster.trial_layout import LOG
 from experiments.trial import Trial
@@ -33,39 +33,41 @@ class LocalLauncher:
         self._templates = TemplateCache()
 
     def start(self, trial: Trial, trial_dir: Path, attempt: int) -> Launch:
-        place = runs_in(trial, self.pool)
-        arguments = trial_command(trial_dir, attempt, told=place.write(trial, trial_dir))
-        environment = trial_environment(trial, place.tree)
+        variant = variant_of(trial, self.pool)
+        arguments = trial_command(trial_dir, attempt, told=variant.write(trial, trial_dir))
+        environment = trial_environment(trial, variant.tree)
         with open(trial_dir / LOG, "ab") as log:
             log.write(f"--- attempt {attempt} at {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}\n".encode())
         start = (arguments, environment, trial_dir / LOG)
-        child = self._forked(trial, place, *start) or self._fresh(place, *start)
+        child = self._forked(trial, variant, *start) or self._fresh(variant, *start)
         self._children[trial.key] = child
         return Launch(launcher="local", key=trial.key, attempt=attempt, id=str(child.pid), born=processes.start_time(child.pid))
 
-    def _fresh(self, place: RunsIn, arguments: Sequence[str], environment: Mapping[str, str], log_path: Path) -> subprocess.Popen[bytes]:
+    def _fresh(self, variant: Variant, arguments: Sequence[str], environment: Mapping[str, str], log_path: Path) -> subprocess.Popen[bytes]:
         """A new process. Raises LaunchError."""
         with open(log_path, "ab") as log:
             try:
                 return subprocess.Popen(
-                    [place.python, *arguments],
+                    [variant.python, *arguments],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     env={**os.environ, **environment},
                     start_new_session=True,
-                    pass_fds=place.inherited,
+                    pass_fds=variant.inherited,
                 )
             except OSError as error:
-                raise LaunchError(f"pool {self.pool.name}: cannot start {place.python}: {error}") from error
+                raise LaunchError(f"pool {self.pool.name}: cannot start {variant.python}: {error}") from error
 
-    def _forked(self, trial: Trial, place: RunsIn, arguments: list[str], environment: Mapping[str, str], log: Path) -> ForkedTrial | None:
+    def _forked(
+        self, trial: Trial, variant: Variant, arguments: list[str], environment: Mapping[str, str], log: Path, /
+    ) -> ForkedTrial | None:
         """A process forked from a template; None where the pool or the trial wants a fresh one, or no template can be had."""
         if self.pool.start == "fresh" or trial.device not in WARM_DEVICES or arguments[: len(ENTRY)] != ENTRY:
             return None
         template: Template | None = None
         try:
-            template = self._templates.get(place, trial, environment, log)
+            template = self._templates.get(variant, trial, environment, log)
             return template.fork(arguments[len(ENTRY) :], environment, log)
         except (TemplateError, OSError) as error:
             self._templates.drop(template)

@@ -17,8 +17,8 @@ from cluster import trial_layout
 from cluster.journal.object_store import StorageError
 from cluster.launchers import Launch, LaunchError, LaunchRefused, Status, code_package, processes
 from cluster.launchers.command import job_environment, trial_command
-from cluster.launchers.runs_in import runs_in
 from cluster.launchers.shared_files import SharedFiles
+from cluster.launchers.variant import variant_of
 from cluster.pools.errors import PoolError, PoolRefused
 from cluster.pools.placement import place
 from cluster.pools.pool import Pool
@@ -43,12 +43,12 @@ class RayJobLauncher:
         submission_id = f"{trial.key}-a{attempt}"
         folder = self.files.folder(trial, trial_dir)
         launch = Launch(launcher="ray_job", key=trial.key, attempt=attempt, id=submission_id, folder=folder)
-        client, run = self._client(), runs_in(trial, self.pool)
+        client, variant = self._client(), variant_of(trial, self.pool)
         placement = place(self.pool, trial.parameters)
         try:
             admit(self.pool, placement)
-            self.files.send(trial, folder, run.text)
-            code = code_package.build(run.tree or REPOSITORY)
+            self.files.send(trial, folder, variant.text)
+            code = code_package.build(variant.tree or REPOSITORY)
         except PoolRefused as error:
             raise LaunchRefused(str(error)) from error
         except (PoolError, StorageError) as error:
@@ -57,7 +57,7 @@ class RayJobLauncher:
             raise LaunchRefused(str(error)) from error
         arguments = [
             self.pool.python or "python",
-            *trial_command(trial_dir, attempt, store=folder if self.pool.storage else None, told=run.write(trial, trial_dir)),
+            *trial_command(trial_dir, attempt, store=folder if self.pool.storage else None, told=variant.write(trial, trial_dir)),
             *("--placement", placement.model_dump_json()),
         ]
         try:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.launchers import processes
-from cluster.launchers.runs_in import RunsIn
+from cluster.launchers.variant import Variant
 from cluster.process_marks import MARK, NO_TRIAL
 from experiments.config.paths import REPOSITORY, extra_folders
 from experiments.trial import Trial, digest
@@ -150,20 +150,20 @@ class TemplateCache:
     def __init__(self) -> None:
         self._lock, self._kept = threading.Lock(), dict[str, _Kept]()  # the one used last stands last
 
-    def get(self, place: RunsIn, trial: Trial, environment: Mapping[str, str], log: Path) -> Template:
+    def get(self, variant: Variant, trial: Trial, environment: Mapping[str, str], log: Path) -> Template:
         """A template for this trial, started if need be: one with the same Python, workload, variables and code. Raises OSError."""
         shared = {
             name: value for name, value in {**os.environ, **environment}.items() if name != MARK and not name.startswith(_OF_THE_FLOW)
         }
         if trial.device == "cpu":
             shared["CUDA_VISIBLE_DEVICES"] = ""
-        key, code = digest([place.python, trial.workload, shared]), digest(_code_state(place.tree or REPOSITORY))
+        key, code = digest([variant.python, trial.workload, shared]), digest(_code_state(variant.tree or REPOSITORY))
         with self._lock:
             kept = self._kept.pop(key, None)
             if kept is None or kept.code != code or not kept.template.running:
                 if kept is not None:
                     kept.template.close()
-                kept = _Kept(Template(place.python, trial.workload, shared, log, place.inherited), code)
+                kept = _Kept(Template(variant.python, trial.workload, shared, log, variant.inherited), code)
             self._kept[key] = kept
             while len(self._kept) > MOST:
                 self._kept.pop(next(iter(self._kept))).template.close()

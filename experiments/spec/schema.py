@@ -90,7 +90,7 @@ class Sections(Strict):
 
     fixed: dict[str, Any] = Field(default_factory=dict, description="workload parameter -> value, for all cells")
     axes: Axes = Field(
-        default_factory=dict, description="pool, environment, commit and workload parameters -> values; their product is the matrix"
+        default_factory=dict, description="pool, environment, commit, workload parameters -> values; their product is the matrix"
     )
     linked: list[Axes] = Field(default_factory=list, description="axes that change together: lists of equal length, zipped")
     conditions: list[Condition] = Field(default_factory=list)

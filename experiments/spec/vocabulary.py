@@ -46,7 +46,7 @@ class Vocabulary:
         if name == "commit":
             good = isinstance(value, str) and value.strip() == value != "" and not value.startswith("-")
             return value, None if good else (
-                f"is {value!r}, which is no name of a commit",
+                f"is {value!r}, which names no commit",
                 "write a branch, tag or hash as text, in quotes",
             )
         if name in (*RUN_AXES, "device"):

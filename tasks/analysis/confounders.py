@@ -20,7 +20,8 @@ def value_key(value: Any) -> str:
 def confounders(cells: Sequence[Cell]) -> list[tuple[str, list[tuple[str, list[Cell]]]]]:
     """What differs between cells that were compared and is not an axis: (name, [(value, cells), ...]).
 
-    Environment values, versions of packages, and parameters that the suite set differently without an axis. Numbers within 1 % count as equal (clocks).
+    Environment values, versions of packages, and parameters that the suite set differently without an axis. Numbers within 1 % count as
+    equal (clocks).
     """
     differences = []
     axes = {axis for cell in cells for axis in cell.axes if len({value_key(c.axes.get(axis)) for c in cells}) > 1}

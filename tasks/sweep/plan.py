@@ -144,7 +144,7 @@ class TrialMaker:
             configuration["lock_clocks_mhz"] = pool.lock_clocks_mhz
         variants = self._inputs.variants
         environment = None if cell.environment == DEFAULT_ENVIRONMENT else cell.environment
-        run = {"environment": environment, "commit": variants.commit(cell.commit)}
+        run: dict[str, Any] = {"environment": environment, "commit": variants.commit(cell.commit)}
         configuration |= {name: value for name, value in run.items() if value}  # likewise: without them a cell is what it was
         parts = key_parts(
             configuration=configuration,

@@ -18,7 +18,7 @@ from experiments.trial import Trial
 
 
 @dataclass(frozen=True)
-class RunsIn:
+class Variant:
     """`python`: the executable. `tree`: the files of its commit, None for the code here. `inherited`: descriptors that it must inherit."""
 
     python: str
@@ -40,7 +40,7 @@ class RunsIn:
             raise LaunchRefused(str(error)) from error
 
 
-def runs_in(trial: Trial, pool: Pool) -> RunsIn:
+def variant_of(trial: Trial, pool: Pool) -> Variant:
     """Of a trial on this pool. Raises LaunchRefused if its environment or its commit is not there any more."""
     python = pool.python or sys.executable
     if trial.environment_digest:
@@ -50,9 +50,9 @@ def runs_in(trial: Trial, pool: Pool) -> RunsIn:
             raise LaunchRefused(f"environment {trial.environment} is not in {where} any more; `sweep resume` builds it again")
         python = found.python
     if trial.commit is None:
-        return RunsIn(python)
+        return Variant(python)
     try:
         tree = worktrees().tree(trial.commit)
     except CommitError as error:
         raise LaunchRefused(str(error)) from error
-    return RunsIn(python, tree, (worktrees().descriptor(trial.commit),))
+    return Variant(python, tree, (worktrees().descriptor(trial.commit),))
