@@ -19,7 +19,7 @@ from experiments.trial import Trial
 
 _TIMEOUT_S = 120.0
 _SCHEMA = """
-import json, sys
+import json, os, sys
 import cluster, experiments
 from experiments import workloads
 from experiments.trial import Trial
@@ -27,11 +27,10 @@ for package in (cluster, experiments):
     if not str(package.__file__).startswith(sys.argv[2]):
         raise SystemExit(f"python takes {package.__name__} from {package.__file__}, not from the commit")
 schema = workloads.load(sys.argv[1]).Parameters
-try:
+tree = None
+if os.path.exists(os.path.join(sys.argv[2], "cluster", "source_tree.py")):  # else an editable installation would give its own
     from cluster.source_tree import source_tree
     tree = source_tree()
-except ImportError:
-    tree = None
 print(json.dumps({"trial": list(Trial.model_fields), "parameters": list(schema.model_fields), "tree": tree}))
 """
 _VALIDATE = """

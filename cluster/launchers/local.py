@@ -63,7 +63,7 @@ class LocalLauncher:
         self, trial: Trial, variant: Variant, arguments: list[str], environment: Mapping[str, str], log: Path, /
     ) -> ForkedTrial | None:
         """A process forked from a template; None where the pool or the trial wants a fresh one, or no template can be had."""
-        if self.pool.start == "fresh" or trial.device not in WARM_DEVICES or arguments[: len(ENTRY)] != ENTRY:
+        if self.pool.start == "fresh" or trial.device not in WARM_DEVICES or not variant.has_template or arguments[: len(ENTRY)] != ENTRY:
             return None
         template: Template | None = None
         try:

@@ -82,7 +82,7 @@ def test_a_workload_that_it_does_not_have_is_told(tree: Path) -> None:
 
 def test_code_that_python_would_take_from_elsewhere_is_not_taken_for_the_commits(tree: Path) -> None:
     (tree / "cluster" / "__init__.py").unlink()
-    with pytest.raises(CommitError, match="is too old for the workload synthetic: python takes cluster from .*, not from the commit"):
+    with pytest.raises(CommitError, match=r"is too old for the workload synthetic: python takes cluster from .*, not from the commit"):
         schema_of(tree, "synthetic")
 
 
