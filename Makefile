@@ -79,29 +79,32 @@ lock: ## write requirements.lock anew from pyproject.toml (LOCK_TORCH=version)
 	build/lock/bin/python -m pip install -qq --dry-run --ignore-installed --report build/lock/report.json "torch==$(LOCK_TORCH)" ".[dev]"
 	$(PYTHON) .ci/lock.py < build/lock/report.json > build/lock/requirements.lock
 	mv build/lock/requirements.lock requirements.lock
+	sed -i 's/^torch==.*/torch==$(LOCK_TORCH)/' requirements-torch.lock
 	@rm -rf build/lock
 
 clean: ## remove .venv and caches; runs/ stays
 	rm -rf $(VENV) $(GAUDI) build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
-$(STAMP): requirements.lock pyproject.toml
+$(STAMP): requirements.lock requirements-torch.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info[:2] <= (3, 12) else 1)' 2>/dev/null || { \
 	  echo "error: $(PYTHON) is $$($(PYTHON) --version 2>/dev/null || echo not there); sweepbench needs Python 3.11 or 3.12: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	  echo "error: $(PYTHON) has no venv module; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 	@echo "making $(VENV) from requirements.lock: some minutes, once"
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install -qq --no-compile --prefer-binary -r requirements.lock
+	@$(BIN)/python -m pip install -qq --no-compile --no-deps --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install -qq --no-compile --prefer-binary -r requirements-torch.lock
 	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # as pip would, but on all cores; some packages ship files that do not compile
 	@$(BIN)/python -m pip install -qq --no-deps --no-build-isolation -e .
 	@touch $@
 
 # optimum-habana needs transformers 4.55, so it has an environment of its own. The emulated device is compiled here, once
-$(GAUDI_STAMP): requirements-gaudi.lock $(GAUDI_SOURCES) | $(STAMP)
+$(GAUDI_STAMP): requirements-gaudi.lock requirements-torch.lock $(GAUDI_SOURCES) | $(STAMP)
 	@command -v c++ >/dev/null || { echo "error: the emulated device is C++: a compiler is needed (on Debian and Ubuntu: apt install g++)" >&2; exit 1; }
 	@echo "making $(GAUDI) from requirements-gaudi.lock: some minutes, once"
 	@[ -x $(GAUDI)/bin/python ] || $(PYTHON) -m venv $(GAUDI)
-	@$(GAUDI)/bin/python -m pip install -qq --no-compile --no-deps --prefer-binary -r requirements-gaudi.lock
+	@$(GAUDI)/bin/python -m pip install -qq --no-compile --no-deps --require-hashes -r requirements-gaudi.lock
+	@$(GAUDI)/bin/python -m pip install -qq --no-compile --no-deps --prefer-binary -r requirements-torch.lock
 	@mkdir -p build && rm -rf build/habana_emulator && cp -R tests/habana_emulator build/habana_emulator  # what pip builds stays out of tests/
 	@$(GAUDI)/bin/python -m pip install -qq --no-deps --no-build-isolation --force-reinstall ./build/habana_emulator
 	@$(GAUDI)/bin/python -m compileall -qq -j 0 $(GAUDI)/lib || true

@@ -144,7 +144,7 @@ def ray_head() -> Iterator[Pool]:
     settings.state.mkdir(parents=True)
     settings.token.touch(mode=0o600)
     settings.token.write_text(secrets.token_hex(32))
-    settings.ray_temp.mkdir(mode=0o700)
+    settings.ray_temp.parent.mkdir(mode=0o700)
     head = next(component for component in components(settings) if component.name == "ray")
     environment = {**os.environ, **stack_environment(settings), **head.environment, "PYTHONPATH": str(REPOSITORY)}
     record = process.start(settings.state, "ray", head.command, environment, REPOSITORY, head.ports)
@@ -157,7 +157,7 @@ def ray_head() -> Iterator[Pool]:
         yield Pool(name="head", device="cpu", address=settings.ray_url, token_file=str(settings.token))
     finally:
         process.stop(record, head.stop_grace_s)
-        shutil.rmtree(settings.ray_temp, ignore_errors=True)
+        shutil.rmtree(settings.ray_temp.parent, ignore_errors=True)
 
 
 def free_ports() -> list[int]:

@@ -14,6 +14,7 @@ REPORT = "report.md"  # the report
 REPORT_PAGE = "report.html"  # the report
 FIGURES = "figures"  # the report: a folder
 STATUS = "status.json"  # the flow, when it ends: exit status and a line for people
+SLOTS = "slots.jsonl"  # the flow: when each trial took its pool's slots and gave them back
 FLOW_RUNS = "flow_runs.txt"  # each flow run that worked on the sweep adds its Prefect id
 LEASE = ".lease"  # the lock of whoever works on the sweep
 HOLDER = ".holder.json"  # who holds the lease, while it is held
@@ -21,6 +22,7 @@ STOP = ".stop"  # `sweep stop`, with the reason; whoever takes the lease next re
 
 CERTIFICATES = "certificates.json"  # the report of a sweep that has ended: what A/A pairs had shown of its devices until then
 KNOWN_SPREAD = "known_spread.json"  # the report of a sweep that has ended: the spread between trials, sweeps and hosts that it uses
+HELD_TIME = "held_time.json"  # the report: what share of the time that the pools were held was measured, and where the rest went
 
 # Beside the sweeps' folders
 AA_CERTIFICATES = "certificates"  # the report: a folder with a file for each A/A sweep, what its pairs show

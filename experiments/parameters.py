@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from experiments.config.strict import Strict
 
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
+BatchSize = Annotated[int, Field(ge=1, le=1_000_000)] | Literal["max"]
 
 
 REFERENCE = "fp32"  # the precision that others are compared with
@@ -67,7 +68,7 @@ class TrainingParameters(Strict):
 
     devices: int = Field(1, ge=1, le=4096, description="data-parallel workers, one device each")
     precision: Precision = Field("fp32", description="fp32; tf32 (matrix products); bf16 (autocast); fp16 (autocast + GradScaler)")
-    batch_size: int | Literal["max"] = Field(8, description="samples per device and step, or max: the largest that fits")
+    batch_size: BatchSize = Field(8, description="samples per device and step, or max: the largest that fits")
     dataloader_workers: int = Field(0, ge=0, le=256, description="DataLoader processes per device; 0 loads in the training process (MP-0)")
     prefetch_factor: int = Field(2, ge=1, le=64, description="batches each DataLoader process keeps ready")
     pin_memory: bool = Field(True, description="page-locked host batches, on devices that have their own memory")

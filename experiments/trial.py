@@ -6,13 +6,14 @@ import hashlib
 import json
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from experiments.config.strict import Strict
 
 Scalar = str | int | float | bool | None
+TrialKey = Annotated[str, StringConstraints(pattern=r"^[0-9a-z]{1,64}$")]  # names the trial's folder, so it must not lead elsewhere
 
 RUN_AXES = ("pool", "environment", "commit")  # axes that are no parameters of a workload: where, with which libraries and which code
 DEFAULT_ENVIRONMENT = "default"  # a value of the axis `environment`: the Python that trials of the pool run with anyway
@@ -55,7 +56,7 @@ class Trial(Strict):
     """One repeat of one cell of the matrix. trial.json holds it, and it is all the input that a worker gets."""
 
     schema_version: Literal[1] = 1
-    key: str
+    key: TrialKey
     key_parts: dict[str, str]
     sweep_id: str
     suite: str
@@ -103,7 +104,7 @@ class TrialResult(Strict):
     """result.json: how one attempt of a trial ended. Reports recompute statistics from the journal's raw steps."""
 
     schema_version: Literal[1] = 1
-    key: str
+    key: TrialKey
     attempt: int = Field(ge=1)
     outcome: Outcome
     reason: str | None = Field(None, description="one line; always present unless the outcome is ok")

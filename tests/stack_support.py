@@ -118,7 +118,7 @@ def goes_down(stack: Stack) -> None:
     assert down.returncode == 0, down.stderr
     assert not [member for member in members if member.is_running() and member.status() != psutil.STATUS_ZOMBIE]
     assert not (stack.root / "prefect.toml").exists()
-    assert not stack.settings.ray_temp.exists()
+    assert not stack.settings.ray_temp.parent.exists()
     again = stack.command("down")
     assert (again.returncode, again.stdout.strip()) == (0, "the stack is not running")
 

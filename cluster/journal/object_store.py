@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from experiments.atomic_file import atomic_file
+from experiments.config.credentials import credentials_in
 
 SCHEMES = ("file", "s3", "gs")
 _CONNECT_S, _REQUEST_S = 5.0, 20.0
@@ -31,8 +32,8 @@ def problem_with(uri: str) -> str | None:
         return f"is {uri!r}, which is not a URI"
     if parts.scheme not in SCHEMES:
         return f"is {uri!r}, which is neither a path from / nor file://, s3:// or gs://"
-    if parts.username or parts.password or "access_key" in parts.query or "secret_key" in parts.query:
-        return "holds credentials"  # it is shown and logged
+    if problem := credentials_in(uri):
+        return problem  # it is shown and logged
     if parts.scheme != "file" and not parts.netloc:
         return f"is {uri!r}: the bucket is missing"
     return None

@@ -14,14 +14,14 @@ from cluster.pools.pool import Pool
 from cluster.trial_layout import LAUNCH
 from experiments.atomic_file import atomic_write
 from experiments.config.strict import Strict
-from experiments.trial import Trial
+from experiments.trial import Trial, TrialKey
 
 
 class Launch(Strict):
     """One started attempt of a trial."""
 
     launcher: Literal["local", "ray_job"]
-    key: str
+    key: TrialKey
     attempt: int = Field(ge=1)
     id: str = Field(description="process id (local) or submission id (Ray job)")
     folder: str | None = Field(None, description="Ray job: folder of the trial's files as its process sees it, a path or a URI")

@@ -11,6 +11,7 @@ import json
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 
 from filelock import FileLock, Timeout
 
@@ -33,29 +34,33 @@ class NodeLocks:
         self._width, self._stop, self._busy = width, stop, busy
         self._held = ExitStack()
 
-    def __enter__(self) -> None:
-        while not self._stop.is_set() and not self._take():
+    def __enter__(self) -> list[str]:
+        """Names of the locks that are held now; [] if it gave up."""
+        while not self._stop.is_set():
+            if names := self._take():
+                return names
             self._busy()
             self._stop.wait(_ASK_AGAIN_S)
+        return []
 
     def __exit__(self, *_: object) -> None:
         self._held.close()
 
-    def _take(self) -> bool:
-        """Lock all slots or none: two trials that each hold some and wait for more would wait for ever. True if locked."""
+    def _take(self) -> list[str]:
+        """Lock all slots or none: two trials that each hold some and wait for more would wait for ever. The names of those locked."""
         with ExitStack() as acquired:
-            count = 0
+            names: list[str] = []
             for lock in self._locks:
                 try:
                     lock.acquire(timeout=0)
                 except Timeout:
                     continue
                 acquired.callback(lock.release)
-                count += 1
-                if count == self._width:
+                names.append(Path(lock.lock_file).stem)
+                if len(names) == self._width:
                     self._held = acquired.pop_all()
-                    return True
-        return False
+                    return names
+        return []
 
 
 def hardware(pool: Pool) -> str:

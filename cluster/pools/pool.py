@@ -14,6 +14,7 @@ from pydantic import Field, StringConstraints
 from cluster.journal.object_store import problem_with
 from cluster.pools.device_kinds import device_kinds
 from cluster.pools.errors import PoolError
+from experiments.config.credentials import credentials_in, names_secret
 from experiments.config.errors import ConfigError, choose
 from experiments.config.paths import REPOSITORY, extra_folders, runs_root
 from experiments.config.strict import Strict
@@ -195,8 +196,9 @@ def _check(document: Document, name: str, entry: PoolEntry) -> list[tuple[tuple[
         problems.append(((name, "lock_clocks_mhz"), f"has no meaning on device {entry.device}", "remove it"))
     if entry.storage and (problem := problem_with(entry.storage)):
         problems.append(((name, "storage"), problem, "write /shared/folder, s3://bucket/folder or gs://bucket/folder"))
-    if any(word in variable for variable in entry.env for word in ("TOKEN", "SECRET", "PASSWORD")):
-        problems.append(((name, "env"), "holds a secret by its name", "give it to the nodes themselves: Ray shows a job's variables"))
+    for variable, value in entry.env.items():
+        if problem := "holds a secret by its name" if names_secret(variable) else credentials_in(value):
+            problems.append(((name, "env", variable), problem, "give it to the nodes themselves: Ray shows a job's variables"))
     if entry.address != EMBEDDED and entry.nodes > 1 and entry.exclusive:
         problems += _not_exclusive(name, entry)
     bad = {key: value for key, value in entry.resources.items() if not value > 0}
@@ -222,8 +224,8 @@ def _address_problem(text: str) -> str | None:
         port = parts.port
     except ValueError:
         return f"is {text!r}, which is not a URL"
-    if parts.username or parts.password:
-        return "holds a user name or password"  # it would end up in logs; a token has its own fields
+    if problem := credentials_in(text):
+        return problem  # it would end up in logs; a token has its own fields
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/") or parts.query or parts.fragment:
         return f"is {text!r}, which is not http(s)://host:port"
     return None if port is None or port > 0 else "has the port 0"

@@ -86,7 +86,7 @@ def down(root: Path = REPOSITORY, say: Say = print) -> list[str]:
             process.forget(settings.state, part.name)
             say(f"{part.title}: {'stopped' if was_alive else 'had died before'}")
             if part.name == "ray" and was_alive:  # keep the logs of a head that died
-                shutil.rmtree(settings.ray_temp, ignore_errors=True)
+                shutil.rmtree(settings.ray_temp.parent, ignore_errors=True)
         deployments.remove_prefect_toml(settings)
     if stubborn:
         raise StackError("; ".join(stubborn))
@@ -157,8 +157,8 @@ def _prepare(settings: Settings) -> None:
 
 
 def _prepare_ray_temp(settings: Settings) -> None:
-    """Make an empty session folder for Ray that only this user can use. Raises StackError if another user owns it."""
-    path = settings.ray_temp
+    """Make an empty folder that only this user may enter, for Ray's session folder. Raises StackError if another user owns it."""
+    path = settings.ray_temp.parent
     if path.exists() or path.is_symlink():
         info = path.lstat()
         if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():

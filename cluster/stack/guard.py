@@ -37,14 +37,21 @@ class LocalOnly:
 
 
 def allowed(headers: list[tuple[bytes, bytes]]) -> bool:
-    """True if the Host header, and the Origin header if there is one, name this machine, on any port."""
+    """True if the Host header names this machine, and the Origin header, if there is one, a page of this very server.
+
+    Another server of this machine is another port, which a page of it says in its Origin. A server that is reached through a forwarded port
+    sees the forwarded one in both headers.
+    """
     hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
     origins = [value.decode("latin-1") for name, value in headers if name == b"origin"]
-    return len(hosts) == 1 and _ours(f"//{hosts[0]}") and all(_ours(origin) for origin in origins)
+    port = _port_of(f"http://{hosts[0]}") if len(hosts) == 1 else None
+    return port is not None and all(_port_of(origin) == port for origin in origins)
 
 
-def _ours(url: str) -> bool:
+def _port_of(url: str) -> int | None:
+    """The port of an http URL on this machine; None for any other."""
     try:
-        return urlsplit(url).hostname in _OURS
+        parts = urlsplit(url)
+        return (parts.port or 80) if parts.scheme == "http" and parts.hostname in _OURS else None
     except ValueError:
-        return False
+        return None

@@ -15,7 +15,8 @@ from cluster.stack.settings import HOST
 
 
 def main(port: int, *, until_eof: bool = False) -> None:
-    """Serve on loopback until a signal or, with `until_eof`, the end of standard input."""
+    """Serve on loopback until a signal or, with `until_eof`, the end of standard input. Its database is its user's alone."""
+    os.umask(0o077)
     if until_eof:
         threading.Thread(target=_end_with_input, daemon=True).start()
     import uvicorn

@@ -48,9 +48,9 @@ class Settings:
 
     @property
     def ray_temp(self) -> Path:
-        """Ray's session folder. Not under `runs`: its sockets' paths must stay below 107 bytes."""
+        """Ray's session folder, to which Ray gives mode 0777: its parent keeps others out. Not in `runs`: its sockets allow 107 bytes."""
         name = hashlib.sha256(str(self.runs).encode()).hexdigest()[:8]
-        return Path("/tmp") / f"sweepbench-{os.getuid()}-{name}"  # noqa: S108 - created with mode 0700 and checked
+        return Path("/tmp") / f"sweepbench-{os.getuid()}-{name}" / "ray"  # noqa: S108 - its parent has mode 0700 and is checked
 
     @property
     def prefect_url(self) -> str:
@@ -95,7 +95,8 @@ def load(root: Path = REPOSITORY) -> Settings:
 
 def base_environment(settings: Settings) -> dict[str, str]:
     """Variables of every process of sweepbench, with or without the stack: telemetry off, Prefect's files under runs/."""
-    return {**TELEMETRY_OFF, "SWEEPBENCH_RUNS": str(settings.runs), "PREFECT_HOME": str(settings.runs / ".prefect")}
+    json_results = {"PREFECT_RESULTS_DEFAULT_SERIALIZER": "json"}  # Prefect's own default is pickle, which runs code when it is read
+    return {**TELEMETRY_OFF, **json_results, "SWEEPBENCH_RUNS": str(settings.runs), "PREFECT_HOME": str(settings.runs / ".prefect")}
 
 
 def stack_environment(settings: Settings) -> dict[str, str]:

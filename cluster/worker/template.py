@@ -28,6 +28,7 @@ from typing import Any, NoReturn
 from cluster.packages import installed
 from cluster.process_marks import MARK, mark_forked_process
 from cluster.source_tree import running_tree
+from experiments.components import flop_count
 
 BASE = ("cluster.worker.trial_session", "cluster.worker.ray_train", "ray.train.torch")
 # Not imported in the template: they start processes or threads, ask for a device, or belong to one process
@@ -161,7 +162,8 @@ class Template:
         with suppress(BlockingIOError):
             *lines, self._lessons = (self._lessons + os.read(self._lesson_source, 1 << 20)).split(b"\n")
             for line in lines:
-                import_modules(json.loads(line))
+                lesson = json.loads(line)
+                flop_count.learn_counts(lesson) if isinstance(lesson, dict) else import_modules(lesson)
 
     def _become_trial(self, request: dict[str, Any], told: int) -> NoReturn:
         """In the forked process: a session, a log, an environment and a mark of its own, then the trial's entry point."""
@@ -176,9 +178,10 @@ class Template:
         try:
             from cluster.worker import main as worker
 
-            before = set(sys.modules)
+            before, counted = set(sys.modules), flop_count.known_counts()
             status = worker.main(request["arguments"])
             self._teach(sorted(set(sys.modules) - before))
+            self._teach({name: count for name, count in flop_count.known_counts().items() if name not in counted})
             worker.leave(status)
         except BaseException:
             traceback.print_exc()
@@ -198,10 +201,11 @@ class Template:
         os.close(log)
         os.environ.update(request["environment"], **{_START: "warm"})
 
-    def _teach(self, names: list[str]) -> None:
-        if names:
+    def _teach(self, lesson: list[str] | dict[str, flop_count.Counted]) -> None:
+        """Modules to import, or FLOPs that need not be counted again."""
+        if lesson:
             with suppress(OSError):  # the template is gone
-                os.write(self._lesson_sink, json.dumps(names).encode() + b"\n")
+                os.write(self._lesson_sink, json.dumps(lesson).encode() + b"\n")
 
 
 if __name__ == "__main__":

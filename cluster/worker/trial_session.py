@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
@@ -22,6 +24,8 @@ from cluster.worker.try_sizes import try_sizes
 from experiments.components.workload import trains
 from experiments.trial import Outcome, Trial
 
+_STAT = Path("/proc/self/stat")
+
 
 def run_rank(config: dict[str, Any]) -> None:
     """Ray Train's train_loop_per_worker. `config`: trial (JSON), out, attempt, notes, probe (see TrialSession), store, not_before.
@@ -37,6 +41,7 @@ def run_rank(config: dict[str, Any]) -> None:
     probing = config["probe"] is not None
     sampler = nullcontext(device_sampler.Sampling()) if probing else device_sampler.sampling(trial, ranks, out, config["attempt"])
     with mirror, sampler as found, Recorder(sink, ranks.world_size) as recorder:
+        recorder.phase("imports", process_started_at())  # before there was a journal
         for note in (*cleanup_notes, *config["notes"], *found.notes):
             recorder.note(note)
         try:
@@ -52,8 +57,16 @@ def run_rank(config: dict[str, Any]) -> None:
 
 
 def process_started_at() -> float:
-    """When this process started: Unix time, s."""
-    return psutil.Process().create_time()
+    """When this process started: Unix time, s.
+
+    From the time since boot, of the process in ticks (10 ms) as in proc(5): the time of the boot itself, which psutil adds to it, is
+    known to a second alone.
+    """
+    if not _STAT.exists():
+        return psutil.Process().create_time()
+    ticks = int(_STAT.read_text().rpartition(")")[2].split()[19])  # field 22, starttime
+    age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    return time.time() - age_s
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
+from typing import TypeVar
+
+Counted = float | dict[str, float]
+C = TypeVar("C", float, dict[str, float])
+
+_known: dict[str, Counted] = {}
+
+
+def count_once(what: str, count: Callable[[], C]) -> C:
+    """What `count()` returns, counted once in this process or in one that it was forked from. `what`: all that the count depends on.
+
+    To count takes some tenths of a second to seconds, in which the trial holds its device. A template process learns from each trial what
+    it counted (cluster/worker/template.py), so that the trials after it need not.
+    """
+    if what not in _known:
+        _known[what] = count()
+    return _known[what]  # type: ignore[return-value]
+
+
+def known_counts() -> dict[str, Counted]:
+    """All that this process knows."""
+    return dict(_known)
+
+
+def learn_counts(counts: Mapping[str, Counted]) -> None:
+    """Know these too."""
+    _known.update(counts)
 
 
 @contextmanager

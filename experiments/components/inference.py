@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, model_validator
 
-from experiments.parameters import QUEUED, SYNCHRONOUS, Execution, TrainingParameters
+from experiments.parameters import QUEUED, SYNCHRONOUS, BatchSize, Execution, TrainingParameters
 
 if TYPE_CHECKING:
     from torch import nn
@@ -21,7 +21,7 @@ OF_TRAINING = frozenset(
 class InferenceParameters(TrainingParameters):
     """Parameters of inference. The first base class of a workload's Parameters, before those of the training workload."""
 
-    batch_size: int | Literal["max"] = Field(1, description="samples per device and step, or max: the largest that fits")
+    batch_size: BatchSize = Field(1, description="samples per device and step, or max: the largest that fits")
     cast_weights: bool = Field(True, description="bf16, fp16: weights cast once, when the model is built; false: in every operation")
     prefetch_to_device: bool = Field(
         False, description="copy the next batch while this one is computed: then service time is without the copy"

@@ -86,6 +86,15 @@ def scalar(text: str) -> Any:
         return text
 
 
+def is_text(text: str) -> bool:
+    """False for a text with a lone surrogate: what "\\ud800" in quotes, or an argument that is not UTF-8, becomes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 # YAML 1.2 core schema; PyYAML's own resolver follows YAML 1.1, where `1e-3` is text and `no` is false
 _PLAIN = (
     ("null", re.compile(r"(?:~|null|Null|NULL|)\Z")),
@@ -136,7 +145,7 @@ def _build(node: yaml.Node, key: KeyPath, lines: dict[KeyPath, int], path: Path)
             if not isinstance(name_node, yaml.ScalarNode) or name_node.tag != "tag:yaml.org,2002:str":
                 key_text = name_node.value if isinstance(name_node, yaml.ScalarNode) else "a list or mapping"
                 raise ConfigError.one(path, line, dotted(key), f"key {key_text} is not text", "put the key in quotes")
-            name = name_node.value
+            name = str(_scalar(name_node, key, path))
             if name in data:
                 first = lines[(*key, name)]
                 raise ConfigError.one(
@@ -156,8 +165,11 @@ def _scalar(node: yaml.ScalarNode, key: KeyPath, path: Path) -> Any:
     text, kind = node.value, node.tag.removeprefix("tag:yaml.org,2002:")
     try:
         match kind:
-            case "str":
+            case "str" if is_text(text):
                 return text
+            case "str":
+                line = node.start_mark.line + 1 if node.start_mark else None
+                raise ConfigError.one(path, line, dotted(key), "holds half of a character, which no file can", "write the whole character")
             case "null":
                 return None
             case "bool":

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from experiments import workloads
+from experiments.config.credentials import HINT, credentials_in
 from experiments.config.errors import ConfigError, choose
 from experiments.config.validate import say
 from experiments.environment_files import environment_files
@@ -52,6 +53,8 @@ class Vocabulary:
         if name in (*RUN_AXES, "device"):
             known = self._known(name)
             return value, None if value in known else (f"unknown {name} {value!r}", choose(value, known))
+        if isinstance(value, str) and (problem := credentials_in(value)):
+            return BAD, (problem, HINT)
         try:
             return self._adapter(name).validate_python(value), None
         except ValidationError as error:

@@ -63,7 +63,10 @@ class Parameters(KeptPairParameters):
     zero_layer_scale: bool = Field(False, description="each residual branch times a learnt vector that starts at 0")
     attention: Literal["eager", "sdpa"] = Field("sdpa", description="attention of both towers")
     signal_every: int | None = Field(
-        None, ge=1, description="provokes spikes: after each so many steps the loss's gradient is multiplied once more by signal_factor"
+        None,
+        ge=1,
+        le=1_000_000,
+        description="provokes spikes: after each so many steps the loss's gradient is multiplied once more by signal_factor",
     )
     signal_factor: float = Field(10.0, gt=0, le=1e4, description="see signal_every; the loss that is recorded is the plain one")
     learning_rate: float = Field(5e-4, gt=0, le=10)

@@ -39,9 +39,18 @@ def sweep_rows() -> list[dict[str, Any]]:
                 "state": _sweep_state(store, counts),
                 "trials": len(states),
                 "outcomes": dict(counts),
+                "measured_share": _measured_share(store),
             }
         )
     return rows
+
+
+def _measured_share(store: SweepStore) -> float | None:
+    """Of the time that its pools were held, as its last report found it; None before there is one, and for emulated trials."""
+    from tasks.analysis.held_files import read_kept
+
+    held = read_kept(store.dir)
+    return held.measured_share if held is not None and not any(trial.emulated for trial in held.trials) else None
 
 
 def _sweep_state(store: SweepStore, counts: Mapping[str, int]) -> str:
@@ -54,14 +63,23 @@ def print_sweeps(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     if not rows:
         out.print(f"no sweep under {runs_root()} yet; `sweep run bridgetower` makes one", highlight=False, soft_wrap=True)
         return
-    table = make_table("sweep", "profile", "started (UTC)", "state", "trials", "outcomes")
+    table = make_table("sweep", "profile", "started (UTC)", "state", "trials", "outcomes", "held, measured")
     for row in rows:
         if "problem" in row:
             table.add_row(row["sweep_id"], "", "", row["state"], "", row["problem"])
             continue
+        share = row["measured_share"]
         started = time.strftime("%Y-%m-%d %H:%M", time.gmtime(row["created_at"]))
         outcomes = ", ".join(f"{count} {name}" for name, count in row["outcomes"].items())
-        table.add_row(row["sweep_id"], row["profile"], started, row["state"], str(row["trials"]), outcomes)
+        table.add_row(
+            row["sweep_id"],
+            row["profile"],
+            started,
+            row["state"],
+            str(row["trials"]),
+            outcomes,
+            _number(share, "{:.0f} %", 100),
+        )
     out.print(table)
 
 
@@ -99,8 +117,19 @@ def sweep_json(store: SweepStore) -> dict[str, Any]:
         "status": store.load_status(),
         "trials": trials,
         "packages": lists,
+        "held": _held_json(store),
         "superseded": [entry.model_dump() for entry in plan.superseded],
     }
+
+
+def _held_json(store: SweepStore) -> dict[str, Any] | None:
+    """Where the time went that the pools were held, without emulated trials; None where it was not recorded."""
+    from tasks.analysis.held_files import held_of
+    from tasks.analysis.results import load_sweep
+    from tasks.report.held_text import held_json
+
+    held = held_of(load_sweep(store.dir))
+    return held_json(held) if held is not None else None
 
 
 def print_sweep(out: Console, store: SweepStore) -> None:
@@ -115,7 +144,20 @@ def print_sweep(out: Console, store: SweepStore) -> None:
     if store.is_held():
         out.print("running now", style="bold")
     print_comparison(out, store)
+    _print_held(out, store)
     print_where(out, store)
+
+
+def _print_held(out: Console, store: SweepStore) -> None:
+    """A line on the trials that measured, and one on those on an emulated device."""
+    from tasks.analysis.held_files import held_of
+    from tasks.analysis.results import load_sweep
+    from tasks.report.held_text import NOT_KNOWN, held_sentence
+
+    sweep = load_sweep(store.dir)
+    held = [found for emulated in (False, True) if (found := held_of(sweep, emulated=emulated)) is not None and found.seconds]
+    for line in [held_sentence(found) for found in held] or [NOT_KNOWN]:
+        out.print(line, highlight=False, soft_wrap=True)
 
 
 def _result_cells(result: TrialResult) -> tuple[str, ...]:

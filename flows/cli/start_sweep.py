@@ -19,17 +19,31 @@ def request_of(
     only_values: dict[str, list[Any]] = {}
     for axis, value in _pairs("--only", only):
         only_values.setdefault(axis, []).append(value)
-    return Request(suite=suite, profile=profile, pools=pool or [], set=dict(_pairs("--set", set_)), only=only_values, repeats=repeats)
+    return Request(suite=suite, profile=profile, pools=pool or [], set=_once("--set", set_), only=only_values, repeats=repeats)
+
+
+def _once(option: str, texts: list[str] | None) -> dict[str, Any]:
+    """The values by name. Raises ConfigError for a name that is given twice: which of the two was meant?"""
+    from experiments.config.errors import ConfigError
+
+    values: dict[str, Any] = {}
+    for name, value in _pairs(option, texts):
+        if name in values:
+            raise ConfigError.one(option, None, name, "is given twice", f"keep one of the two, {name}={values[name]} or {name}={value}")
+        values[name] = value
+    return values
 
 
 def _pairs(option: str, texts: list[str] | None) -> list[tuple[str, Any]]:
     from experiments.config.errors import ConfigError
-    from experiments.config.yaml_document import scalar
+    from experiments.config.yaml_document import is_text, scalar
     from experiments.trial import RUN_AXES
 
     pairs = []
     for text in texts or []:
         name, equals, value = text.partition("=")
+        if not is_text(text):
+            raise ConfigError.one(option, None, repr(text), "is not UTF-8 text", "write it in UTF-8")
         if not equals or not name:
             raise ConfigError.one(option, None, text, "is not KEY=VALUE", f"write it as {option} steps=50")
         pairs.append((name, value if name in RUN_AXES and not isinstance(scalar(value), str) else scalar(value)))  # 1234567 is a commit

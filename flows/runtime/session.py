@@ -11,6 +11,7 @@ from cluster import launchers
 from cluster.journal.journal import JournalError
 from cluster.launchers import LaunchError
 from cluster.pools.pool import find_pool, load_pools
+from cluster.trial_layout import SLOTS
 from experiments.trial import Outcome, Trial
 from flows.runtime import artifacts
 from flows.runtime.progress import SweepProgress
@@ -21,6 +22,7 @@ from tasks.sweep.failure_policy import Policy
 from tasks.sweep.pool_slots import PoolSlots
 from tasks.sweep.pool_trials import PoolTrials
 from tasks.sweep.pool_watch import PoolWatch
+from tasks.sweep.slot_log import SlotLog
 from tasks.sweep.store import Plan, SweepStore
 from tasks.sweep.sweep_stop import SweepStop
 from tasks.tracking.live import LivePublisher, first_line
@@ -36,6 +38,7 @@ class Session:
         self.stop = SweepStop(store)
         self._publisher = LivePublisher(plan, logger)
         self._records = TrialRecords(store, plan, progress, self._publisher, logger)
+        self._slot_log = SlotLog(store.dir / SLOTS)
         self._policy = Policy(retries=plan.suite.retries, disturbed=plan.suite.retries_disturbed, hang_timeout_s=plan.suite.hang_timeout_s)
         known = load_pools()
         self.pools = {
@@ -48,7 +51,7 @@ class Session:
         wait_s = pool.wait_s if wait_s is None else wait_s
         watch = PoolWatch(pool.name, wait_s, pool.lost_after_s, self._records.pool_changed)
         launcher = launchers.for_pool(pool)
-        return PoolTrials(self.store, slots, launcher, self._policy, watch, self.stop, self._records, write_steps)
+        return PoolTrials(self.store, slots, launcher, self._policy, watch, self.stop, self._records, write_steps, self._slot_log)
 
     def to_do(self) -> list[Trial]:
         """Trials without a final result, in order; those that another flow began come first, before anything else takes their pool.

@@ -10,6 +10,7 @@ from tasks.analysis.aa import analyse
 from tasks.analysis.cell import Cell
 from tasks.analysis.certificates import known_of
 from tasks.analysis.compare_cells import make_cells
+from tasks.analysis.held_files import held_of
 from tasks.analysis.known_spread import NOTHING, known_for
 from tasks.analysis.results import Sweep
 from tasks.report.answer import Answer, find_answers
@@ -94,7 +95,10 @@ def report_source(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None
     table = build_table(make_cells(rows, sweep.plan.suite, emulated=emulated, known=knowledge.spreads.trial), sweep.plan.suite)
     cells = [place.cell for _, places in table.rows for place in places if place.cell is not None]
     aa = analyse(rows, sweep.plan.suite) if sweep.plan.aa and not emulated else None
-    return ReportSource(sweep, rows, cells, table, emulated, mlflow_links or {}, known_of(sweep), aa, elsewhere=knowledge.elsewhere)
+    held = held_of(sweep, emulated=emulated)
+    return ReportSource(
+        sweep, rows, cells, table, emulated, mlflow_links or {}, known_of(sweep), aa, held=held, elsewhere=knowledge.elsewhere
+    )
 
 
 def report_of(source: ReportSource) -> Report:

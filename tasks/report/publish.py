@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cluster.trial_layout import CERTIFICATES, JOURNAL, KNOWN_SPREAD, PLAN, STEPS
+from cluster.trial_layout import CERTIFICATES, HELD_TIME, JOURNAL, KNOWN_SPREAD, PLAN, STEPS
 from experiments.config.errors import UserError
 from experiments.step_record import FIELDS
 from experiments.trial import TrialResult
@@ -99,7 +99,7 @@ def _publish_sweep(store: SweepStore, target: Path) -> PublishedSweep:
     sweep = load_sweep(store.dir)
     keep_knowledge(sweep)
     target.mkdir(parents=True)
-    for name in (PLAN, KNOWN_SPREAD, CERTIFICATES):
+    for name in (PLAN, KNOWN_SPREAD, CERTIFICATES, HELD_TIME):
         if (store.dir / name).exists():  # an A/A sweep has no copy of certificates
             shutil.copyfile(store.dir / name, target / name)
     names = _host_names(sweep.rows)

@@ -9,6 +9,7 @@ from pathlib import Path
 from cluster.trial_layout import FIGURES, REPORT, REPORT_PAGE, for_emulated
 from experiments.atomic_file import atomic_write
 from tasks.analysis.certificates import keep_certificates, write_certificate
+from tasks.analysis.held_files import keep_held
 from tasks.analysis.known_spread import keep_known
 from tasks.analysis.results import Sweep, load_sweep, write_results
 from tasks.analysis.spread_store import write_spread
@@ -47,9 +48,11 @@ def write_report(sweep_dir: Path, *, mlflow_links: Mapping[str, str] | None = No
 
 
 def keep_knowledge(sweep: Sweep) -> None:
-    """Keep in the folder of a sweep that has ended what its report knows from other sweeps: known_spread.json and certificates.json."""
+    """Keep in the folder of a sweep that has ended what its report knows from other sweeps: known_spread.json and certificates.json; and
+    what published results do not tell: held_time.json."""
     keep_certificates(sweep)
     keep_known(sweep)
+    keep_held(sweep)
 
 
 def render_report(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None, emulated: bool = False) -> ReportPaths:
@@ -64,7 +67,8 @@ def render_report(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None
     folder = sweep_dir / _name(FIGURES, emulated)
     winners = [answer.winner for answer in answers_of(source) if answer.winner is not None]
     own = sweep.plan.suite.report.figures
-    figures = draw_figures(source.cells, folder, watermark(source), own=own, winners=winners, aa=source.aa)
+    names = {row.trial.key: row.trial.name for row in sweep.rows}
+    figures = draw_figures(source.cells, folder, watermark(source), own=own, winners=winners, aa=source.aa, held=source.held, names=names)
     report = report_of(replace(source, figures=figures))
     markdown, html = sweep_dir / _name(REPORT, emulated), sweep_dir / _name(REPORT_PAGE, emulated)
     atomic_write(markdown, render_markdown(report))

@@ -71,6 +71,7 @@ class AttemptStarter:
     def _start(self, number: int) -> Launch | None:
         """Start an attempt, waiting for a pool that is down; None if the sweep was stopped meanwhile. Raises LaunchError, JournalError."""
         JournalFollower(self._folder / JOURNAL).poll()  # raises, since a worker must not append to a damaged journal
+        self._context.starting(self._trial.key, number)
         launch = self._retry(lambda: self._context.launcher.start(self._trial, self._folder, number))
         if launch is not None:
             launchers.save(launch, self._folder)

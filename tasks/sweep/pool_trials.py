@@ -18,6 +18,7 @@ from tasks.sweep.failure_policy import Policy
 from tasks.sweep.pool_slots import PoolSlots
 from tasks.sweep.pool_watch import PoolWatch
 from tasks.sweep.run_trial import TrialRunner
+from tasks.sweep.slot_log import SlotLog
 from tasks.sweep.store import SweepStore
 from tasks.sweep.sweep_stop import SweepStop
 
@@ -53,6 +54,7 @@ class PoolTrials:
     stop: SweepStop
     events: TrialEvents
     write_steps: Callable[[Path], Path]
+    slot_log: SlotLog
     disturbances: Disturbances = field(default_factory=Disturbances)
 
     def run(self, trial: Trial, log: Any) -> TrialResult:
@@ -70,11 +72,17 @@ class PoolTrials:
             return result
 
     def _run(self, trial: Trial) -> TrialResult:
-        with self.slots.hold(trial, self.stop.event, lambda: self.events.waiting(trial, "pool in use")):
+        asked_at = time.time()
+        with self.slots.hold(trial, self.stop.event, lambda: self.events.waiting(trial, "pool in use")) as slots:
+            if slots:
+                self.slot_log.taken(trial.key, trial.pool, slots, asked_at)
             self.events.started(trial)
             observed, waiting = self.events.observed, self.events.waiting
             parts = (self.store, self.launcher, self.policy, self.stop.event, observed, self.watch, waiting, self.disturbances)
-            return TrialRunner(*parts).run(trial)
+            try:
+                return TrialRunner(*parts, self.slot_log.started).run(trial)
+            finally:
+                self.slot_log.given_back(trial.key)
 
     def _complete_files(self, trial: Trial, log: Any) -> None:
         """steps.parquet, and a copy of everything on the pool's storage where it has one."""

@@ -25,7 +25,7 @@ from experiments.config.errors import UserError
 from experiments.config.paths import runs_root
 from experiments.config.strict import Strict
 from experiments.spec.schema import Suite
-from experiments.trial import Outcome, Trial, TrialResult
+from experiments.trial import Outcome, Trial, TrialKey, TrialResult
 from tasks.sweep.early_plans import upgraded
 from tasks.sweep.seal import SEAL, SEALED_SINCE, seal_of, why_unsealed
 
@@ -62,15 +62,15 @@ class AaSettings(Strict):
 class Superseded(Strict):
     """A trial that now has another key. `key`: the old one; `by`: the new one; `why`: what changed."""
 
-    key: str
-    by: str
+    key: TrialKey
+    by: TrialKey
     why: str
 
 
 class Plan(Strict):
     """plan.json: all trials of a sweep, fixed before the first one starts."""
 
-    schema_version: int = SEALED_SINCE
+    schema_version: int = Field(SEALED_SINCE, ge=1, le=SEALED_SINCE, description="higher: a later version of sweepbench wrote it")
     sweep_id: str
     suite: Suite = Field(description="the suite as it was read, profile and overrides applied")
     request: Request

@@ -22,7 +22,8 @@ Observer = Callable[[Trial, int, Sequence[Record]], None]
 class TrialContext:
     """One sweep on one pool.
 
-    `observe(trial, attempt, records)` is called with new journal records; `say(trial, state)` with what a trial without records waits for.
+    `observe(trial, attempt, records)` is called with new journal records; `say(trial, state)` with what a trial without records waits for;
+    `starting(key, attempt)` before an attempt is started.
     """
 
     store: SweepStore
@@ -33,6 +34,7 @@ class TrialContext:
     pool: PoolWatch
     say: Callable[[Trial, str], None] = lambda trial, state: None
     disturbances: Disturbances = field(default_factory=Disturbances)
+    starting: Callable[[str, int], None] = lambda key, attempt: None
 
     def folder(self, trial: Trial) -> Path:
         """The trial's folder."""

@@ -12,6 +12,8 @@ from pathlib import Path
 from cluster.journal.journal import JournalError, read_journal
 from cluster.trial_layout import JOURNAL
 from experiments.trial import Outcome, TrialResult
+from tasks.analysis.held_files import read_kept
+from tasks.analysis.held_time import HeldTime
 from tasks.sweep.store import Plan, SweepStore
 from tasks.tracking import pages
 from tasks.tracking.client import connect, tracking_uri, ui_url
@@ -90,12 +92,24 @@ def _publish_once(store: SweepStore, plan: Plan, artifacts: list[Path], reason: 
         except JournalError as error:
             damaged = damaged or error
     states = {key: result.outcome if result else None for key, result in results.items()}
-    finish_sweep(runs, states, artifacts, reason, sweep_metrics(plan, results))
+    finish_sweep(runs, states, artifacts, reason, {**sweep_metrics(plan, results), **held_metrics(store)})
     if damaged:
         raise damaged
     base = f"{ui_url()}/"
     links = {key: base + pages.run_link(runs.experiment_id, run_id) for key, run_id in run_ids.items()}
     return Published(plan.sweep_id, base, runs.experiment_id, runs.parent, links)
+
+
+def held_metrics(store: SweepStore) -> dict[str, float]:
+    """How long the pools were held (slot-seconds) and which share of it was measured, without emulated trials; {} where it is unknown.
+
+    As the sweep's last report found it.
+    """
+    kept = read_kept(store.dir)
+    held = HeldTime([trial for trial in kept.trials if not trial.emulated]) if kept else None
+    if held is None or held.measured_share is None:
+        return {}
+    return {"held_s": held.seconds, "held_share_measured": held.measured_share}
 
 
 def sweep_metrics(plan: Plan, results: Mapping[str, TrialResult | None]) -> dict[str, float]:

@@ -19,6 +19,8 @@ NAMES = {
     "AA_CERTIFICATES": "certificates",
     "STATUS": "status.json",
     "FLOW_RUNS": "flow_runs.txt",
+    "SLOTS": "slots.jsonl",
+    "HELD_TIME": "held_time.json",
     "LEASE": ".lease",
     "HOLDER": ".holder.json",
     "STOP": ".stop",

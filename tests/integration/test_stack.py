@@ -64,6 +64,8 @@ def test_ray_wants_its_token(stack: Stack) -> None:
     taken = [job for job in stack.ray("/api/jobs/")[1] if job["entrypoint"] == job_without_token]
     assert not taken, "a job was taken without the token"
     assert stack.settings.token.stat().st_mode & 0o777 == 0o600
+    assert stack.settings.ray_temp.parent.stat().st_mode & 0o777 == 0o700, "Ray's folder is for everybody, the one around it is not"
+    assert next(stack.settings.ray_temp.glob("session_*")).is_dir()
     secret = stack.settings.token.read_text()
     assert not [member for member in stack.members() if secret in " ".join(member.cmdline())]
     assert not [log for log in stack.settings.state.glob("*.log") if secret in log.read_text(errors="replace")]
@@ -78,6 +80,18 @@ def test_foreign_pages_get_403(stack: Stack, header: tuple[str, str]) -> None:
         own = {"Host": f"127.0.0.1:{stack.settings.ports[name]}", "Content-Type": "application/json"}
         connection.request("POST", path, body=json.dumps({"name": f"evil {header[0]}"}), headers={**own, header[0]: header[1]})
         assert connection.getresponse().status == 403, name
+        connection.close()
+
+
+def test_a_page_of_another_local_server_may_not_use_prefect(stack: Stack) -> None:
+    """Whose API starts processes. MLflow takes every origin on this machine."""
+    import http.client
+
+    port = stack.settings.ports["prefect"]
+    for origin, status in ((f"http://localhost:{port}", 200), ("http://127.0.0.1:8080", 403), ("http://localhost", 403)):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+        connection.request("POST", "/api/flows/filter", body="{}", headers={"Content-Type": "application/json", "Origin": origin})
+        assert connection.getresponse().status == status, origin
         connection.close()
 
 

@@ -37,9 +37,9 @@ class Recorder:
     def __init__(self, sink: Sink | JournalWriter, world_size: int = 1) -> None:
         self._sink, self._world_size = sink, world_size
 
-    def phase(self, name: str) -> None:
-        """Record that the trial enters a phase."""
-        self._sink.append("phase", name=name)
+    def phase(self, name: str, t: float | None = None) -> None:
+        """Record that the trial enters a phase, or at which time it did (Unix time, s)."""
+        self._sink.append("phase", t, name=name)
 
     def environment(self, fields: dict[str, Any]) -> None:
         """Record the environment; readers take the last record of an attempt."""

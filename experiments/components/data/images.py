@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 CORRUPT_SHARE = 0.01  # of the split's rows; more than this, and more than CORRUPT_ALWAYS_ALLOWED, is an error
 CORRUPT_ALWAYS_ALLOWED = 3
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")  # that a data set may hold
 END_OF_JPEG = b"\xff\xd9"
 KEPT_BYTES = 8 * 2**30  # of decoded images in a process, at most; what is beyond is decoded each time
 
@@ -51,7 +52,10 @@ def crop_box(width: int, height: int, draw: random.Random | None) -> Crop:
 
 
 def open_image(data: bytes | None) -> Any:
-    """The image, its header read. Raises CorruptRow; DataError for one so large that decoding it would be an attack."""
+    """The image, its header read. Raises CorruptRow; DataError for one so large that decoding it would be an attack.
+
+    Only FORMATS are tried: for others Pillow starts programs (EPS: Ghostscript) or old readers that nobody tests.
+    """
     from PIL import Image
 
     if not data:
@@ -59,11 +63,11 @@ def open_image(data: bytes | None) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("error", Image.DecompressionBombWarning)  # by default Pillow only warns over 89 megapixels
         try:
-            return Image.open(io.BytesIO(data))
+            return Image.open(io.BytesIO(data), formats=FORMATS)
         except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
             raise DataError(f"refused to decode: {error}") from error
         except Exception as error:  # Pillow's readers raise whatever a broken header leads them to
-            raise CorruptRow(f"not an image: {error}") from error
+            raise CorruptRow(f"not an image in {', '.join(FORMATS)}: {error}") from error
 
 
 def decode(data: bytes | None, size: int, draw: random.Random | None) -> Any:

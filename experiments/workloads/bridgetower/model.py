@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.components.checkpoint import from_pretrained
 from experiments.components.data.pairs import normalised
-from experiments.components.flop_count import attention_masks_left_out
+from experiments.components.flop_count import attention_masks_left_out, count_once
 from experiments.components.workload import Batch, Unsupported
 
 if TYPE_CHECKING:
@@ -186,13 +186,17 @@ def flops_per_sample(parameters: Parameters, text_length: int) -> float:
 
     Agrees with the published 1431 and 409 GFLOP at text 128 (large, base). Eager attention, which the counter knows on every device.
     """
+    settings = config(parameters)
+    return count_once(f"bridgetower, text {text_length}: {settings.to_json_string()}", lambda: _counted_flops(settings, text_length))
+
+
+def _counted_flops(settings: Any, text_length: int) -> float:
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.utils.flop_counter import FlopCounterMode
     from transformers import BridgeTowerForContrastiveLearning
     from transformers.models.bridgetower import modeling_bridgetower
 
-    settings = config(parameters)
     side, batch = settings.vision_config.image_size, 2
     with FakeTensorMode(), torch.no_grad(), attention_masks_left_out(modeling_bridgetower):
         model = BridgeTowerForContrastiveLearning._from_config(settings, attn_implementation="eager")

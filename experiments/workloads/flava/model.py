@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from experiments.components.flop_count import attention_masks_left_out
+from experiments.components.flop_count import attention_masks_left_out, count_once
 from experiments.workloads.flava.parameters import MASKED_PATCHES, NEGATIVES, SIZES
 
 if TYPE_CHECKING:
@@ -97,15 +97,20 @@ def _passes(size: str, text_length: int, long_text_length: int) -> dict[str, tup
 
 def _forward_flops(size: str, shape: tuple[int, int], text_length: int, long_text_length: int) -> dict[str, float]:
     """FLOPs of each forward pass per sample, with as many layers as `shape` says: of each tower, and of the multimodal encoder."""
+    settings = config(size)
+    settings.image_config.num_hidden_layers, settings.multimodal_config.num_hidden_layers = shape
+    settings.text_config.num_hidden_layers = shape[0]
+    what = f"flava, text {text_length} and {long_text_length}: {settings.to_json_string()}"
+    return count_once(what, lambda: _counted_flops(settings, text_length, long_text_length))
+
+
+def _counted_flops(settings: Any, text_length: int, long_text_length: int) -> dict[str, float]:
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.utils.flop_counter import FlopCounterMode
     from transformers import FlavaForPreTraining
     from transformers.models.flava import modeling_flava
 
-    settings = config(size)
-    settings.image_config.num_hidden_layers, settings.multimodal_config.num_hidden_layers = shape
-    settings.text_config.num_hidden_layers = shape[0]
     side = settings.image_config.image_size
     patches = (side // settings.image_config.patch_size) ** 2
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from experiments.components.flop_count import count_once
 from experiments.components.workload import Batch, DataError, Unsupported
 from experiments.workloads.stable_diffusion.parameters import CALLS, SIZES, TEXT_LENGTH, Parameters
 
@@ -151,6 +152,10 @@ def flops(parameters: Parameters, latent: int) -> dict[str, float]:
     Counted by torch's FlopCounterMode on fake tensors, attention as plain matrix products, which the counter knows on every device. Agrees
     with the published 803 GFLOP for each evaluation of the UNet and 2515 for decoding (v1-4 at 512 pixels).
     """
+    return count_once(f"stable_diffusion, latent {latent}: {parameters.model_dump_json()}", lambda: _counted_flops(parameters, latent))
+
+
+def _counted_flops(parameters: Parameters, latent: int) -> dict[str, float]:
     import torch
     from diffusers.models.attention_processor import AttnProcessor
     from torch._subclasses.fake_tensor import FakeTensorMode

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
@@ -12,9 +13,11 @@ from matplotlib.figure import Figure
 from experiments.spec.schema import ReportFigure
 from tasks.analysis.aa import AaResult
 from tasks.analysis.cell import Cell
+from tasks.analysis.held_time import HeldTime
 from tasks.report.figures.aa_pairs import aa_figure
 from tasks.report.figures.axis import axis_figure
 from tasks.report.figures.decomposition import decomposition_figure
+from tasks.report.figures.held_time import held_time_figure
 from tasks.report.figures.loss import loss_figure
 from tasks.report.figures.loss_parity import parity_figure
 from tasks.report.figures.loss_spikes import spike_figure
@@ -40,11 +43,13 @@ def draw_figures(
     own: Sequence[ReportFigure] = (),
     winners: Sequence[Cell] = (),
     aa: AaResult | None = None,
+    held: HeldTime | None = None,
+    names: Mapping[str, str] = MappingProxyType({}),
 ) -> list[tuple[str, Path]]:
     """(title, SVG path) of each figure that there is data for; a PNG lies beside each. Old figures of the same name are replaced.
 
     `own`: the figures that the suite asks for (`report.figures`); they come first. `winners`: the cells that stand out. `aa`: of an A/A
-    sweep, whose pairs are drawn.
+    sweep, whose pairs are drawn. `held`: where the time went that the pools were held, with the `names` of trials by key.
     """
     folder.mkdir(parents=True, exist_ok=True)
     made = []
@@ -54,7 +59,8 @@ def draw_figures(
     ]
     asked.append(("aa-pairs", "Each A/A pair, with the 95 % interval it would have had alone", lambda _: aa_figure(aa)))
     asked.append(("throughput", "Each cell, with 95 % intervals", partial(throughput_figure, winners=winners)))
-    for name, title, draw in (*asked, *_FIGURES):
+    last = ("held-time", "Where the time went that the pools were held", lambda _: held_time_figure(held, names))
+    for name, title, draw in (*asked, *_FIGURES, last):
         with mpl.rc_context(STYLE):
             figure = draw(cells)
             if figure is None:

@@ -20,7 +20,7 @@ from cluster.pools.pool import Pool, load_pools
 
 ROOT = Path(__file__).parents[3]
 CLUSTER = ROOT / "cluster"
-RAY = re.search(r"^ray(?:\[.*\])?==(\S+)$", (ROOT / "requirements.lock").read_text(), re.M)
+RAY = re.search(r"^ray(?:\[.*\])?==(\S+)(?: \\)?$", (ROOT / "requirements.lock").read_text(), re.M)
 TEXT = {"type": "string", "minLength": 1}
 QUANTITY = {"type": ["string", "integer"], "pattern": r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$"}
 NAME = {"type": "string", "pattern": r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"}

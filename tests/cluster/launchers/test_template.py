@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -20,6 +21,7 @@ from cluster.launchers.template import Template, TemplateCache, TemplateError
 from cluster.launchers.variant import Variant
 from cluster.pools.pool import Pool
 from cluster.process_marks import MARK, NO_TRIAL
+from experiments.components import flop_count
 from experiments.trial import Outcome, Trial
 from tests.contracts import make_trial, result_of
 
@@ -232,3 +234,19 @@ import_modules(["asks_for_a_device", "harmless", "torchao", "triton.runtime"])
 print("harmless" in sys.modules, "asks_for_a_device" in sys.modules, "triton.runtime" in sys.modules)
 """
     assert run(code, PYTHONPATH=os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])) == "True False False"
+
+
+def test_a_template_learns_which_flops_its_trials_have_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    from cluster.worker import template as worker
+
+    monkeypatch.setattr(flop_count, "_known", {"known": 1.0})
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        serving = worker.Template(theirs)
+        serving._teach([])
+        serving._teach({})
+        serving._teach({"counted": 2.0})
+        serving._teach(["json.tool"])
+        serving._learn()
+    assert flop_count.known_counts() == {"known": 1.0, "counted": 2.0}
+    assert "json.tool" in sys.modules

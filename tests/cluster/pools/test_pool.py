@@ -65,7 +65,7 @@ WRONG = [
     ("lock_clocks_mhz: 1500", 3, "pools.p.lock_clocks_mhz", ["no meaning on device cpu", "remove it"]),
     ("lock_clocks_mhz: 1", 3, "pools.p.lock_clocks_mhz", ["is 1", "at least 100"]),
     ("env: {A-B: x}", 3, "pools.p.env.A-B", ["is 'A-B'", "should be text like"]),
-    ("env: {HF_TOKEN: x}", 3, "pools.p.env", ["holds a secret by its name", "give it to the nodes themselves"]),
+    ("env: {HF_TOKEN: x}", 3, "pools.p.env.HF_TOKEN", ["holds a secret by its name", "give it to the nodes themselves"]),
 ]
 
 
@@ -101,7 +101,7 @@ def test_wrong(tmp_path: Path, line: str, number: int, key: str, parts: list[str
             "pools.p.storage",
             ["neither a path from /", "write /shared/folder, s3://"],
         ),
-        ("{device: cpu, address: 'http://h:1', storage: 's3://k:secret@b/x'}", "pools.p.storage", ["holds credentials"]),
+        ("{device: cpu, address: 'http://h:1', storage: 's3://k:secret@b/x'}", "pools.p.storage", ["holds a user name"]),
         (
             "{device: cuda, address: 'http://h:1', nodes: 2, accelerator_type: A100}",
             "pools.p.accelerators_per_node",

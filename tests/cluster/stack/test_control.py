@@ -240,7 +240,14 @@ def test_environment_without_a_stack_names_no_server(tmp_path: Path) -> None:
     [
         ({"host": "127.0.0.1:4200"}, True),
         ({"host": "localhost"}, True),
-        ({"host": "[::1]:4200", "origin": "http://127.0.0.1:5000"}, True),
+        ({"host": "127.0.0.1:4200", "origin": "http://127.0.0.1:4200"}, True),
+        ({"host": "[::1]:4200", "origin": "http://localhost:4200"}, True),
+        ({"host": "localhost", "origin": "http://127.0.0.1:80"}, True),
+        ({"host": "localhost:9999", "origin": "http://localhost:9999"}, True),  # through a forwarded port
+        ({"host": "127.0.0.1:4200", "origin": "http://127.0.0.1:5000"}, False),  # a page of another server of this machine
+        ({"host": "127.0.0.1:4200", "origin": "http://localhost"}, False),
+        ({"host": "127.0.0.1:4200", "origin": "https://localhost:4200"}, False),
+        ({"host": "127.0.0.1:notaport"}, False),
         ({"host": "evil.example:4200"}, False),
         ({"host": "127.0.0.1.evil.example"}, False),
         ({"host": "127.0.0.1:4200", "origin": "http://evil.example"}, False),

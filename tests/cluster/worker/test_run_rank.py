@@ -70,7 +70,8 @@ def rank_of(monkeypatch: pytest.MonkeyPatch, folder: Path, ranks: Ranks, **chang
 def test_a_rank_that_ends_well_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short: type[Short]) -> None:
     rank_of(monkeypatch, tmp_path, Ranks(0, 2, 0, 2), probe="{}", not_before=60.0)
     journal = read_journal(tmp_path / "journal.jsonl")
-    assert journal.attempt == 2 and [phase["name"] for phase in journal.phases] == ["done"]
+    assert journal.attempt == 2 and [(phase["name"], phase["t"]) for phase in journal.phases][:1] == [("imports", 50.0)]
+    assert [phase["name"] for phase in journal.phases] == ["imports", "done"]
     assert [note["text"] for note in journal.notes] == ["ended process 7", "found 8", "it ran"]
     assert journal.end is not None and (journal.end["outcome"], journal.end["reason"]) == (Outcome.OK, None)
     assert [step["samples"] for step in journal.steps] == [16], "of both ranks"
@@ -92,7 +93,7 @@ def test_a_rank_that_fails_says_why_and_raises(tmp_path: Path, monkeypatch: pyte
         rank_of(monkeypatch, tmp_path, Ranks())
     journal = read_journal(tmp_path / "journal.jsonl")
     assert journal.end is not None and journal.end["outcome"] == Outcome.UNSUPPORTED and "no bf16" in journal.end["reason"]
-    assert journal.phases == [] and short.made[0].started_at == 50.0
+    assert [phase["name"] for phase in journal.phases] == ["imports"] and short.made[0].started_at == 50.0
 
 
 def test_other_ranks_write_no_journal_and_end_no_leftovers_but_on_their_own_node(

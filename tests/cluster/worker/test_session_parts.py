@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import os
 import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 
-from cluster.worker import beside_window
+from cluster.worker import beside_window, trial_session
 from cluster.worker.measure.recorder import NullSink, Recorder
 from cluster.worker.measured_window import Steps, unrecorded
 from cluster.worker.rank_group import Ranks
@@ -72,6 +74,18 @@ def test_evaluation_takes_no_time_where_the_trial_asks_for_none(tmp_path: Path) 
 
 def test_a_session_counts_from_the_start_of_its_process() -> None:
     assert 0 < process_started_at() <= time.time()
+
+
+def test_the_start_of_a_process_is_known_to_a_tick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its 22nd field is ticks after the boot; the second may hold blanks and brackets."""
+    stat = tmp_path / "stat"
+    stat.write_text(f"7 (a ) b (c) S {' '.join('0' * 18)} {int(100.25 * os.sysconf('SC_CLK_TCK'))} 0 0\n")
+    monkeypatch.setattr(trial_session, "_STAT", stat)
+    monkeypatch.setattr(time, "clock_gettime", {time.CLOCK_BOOTTIME: 105.25}.__getitem__)
+    monkeypatch.setattr(time, "time", lambda: 1000.0)
+    assert process_started_at() == pytest.approx(995.0, abs=0.01)
+    monkeypatch.setattr(trial_session, "_STAT", tmp_path / "none")
+    assert process_started_at() == psutil.Process().create_time(), "where there is no such file"
 
 
 def test_ranks_alone_exchange_nothing() -> None:

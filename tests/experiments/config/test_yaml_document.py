@@ -74,6 +74,9 @@ def test_lines_of_keys_and_items() -> None:
         ("a:\n\tb: 1\n", 2, ["not valid YAML", "tabs"]),
         ("a: 1\n---\nb: 2\n", 2, ["not valid YAML"]),
         ("a: 1\nb: \x07\n", 2, ["character"]),
+        ('a: "\\ud800"\n', 1, ["a", "half of a character", "write the whole character"]),
+        ('a: 1\n"\\ud800": 2\n', 2, ["half of a character"]),
+        ('a: {!!int "3": 1}\n', 1, ["a: key 3 is not text"]),
         ("[" * 100 + "]" * 100, 1, ["nested more than 32"]),
     ],
 )

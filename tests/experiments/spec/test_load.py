@@ -48,6 +48,13 @@ WRONG: list[tuple[str, str, int, str, list[str]]] = [
     ("", "suite: toys", 11, "suite", ["duplicate key, first given on line 1", "keep one"]),
     ("", "repeats: *x", 11, "", ["alias *x", "write the value out"]),
     ("", "repeats: two", 11, "repeats", ["is 'two'", "whole number"]),
+    (
+        "",
+        "conditions: [{when: {pool: cpu}, set: {rms_tensors: 's3://b/x?session_token=y'}}]",
+        11,
+        "conditions[0].set.rms_tensors",
+        ["credentials"],
+    ),
     ("", "limit: 100001", 11, "limit", ["at most 100000"]),
     ("", "conditions: [{when: {pool: cpu}}]", 11, "conditions[0].set", ["is missing"]),
     ("", "conditions: [{when: {pool: cpu}, set: {batch_sise: 4}}]", 11, "conditions[0].set.batch_sise", ["did you mean 'batch_size'"]),
@@ -209,6 +216,7 @@ def test_overrides(workshop: Workshop, options: dict[str, Any], axes: list[tuple
     ("options", "message"),
     [
         ({"sets": {"stepps": "4"}}, "--set: stepps: the workload toy has no such parameter; did you mean 'steps'?"),
+        ({"sets": {"engine": "s3://K:S@bucket"}}, "--set: engine: holds a user name or password; give it to the machines that read it"),
         ({"sets": {"steps": "many"}}, "--set: steps: is 'many'; should be a whole number"),
         ({"sets": {"pool": "tpu"}}, "--pool: pool: unknown pool 'tpu'; did you mean 'gpu'? known: cpu, gpu"),
         ({"pool_names": ["cp"]}, "--pool: pool: unknown pool 'cp'; did you mean 'cpu'? known: cpu, gpu"),

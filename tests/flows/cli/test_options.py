@@ -14,6 +14,7 @@ from cluster.pools.errors import PoolError
 from experiments.config.errors import ConfigError, UserError
 from flows.cli.commands import app
 from flows.cli.options import clean_errors
+from flows.cli.start_sweep import request_of
 from flows.runtime.prefect_server import PrefectServerError
 from tasks.analysis.results import ResultsError
 from tasks.nightly.bisect import BisectError
@@ -36,6 +37,17 @@ def test_profile_steps_sets_the_parameter_of_every_trial(monkeypatch: pytest.Mon
     (plan,) = planned
     assert {trial.parameters["profile_steps"] for trial in plan.trials} == {3}
     assert "--set profile_steps=3" in plan.command, "the command that runs it again traces too"
+
+
+def test_a_parameter_that_is_set_twice_is_refused() -> None:
+    done = CliRunner().invoke(app, ["plan", "synthetic", "--set", "steps=5", "--set", "steps=6"], env={"COLUMNS": "200"})
+    assert done.exit_code == 1
+    assert "--set: steps: is given twice; keep one of the two, steps=5 or steps=6" in " ".join(done.output.split())
+
+
+def test_an_argument_that_is_no_text_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"--set: .*is not UTF-8 text"):
+        request_of("synthetic", "smoke", None, ["dataset=\udcff"], None)
 
 
 @pytest.mark.parametrize("steps", ["0", "101"])

@@ -11,8 +11,11 @@ from rich.console import Console
 
 from experiments.trial import Outcome
 from flows.cli import show_catalog, show_plan, show_sweeps
+from tasks.analysis.held_files import keep_held
+from tasks.analysis.results import load_sweep
 from tasks.sweep.plan import TrialState
 from tasks.sweep.store import SweepStore
+from tests.tasks.held_support import write_held
 from tests.tasks.plan_support import SWEEP_ID, make_plan, make_result, make_trial, saved
 
 
@@ -133,6 +136,28 @@ def test_a_sweeps_trials_with_their_figures() -> None:
     told = show_sweeps.sweep_json(store)
     assert [(entry["outcome"], entry["attempt"], entry["emulated"]) for entry in told["trials"]] == [("ok", 2, True), (None, None, False)]
     assert told["trials"][0]["summary"] == summary and told["running"] is False and told["status"] is None
+    assert told["held"] is None and any(line[0].startswith("how long the pools were held was not recorded") for line in page.lines)
+
+
+def test_a_sweep_says_what_share_of_its_held_time_was_measured() -> None:
+    plan = make_plan([make_trial(1)])
+    store = saved(plan, t1=Outcome.OK)
+    write_held(store, plan.trials[0])
+    page = Page()
+    show_sweeps.print_sweep(page, store)
+    rest = "20 % start, 12 % beside the window, 10 % warm-up, 10 % teardown, 8 % evaluation"
+    expected = f"measured 40 % of the 10.0 s that the pool was held; the rest: {rest}"
+    assert any(line and line[0].startswith(expected) for line in page.lines)
+    held = show_sweeps.sweep_json(store)["held"]
+    assert held is not None and (held["slots"], len(held["trials"])) == (1, 1)
+    assert (held["seconds"], held["measured_share"]) == (pytest.approx(10.0), pytest.approx(0.4))
+    assert sum(held["parts"].values()) == pytest.approx(held["seconds"])
+    assert show_sweeps.sweep_rows()[0]["measured_share"] is None, "no report has been written"
+    keep_held(load_sweep(store.dir))
+    assert show_sweeps.sweep_rows()[0]["measured_share"] == pytest.approx(0.4)
+    page = Page()
+    show_sweeps.print_sweeps(page, show_sweeps.sweep_rows())
+    assert page.lines[1][-1] == "40 %"
 
 
 # --- what can be run, and where

@@ -24,6 +24,7 @@ from tasks.report.whole_sweep import why_not_whole
 from tasks.sweep.seal import seal_of
 from tasks.sweep.store import SweepStore
 from tests.tasks.fake_sweep import SWEEP_ID, TREE, Fake, make_sweep, trial_dirs
+from tests.tasks.held_support import write_slots
 from tests.tasks.spread_support import write_history
 
 OTHER_ID = "made-up-20260102-000000-ffff"
@@ -119,6 +120,18 @@ def test_what_was_known_from_other_sweeps_is_published_and_the_stores_are_not(tm
     assert not any(private in text for private in ("box", "0123456789ab", str(tmp_path), str(runs_root())))
     first, again = (make_report(load_sweep(folder)).cells[0].estimate for folder in (store.dir, page / SWEEP_ID))
     assert first == again and first is not None and first.relative == pytest.approx(0.0196, rel=0.2)
+
+
+def test_where_the_held_time_went_is_published_though_the_journals_are_not(tmp_path: Path) -> None:
+    store, page = whole(), tmp_path / "page"
+    trials = store.load_plan().trials
+    for trial in trials[:2]:
+        write_slots(store, trial.key)
+    publish([store], page)
+    here, there = (make_report(load_sweep(folder)).section("held_time") for folder in (store.dir, page / SWEEP_ID))
+    assert here == there and there.table.rows
+    assert f"{SWEEP_ID}/held_time.json" in json.loads((page / "manifest.json").read_text())["files"]
+    assert any(path.name == "held-time.svg" for path in (page / SWEEP_ID / "figures").iterdir())
 
 
 def test_what_disturbed_a_trial_is_published_without_whose_it_was(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from tasks.sweep.failure_policy import Policy
 from tasks.sweep.pool_slots import PoolSlots
 from tasks.sweep.pool_trials import PoolTrials
 from tasks.sweep.pool_watch import PoolWatch
+from tasks.sweep.slot_log import SlotLog, read_holds
 from tasks.sweep.store import SweepStore
 from tasks.sweep.sweep_stop import SweepStop
 from tests.tasks.plan_support import make_plan, make_result, make_trial, saved
@@ -80,7 +81,7 @@ def cpu(monkeypatch: pytest.MonkeyPatch) -> Callable[..., PoolTrials]:
         slots = PoolSlots(load_pools()["cpu"], [trial])
         watch, stop, events = PoolWatch("cpu", 0.0), SweepStop(store), Events()
         launcher: Any = Launcher()
-        return PoolTrials(store, slots, launcher, Policy(), watch, stop, events, write_steps)
+        return PoolTrials(store, slots, launcher, Policy(), watch, stop, events, write_steps, SlotLog(store.dir / "slots.jsonl"))
 
     return make
 
@@ -101,6 +102,9 @@ def test_a_trial_holds_its_slots_while_it_runs_and_no_longer(cpu: Callable[..., 
     assert trials.run(trial, LOG).outcome is Outcome.OK
     with NodeLocks(pool, 1, 1, threading.Event(), lambda: pytest.fail("it still holds its slot")):
         pass
+    [hold] = read_holds(trials.store.dir / "slots.jsonl")
+    assert (hold.trial, hold.pool, len(hold.slots)) == (trial.key, "cpu", 1)
+    assert hold.given_back is not None and hold.asked <= hold.taken <= hold.given_back
 
 
 @pytest.mark.parametrize("journal", [True, False])

@@ -59,6 +59,28 @@ def test_a_plan_that_is_not_there_or_not_readable_is_named() -> None:
         store.load_plan()
 
 
+@pytest.mark.parametrize("key", ["../../../evil", "/evil", "a/b", "", "..", "a\n", "x" * 65])
+def test_a_key_that_leads_out_of_the_sweep_is_refused_and_nothing_is_written(key: str, tmp_path: Path) -> None:
+    store = saved(make_plan([make_trial(1)]))
+    path = store.dir / "plan.json"
+    content = json.loads(path.read_text())
+    content["trials"][0]["key"] = key
+    path.write_text(json.dumps(content))
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(StoreError, match=re.escape(str(path)) + r"(.|\n)*key"):
+        store.load_plan()
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("version", [0, 4, 99])
+def test_a_plan_of_a_later_version_is_refused(version: int) -> None:
+    store = saved(make_plan([make_trial(1)]))
+    path = store.dir / "plan.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "schema_version": version}))
+    with pytest.raises(StoreError, match=re.escape(str(path)) + r" is not a plan of this version(.|\n)*schema_version"):
+        store.load_plan()
+
+
 def test_results_are_read_as_they_were_saved_and_a_damaged_one_is_named() -> None:
     trial = make_trial(1)
     store = saved(make_plan([trial]))

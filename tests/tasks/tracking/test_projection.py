@@ -10,13 +10,16 @@ import pytest
 
 from cluster.journal.journal import JournalError
 from experiments.trial import Outcome, Trial, TrialResult
+from tasks.analysis.held_files import keep_held
+from tasks.analysis.results import load_sweep
 from tasks.sweep.store import Plan, Superseded, SweepStore
 from tasks.tracking import projection
-from tasks.tracking.projection import publish_sweep
+from tasks.tracking.projection import held_metrics, publish_sweep
 from tasks.tracking.runs import SweepRuns
 from tasks.tracking.settle_runs import settle
 from tests.mlflow_support import write_journal
 from tests.tasks.fake_mlflow import Client, client
+from tests.tasks.held_support import write_held
 from tests.tasks.plan_support import SWEEP_ID, make_plan, make_result, make_trial, saved
 
 __all__ = ["client"]  # a fixture
@@ -284,3 +287,15 @@ def test_links_lead_to_the_server_or_to_where_it_will_be(client: Client, monkeyp
     assert (found.base, found.served) == ("http://mlflow.example/", True)
     assert all(link.startswith("http://mlflow.example/#/experiments/0/runs/run") for link in found.trials.values())
     assert found.table.startswith("http://mlflow.example/#") and found.charts.startswith("http://mlflow.example/#")
+
+
+def test_the_sweeps_run_has_the_share_of_the_held_time_that_was_measured_without_emulated_trials() -> None:
+    one, emulated = make_trial(1), make_trial(2, emulated=True)
+    store = saved(make_plan([one, emulated]), t1=Outcome.OK, t2=Outcome.OK)
+    assert held_metrics(store) == {}, "no report has been written"
+    write_held(store, emulated)
+    keep_held(load_sweep(store.dir))
+    assert held_metrics(store) == {}, "nothing of it was measured"
+    write_held(store, one)
+    keep_held(load_sweep(store.dir))
+    assert held_metrics(store) == {"held_s": pytest.approx(10.0), "held_share_measured": pytest.approx(0.4)}

@@ -1,0 +1,99 @@
+"""The held time of a sweep on disk: from slots.jsonl, the journals and the results; of a published sweep from what its flow kept."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from cluster.journal.journal import JournalError, JournalFollower, Record
+from cluster.trial_layout import HELD_TIME, JOURNAL, SLOTS, TRIALS
+from experiments.atomic_file import atomic_write
+from experiments.config.strict import Strict
+from experiments.trial import Outcome
+from tasks.analysis.held_time import AttemptMarks, HeldTime, HeldTrial, account, attempt_marks
+from tasks.sweep.slot_log import read_holds
+
+if TYPE_CHECKING:
+    from tasks.analysis.results import Sweep  # Arrow, which `sweep list` does without
+
+_log = logging.getLogger(__name__)
+
+
+class KeptTrial(Strict):
+    """One hold of a trial; see HeldTrial."""
+
+    trial: str
+    pool: str
+    parts: dict[str, float]
+    emulated: bool
+
+
+class KeptHeldTime(Strict):
+    """held_time.json: the holds in the order of the run, slot-seconds by part."""
+
+    schema_version: int = 1
+    slots: int
+    trials: list[KeptTrial]
+
+    def whole(self) -> HeldTime:
+        return HeldTime([HeldTrial(**trial.model_dump()) for trial in self.trials], self.slots)
+
+
+def held_of(sweep: Sweep, *, emulated: bool = False) -> HeldTime | None:
+    """The held time of the sweep's trials that measured, or with `emulated` of the others alone. None if no slot's time was recorded."""
+    whole = _derived(sweep) or read_kept(sweep.dir)
+    trials = [trial for trial in whole.trials if trial.emulated == emulated] if whole else []
+    return HeldTime(trials, whole.slots) if whole and trials else None
+
+
+def keep_held(sweep: Sweep) -> None:
+    """Write held_time.json into the folder of a sweep whose slots' times were recorded. Raises OSError."""
+    held = _derived(sweep)
+    if held is not None:
+        trials = [KeptTrial(trial=one.trial, pool=one.pool, parts=dict(one.parts), emulated=one.emulated) for one in held.trials]
+        atomic_write(sweep.dir / HELD_TIME, KeptHeldTime(slots=held.slots, trials=trials).model_dump_json(indent=1) + "\n")
+
+
+def read_kept(sweep_dir: Path) -> HeldTime | None:
+    """What held_time.json holds; None without it, or where it is damaged."""
+    path = sweep_dir / HELD_TIME
+    try:
+        return KeptHeldTime.model_validate_json(path.read_text()).whole()
+    except FileNotFoundError:
+        return None
+    except (OSError, ValidationError):
+        _log.warning("%s is damaged and was skipped; `sweep report` writes it again", path)
+        return None
+
+
+def _derived(sweep: Sweep) -> HeldTime | None:
+    holds = read_holds(sweep.dir / SLOTS)
+    if not holds:
+        return None
+    results = {row.trial.key: row.result for row in sweep.rows}
+    counted = {key: result.attempt if result.outcome is Outcome.OK else None for key, result in results.items() if result}
+    counted |= {hold.trial: None for hold in holds if hold.trial not in results}  # superseded: run again under another key
+    emulated = frozenset(row.trial.key for row in sweep.rows if row.emulated)
+    attempts = cache(lambda key: _attempts(sweep.dir / TRIALS / key / JOURNAL))
+    return account(holds, attempts, counted, emulated)
+
+
+def _attempts(path: Path) -> Mapping[int, AttemptMarks]:
+    """The marks of each attempt in a journal, by number; {} for one that is not there or damaged, which other readers tell of.
+
+    An attempt that looked for the largest batch begins twice: before the search and after it.
+    """
+    records: dict[int, list[Record]] = {}
+    number = 0
+    try:
+        for record in JournalFollower(path).poll():
+            number = int(record["attempt"]) if record["kind"] == "attempt" else number
+            records.setdefault(number, []).append(record)
+    except (JournalError, OSError):
+        return {}
+    return {number: attempt_marks(of_attempt) for number, of_attempt in records.items()}

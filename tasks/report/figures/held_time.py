@@ -1,0 +1,50 @@
+"""Figure: where the time went that the pools were held, a bar for each trial in the order of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from tasks.analysis.held_time import HeldTime
+from tasks.report.figures.style import CURVES, GREY, MOST, RED, bars
+from tasks.report.held_text import GROUPS, grouped
+
+_BLUE, _ORANGE, _GREEN, _PINK, _YELLOW, _SKY, _PURPLE, _BROWN = CURVES
+COLOURS: Mapping[str, str] = {
+    "between trials": GREY,
+    "discarded attempts": RED,
+    "start": _ORANGE,
+    "batch search": "#e8a87c",
+    "data and build": _BLUE,
+    "evaluation": _PINK,
+    "first step": _PURPLE,
+    "warm-up": _YELLOW,
+    "measured": _GREEN,
+    "beside the window": _SKY,
+    "teardown": _BROWN,
+    "not recorded": "#c9ced6",
+}
+
+
+def held_time_figure(held: HeldTime | None, names: Mapping[str, str]) -> Figure | None:
+    """A bar of slot-seconds for each hold, split into groups of parts; the first MOST of them. `names`: a trial's key -> its name."""
+    if held is None or not held.seconds:
+        return None
+    shown = held.trials[:MOST]
+    figure, axes = bars(len(shown), legend=True)
+    left = np.zeros(len(shown))
+    rows = [grouped(trial.parts) for trial in shown]
+    for group in GROUPS:
+        widths = np.array([row.get(group, 0.0) for row in rows])
+        if widths.any():
+            axes.barh(range(len(shown)), widths, left=left, height=0.62, color=COLOURS[group], label=group)
+            left += widths
+    axes.set_yticks(range(len(shown)), [names.get(trial.trial, trial.trial) for trial in shown])
+    rest = f"; the first {MOST} of {len(held.trials)} trials" if len(held.trials) > MOST else ""
+    axes.set_xlabel(f"{'s' if held.slots == 1 else 'slot-seconds'} in the order of the run{rest}")
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=min(5, len(labels)), fontsize=9)
+    figure.set_figheight(figure.get_figheight() + (0.25 if len(labels) > 5 else 0.0))
+    return figure

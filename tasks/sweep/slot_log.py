@@ -1,0 +1,89 @@
+"""slots.jsonl: when each trial took its pool's slots, when each of its attempts was started, and when it gave the slots back.
+
+One JSON object a line, appended by the flow that holds the sweep's lease; `t` is Unix time, s. Lines of one flow carry the same `flow`, so
+that the time between two flows, in which nobody held the slots, is told from the time between two trials.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+TAKEN, STARTED, GIVEN_BACK = "taken", "started", "given_back"
+
+
+class SlotLog:
+    """The lines of one flow. Its methods may be called from several threads. A line that cannot be written is lost: no trial ends by it."""
+
+    def __init__(self, path: Path) -> None:
+        """`path`: the sweep's slots.jsonl."""
+        self._path, self._flow, self._lock = path, secrets.token_hex(4), threading.Lock()
+
+    def taken(self, key: str, pool: str, slots: Sequence[str], asked_at: float) -> None:
+        """The trial holds `slots` (names of their locks: two pools on the same nodes share them) and asked for them at `asked_at`."""
+        self._write(TAKEN, key, pool=pool, slots=list(slots), asked=asked_at)
+
+    def started(self, key: str, attempt: int) -> None:
+        """The trial's launcher is asked to start an attempt."""
+        self._write(STARTED, key, attempt=attempt)
+
+    def given_back(self, key: str) -> None:
+        """The trial no longer holds its slots."""
+        self._write(GIVEN_BACK, key)
+
+    def _write(self, event: str, key: str, **fields: Any) -> None:
+        line = json.dumps({"t": time.time(), "event": event, "flow": self._flow, "trial": key, **fields}) + "\n"
+        with self._lock, suppress(OSError):
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            try:
+                os.write(descriptor, line.encode())
+            finally:
+                os.close(descriptor)
+
+
+@dataclass(frozen=True)
+class Hold:
+    """A trial's hold of its slots. Times: Unix time, s. `starts`: (when, attempt) of the attempts that were started meanwhile, in order.
+
+    `given_back`: None where the flow died first, or holds them still.
+    """
+
+    flow: str
+    trial: str
+    pool: str
+    slots: Sequence[str]
+    asked: float
+    taken: float
+    starts: Sequence[tuple[float, int]]
+    given_back: float | None
+
+
+def read_holds(path: Path) -> list[Hold]:
+    """The holds in a slots.jsonl, in the order in which they began; [] without the file. Lines that are cut off or damaged are skipped."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except FileNotFoundError:
+        return []
+    holds: list[Hold] = []
+    open_: dict[tuple[str, str], dict[str, Any]] = {}
+    for line in lines:
+        with suppress(ValueError, KeyError, TypeError):
+            event = json.loads(line)
+            at, name, of = float(event["t"]), event["event"], (str(event["flow"]), str(event["trial"]))
+            if name == TAKEN:
+                slots = tuple(str(slot) for slot in event["slots"])
+                open_[of] = {"pool": str(event["pool"]), "slots": slots, "asked": float(event["asked"]), "taken": at, "starts": []}
+            elif name == STARTED and of in open_:
+                open_[of]["starts"].append((at, int(event["attempt"])))
+            elif name == GIVEN_BACK and of in open_:
+                holds.append(Hold(*of, **open_.pop(of), given_back=at))
+    holds += [Hold(*of, **fields, given_back=None) for of, fields in open_.items()]
+    return sorted(holds, key=lambda hold: hold.taken)

@@ -1,0 +1,41 @@
+"""Which images are opened."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from PIL import Image
+
+from experiments.components.data import images
+from experiments.components.data.images import FORMATS, CorruptRow, open_image
+
+EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n%%EOF\n"
+
+
+def written(name: str) -> bytes:
+    file = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(file, name)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_data_set_may_hold(name: str) -> None:
+    assert open_image(written(name)).size == (8, 8)
+
+
+@pytest.mark.parametrize("data", [EPS, written("TIFF"), written("PPM"), written("ICO")])
+def test_no_other_reader_sees_the_bytes(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Image.open(io.BytesIO(data)).size, "Pillow would open it"
+    with pytest.raises(CorruptRow, match="not an image in JPEG, PNG, WEBP, GIF, BMP"):
+        open_image(data)
+
+
+def test_an_eps_row_starts_no_ghostscript(monkeypatch: pytest.MonkeyPatch) -> None:
+    from PIL import EpsImagePlugin
+
+    started: list[object] = []
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *arguments, **_: started.append(arguments))
+    with pytest.raises(CorruptRow):
+        images.decode(EPS, 8, None)
+    assert not started

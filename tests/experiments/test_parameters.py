@@ -1,0 +1,33 @@
+"""What holds of the parameters of every workload."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from experiments import workloads
+from experiments.parameters import TrainingParameters
+
+
+def numbers(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The parts of a field's JSON schema that are numbers."""
+    return (part for part in schema.get("anyOf", [schema]) if part.get("type") in ("integer", "number"))
+
+
+@pytest.mark.parametrize("name", workloads.names())
+def test_every_number_has_bounds(name: str) -> None:
+    fields = workloads.load(name).Parameters.model_json_schema()["properties"]
+    low, high = {"minimum", "exclusiveMinimum"}, {"maximum", "exclusiveMaximum"}
+    open_ended = [field for field, schema in fields.items() for part in numbers(schema) if not (low & part.keys() and high & part.keys())]
+    assert not open_ended
+
+
+@pytest.mark.parametrize("name", workloads.names())
+def test_no_workload_takes_a_batch_of_nothing(name: str) -> None:
+    schema: type[TrainingParameters] = workloads.load(name).Parameters
+    for wrong in (0, -5, 1_000_001):
+        with pytest.raises(ValidationError, match="batch_size"):
+            schema.model_validate({"batch_size": wrong})

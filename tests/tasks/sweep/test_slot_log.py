@@ -1,0 +1,52 @@
+"""slots.jsonl: what is written comes back as holds, whatever was cut off."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tasks.sweep.slot_log import Hold, SlotLog, read_holds
+
+
+def test_what_is_written_comes_back_as_holds(tmp_path: Path) -> None:
+    path = tmp_path / "slots.jsonl"
+    first, second = SlotLog(path), SlotLog(path)
+    first.taken("a", "cpu", ["cpu-1-0"], 1.5)
+    first.started("a", 1)
+    first.started("a", 2)
+    first.given_back("a")
+    second.taken("a", "cpu", ["cpu-1-0", "cpu-1-1"], 2.5)
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    times = [event["t"] for event in events]
+    assert times == sorted(times)
+    one, other = read_holds(path)
+    assert one == Hold(events[0]["flow"], "a", "cpu", ("cpu-1-0",), 1.5, times[0], [(times[1], 1), (times[2], 2)], times[3])
+    assert (other.flow, other.slots, other.asked, other.starts, other.given_back) == (
+        events[4]["flow"],
+        ("cpu-1-0", "cpu-1-1"),
+        2.5,
+        [],
+        None,
+    )
+    assert one.flow != other.flow
+
+
+def line(t: float, event: str, trial: str, **fields: object) -> str:
+    return json.dumps({"t": t, "event": event, "flow": "f", "trial": trial, **fields}) + "\n"
+
+
+def test_holds_come_in_the_order_in_which_they_began_and_what_is_damaged_is_skipped(tmp_path: Path) -> None:
+    path = tmp_path / "slots.jsonl"
+    taken = {"pool": "cpu", "slots": ["s"], "asked": 0.0}
+    text = line(1.0, "taken", "a", **taken) + line(2.0, "taken", "b", **taken) + line(3.0, "given_back", "b") + line(4.0, "given_back", "a")
+    stray = (
+        "[]\n" + "nonsense\n" + line(5.0, "given_back", "c") + line(6.0, "taken", "d", pool="cpu") + line(7.0, "started", "e", attempt=1)
+    )
+    path.write_text(text + stray + line(8.0, "taken", "f", **taken)[:-20])
+    assert [(hold.trial, hold.taken, hold.given_back) for hold in read_holds(path)] == [("a", 1.0, 4.0), ("b", 2.0, 3.0)]
+    assert read_holds(tmp_path / "none.jsonl") == []
+
+
+def test_a_log_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
+    SlotLog(tmp_path / "no such folder" / "slots.jsonl").taken("a", "cpu", ["s"], 0.0)
+    assert list(tmp_path.iterdir()) == []
