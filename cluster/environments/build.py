@@ -139,6 +139,7 @@ def _run(recipe: Recipe, command: list[str], problem: str) -> str:
 
 def _why(output: str) -> str:
     """The lines of pip's, uv's or Python's output that tell the cause."""
+    output = re.sub(r"(from versions: )[^)]*, ((?:[^,)]*, ){4}[^,)]*\))", r"\1..., \2", output)  # of hundreds the newest
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if re.match(r"(ERROR|error|×|╰|\w*Error)", line)]
     return " / ".join((errors or lines)[-4:])[:800] or "it said nothing"
