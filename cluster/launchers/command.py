@@ -6,10 +6,11 @@ import os
 from pathlib import Path
 
 from cluster.commits.told import environment_of
+from cluster.kept_files import KEPT
 from cluster.pools.pool import Pool
 from cluster.process_marks import MARK, POOL_MARK
 from cluster.trial_layout import TRIAL
-from experiments.config.paths import REPOSITORY
+from experiments.config.paths import REPOSITORY, runs_root
 from experiments.trial import Trial
 
 ENTRY = ["-m", "cluster.worker.main"]  # a trial's entry point, as Python's arguments
@@ -40,9 +41,9 @@ def trial_command(trial_dir: Path, attempt: int, store: str | None = None, told:
 
 def trial_environment(trial: Trial, tree: Path | None = None) -> dict[str, str]:
     """Environment variables that a trial started by this process gets in addition to this process's own. `tree`: its commit's files."""
-    if tree is not None:
-        return {**_common(trial), **environment_of(tree, os.environ)}
-    return {**_common(trial), "PYTHONPATH": os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))}
+    path = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
+    imports = {"PYTHONPATH": path} if tree is None else environment_of(tree, os.environ)
+    return {**_common(trial), KEPT: str(runs_root()), **imports}
 
 
 def job_environment(trial: Trial, pool: Pool) -> dict[str, str]:

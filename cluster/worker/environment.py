@@ -16,7 +16,19 @@ from cluster.source_tree import running_tree
 from cluster.worker.host_identity import host_id
 from experiments.trial import digest
 
-LIBRARIES = ("torch", "torch-optimi", "transformers", "diffusers", "ray", "torchvision", "numpy", "pillow", "pyarrow", "tokenizers")
+LIBRARIES = (
+    "torch",
+    "torch-optimi",
+    "transformers",
+    "diffusers",
+    "ray",
+    "torchvision",
+    "numpy",
+    "pillow",
+    "pyarrow",
+    "tokenizers",
+    "triton",
+)
 
 
 def environment(device: Device, world_size: int, threads: int | None) -> dict[str, Any]:

@@ -116,7 +116,9 @@ def test_one_that_stands_alone_sees_nothing_of_this_python(environments: Path, m
 
 def test_of_a_long_list_of_versions_the_newest_are_told() -> None:
     versions = ", ".join(f"1.{number}" for number in range(300))
-    said = module._why(f"noise\nERROR: Could not find tiny==9 (from versions: {versions})\nERROR: No matching distribution found for tiny==9\n")
+    said = module._why(
+        f"noise\nERROR: Could not find tiny==9 (from versions: {versions})\nERROR: No matching distribution found for tiny==9\n"
+    )
     assert said == (
         "ERROR: Could not find tiny==9 (from versions: ..., 1.295, 1.296, 1.297, 1.298, 1.299) / "
         "ERROR: No matching distribution found for tiny==9"
