@@ -27,14 +27,7 @@ def confounders(cells: Sequence[Cell]) -> list[tuple[str, list[tuple[str, list[C
     """
     differences = []
     axes = {axis for cell in cells for axis in cell.axes if len({value_key(c.axes.get(axis)) for c in cells}) > 1}
-    hidden = (_OF_THE_POOL if "pool" in axes else frozenset()) | ({"world_size", "device_count"} if "devices" in axes else frozenset())
-    if any(row.environment.get("host_id") for cell in cells for row in cell.measured):
-        hidden |= {"host"}  # the opaque id tells the same
-    libraries = {name for cell in cells for row in cell.measured for name in row.packages}
-    if "environment" in axes:
-        hidden |= {*libraries, "python"}  # what the axis means: the section on environments has them
-    if "commit" in axes:
-        hidden |= _OF_THE_COMMIT
+    hidden = _hidden(cells, axes)
     for name in dict.fromkeys(key for cell in cells for row in cell.measured for key in row.environment):
         if name in hidden or name == "packages":
             continue
@@ -62,3 +55,15 @@ def confounders(cells: Sequence[Cell]) -> list[tuple[str, list[tuple[str, list[C
         if len(settings) > 1 and name not in axes:
             differences.append((name, list(settings.items())))
     return differences
+
+
+def _hidden(cells: Sequence[Cell], axes: set[str]) -> set[str]:
+    """Values of the environment that the varied axes stand for, or that another value tells."""
+    hidden = {*(_OF_THE_POOL if "pool" in axes else ()), *(("world_size", "device_count") if "devices" in axes else ())}
+    if any(row.environment.get("host_id") for cell in cells for row in cell.measured):
+        hidden.add("host")  # the opaque id tells the same
+    if "environment" in axes:  # the section on environments has them
+        hidden |= {"python", *(name for cell in cells for row in cell.measured for name in row.packages)}
+    if "commit" in axes:
+        hidden |= _OF_THE_COMMIT
+    return hidden
