@@ -146,7 +146,9 @@ def _is_of_a_stack(process: psutil.Process) -> bool:
     """True for what a stack's Ray head keeps for later; what it runs for a trial counts as the test's. The stack ends with its fixture."""
     try:
         environment = process.environ()
-        return "SWEEPBENCH_STACK" in environment and (process_marks.MARK not in environment or processes.of_the_cluster(process))
+        return "SWEEPBENCH_STACK" in environment and (
+            environment.get(process_marks.MARK, process_marks.NO_TRIAL) == process_marks.NO_TRIAL or processes.of_the_cluster(process)
+        )
     except (psutil.Error, OSError):
         return True  # gone
 
@@ -234,7 +236,7 @@ def prefect_server(_new_prefect_database: Path, tmp_path_factory: pytest.TempPat
     with ExitStack() as stack:
         with database_support.runs_in(tmp_path_factory.mktemp("prefect")):
             database_support.copy_to_runs(_new_prefect_database)
-            url = stack.enter_context(own_server())
+            url = stack.enter_context(own_server()).wait()
         stack.enter_context(temporary_settings({PREFECT_API_URL: url}))
         yield url
 

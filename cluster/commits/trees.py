@@ -11,6 +11,7 @@ import fcntl
 import os
 import shutil
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -30,12 +31,20 @@ class Worktrees:
     def __init__(self, folder: Path, root: Path = REPOSITORY) -> None:
         self.folder, self.root = folder, root
         self._held: dict[str, int] = {}  # commit -> descriptor of its lock
+        self._lock = threading.Lock()
 
     def tree(self, commit: str) -> Path:
         """The files of a commit (40 hex digits). Raises CommitError if git cannot check them out or they cannot run a trial."""
         path = self.folder / commit
-        if commit in self._held:
-            return path
+        with self._lock:
+            if commit not in self._held:
+                self._held[commit] = self._taken(path, commit)
+        if not (path / _ENTRY).exists():  # else whatever is installed would run in its place
+            raise CommitError(f"commit {commit[:12]} is too old: it has no {_ENTRY}, which trials start with")
+        return path
+
+    def _taken(self, path: Path, commit: str) -> int:
+        """The descriptor of the lock on the commit's worktree, which is made if need be. Raises CommitError."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with FileLock(self.folder / ".lock"):
             self._remove_unused()
@@ -49,10 +58,7 @@ class Worktrees:
                 os.close(held)
                 said = str(getattr(error, "stderr", None) or error).strip()
                 raise CommitError(f"commit {commit[:12]} cannot be checked out into {path}: {said}") from None
-        self._held[commit] = held
-        if not (path / _ENTRY).exists():  # else whatever is installed would run in its place
-            raise CommitError(f"commit {commit[:12]} is too old: it has no {_ENTRY}, which trials start with")
-        return path
+        return held
 
     def descriptor(self, commit: str) -> int:
         """The lock that a trial of this commit has to inherit. KeyError if `tree` was not called."""

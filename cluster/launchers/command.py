@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from cluster.commits.told import environment_of
@@ -14,6 +15,7 @@ from experiments.config.paths import REPOSITORY, runs_root
 from experiments.trial import Trial
 
 ENTRY = ["-m", "cluster.worker.main"]  # a trial's entry point, as Python's arguments
+WARM_DEVICES = ("cpu", "cuda")  # of trials forked from a template; Habana's bridge starts threads when it is imported
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "DO_NOT_TRACK": "true",
@@ -37,6 +39,11 @@ def trial_command(trial_dir: Path, attempt: int, store: str | None = None, told:
         return [*ENTRY, "--store", store, "--attempt", str(attempt)]
     folder = trial_dir.resolve()
     return [*ENTRY, "--trial", str(folder / told), "--out", str(folder), "--attempt", str(attempt)]
+
+
+def warm_command(key: str, workload: str, arguments: Sequence[str]) -> list[str]:
+    """As `trial_command`, of which `arguments` is the result: a job's trial that is forked from the node's template `key`."""
+    return ["-m", "cluster.worker.warm_job", "--template", key, "--workload", workload, "--", *arguments[len(ENTRY) :]]
 
 
 def trial_environment(trial: Trial, tree: Path | None = None) -> dict[str, str]:

@@ -11,14 +11,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from cluster.launchers import Launch, LaunchError, Status, processes
-from cluster.launchers.command import ENTRY, trial_command, trial_environment
+from cluster.launchers.command import ENTRY, WARM_DEVICES, trial_command, trial_environment
 from cluster.launchers.template import ForkedTrial, Template, TemplateCache, TemplateError
 from cluster.launchers.variant import Variant, variant_of
 from cluster.pools.pool import Pool
 from cluster.trial_layout import LOG
 from experiments.trial import Trial
-
-WARM_DEVICES = ("cpu", "cuda")  # Habana's bridge starts threads when it is imported
 
 
 class LocalLauncher:
@@ -32,10 +30,18 @@ class LocalLauncher:
         self._children: dict[str, subprocess.Popen[bytes] | ForkedTrial] = {}
         self._templates = TemplateCache()
 
+    def prepare(self, trial: Trial, trial_dir: Path) -> None:
+        """Start the template that the trial is to be forked from, and return at once: its imports take seconds. `start` takes it up."""
+        with suppress(OSError, LaunchError):  # `start` will meet it too, and say so
+            variant = variant_of(trial, self.pool)
+            if self._is_forked(trial, variant, trial_command(trial_dir, 1)):
+                self._templates.get(variant, trial, trial_environment(trial, variant.tree), trial_dir / LOG)
+
     def start(self, trial: Trial, trial_dir: Path, attempt: int) -> Launch:
         variant = variant_of(trial, self.pool)
         arguments = trial_command(trial_dir, attempt, told=variant.write(trial, trial_dir))
         environment = trial_environment(trial, variant.tree)
+        processes.end_all(trial.key)  # what was started by a flow that died before it could save the launch
         with open(trial_dir / LOG, "ab") as log:
             log.write(f"--- attempt {attempt} at {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}\n".encode())
         start = (arguments, environment, trial_dir / LOG)
@@ -63,7 +69,7 @@ class LocalLauncher:
         self, trial: Trial, variant: Variant, arguments: list[str], environment: Mapping[str, str], log: Path, /
     ) -> ForkedTrial | None:
         """A process forked from a template; None where the pool or the trial wants a fresh one, or no template can be had."""
-        if self.pool.start == "fresh" or trial.device not in WARM_DEVICES or not variant.has_template or arguments[: len(ENTRY)] != ENTRY:
+        if not self._is_forked(trial, variant, arguments):
             return None
         template: Template | None = None
         try:
@@ -75,6 +81,11 @@ class LocalLauncher:
             with open(log, "a") as file:
                 file.write(f"a fresh process, since none could be forked from the template: {error}\n")
             return None
+
+    def _is_forked(self, trial: Trial, variant: Variant, arguments: list[str]) -> bool:
+        """Whether the pool and the trial want a process that is forked from a template, and the trial's code can be one."""
+        wanted = self.pool.start != "fresh" and trial.device in WARM_DEVICES and arguments[: len(ENTRY)] == ENTRY
+        return wanted and variant.has("template")
 
     def status(self, launch: Launch) -> Status:
         child = self._children.get(launch.key)

@@ -25,10 +25,10 @@ class Variant:
     tree: Path | None = None
     inherited: tuple[int, ...] = ()
 
-    @property
-    def has_template(self) -> bool:
-        """Whether its code can be a template process. That of an early commit cannot, and Python might take the one that is installed."""
-        return self.tree is None or (self.tree / "cluster" / "worker" / "template.py").exists()
+    def has(self, entry: str) -> bool:
+        """Whether its code has this module of cluster.worker to start with. Where an early commit has it not, Python might take the one
+        of what is installed."""
+        return self.tree is None or (self.tree / "cluster" / "worker" / f"{entry}.py").exists()
 
     def write(self, trial: Trial, trial_dir: Path) -> str:
         """The name of the file in `trial_dir` that the process is to read; written for the code of a commit. Raises LaunchRefused."""
