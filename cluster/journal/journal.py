@@ -4,8 +4,8 @@ Each line is one JSON object with `t` (Unix time, s), `kind` and `crc`. `crc` is
 the previous line's CRC. A reader therefore detects a changed, missing or reordered line and names it. A writer that is killed may leave a
 last line without its newline. Readers ignore that line, and the next writer cuts it off.
 
-Kinds: attempt, environment, phase, step, window, evaluation, note, end. An attempt starts the trial over: readers return the last one, or
-the one that they ask for.
+Kinds: attempt, packages, environment, phase, step, window, evaluation, note, end. An attempt starts the trial over: readers return the last
+one, or the one that they ask for.
 """
 
 from __future__ import annotations
@@ -187,6 +187,7 @@ class Journal:
 
     attempt: int = 0
     trial: str | None = None  # the trial's key; None in early journals
+    packages: dict[str, str] = field(default_factory=dict)  # name -> version of all that is installed; {} in early journals
     environment: Record = field(default_factory=dict)
     steps: list[Record] = field(default_factory=list)
     window: Record | None = None
@@ -203,6 +204,8 @@ class Journal:
             case "attempt":
                 self.__init__()  # type: ignore[misc]
                 self.attempt, self.started_at, self.trial = record["attempt"], record["t"], record.get("trial")
+            case "packages":
+                self.packages = record["versions"]
             case "environment":
                 self.environment = {k: v for k, v in record.items() if k not in ("kind", "t")}
             case "step":

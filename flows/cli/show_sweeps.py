@@ -14,6 +14,7 @@ from experiments.metrics import metric_of
 from experiments.trial import TrialResult
 from flows.cli.show_comparison import print_comparison, print_where
 from flows.cli.tables import make_table
+from tasks.analysis.results import load_sweep
 from tasks.sweep.store import StoreError, SweepStore, list_sweeps
 
 
@@ -83,17 +84,22 @@ def print_sweeps(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def sweep_json(store: SweepStore) -> dict[str, Any]:
-    """A sweep's trials with outcome, reason and summary."""
+    """A sweep's trials with outcome, reason and summary; `packages` has the installed versions that their digests stand for."""
     plan = store.load_plan()
-    trials = []
-    for trial in plan.trials:
-        result = store.result(trial.key)
+    trials, lists = [], dict[str, Mapping[str, str]]()
+    for row in load_sweep(store.dir).rows:
+        trial, result, packages = row.trial, store.result(row.trial.key), row.environment.get("packages")
+        if packages:
+            lists[packages] = row.packages
         trials.append(
             {
                 "key": trial.key,
                 "name": trial.name,
                 "values": trial.axes,
                 "repeat": trial.repeat,
+                "environment": trial.environment,
+                "commit": trial.commit,
+                "packages": packages,
                 "folder": str(store.trial_dir(trial.key)),
                 "outcome": str(result.outcome) if result else None,
                 "reason": result.remark if result else None,
@@ -110,6 +116,7 @@ def sweep_json(store: SweepStore) -> dict[str, Any]:
         "running": store.is_held(),
         "status": store.load_status(),
         "trials": trials,
+        "packages": lists,
         "held": _held_json(store),
         "superseded": [entry.model_dump() for entry in plan.superseded],
     }

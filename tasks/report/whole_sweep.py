@@ -11,7 +11,7 @@ from cluster.journal.journal import JournalError
 from cluster.trial_layout import JOURNAL, PLAN, RESULT, STEPS, TRIAL
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.analysis.results import ResultsError, Sweep, journal_of, load_sweep, meta_of, read_parquet, steps_table
-from tasks.report.provenance import trees_of
+from tasks.report.provenance import strays
 from tasks.sweep.seal import why_unsealed
 from tasks.sweep.store import SweepStore
 
@@ -88,11 +88,8 @@ def _of_trees(sweep: Sweep) -> list[str]:
     problems = [f"{sweep.dir}: {row.problem}" for row in sweep.rows if row.problem]
     if sweep.plan.tree is None:
         return [*problems, f"{sweep.dir / PLAN} does not tell which code was to run"]
-    for tree, rows in trees_of(sweep.rows).items():
-        if tree != sweep.plan.tree:
-            problems.append(
-                f"{sweep.dir}: tree {tree} ran in {len(rows)} of {len(sweep.rows)} trials, and tree {sweep.plan.tree} was planned"
-            )
+    for (tree, planned), rows in strays(sweep).items():
+        problems.append(f"{sweep.dir}: tree {tree} ran in {len(rows)} of {len(sweep.rows)} trials, and tree {planned} was planned")
     return problems
 
 

@@ -97,6 +97,7 @@ class Plan(Strict):
     created_at: float = Field(description="Unix time, s")
     git: dict[str, Any] = Field(default_factory=dict)
     tree: str | None = Field(None, description="hash of the code that was to run (cluster/source_tree.py); null: of an early plan")
+    trees: dict[str, str] = Field(default_factory=dict, description="commit -> that hash, of trials that run another commit")
     trials: list[Trial]
     superseded: list[Superseded] = Field(default_factory=list)
     labels: dict[str, str] = Field(default_factory=dict, description="tags of the sweep's MLflow run")

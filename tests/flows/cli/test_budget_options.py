@@ -27,7 +27,7 @@ def test_a_budget_reaches_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_resume_passes_on_what_it_adds(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = make_plan([make_trial(1), make_trial(2)], decide=DecideSettings(budget_s=5.0))
     saved(plan, t1=Outcome.OK)
-    monkeypatch.setattr("tasks.sweep.plan.renew", lambda plan: plan)
+    monkeypatch.setattr("tasks.sweep.plan.renew", lambda plan, **_: plan)
     told: list[tuple[Plan, dict[str, object]]] = []
     monkeypatch.setattr("flows.cli.run_sweep.run_sweep", lambda plan, out, err, look, **more: told.append((plan, more)) or 0)
     assert CliRunner().invoke(app, ["resume", plan.sweep_id, "--budget", "20m", "--until-decided"]).exit_code == 0
