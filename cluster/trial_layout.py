@@ -53,6 +53,11 @@ def for_emulated(name: str) -> str:
     return f"{stem}-emulated{dot}{suffix}"
 
 
+def kept_aside(attempt: int | str) -> str:
+    """In a trial's folder: a folder with a record that was found damaged. Written by the flow. `*` matches all of them."""
+    return f"damaged-a{attempt}"
+
+
 def withdrawal(attempt: int) -> str:
     """Marks an attempt that the flow stopped before Ray started it. Written by the flow."""
     return f"withdrawn-a{attempt}"

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from experiments.config.strict import Strict
+from experiments.journal_mark import JournalMark
 
 Scalar = str | int | float | bool | None
 TrialKey = Annotated[str, StringConstraints(pattern=r"^[0-9a-z]{1,64}$")]  # names the trial's folder, so it must not lead elsewhere
@@ -116,6 +117,8 @@ class TrialResult(Strict):
     emulated: bool = False
     environment: dict[str, Any] = Field(default_factory=dict)
     summary: dict[str, float | int | bool | None] = Field(default_factory=dict)
+    journal: JournalMark | None = Field(None, description="of the attempt's journal; null: of an early trial, or it was not closed")
+    device_state: JournalMark | None = Field(None, description="of the sampler's records; null: not known, or there are none")
 
     @property
     def remark(self) -> str | None:

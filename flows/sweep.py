@@ -116,7 +116,7 @@ def finish(session: Session, error: BaseException | None) -> State[Any]:
     if problem:
         message += f"; {problem}"
     session.progress.note = message
-    session.store.save_status(status, message)
+    session.end(status, message)
     if error is not None:
         raise error
     return Completed(message=message) if status == 0 else Failed(message=message)

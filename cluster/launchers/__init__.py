@@ -14,6 +14,7 @@ from cluster.pools.pool import Pool
 from cluster.trial_layout import LAUNCH
 from experiments.atomic_file import atomic_write
 from experiments.config.strict import Strict
+from experiments.json_file import read_model
 from experiments.trial import Trial, TrialKey
 
 
@@ -70,6 +71,9 @@ class Launcher(Protocol):
         Raises LaunchError if the pool does not answer; the trial may still be running.
         """
 
+    def stop_lost(self, trial: Trial, trial_dir: Path, attempt: int) -> None:
+        """As `stop`, of an attempt whose launch.json is lost. `attempt`: its number, as far as that is known. Raises LaunchError."""
+
     def log(self, launch: Launch, trial_dir: Path) -> str:
         """Output of the trial's processes so far."""
 
@@ -94,6 +98,5 @@ def save(launch: Launch, trial_dir: Path) -> None:
 
 
 def load(trial_dir: Path) -> Launch | None:
-    """The trial's last launch; None if it was never started."""
-    path = trial_dir / LAUNCH
-    return Launch.model_validate_json(path.read_text()) if path.exists() else None
+    """The trial's last launch; None if it was never started. Raises DamagedFile."""
+    return read_model(trial_dir / LAUNCH, Launch, "`sweep resume` ends what it started and runs the trial again")

@@ -114,6 +114,9 @@ class LocalLauncher:
         if isinstance(child, subprocess.Popen) or (child is not None and child.template.running):
             child.wait(timeout=grace_s)
 
+    def stop_lost(self, trial: Trial, trial_dir: Path, attempt: int) -> None:
+        processes.end_all(trial.key)
+
     def log(self, launch: Launch, trial_dir: Path) -> str:
         path = trial_dir / LOG
         return path.read_text(errors="replace") if path.exists() else ""

@@ -46,9 +46,8 @@ class RayJobLauncher:
         self._pending_since: dict[str, float] = {}
 
     def start(self, trial: Trial, trial_dir: Path, attempt: int) -> Launch:
-        submission_id = f"{trial.key}-a{attempt}"
+        launch = self._launch(trial, trial_dir, attempt)
         folder = self.files.folder(trial, trial_dir)
-        launch = Launch(launcher="ray_job", key=trial.key, attempt=attempt, id=submission_id, folder=folder)
         client, variant = self._client(), variant_of(trial, self.pool)
         placement = place(self.pool, trial.parameters)
         try:
@@ -71,7 +70,7 @@ class RayJobLauncher:
         try:
             client.submit_job(
                 entrypoint=shlex.join([self._python, *arguments]),
-                submission_id=submission_id,
+                submission_id=launch.id,
                 runtime_env={"working_dir": str(code.folder), "env_vars": environment},
                 metadata={"job_name": trial.name, "sweep.id": trial.sweep_id, "trial.key": trial.key},  # the dashboard shows job_name
                 **of_job(placement),
@@ -136,6 +135,9 @@ class RayJobLauncher:
                 time.sleep(0.1)
         processes.end_all(launch.key)  # on this machine; elsewhere: Ray's supervisor, worker/leftovers.py
 
+    def stop_lost(self, trial: Trial, trial_dir: Path, attempt: int) -> None:
+        self.stop(self._launch(trial, trial_dir, attempt))
+
     def log(self, launch: Launch, trial_dir: Path) -> str:
         try:
             text: str = self._client().get_job_logs(launch.id)
@@ -145,6 +147,10 @@ class RayJobLauncher:
 
     def close(self) -> None:
         """Nothing is kept: each trial is a job of its own."""
+
+    def _launch(self, trial: Trial, trial_dir: Path, attempt: int) -> Launch:
+        folder = self.files.folder(trial, trial_dir)
+        return Launch(launcher="ray_job", key=trial.key, attempt=attempt, id=f"{trial.key}-a{attempt}", folder=folder)
 
     @property
     def _python(self) -> str:

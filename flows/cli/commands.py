@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -165,7 +166,11 @@ def report(
     open_: Annotated[bool, typer.Option("--open", help="open report.html in the browser")] = False,
     emulated: Annotated[bool, typer.Option("--emulated", help="of the trials on an emulated device, by themselves and marked")] = False,
 ) -> None:
-    """Derive results, report and figures again from the raw steps, and print the comparison."""
+    """Derive results, report and figures again from the raw steps, and print the comparison.
+
+    Trials whose files are damaged are named and left out; the exit status is then 1.
+    """
+    from experiments.config.errors import DamagedFile
     from flows.cli import show_comparison
     from tasks.analysis.results import write_steps
     from tasks.report.write import write_report
@@ -173,13 +178,18 @@ def report(
 
     store = SweepStore(_sweep_id(sweep_id))
     for trial in store.load_plan().trials:
-        if (store.trial_dir(trial.key) / JOURNAL).exists():
-            write_steps(store.trial_dir(trial.key))
+        with suppress(DamagedFile):  # which the trial's row in the report tells of
+            if (store.trial_dir(trial.key) / JOURNAL).exists():
+                write_steps(store.trial_dir(trial.key))
     paths = write_report(store.dir, emulated=emulated)
     show_comparison.print_comparison(out, store, emulated=emulated)
     out.print(f"report: {paths.html}", highlight=False, soft_wrap=True)
+    for problem in paths.damage:
+        err.print(f"left out: {problem}", style="red", highlight=False, markup=False, soft_wrap=True)
     if open_:
         typer.launch(paths.html.as_uri())
+    if paths.damage:
+        raise typer.Exit(1)
 
 
 @app.command(

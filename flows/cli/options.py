@@ -95,7 +95,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
 def clean_errors(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A UserError is printed as a message, without a traceback, and ends with status 1."""
+    """A UserError is printed as a message, without a traceback, and ends with status 1; so is an OSError that names a file."""
 
     @wraps(command)
     def wrapped(*arguments: Any, **options: Any) -> Any:
@@ -103,6 +103,11 @@ def clean_errors(command: Callable[..., Any]) -> Callable[..., Any]:
             return command(*arguments, **options)
         except UserError as error:
             err.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+            raise typer.Exit(1) from None
+        except OSError as error:
+            if error.filename is None:
+                raise
+            err.print(f"[bold red]error:[/] {escape(f'{error.filename}: {error.strerror}')}", highlight=False, soft_wrap=True)
             raise typer.Exit(1) from None
 
     return wrapped

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 from rich.markup import escape
@@ -15,6 +16,7 @@ from cluster.pools.pool import load_pools
 from cluster.stack.settings import environment
 from cluster.trial_layout import REPORT
 from experiments.config import duration
+from experiments.config.errors import DamagedFile, UserError
 from flows.cli import live_table
 from flows.cli.show_comparison import print_comparison, print_where
 from flows.runtime.handover import CURRENT, Handover
@@ -26,10 +28,25 @@ from tasks.sweep.store import Plan, SweepStore, exit_status
 from tasks.sweep.what_is_left import what_is_left
 from tasks.tracking.published import is_published
 
+if TYPE_CHECKING:
+    from prefect.client.schemas.objects import State
+
+_SEVERITY = (0, 2, 1)  # exit statuses, the worst last
 _QUIET = {
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # the live table is what a person reads; Prefect's UI has the log
     "GIT_PYTHON_REFRESH": "quiet",
 }
+
+
+class FlowEnd(NamedTuple):
+    """How a flow ended. `finished`: it came to its end, whatever that was, and published what there is."""
+
+    status: int
+    message: str
+    finished: bool
+
+
+Run = Callable[[dict[str, float]], FlowEnd]  # the flow, told how long cells are expected to take, s
 
 
 def prepare_environment() -> str | None:
@@ -52,51 +69,63 @@ def run_sweep(
     store = SweepStore(plan.sweep_id)
     with store.lease():
         server = prepare_environment()
-        if budget is None and _is_complete(store, plan):
+        if budget is None and (end := _complete(store, plan)) is not None:
             err.print("nothing is left to run, and MLflow has all of it: no flow is started", highlight=False)
-            interrupted = False
         else:
-            interrupted = _run_held(store, plan, server, err, look, lambda: _run_flow(plan, err, budget, until_decided))
-    print_comparison(out, store)
-    print_where(out, store)
-    status = store.load_status()
-    if status is None:
-        err.print(f"[bold red]the sweep did not start its trials[/]; `sweep resume {plan.sweep_id}` tries again")
-        return 1
-    colour = {0: "green", 2: "yellow"}.get(status["status"], "red")
-    err.print(f"[{colour}]{escape(status['message'])}[/]", highlight=False, soft_wrap=True)
-    if interrupted or status["status"] == 1:
-        err.print(f"go on with it: sweep resume {plan.sweep_id}", highlight=False, soft_wrap=True)
-    return 1 if interrupted else int(status["status"])
+            end = _run_held(store, plan, server, err, look, lambda expected: _run_flow(plan, expected, err, budget, until_decided))
+    return _say_end(store, end, out, err)
 
 
-def _is_complete(store: SweepStore, plan: Plan) -> bool:
-    """Whether a flow would find nothing to do: the last one ended well, all trials are done, none is to come, and all is published."""
-    status, left = store.load_status(), what_is_left(store, plan)
-    if left.begun or left.rest or status is None or status["status"] != exit_status(store.states(plan)):
-        return False
+def _say_end(store: SweepStore, end: FlowEnd, out: Console, err: Console) -> int:
+    """Print how the flow ended; returns the exit status, which what is on disk can only make worse."""
+    status = end.status
+    if end.finished:
+        print_comparison(out, store)
+        print_where(out, store)
+        status = max(status, exit_status(store.states(store.load_plan())), key=_SEVERITY.index)
+    colour = {0: "green", 2: "yellow"}.get(status, "red")
+    err.print(f"[{colour}]{escape(end.message)}[/]", highlight=False, soft_wrap=True)
+    if status == 1:
+        err.print(f"go on with it: sweep resume {store.sweep_id}", highlight=False, soft_wrap=True)
+    return status
+
+
+def _complete(store: SweepStore, plan: Plan) -> FlowEnd | None:
+    """How a sweep ended in which a flow would find nothing to do; None if there is something to do.
+
+    The last flow ended well, all trials are done and their files whole, none is to come, and all is published.
+    """
+    left = what_is_left(store, plan)
+    try:
+        status = store.load_status()
+    except DamagedFile:
+        return None
+    if left.begun or left.rest or left.damaged or status is None or status.status != exit_status(store.states(plan)):
+        return None
     from tasks.rounds.growth import growth, seconds_run
 
     more = growth(plan)
     if more is not None and more(store, plan, seconds_run(store, plan)) is not None:
-        return False
-    return (store.dir / REPORT).exists() and is_published(store, plan)
+        return None
+    whole = (store.dir / REPORT).exists() and is_published(store, plan)
+    return FlowEnd(status.status, status.message, finished=True) if whole else None
 
 
-def _run_held(store: SweepStore, plan: Plan, server: str | None, err: Console, look: Look | None, run: Callable[[], None]) -> bool:
-    """Run a sweep whose lease this process holds. `server`: a Prefect server's URL. True if it was interrupted."""
+def _run_held(store: SweepStore, plan: Plan, server: str | None, err: Console, look: Look | None, run: Run) -> FlowEnd:
+    """Run a sweep whose lease this process holds. `server`: a Prefect server's URL."""
     err.print(f"sweep [bold]{plan.sweep_id}[/]: {_size(plan)}, results in {store.dir}", highlight=False, soft_wrap=True)
     _warn_of_other_work(plan, err, look)
     signal.signal(signal.SIGTERM, terminated)
     try:
-        with head_start(store, plan) as begun, _prefect(server, begun, err):
-            CURRENT.set(Handover(plan.sweep_id, begun))
-            run()
+        with head_start(store, plan) as begun:
+            expected = expected_seconds(plan)  # before Prefect, whose logging hides what this says of damaged sweeps
+            with _prefect(server, begun, err):
+                CURRENT.set(Handover(plan.sweep_id, begun))
+                return run(expected)
     except (KeyboardInterrupt, Terminated):
-        return True
+        return end_of(None, None)
     finally:
         CURRENT.set(None)
-    return False
 
 
 @contextmanager
@@ -137,17 +166,18 @@ def _warn_of_other_work(plan: Plan, err: Console, look: Look | None) -> None:
             err.print(f"[yellow]warning[/]: pool {name}: {escape(found)}", highlight=False, soft_wrap=True)
 
 
-def _run_flow(plan: Plan, err: Console, budget: str | None, until_decided: bool | None) -> None:
+def _run_flow(plan: Plan, expected_s: dict[str, float], err: Console, budget: str | None, until_decided: bool | None) -> FlowEnd:
     """The flow, under the live table."""
     from flows.runtime.progress import CURRENT as PROGRESS
     from flows.runtime.progress import SweepProgress
     from flows.sweep import sweep
 
-    progress = SweepProgress(plan.trials, expected_seconds(plan))
+    progress = SweepProgress(plan.trials, expected_s)
     PROGRESS.set(progress)
     request = plan.request
-    with live_table.show(progress, err):
-        sweep(
+    state: State[Any] | None = None
+    with suppress(KeyboardInterrupt, Terminated), live_table.show(progress, err):
+        state = sweep(
             suite=request.suite,
             profile=request.profile,
             pools=request.pools,
@@ -160,6 +190,27 @@ def _run_flow(plan: Plan, err: Console, budget: str | None, until_decided: bool 
             until_decided=until_decided,
             return_state=True,
         )
+    return end_of(progress.ended, state)
+
+
+def end_of(ended: tuple[int, str] | None, state: State[Any] | None) -> FlowEnd:
+    """How this process's flow ended. `ended`: exit status and message if it came to its end; `state`: its last one, None if interrupted.
+
+    Only this flow is asked: status.json may be of an earlier one, or of another process that works on the sweep.
+    """
+    if ended is not None:
+        whole = state is not None and (state.is_completed() or ended[0] != 0)
+        return FlowEnd(ended[0] if whole else 1, ended[1], finished=True)
+    if state is None:
+        return FlowEnd(1, "interrupted before the sweep began", finished=False)
+    return FlowEnd(1, f"the sweep could not be run: {_why(state)}", finished=False)
+
+
+def _why(state: State[Any]) -> str:
+    error = state.result(raise_on_failure=False)
+    if isinstance(error, UserError):
+        return str(error)
+    return f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else str(state.message or state.name)
 
 
 class Terminated(BaseException):

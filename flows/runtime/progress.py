@@ -42,6 +42,7 @@ class SweepProgress:
         self.rows: dict[str, TrialProgress] = {}
         self.lock = threading.Lock()
         self.note = ""
+        self.ended: tuple[int, str] | None = None  # exit status and a line for people; None: the flow did not come to its end
         self.pools: dict[str, str] = {}  # pool -> what is wrong with it
         self.expected_s = expected_s or {}
         self.fill(trials)

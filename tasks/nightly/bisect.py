@@ -14,14 +14,15 @@ from typing import Any
 from cluster.commits.resolve import git, resolve
 from cluster.commits.told import environment_of, told
 from cluster.process_marks import MARK
-from cluster.trial_layout import LOG, RESULT, TRIAL
+from cluster.trial_layout import LOG, TRIAL
 from experiments.atomic_file import atomic_write
-from experiments.config.errors import UserError
+from experiments.config.errors import DamagedFile, UserError
 from experiments.config.paths import REPOSITORY
 from experiments.regression.bisection_test import Side, difference, interim_pairs, side_of
 from experiments.regression.definition import METRICS
 from experiments.stats.estimate import Estimate
-from experiments.trial import Outcome, Trial, TrialResult
+from experiments.trial import Outcome, Trial
+from tasks.sweep.result_file import read_result
 
 _TRIAL_S = 3600.0
 
@@ -149,9 +150,11 @@ def run_once(tree: Path, trial: Trial, out: Path, metric: str) -> float:
         except subprocess.TimeoutExpired:
             raise BisectError(f"a trial of {tree.name} took more than {_TRIAL_S:.0f} s; its log is {out / LOG}") from None
     try:
-        result = TrialResult.model_validate_json((out / RESULT).read_text())
-    except (OSError, ValueError):
-        raise BisectError(f"a trial of {tree.name} left no result; its log is {out / LOG}") from None
+        result = read_result(out)
+    except DamagedFile as error:
+        raise BisectError(f"a trial of {tree.name}: {error}; its log is {out / LOG}") from None
+    if result is None:
+        raise BisectError(f"a trial of {tree.name} left no result; its log is {out / LOG}")
     value = result.summary.get(metric)
     if result.outcome is not Outcome.OK or value is None or not value > 0:
         raise BisectError(f"a trial of {tree.name} ended {result.outcome} ({result.reason}) without {metric}; its log is {out / LOG}")

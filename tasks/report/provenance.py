@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from cluster.trial_layout import PLAN
 from tasks.analysis.results import Sweep, TrialRow
 from tasks.report.text_format import listed, plural
-from tasks.sweep.seal import SEALED_SINCE, why_unsealed
 from tasks.sweep.store import Plan
 
 ASSERTED = "asserted, not checked"
@@ -66,10 +64,8 @@ def tree_text(sweep: Sweep) -> str:
 
 def provenance_cautions(sweep: Sweep) -> list[str]:
     """What a reader must know of the code and of the plan. Nothing of plans that know no tree, which say nothing that could be checked."""
-    plan, lines = sweep.plan, []
-    path = sweep.dir / PLAN
-    if plan.schema_version >= SEALED_SINCE and path.exists() and why_unsealed(path):
-        lines.append("The plan was changed after it was written: its seal does not hold.")
+    plan = sweep.plan
+    lines: list[str] = []
     if plan.tree is None:
         return lines
     for (tree, planned), rows in strays(sweep).items():

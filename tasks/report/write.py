@@ -27,6 +27,7 @@ class ReportPaths:
     html: Path
     figures: Sequence[Path]
     results: Path
+    damage: Sequence[str] = ()  # what is wrong with each trial that is left out, named in the report
 
     @property
     def all(self) -> list[Path]:
@@ -83,7 +84,7 @@ def render_report(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None
     markdown, html = sweep_dir / _name(REPORT, emulated), sweep_dir / _name(REPORT_PAGE, emulated)
     atomic_write(markdown, render_markdown(report))
     atomic_write(html, render_html(report))
-    return ReportPaths(markdown, html, [path for _, path in figures], results)
+    return ReportPaths(markdown, html, [path for _, path in figures], results, [row.problem for row in sweep.rows if row.problem])
 
 
 def _name(name: str, emulated: bool) -> str:

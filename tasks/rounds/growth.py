@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tasks.rounds.decide_plan import decide_note, one_more_round
 from tasks.rounds.race_plan import one_more_heat, race_note
 from tasks.sweep.aa_plan import one_more_pair
-from tasks.sweep.store import Plan, SweepStore
+from tasks.sweep.store import Plan, SweepStore, readable_result
 
 # (the sweep, its plan, for how long its trials have run, s) -> the plan with another round; None where it is complete
 More = Callable[[SweepStore, Plan, float], Plan | None]
@@ -23,10 +23,10 @@ def growth(plan: Plan) -> More | None:
 
 
 def seconds_run(store: SweepStore, plan: Plan) -> float:
-    """What the trials that have ended took, one after the other on each pool, pools side by side, s. Raises StoreError."""
+    """What the trials that have ended took, one after the other on each pool, pools side by side, s."""
     by_pool: dict[str, float] = {}
     for trial in plan.trials:
-        if (result := store.result(trial.key)) is not None:
+        if (result := readable_result(store, trial.key)) is not None:
             by_pool[trial.pool] = by_pool.get(trial.pool, 0.0) + result.finished_at - result.started_at
     return max(by_pool.values(), default=0.0)
 

@@ -151,7 +151,9 @@ def _first(store: SweepStore, plan: Plan) -> Trial | None:
     None also for a trial of another commit, whose code may not know that it is to wait until the flow has started.
     """
     left = what_is_left(store, plan)
-    return None if left.begun or plan.superseded or not left.rest or left.rest[0].commit else left.rest[0]
+    if left.begun or left.damaged or plan.superseded or not left.rest or left.rest[0].commit:
+        return None
+    return left.rest[0]
 
 
 def is_disturbed_by_a_start(pool: Pool) -> bool:

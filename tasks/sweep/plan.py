@@ -22,8 +22,9 @@ from experiments.spec.schema import Suite
 from experiments.trial import DEFAULT_ENVIRONMENT, DataSource, Scalar, Trial, digest, key_parts, trial_key
 from tasks.sweep import dataset
 from tasks.sweep.decide_settings import decide_settings
-from tasks.sweep.store import Plan, Request, Superseded, SweepStore, list_sweeps, new_sweep_id
+from tasks.sweep.store import Plan, Request, Superseded, SweepStore, new_sweep_id, readable_plans, readable_result
 from tasks.sweep.trial_key import code_version, libraries_version
+from tasks.sweep.trial_record import damage_of
 from tasks.sweep.variants import Say, Variants, check_commits, tree_of
 
 
@@ -229,11 +230,14 @@ def key_changes(old: Mapping[str, str], new: Mapping[str, str]) -> str:
 
 
 def states(plan: Plan) -> list[TrialState]:
-    """For an existing sweep: the state of each trial of its plan. Raises StoreError."""
+    """For an existing sweep: the state of each trial of its plan. One whose record is damaged is to be done again."""
     store = SweepStore(plan.sweep_id)
     why = {entry.by: entry.why for entry in plan.superseded}
     entries = []
     for trial in plan.trials:
+        if (damage := damage_of(trial, store.trial_dir(trial.key))) is not None:
+            entries.append(TrialState(trial=trial, state="again", why=f"its record is damaged: {damage}"))
+            continue
         result = store.result(trial.key)
         if result is not None and result.outcome.final:
             entries.append(TrialState(trial=trial, state="done", why=str(result.outcome)))
@@ -249,18 +253,16 @@ def states(plan: Plan) -> list[TrialState]:
 def compare_with_last(plan: Plan) -> tuple[str | None, list[TrialState]]:
     """For a new plan: the id of the newest sweep that shares cells with it, and each trial's state in that sweep.
 
-    Considers sweeps of the same suite only; without one the id is None. Raises StoreError.
+    Considers sweeps of the same suite only; without one the id is None. Damaged ones are logged and left out.
     """
-    for sweep_id in list_sweeps():
-        store = SweepStore(sweep_id)
-        old = store.load_plan()
-        if not old.trials or old.aa or old.trials[0].suite != plan.trials[0].suite or sweep_id == plan.sweep_id:
+    for store, old in readable_plans():
+        if not old.trials or old.aa or old.trials[0].suite != plan.trials[0].suite or store.sweep_id == plan.sweep_id:
             continue
         earlier = {_place(trial): trial for trial in old.trials}
         entries = []
         for trial in plan.trials:
             before = earlier.get(_place(trial))
-            result = store.result(before.key) if before else None
+            result = readable_result(store, before.key) if before else None
             if before is None or result is None:
                 entries.append(TrialState(trial=trial, state="to do"))
                 continue
@@ -270,7 +272,7 @@ def compare_with_last(plan: Plan) -> tuple[str | None, list[TrialState]]:
             else:
                 entries.append(TrialState(trial=trial, state="again", why=difference or f"ended as {result.outcome}: {result.reason}"))
         if any(entry.state != "to do" for entry in entries):  # otherwise the sweep shares no cell with this plan
-            return sweep_id, entries
+            return store.sweep_id, entries
     return None, [TrialState(trial=trial, state="to do") for trial in plan.trials]
 
 
@@ -281,14 +283,16 @@ def _place(trial: Trial) -> tuple[int, str]:
 
 
 def expected_seconds(plan: Plan) -> dict[str, float]:
-    """Cell -> seconds that it took when it last ended with an expected outcome in any sweep here. Cells without history are absent."""
+    """Cell -> seconds that it took when it last ended with an expected outcome in any sweep here. Cells without history are absent.
+
+    Damaged sweeps and results are logged and left out.
+    """
     cells = {trial.cell for trial in plan.trials}
     seconds: dict[str, float] = {}
-    for sweep_id in list_sweeps():
-        store = SweepStore(sweep_id)
-        for trial in store.load_plan().trials:
+    for store, old in readable_plans():
+        for trial in old.trials:
             if trial.cell in cells and trial.cell not in seconds:
-                result = store.result(trial.key)
+                result = readable_result(store, trial.key)
                 if result is not None and result.outcome.expected:
                     seconds[trial.cell] = result.finished_at - result.started_at
         if len(seconds) == len(cells):

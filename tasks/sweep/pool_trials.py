@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cluster import launchers
-from cluster.journal.journal import JournalError, Record
+from cluster.journal.journal import Record
 from cluster.launchers import Launcher, LaunchError
 from cluster.trial_layout import JOURNAL
+from experiments.config.errors import DamagedFile
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.sweep.disturbances import Disturbances
 from tasks.sweep.failure_policy import Policy
@@ -40,7 +41,7 @@ class TrialEvents(Protocol):
         """It ended, and its files are complete. `log`: the logger of its task run."""
 
     def damaged(self, trial: Trial, result: TrialResult, log: Any) -> None:
-        """Others changed its journal, which is therefore neither overwritten nor published; the result's reason says what is wrong."""
+        """Others changed a file of it, which is therefore neither overwritten nor published; the result's reason says what is wrong."""
 
 
 @dataclass(frozen=True)
@@ -64,14 +65,14 @@ class PoolTrials:
     disturbances: Disturbances = field(default_factory=Disturbances)
 
     def run(self, trial: Trial, log: Any) -> TrialResult:
-        """Run one trial to its result. A journal that others changed ends it as `infra`, which is told and not published."""
+        """Run one trial to its result. A file of it that others changed ends it as `infra`, which is told and not published."""
         with self.stop.running_trial():
             log.info("trial %s (%s) on pool %s", trial.name, trial.key, trial.pool)
             try:
                 result = self._run(trial)
                 self._complete_files(trial, log)
-            except JournalError as error:
-                result = _journal_damaged(trial, error)
+            except DamagedFile as error:
+                result = _damaged(trial, error)
                 self.events.damaged(trial, result, log)
             else:
                 self.events.finished(trial, result, log)
@@ -104,7 +105,7 @@ class PoolTrials:
                 log.warning("results are here and not on the pool's storage: %s", error)
 
 
-def _journal_damaged(trial: Trial, error: JournalError) -> TrialResult:
+def _damaged(trial: Trial, error: DamagedFile) -> TrialResult:
     now = time.time()
     return TrialResult(
         key=trial.key, attempt=1, outcome=Outcome.INFRA, reason=str(error), started_at=now, finished_at=now, emulated=trial.emulated

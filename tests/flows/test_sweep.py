@@ -11,6 +11,7 @@ from prefect.client.schemas.objects import StateType
 from experiments.trial import Outcome
 from flows import sweep as flows_sweep
 from flows.runtime.progress import SweepProgress
+from flows.runtime.session import Session as RealSession
 from flows.sweep import finish, load_or_plan, sweep
 from tasks.sweep.aa_plan import one_more_pair
 from tasks.sweep.store import AaSettings, Plan, Request, SweepBusy, SweepStore
@@ -28,6 +29,8 @@ class Session:
 
     def publish_and_report(self) -> str | None:
         return self.problem
+
+    end = RealSession.end
 
 
 def made(problem: str | None = None, **ended: Outcome) -> Any:
@@ -53,7 +56,7 @@ def test_how_a_sweep_went(second: Outcome | None, status: int, text: str) -> Non
     message = f"{SWEEP_ID}: {text}"
     assert (state.type, state.message) == (StateType.COMPLETED if status == 0 else StateType.FAILED, message)
     kept = session.store.load_status()
-    assert (kept["status"], kept["message"], session.progress.note) == (status, message, message)
+    assert (kept.status, kept.message, session.progress.note, session.progress.ended) == (status, message, message, (status, message))
 
 
 def test_what_could_not_be_published_makes_the_sweep_incomplete() -> None:
@@ -61,7 +64,7 @@ def test_what_could_not_be_published_makes_the_sweep_incomplete() -> None:
     state = finish(session, None)
     assert state.type is StateType.FAILED
     assert state.message == f"{SWEEP_ID}: the sweep is incomplete (2 ok); not all is in MLflow"
-    assert session.store.load_status()["status"] == 1
+    assert session.store.load_status().status == 1
 
 
 def test_what_interrupted_it_is_passed_on_after_all_is_kept() -> None:
@@ -70,7 +73,7 @@ def test_what_interrupted_it_is_passed_on_after_all_is_kept() -> None:
     with pytest.raises(KeyboardInterrupt) as caught:
         finish(session, error)
     assert caught.value is error
-    assert session.store.load_status()["status"] == 1
+    assert session.store.load_status().status == 1
 
 
 # --- its work

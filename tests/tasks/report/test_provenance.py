@@ -67,11 +67,3 @@ def test_a_commit_that_nobody_checked_says_so() -> None:
     assert provenance_cautions(one) == [f"The commit {'c' * 12} is asserted, not checked: there was no git where the sweep was planned."]
     checked = sweep(ran(0, PLANNED), git={"commit": "c" * 40, "dirty": False, "checked": True})
     assert commit_text(checked.plan) == "c" * 12 and provenance_cautions(checked) == []
-
-
-def test_a_plan_whose_seal_does_not_hold_says_so(tmp_path: Path) -> None:
-    one = sweep(ran(0, PLANNED))
-    (tmp_path / "plan.json").write_text('{"schema_version": 3, "seal": "x"}')
-    assert provenance_cautions(Sweep(tmp_path, one.plan, one.rows)) == [
-        "The plan was changed after it was written: its seal does not hold."
-    ]
