@@ -67,6 +67,8 @@ def check_overrides(
         axes |= {"pool": list(dict.fromkeys(pool_values))} if "pool" in axes else {}
         clean_only["pool"] = [name for name in clean_only.get("pool", pool_values) if name in pool_values]  # linked and included cells too
     update = {"axes": axes, "sets": clean_sets, "only": clean_only, "repeats": repeats or suite.repeats}
+    if repeats is not None:  # as often, and no more
+        update["rounds"] = None
     changed = with_pools(suite.model_copy(update=update), pools)
     _check_cells(changed, schema, pools)
     return changed

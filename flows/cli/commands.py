@@ -11,6 +11,7 @@ import typer
 from cluster.trial_layout import JOURNAL
 from flows.cli.options import (
     SUITE_HELP,
+    BudgetOption,
     JsonOption,
     OnlyOption,
     PoolOption,
@@ -20,6 +21,7 @@ from flows.cli.options import (
     SetOption,
     SuiteName,
     SweepId,
+    UntilDecidedOption,
     app,
     clean_errors,
     err,
@@ -40,6 +42,8 @@ def plan(
     set_: SetOption = None,
     only: OnlyOption = None,
     repeats: RepeatsOption = None,
+    budget: BudgetOption = None,
+    until_decided: UntilDecidedOption = None,
     sweep: Annotated[str | None, typer.Option("--sweep", help="show what is left of this sweep instead", autocompletion=sweep_ids)] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -56,7 +60,8 @@ def plan(
         states = planning.states(sweep_plan)
     else:
         assert suite is not None
-        sweep_plan, _ = planning.make_plan(request_of(suite, profile, pool, set_, only, repeats), build_environments=False)
+        request = request_of(suite, profile, pool, set_, only, repeats, budget=budget, until_decided=until_decided)
+        sweep_plan, _ = planning.make_plan(request, build_environments=False)
         against, states = planning.compare_with_last(sweep_plan)
     expected = planning.expected_seconds(sweep_plan)
     if as_json:
@@ -74,6 +79,8 @@ def run(
     set_: SetOption = None,
     only: OnlyOption = None,
     repeats: RepeatsOption = None,
+    budget: BudgetOption = None,
+    until_decided: UntilDecidedOption = None,
     pool_wait: PoolWaitOption = None,
     profile_steps: Annotated[
         int | None,
@@ -93,28 +100,41 @@ def run(
 
     if profile_steps is not None:
         set_ = [*(set_ or []), f"profile_steps={profile_steps}"]
-    request = request_of(suite, profile, pool, set_, only, repeats).model_copy(update={"pool_wait_s": pool_wait})
-    sweep_plan, _ = make_plan(request, say=tell)
+    request = request_of(suite, profile, pool, set_, only, repeats, budget=budget, until_decided=until_decided)
+    sweep_plan, _ = make_plan(request.model_copy(update={"pool_wait_s": pool_wait}), say=tell)
     raise typer.Exit(start(sweep_plan, look))
 
 
-@app.command(epilog="Example: sweep resume last")
+@app.command(epilog="Examples: sweep resume last · sweep resume last --budget 20m")
 @clean_errors
-def resume(sweep_id: SweepId, pool_wait: PoolWaitOption = None) -> None:
-    """Go on with an interrupted sweep: only what is not done is run, and why is said."""
+def resume(
+    sweep_id: SweepId,
+    pool_wait: PoolWaitOption = None,
+    budget: Annotated[
+        str | None,
+        typer.Option("--budget", metavar="TIME", help="then more rounds of what is undecided, for so much more time: 20m, 1h30m"),
+    ] = None,
+    until_decided: UntilDecidedOption = None,
+) -> None:
+    """Go on with an interrupted sweep: only what is not done is run, and why is said. With --budget, go on with one that has ended."""
     from cluster.pools.busy import Look
-
-    look = Look()  # while the plan is renewed
+    from experiments.config.duration import option_seconds
     from flows.cli import show_plan
     from flows.cli.run_sweep import run_sweep
+    from tasks.rounds.budget import with_budget
     from tasks.sweep.plan import renew, states
     from tasks.sweep.store import SweepStore
 
-    sweep_plan = renew(SweepStore(_sweep_id(sweep_id)).load_plan(), say=tell)
+    look = Look()  # while the plan is renewed
+    store = SweepStore(_sweep_id(sweep_id))
+    sweep_plan = renew(store.load_plan(), say=tell)
+    if budget is not None or until_decided is not None:
+        seconds = None if budget is None else option_seconds("--budget", budget)
+        sweep_plan = with_budget(store, sweep_plan, seconds, until_decided)
     if pool_wait is not None:
         sweep_plan = sweep_plan.model_copy(update={"request": sweep_plan.request.model_copy(update={"pool_wait_s": pool_wait})})
     show_plan.print_why_again(err, states(sweep_plan))
-    raise typer.Exit(run_sweep(sweep_plan, out, err, look))
+    raise typer.Exit(run_sweep(sweep_plan, out, err, look, budget=budget, until_decided=until_decided))
 
 
 @app.command("list", epilog="Examples: sweep list · sweep list --json")
@@ -289,3 +309,4 @@ def main() -> None:
 
 from flows.cli import aa as _aa  # noqa: E402, F401 - adds its commands
 from flows.cli import nightly as _nights  # noqa: E402, F401 - adds its commands
+from flows.cli import tune as _tune  # noqa: E402, F401 - adds its command

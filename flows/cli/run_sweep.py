@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 
 from rich.console import Console
@@ -14,12 +14,12 @@ from cluster.pools.busy import Look, other_work
 from cluster.pools.pool import load_pools
 from cluster.stack.settings import environment
 from cluster.trial_layout import REPORT
+from experiments.config import duration
 from flows.cli import live_table
 from flows.cli.show_comparison import print_comparison, print_where
 from flows.runtime.handover import CURRENT, Handover
 from flows.runtime.prefect_server import own_server
 from tasks.report.text_format import plural
-from tasks.sweep.growth import growth, seconds_run
 from tasks.sweep.head_start import HeadStart, head_start
 from tasks.sweep.plan import expected_seconds
 from tasks.sweep.store import Plan, SweepStore, exit_status
@@ -42,19 +42,21 @@ def prepare_environment() -> str | None:
     return os.environ.get("PREFECT_API_URL") or None
 
 
-def run_sweep(plan: Plan, out: Console, err: Console, look: Look | None = None) -> int:
+def run_sweep(
+    plan: Plan, out: Console, err: Console, look: Look | None = None, *, budget: str | None = None, until_decided: bool | None = None
+) -> int:
     """Run what is left of a planned and saved sweep; returns the exit status. Raises SweepBusy if another process works on it.
 
-    `look`: at other work on this machine, where one has begun.
+    `look`: at other work on this machine, where one has begun. `budget`: so much more time for it.
     """
     store = SweepStore(plan.sweep_id)
     with store.lease():
         server = prepare_environment()
-        if _is_complete(store, plan):
+        if budget is None and _is_complete(store, plan):
             err.print("nothing is left to run, and MLflow has all of it: no flow is started", highlight=False)
             interrupted = False
         else:
-            interrupted = _run_held(store, plan, server, err, look)
+            interrupted = _run_held(store, plan, server, err, look, lambda: _run_flow(plan, err, budget, until_decided))
     print_comparison(out, store)
     print_where(out, store)
     status = store.load_status()
@@ -73,23 +75,23 @@ def _is_complete(store: SweepStore, plan: Plan) -> bool:
     status, left = store.load_status(), what_is_left(store, plan)
     if left.begun or left.rest or status is None or status["status"] != exit_status(store.states(plan)):
         return False
+    from tasks.rounds.growth import growth, seconds_run
+
     more = growth(plan)
     if more is not None and more(store, plan, seconds_run(store, plan)) is not None:
         return False
     return (store.dir / REPORT).exists() and is_published(store, plan)
 
 
-def _run_held(store: SweepStore, plan: Plan, server: str | None, err: Console, look: Look | None) -> bool:
+def _run_held(store: SweepStore, plan: Plan, server: str | None, err: Console, look: Look | None, run: Callable[[], None]) -> bool:
     """Run a sweep whose lease this process holds. `server`: a Prefect server's URL. True if it was interrupted."""
-    err.print(
-        f"sweep [bold]{plan.sweep_id}[/]: {plural(len(plan.trials), 'trial')}, results in {store.dir}", highlight=False, soft_wrap=True
-    )
+    err.print(f"sweep [bold]{plan.sweep_id}[/]: {_size(plan)}, results in {store.dir}", highlight=False, soft_wrap=True)
     _warn_of_other_work(plan, err, look)
     signal.signal(signal.SIGTERM, terminated)
     try:
         with head_start(store, plan) as begun, _prefect(server, begun, err):
             CURRENT.set(Handover(plan.sweep_id, begun))
-            _run_flow(plan, err)
+            run()
     except (KeyboardInterrupt, Terminated):
         return True
     finally:
@@ -118,6 +120,15 @@ def _prefect(server: str | None, begun: HeadStart | None, err: Console) -> Itera
         yield
 
 
+def _size(plan: Plan) -> str:
+    """15 trials; of a plan that grows, what makes it end."""
+    if plan.decide is None:
+        return plural(len(plan.trials), "trial")
+    cells = plural(len({trial.cell for trial in plan.trials}), "cell")
+    until = "until all comparisons are decided, or " if plan.decide.until_decided else ""
+    return f"rounds of {cells} {until}until no other fits in {duration.text(plan.decide.budget_s)}"
+
+
 def _warn_of_other_work(plan: Plan, err: Console, look: Look | None) -> None:
     """Say so where a pool's machine is busy: it is easier to wait now than to measure again."""
     pools = load_pools()
@@ -126,7 +137,7 @@ def _warn_of_other_work(plan: Plan, err: Console, look: Look | None) -> None:
             err.print(f"[yellow]warning[/]: pool {name}: {escape(found)}", highlight=False, soft_wrap=True)
 
 
-def _run_flow(plan: Plan, err: Console) -> None:
+def _run_flow(plan: Plan, err: Console, budget: str | None, until_decided: bool | None) -> None:
     """The flow, under the live table."""
     from flows.runtime.progress import CURRENT as PROGRESS
     from flows.runtime.progress import SweepProgress
@@ -145,6 +156,8 @@ def _run_flow(plan: Plan, err: Console) -> None:
             repeats=request.repeats,
             sweep_id=plan.sweep_id,
             pool_wait_s=request.pool_wait_s,
+            budget=budget,
+            until_decided=until_decided,
             return_state=True,
         )
 

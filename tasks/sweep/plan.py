@@ -12,6 +12,7 @@ from cluster.pools.pool import Pool, find_pool, load_pools
 from cluster.pools.probe import probe
 from cluster.source_tree import source_tree
 from experiments import workloads
+from experiments.config import duration
 from experiments.config.errors import ConfigError, Problem
 from experiments.config.scalar_text import yaml_text
 from experiments.config.strict import Strict
@@ -20,6 +21,7 @@ from experiments.spec.load import load_suite, profile_names
 from experiments.spec.schema import Suite
 from experiments.trial import DEFAULT_ENVIRONMENT, DataSource, Scalar, Trial, digest, key_parts, trial_key
 from tasks.sweep import dataset
+from tasks.sweep.decide_settings import decide_settings
 from tasks.sweep.store import Plan, Request, Superseded, SweepStore, list_sweeps, new_sweep_id
 from tasks.sweep.trial_key import code_version, libraries_version
 from tasks.sweep.variants import Say, Variants, check_commits, tree_of
@@ -52,10 +54,11 @@ def make_plan(
         repeats=request.repeats,
     )
     sweep_id = sweep_id or new_sweep_id(suite.suite)
+    decide = decide_settings(request, suite)
     cells, variants = matrix.expand(suite), Variants(pools, build_them=build_environments, say=say)
     variants.check(cells, suite.file or request.suite)
     maker = TrialMaker(sweep_id, pools, variants)
-    ordered = matrix.order(cells, suite.repeats)
+    ordered = [(cell, 1) for cell in cells] if decide else matrix.order(cells, suite.repeats)
     trials = [
         maker.make(suite, cell, repeat, index, seed=matrix.seed_of(suite, cell, repeat)) for index, (cell, repeat) in enumerate(ordered)
     ]
@@ -70,6 +73,7 @@ def make_plan(
         tree=source_tree(),
         trees=check_commits(trials),
         trials=trials,
+        decide=decide,
     )
     return plan, suite
 
@@ -176,10 +180,14 @@ class TrialMaker:
         )
 
 
-def once_more(trial: Trial, repeat: int, index: int) -> Trial:
-    """Another repeat of a trial's cell."""
+def once_more(trial: Trial, repeat: int, index: int, *, seed: int | None = None) -> Trial:
+    """Another repeat of a trial's cell; `seed`: in place of the trial's own."""
     parts = {**trial.key_parts, "repeat": str(repeat)}
-    return trial.model_copy(update={"key": trial_key(parts), "key_parts": parts, "repeat": repeat, "index": index})
+    changed: dict[str, Any] = {"repeat": repeat, "index": index}
+    if seed is not None:
+        parts["seed"] = str(seed)
+        changed["parameters"] = {**trial.parameters, "seed": seed}
+    return trial.model_copy(update={**changed, "key": trial_key(parts), "key_parts": parts})
 
 
 def check_ready(plan: Plan) -> None:
@@ -304,6 +312,10 @@ def arguments_of(request: Request, profile: str) -> list[str]:
         arguments += [argument for value in values for argument in ("--only", f"{axis}={yaml_text(value)}")]
     if request.repeats is not None:
         arguments += ["--repeats", str(request.repeats)]
+    if request.budget_s is not None:
+        arguments += ["--budget", duration.text(request.budget_s)]
+    if request.until_decided is not None:
+        arguments += ["--until-decided" if request.until_decided else "--no-until-decided"]
     if request.pool_wait_s is not None:
         arguments += ["--pool-wait", f"{request.pool_wait_s:g}"]
     return arguments

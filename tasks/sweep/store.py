@@ -24,9 +24,11 @@ from experiments.atomic_file import atomic_write
 from experiments.config.errors import UserError
 from experiments.config.paths import runs_root
 from experiments.config.strict import Strict
-from experiments.spec.schema import Suite
+from experiments.spec.schema import MOST_ROUNDS, Suite
+from experiments.stats.look import Look
 from experiments.trial import Outcome, Trial, TrialKey, TrialResult
 from tasks.sweep.early_plans import upgraded
+from tasks.sweep.race_settings import RaceSettings
 from tasks.sweep.seal import SEAL, SEALED_SINCE, seal_of, why_unsealed
 
 _SWEEP_ID = re.compile(r"^[a-z0-9][a-z0-9_-]{0,63}-\d{8}-\d{6}-[0-9a-f]{4}$")
@@ -49,6 +51,8 @@ class Request(Strict):
     set: dict[str, Any] = Field(default_factory=dict)
     only: dict[str, list[Any]] = Field(default_factory=dict)
     repeats: int | None = None
+    budget_s: float | None = Field(None, gt=0, description="rounds go on until trials have run for so long, s; null: as the suite says")
+    until_decided: bool | None = Field(None, description="of cells whose comparison is decided no more rounds; null: as the suite says")
     pool_wait_s: float | None = Field(None, ge=0, description="how long trials wait for a pool that is down; null: as the pool says")
 
 
@@ -57,6 +61,20 @@ class AaSettings(Strict):
 
     pairs: int = Field(ge=1, le=1000, description="the most pairs that are run")
     minutes: float | None = Field(None, gt=0, description="no pair starts once trials have run for so long; null: all pairs run")
+
+
+class DecideSettings(Strict):
+    """What makes a sweep one that goes on round by round: see tasks/rounds/decide_plan.py."""
+
+    budget_s: float = Field(gt=0, description="no round starts that would not be over once trials have run for so long, s")
+    until_decided: bool = Field(False, description="cells whose comparison is decided take part in no more rounds; false: all cells do")
+    least: int = Field(3, ge=2, le=1000, description="rounds of all cells before the first look")
+    most: int = Field(MOST_ROUNDS, ge=2, le=1000, description="the most rounds that are run")
+    looks: list[Look] = Field(
+        default_factory=list, description="at which comparisons were judged, and what of the chance of error each may use"
+    )
+    expected_rounds: int | None = Field(None, description="how many rounds there was time for when the last one was planned; null: one is")
+    undecided: list[str] = Field(default_factory=list, description="names of the cells for whose sake the last round was planned")
 
 
 class Superseded(Strict):
@@ -84,11 +102,20 @@ class Plan(Strict):
     superseded: list[Superseded] = Field(default_factory=list)
     labels: dict[str, str] = Field(default_factory=dict, description="tags of the sweep's MLflow run")
     aa: AaSettings | None = Field(None, description="of an A/A sweep: see tasks/sweep/aa_plan.py; null for every other")
+    decide: DecideSettings | None = Field(
+        None, description="of a sweep with a budget of time; null: all its trials were planned at the start"
+    )
+    race: RaceSettings | None = Field(None, description="of a race: see tasks/rounds/race_plan.py; null for every other")
 
     @property
     def name(self) -> str:
         """The name of the suite, or of the night, which runs cells of several suites."""
         return self.suite.suite
+
+    @property
+    def last_round(self) -> int:
+        """The number of the last round of repeats, from 1; 0 without trials."""
+        return max((trial.repeat for trial in self.trials), default=0)
 
 
 def read_plan(path: Path) -> Plan:

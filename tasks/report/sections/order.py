@@ -23,16 +23,20 @@ from tasks.report.sections import (
     notes,
     outcomes,
     profile,
+    race,
     replication,
     scaling,
     settings,
+    standing,
     step_decomposition,
     sweep_facts,
     trials,
 )
 
 SECTIONS: Sequence[Callable[[ReportSource], Section | None]] = (
+    race.section,
     comparison.section,
+    standing.section,  # a part of the comparison
     data_loading.section,  # a part of the comparison
     certificates.section,
     settings.section,

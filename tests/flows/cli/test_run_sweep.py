@@ -34,7 +34,7 @@ class Stage:
         monkeypatch.setattr(module, "_warn_of_other_work", lambda plan, err, look: self.done.append("look"))
         monkeypatch.setattr(module, "head_start", self.head_start)
         monkeypatch.setattr(module, "own_server", self.own_server)
-        monkeypatch.setattr(module, "_run_flow", lambda plan, err: self.run())
+        monkeypatch.setattr(module, "_run_flow", lambda plan, err, budget, until_decided: self.run())
         monkeypatch.setattr(module, "print_comparison", lambda out, store: None)
         monkeypatch.setattr(module, "print_where", lambda out, store: None)
         monkeypatch.setattr(module.signal, "signal", lambda number, handler: None)
