@@ -22,6 +22,7 @@ from tasks.rounds.growth import growth
 from tasks.sweep.budget import check_budget
 from tasks.sweep.plan import check_ready, make_plan, renew
 from tasks.sweep.store import Plan, Request, SweepStore, exit_status, new_sweep_id
+from tasks.sweep.variants import Say
 
 _NAMES = {0: "every trial ended as expected", 1: "the sweep is incomplete", 2: "some trials failed"}
 
@@ -67,7 +68,7 @@ def sweep(
     store = SweepStore(sweep_id or new_sweep_id(_stem(suite)))
     handed = handover.CURRENT.get()
     with store.lease() if handed is None else nullcontext():
-        plan = load_or_plan(store, request)
+        plan = load_or_plan(store, request, get_run_logger().info)
         prefect_runs.reconcile(store, get_run_logger())
         store.add_flow_run(str(flow_run.id))
         prefect_runs.rename(str(flow_run.id), store.sweep_id, get_run_logger())
@@ -77,17 +78,17 @@ def sweep(
         return finish(session, until_stopped(session, lambda: _work(session)))
 
 
-def load_or_plan(store: SweepStore, request: Request) -> Plan:
+def load_or_plan(store: SweepStore, request: Request, say: Say = lambda text: None) -> Plan:
     """The sweep's plan under today's code and data; a new one if the sweep is new. Written before anything starts.
 
     The request's budget is added to a sweep that exists.
     """
     if store.exists():
-        plan = renew(store.load_plan())
+        plan = renew(store.load_plan(), say=say)
         if request.budget_s is not None or request.until_decided is not None:
             plan = with_budget(store, plan, request.budget_s, request.until_decided)
     else:
-        plan, _ = make_plan(request, store.sweep_id)
+        plan, _ = make_plan(request, store.sweep_id, say=say)
         check_ready(plan)
         check_budget(plan)
     store.save_plan(plan)

@@ -4,10 +4,10 @@ Each line is one JSON object with `t` (Unix time, s), `kind` and `crc`. `crc` is
 the previous line's CRC. A reader therefore detects a changed, missing or reordered line and names it. A writer that is killed may leave a
 last line without its newline. Readers ignore that line, and the next writer cuts it off.
 
-Kinds: attempt, environment, phase, step, window, evaluation, note, end, close. An attempt starts the trial over: readers return the last
-one, or the one that they ask for. What one writer wrote is a section: from its attempt record, which names the trial, to its close record,
-which counts the section's records and has the CRC-32 of their JSON. A killed writer leaves no close record. The trial's result.json repeats
-count and checksum, so a journal that was cut, also at the end of a line, and another trial's are found.
+Kinds: attempt, packages, environment, phase, step, window, evaluation, note, end, close. An attempt starts the trial over: readers return
+the last one, or the one that they ask for. What one writer wrote is a section: from its attempt record, which names the trial, to its
+close record, which counts the section's records and has the CRC-32 of their JSON. A killed writer leaves no close record. The trial's
+result.json repeats count and checksum, so a journal that was cut, also at the end of a line, and another trial's are found.
 """
 
 from __future__ import annotations
@@ -301,6 +301,7 @@ class Journal:
 
     attempt: int = 0
     trial: str | None = None  # the trial's key; None in early journals
+    packages: dict[str, str] = field(default_factory=dict)  # name -> version of all that is installed; {} in early journals
     version: int = 1  # 1: from before attempts were closed
     mark: JournalMark | None = None  # count and checksum of its records; None: it was not closed
     environment: Record = field(default_factory=dict)
@@ -319,6 +320,8 @@ class Journal:
             case "attempt":
                 self.__init__()  # type: ignore[misc]
                 self.attempt, self.started_at, self.trial = record["attempt"], record["t"], record.get("trial")
+            case "packages":
+                self.packages = record["versions"]
                 self.version = record.get("version", 1)
             case "environment":
                 self.environment = {k: v for k, v in record.items() if k not in ("kind", "t")}

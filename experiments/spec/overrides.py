@@ -12,6 +12,7 @@ from experiments.parameters import TrainingParameters
 from experiments.spec import matrix
 from experiments.spec.schema import PoolFacts, Suite
 from experiments.spec.vocabulary import BAD, Vocabulary, too_large, with_pools
+from experiments.trial import RUN_AXES
 
 
 def check_overrides(
@@ -33,7 +34,7 @@ def check_overrides(
 
     def value(option: str, name: str, setting: Any) -> Any:
         """Text is read as a YAML scalar where the workload takes that, else as text."""
-        options = [scalar(setting), setting] if isinstance(setting, str) else [setting]
+        options = [scalar(setting), setting] if isinstance(setting, str) and name not in RUN_AXES else [setting]
         tried = [words.value(name, item) for item in options]
         good = [clean for clean, wrong in tried if wrong is None]
         if not good and tried[0][1]:
@@ -53,7 +54,7 @@ def check_overrides(
             complain("--set", name, "is linked to other axes", f"choose with --only {name}=value")
         else:
             clean_sets[name] = value("--set", name, setting)
-            axes |= {name: [clean_sets[name]]} if name in axes else {}
+            axes |= {name: [clean_sets[name]]} if name in axes or name in RUN_AXES else {}
     for name in only:
         if name not in suite.axis_names:
             complain("--only", name, "is not an axis", choose(name, suite.axis_names))

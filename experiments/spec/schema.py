@@ -107,7 +107,9 @@ class Sections(Strict):
     """What a profile may override. A section that is given replaces the suite's; only `fixed` is merged key by key."""
 
     fixed: dict[str, Any] = Field(default_factory=dict, description="workload parameter -> value, for all cells")
-    axes: Axes = Field(default_factory=dict, description="pool and workload parameters -> values; their product is the matrix")
+    axes: Axes = Field(
+        default_factory=dict, description="pool, environment, commit, workload parameters -> values; their product is the matrix"
+    )
     linked: list[Axes] = Field(default_factory=list, description="axes that change together: lists of equal length, zipped")
     conditions: list[Condition] = Field(default_factory=list)
     exclude: list[Match] = Field(default_factory=list, description="cells that match all keys of an entry are left out")

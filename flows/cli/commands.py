@@ -31,7 +31,7 @@ from flows.cli.options import (
     suite_names,
     sweep_ids,
 )
-from flows.cli.start_sweep import request_of, start
+from flows.cli.start_sweep import request_of, start, tell
 
 
 @app.command(epilog="Examples: sweep plan bridgetower --profile smoke --only precision=bf16 · sweep plan --sweep last")
@@ -56,14 +56,13 @@ def plan(
     if (suite is None) == (sweep is None):
         raise typer.BadParameter("give a suite, or --sweep and a sweep's id: one of the two")
     if sweep:
-        sweep_plan = planning.renew(SweepStore(_sweep_id(sweep)).load_plan())
+        sweep_plan = planning.renew(SweepStore(_sweep_id(sweep)).load_plan(), build_environments=False)
         against: str | None = sweep_plan.sweep_id
         states = planning.states(sweep_plan)
     else:
         assert suite is not None
-        sweep_plan, _ = planning.make_plan(
-            request_of(suite, profile, pool, set_, only, repeats, budget=budget, until_decided=until_decided)
-        )
+        request = request_of(suite, profile, pool, set_, only, repeats, budget=budget, until_decided=until_decided)
+        sweep_plan, _ = planning.make_plan(request, build_environments=False)
         against, states = planning.compare_with_last(sweep_plan)
     expected = planning.expected_seconds(sweep_plan)
     if as_json:
@@ -103,7 +102,7 @@ def run(
     if profile_steps is not None:
         set_ = [*(set_ or []), f"profile_steps={profile_steps}"]
     request = request_of(suite, profile, pool, set_, only, repeats, budget=budget, until_decided=until_decided)
-    sweep_plan, _ = make_plan(request.model_copy(update={"pool_wait_s": pool_wait}))
+    sweep_plan, _ = make_plan(request.model_copy(update={"pool_wait_s": pool_wait}), say=tell)
     raise typer.Exit(start(sweep_plan, look))
 
 
@@ -129,7 +128,7 @@ def resume(
 
     look = Look()  # while the plan is renewed
     store = SweepStore(_sweep_id(sweep_id))
-    sweep_plan = renew(store.load_plan())
+    sweep_plan = renew(store.load_plan(), say=tell)
     if budget is not None or until_decided is not None:
         seconds = None if budget is None else option_seconds("--budget", budget)
         sweep_plan = with_budget(store, sweep_plan, seconds, until_decided)
@@ -320,3 +319,4 @@ def main() -> None:
 
 from flows.cli import aa as _aa  # noqa: E402, F401 - adds its commands
 from flows.cli import nightly as _nights  # noqa: E402, F401 - adds its commands
+from flows.cli import tune as _tune  # noqa: E402, F401 - adds its command

@@ -15,6 +15,7 @@ from experiments.metrics import metric_of
 from experiments.trial import TrialResult
 from flows.cli.show_comparison import print_comparison, print_where
 from flows.cli.tables import make_table
+from tasks.analysis.results import load_sweep
 from tasks.sweep.store import SweepStore, list_sweeps
 
 UNREADABLE = "unreadable"  # a file of it is damaged
@@ -109,17 +110,24 @@ def print_sweeps(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def sweep_json(store: SweepStore) -> dict[str, Any]:
-    """A sweep's trials with outcome, reason and summary."""
+    """A sweep's trials with outcome, reason and summary; `packages` has the installed versions that their digests stand for."""
     plan = store.load_plan()
-    trials = []
+    trials, lists = [], dict[str, Mapping[str, str]]()
+    rows = {row.trial.key: row for row in load_sweep(store.dir).rows}
     for trial in plan.trials:
         word, result, damage = _result(store, trial.key)
+        packages = rows[trial.key].environment.get("packages") if trial.key in rows else None
+        if packages:
+            lists[packages] = rows[trial.key].packages
         trials.append(
             {
                 "key": trial.key,
                 "name": trial.name,
                 "values": trial.axes,
                 "repeat": trial.repeat,
+                "environment": trial.environment,
+                "commit": trial.commit,
+                "packages": packages,
                 "folder": str(store.trial_dir(trial.key)),
                 "outcome": word if result or damage else None,
                 "reason": result.remark if result else damage,
@@ -136,6 +144,7 @@ def sweep_json(store: SweepStore) -> dict[str, Any]:
         "running": store.is_held(),
         "status": _status(store),
         "trials": trials,
+        "packages": lists,
         "held": _held_json(store),
         "superseded": [entry.model_dump() for entry in plan.superseded],
     }

@@ -56,6 +56,7 @@ def _once(option: str, texts: list[str] | None) -> dict[str, Any]:
 def _pairs(option: str, texts: list[str] | None) -> list[tuple[str, Any]]:
     from experiments.config.errors import ConfigError
     from experiments.config.yaml_document import is_text, scalar
+    from experiments.trial import RUN_AXES
 
     pairs = []
     for text in texts or []:
@@ -64,8 +65,13 @@ def _pairs(option: str, texts: list[str] | None) -> list[tuple[str, Any]]:
             raise ConfigError.one(option, None, repr(text), "is not UTF-8 text", "write it in UTF-8")
         if not equals or not name:
             raise ConfigError.one(option, None, text, "is not KEY=VALUE", f"write it as {option} steps=50")
-        pairs.append((name, scalar(value)))
+        pairs.append((name, value if name in RUN_AXES and not isinstance(scalar(value), str) else scalar(value)))  # 1234567 is a commit
     return pairs
+
+
+def tell(text: str) -> None:
+    """Say a line about what takes its time before a sweep starts."""
+    err.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def start(plan: Plan, look: Look | None = None) -> int:

@@ -31,7 +31,7 @@ from tasks.sweep.store import Plan, read_plan
 from tasks.sweep.trial_record import journal_of, read_record
 
 _META = b"sweepbench"
-_SUBJECT_TO_STEPS = ("window", "evaluations", "environment", "notes")
+_SUBJECT_TO_STEPS = ("window", "evaluations", "environment", "packages", "notes")
 
 
 class ResultsError(UserError):
@@ -58,6 +58,7 @@ class TrialRow:
     profile: Mapping[str, Any] | None = None  # where the traced steps' time went; see cluster.worker.measure.trace_breakdown
     problem: str | None = None
     rms: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    packages: Mapping[str, str] = field(default_factory=dict)  # name -> version of all that was installed; {} in early journals
     state: DeviceState | None = None  # of its device and host while it measured; None: unknown, or its samples are not in this folder
 
     @property
@@ -212,6 +213,7 @@ def _row(
         _series(learning, "loss"),
         window.get("profile"),
         rms={name: _series(learning, RMS + name) for name in rms_names(learning)},
+        packages=meta.get("packages") or {},
         state=state,
     )
 

@@ -9,7 +9,7 @@ from experiments.config.errors import DamagedFile
 from experiments.json_file import read_model
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.analysis.results import ResultsError, Sweep, load_sweep, meta_of, read_parquet, steps_table
-from tasks.report.provenance import trees_of
+from tasks.report.provenance import strays
 from tasks.sweep.result_file import AGAIN, read_result
 from tasks.sweep.seal import why_unsealed
 from tasks.sweep.store import SweepStore
@@ -86,9 +86,6 @@ def _of_trees(sweep: Sweep) -> list[str]:
     problems = [f"{sweep.dir}: {row.problem}" for row in sweep.rows if row.problem]
     if sweep.plan.tree is None:
         return [*problems, f"{sweep.dir / PLAN} does not tell which code was to run"]
-    for tree, rows in trees_of(sweep.rows).items():
-        if tree != sweep.plan.tree:
-            problems.append(
-                f"{sweep.dir}: tree {tree} ran in {len(rows)} of {len(sweep.rows)} trials, and tree {sweep.plan.tree} was planned"
-            )
+    for (tree, planned), rows in strays(sweep).items():
+        problems.append(f"{sweep.dir}: tree {tree} ran in {len(rows)} of {len(sweep.rows)} trials, and tree {planned} was planned")
     return problems

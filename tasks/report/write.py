@@ -69,7 +69,17 @@ def render_report(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None
     winners = [answer.winner for answer in answers_of(source) if answer.winner is not None]
     own = sweep.plan.suite.report.figures
     names = {row.trial.key: row.trial.name for row in sweep.rows}
-    figures = draw_figures(source.cells, folder, watermark(source), own=own, winners=winners, aa=source.aa, held=source.held, names=names)
+    figures = draw_figures(
+        source.cells,
+        folder,
+        watermark(source),
+        own=own,
+        winners=winners,
+        aa=source.aa,
+        race=source.race,
+        held=source.held,
+        names=names,
+    )
     report = report_of(replace(source, figures=figures))
     markdown, html = sweep_dir / _name(REPORT, emulated), sweep_dir / _name(REPORT_PAGE, emulated)
     atomic_write(markdown, render_markdown(report))

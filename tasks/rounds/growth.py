@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tasks.rounds.decide_plan import decide_note, one_more_round
+from tasks.rounds.race_plan import one_more_heat, race_note
 from tasks.sweep.aa_plan import one_more_pair
 from tasks.sweep.store import Plan, SweepStore, readable_result
 
@@ -16,6 +17,8 @@ def growth(plan: Plan) -> More | None:
     """What adds rounds to this plan. None where all trials are planned from the start."""
     if plan.aa:
         return one_more_pair
+    if plan.race:
+        return one_more_heat
     return one_more_round if plan.decide else None
 
 
@@ -32,4 +35,6 @@ def round_note(plan: Plan) -> str:
     """What is running, for the live table: `round 4 of up to 8, for the sake of bf16 · MP-1`; empty where all was planned at the start."""
     if plan.aa:
         return f"pair {len(plan.trials) // 2} of up to {plan.aa.pairs}" if plan.aa.minutes is not None else ""
+    if plan.race:
+        return race_note(plan)
     return "" if plan.decide is None else decide_note(plan)

@@ -31,6 +31,7 @@ from experiments.spec.schema import MOST_ROUNDS, Suite
 from experiments.stats.look import Look
 from experiments.trial import Outcome, Trial, TrialKey, TrialResult
 from tasks.sweep.early_plans import upgraded
+from tasks.sweep.race_settings import RaceSettings
 from tasks.sweep.result_file import read_result
 from tasks.sweep.seal import RESTORE, SEALED_SINCE, sealed_content
 
@@ -109,6 +110,7 @@ class Plan(Strict):
     created_at: float = Field(description="Unix time, s")
     git: dict[str, Any] = Field(default_factory=dict)
     tree: str | None = Field(None, description="hash of the code that was to run (cluster/source_tree.py); null: of an early plan")
+    trees: dict[str, str] = Field(default_factory=dict, description="commit -> that hash, of trials that run another commit")
     trials: list[Trial]
     superseded: list[Superseded] = Field(default_factory=list)
     labels: dict[str, str] = Field(default_factory=dict, description="tags of the sweep's MLflow run")
@@ -116,6 +118,7 @@ class Plan(Strict):
     decide: DecideSettings | None = Field(
         None, description="of a sweep with a budget of time; null: all its trials were planned at the start"
     )
+    race: RaceSettings | None = Field(None, description="of a race: see tasks/rounds/race_plan.py; null for every other")
 
     @property
     def name(self) -> str:

@@ -100,11 +100,11 @@ def planner(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What was asked of the planner."""
     asked: list[Any] = []
 
-    def plan(request: Request, sweep_id: str) -> tuple[Plan, None]:
+    def plan(request: Request, sweep_id: str, *, say: object) -> tuple[Plan, None]:
         asked.append(("plan", request, sweep_id))
         return make_plan([make_trial(1)], sweep_id=sweep_id), None
 
-    def renew(plan: Plan) -> Plan:
+    def renew(plan: Plan, *, say: object) -> Plan:
         asked.append(("renew", plan.sweep_id))
         return plan.model_copy(update={"command": "renewed"})
 

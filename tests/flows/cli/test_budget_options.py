@@ -9,14 +9,14 @@ from experiments.trial import Outcome
 from flows.cli import commands
 from flows.cli.commands import app
 from flows.cli.show_plan import plan_json
-from tasks.rounds import budget
+from tasks.sweep import budget
 from tasks.sweep.store import DecideSettings, Plan, SweepStore
 from tests.tasks.plan_support import make_plan, make_trial, saved
 
 
 def test_a_budget_reaches_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     plans: list[Plan] = []
-    monkeypatch.setattr(commands, "start", lambda plan: plans.append(plan) or 0)
+    monkeypatch.setattr(commands, "start", lambda plan, look: plans.append(plan) or 0)
     run = CliRunner().invoke(app, ["run", "bridgetower", "--profile", "smoke", "--budget", "1h30m", "--no-until-decided"])
     assert run.exit_code == 0, run.output
     [plan] = plans
@@ -27,9 +27,9 @@ def test_a_budget_reaches_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_resume_passes_on_what_it_adds(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = make_plan([make_trial(1), make_trial(2)], decide=DecideSettings(budget_s=5.0))
     saved(plan, t1=Outcome.OK)
-    monkeypatch.setattr("tasks.sweep.plan.renew", lambda plan: plan)
+    monkeypatch.setattr("tasks.sweep.plan.renew", lambda plan, **_: plan)
     told: list[tuple[Plan, dict[str, object]]] = []
-    monkeypatch.setattr("flows.cli.run_sweep.run_sweep", lambda plan, out, err, **more: told.append((plan, more)) or 0)
+    monkeypatch.setattr("flows.cli.run_sweep.run_sweep", lambda plan, out, err, look, **more: told.append((plan, more)) or 0)
     assert CliRunner().invoke(app, ["resume", plan.sweep_id, "--budget", "20m", "--until-decided"]).exit_code == 0
     [(changed, more)] = told
     assert more == {"budget": "20m", "until_decided": True}
