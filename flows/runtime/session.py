@@ -13,7 +13,7 @@ from cluster.launchers import LaunchError
 from cluster.pools.pool import find_pool, load_pools
 from cluster.trial_layout import SLOTS
 from experiments.trial import Outcome, Trial
-from flows.runtime import artifacts
+from flows.runtime import artifacts, prefect_api
 from flows.runtime.progress import SweepProgress
 from flows.runtime.trial_records import TrialRecords
 from tasks.analysis.results import write_steps
@@ -114,5 +114,6 @@ class Session:
             problems.append(
                 f"not all is in MLflow ({first_line(error)}): nothing is lost, `sweep resume {self.store.sweep_id}` publishes it"
             )
-        artifacts.sweep(self.store, self.plan, published)
+        if prefect_api.problem() is None:
+            artifacts.sweep(self.store, self.plan, published)
         return "; ".join(dict.fromkeys(problems)) or None
