@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 from prefect import flow, get_run_logger
@@ -9,7 +10,7 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
-from flows.runtime import prefect_runs
+from flows.runtime import handover, prefect_runs
 from flows.runtime.progress import CURRENT, SweepProgress
 from flows.runtime.rounds import run_rounds
 from flows.runtime.schedule import draw_datasets, run_trials
@@ -49,14 +50,15 @@ def sweep(
         suite=suite, profile=profile, pools=pools or [], set=set or {}, only=only or {}, repeats=repeats, pool_wait_s=pool_wait_s
     )
     store = SweepStore(sweep_id or new_sweep_id(_stem(suite)))
-    with store.lease():
+    handed = handover.CURRENT.get()
+    with store.lease() if handed is None else nullcontext():
         plan = load_or_plan(store, request)
         prefect_runs.reconcile(store, get_run_logger())
         store.add_flow_run(str(flow_run.id))
         prefect_runs.rename(str(flow_run.id), store.sweep_id, get_run_logger())
         progress = CURRENT.get() or SweepProgress()
         progress.fill(plan.trials)
-        session = Session(store, plan, progress, get_run_logger(), pool_wait_s)
+        session = Session(store, plan, progress, get_run_logger(), pool_wait_s, handed.head_start if handed else None)
         return finish(session, until_stopped(session, lambda: _work(session)))
 
 

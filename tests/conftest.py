@@ -234,7 +234,7 @@ def prefect_server(_new_prefect_database: Path, tmp_path_factory: pytest.TempPat
     with ExitStack() as stack:
         with database_support.runs_in(tmp_path_factory.mktemp("prefect")):
             database_support.copy_to_runs(_new_prefect_database)
-            url = stack.enter_context(own_server())
+            url = stack.enter_context(own_server()).wait()
         stack.enter_context(temporary_settings({PREFECT_API_URL: url}))
         yield url
 

@@ -46,8 +46,8 @@ def _make_mlflow() -> None:
 def _make_prefect() -> None:
     from flows.runtime.prefect_server import own_server
 
-    with own_server():
-        pass
+    with own_server() as server:
+        server.wait()
 
 
 _MAKERS: dict[str, Callable[[], None]] = {MLFLOW: _make_mlflow, PREFECT: _make_prefect}

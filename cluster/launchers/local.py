@@ -32,8 +32,15 @@ class LocalLauncher:
         self._children: dict[str, subprocess.Popen[bytes] | ForkedTrial] = {}
         self._templates = TemplateCache()
 
+    def prepare(self, trial: Trial, trial_dir: Path) -> None:
+        """Start the template that the trial is to be forked from, and return at once: its imports take seconds. `start` takes it up."""
+        if self._is_forked(trial, trial_command(trial_dir, 1)):
+            with suppress(OSError):  # `start` will meet it too, and say so
+                self._templates.get(self.pool.python or sys.executable, trial, trial_environment(trial), trial_dir / LOG)
+
     def start(self, trial: Trial, trial_dir: Path, attempt: int) -> Launch:
         arguments, environment = trial_command(trial_dir, attempt), trial_environment(trial)
+        processes.end_all(trial.key)  # what was started by a flow that died before it could save the launch
         with open(trial_dir / LOG, "ab") as log:
             log.write(f"--- attempt {attempt} at {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}\n".encode())
         child = self._forked(trial, arguments, environment, trial_dir / LOG) or self._fresh(arguments, environment, trial_dir / LOG)
@@ -58,7 +65,7 @@ class LocalLauncher:
 
     def _forked(self, trial: Trial, arguments: list[str], environment: Mapping[str, str], log: Path) -> ForkedTrial | None:
         """A process forked from a template; None where the pool or the trial wants a fresh one, or no template can be had."""
-        if self.pool.start == "fresh" or trial.device not in WARM_DEVICES or arguments[: len(ENTRY)] != ENTRY:
+        if not self._is_forked(trial, arguments):
             return None
         try:
             template = self._templates.get(self.pool.python or sys.executable, trial, environment, log)
@@ -69,6 +76,10 @@ class LocalLauncher:
             with open(log, "a") as file:
                 file.write(f"a fresh process, since none could be forked from the template: {error}\n")
             return None
+
+    def _is_forked(self, trial: Trial, arguments: list[str]) -> bool:
+        """Whether the pool and the trial want a process that is forked from a template."""
+        return self.pool.start != "fresh" and trial.device in WARM_DEVICES and arguments[: len(ENTRY)] == ENTRY
 
     def status(self, launch: Launch) -> Status:
         child = self._children.get(launch.key)

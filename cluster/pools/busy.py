@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import psutil
@@ -16,16 +17,18 @@ LOOK_S = 0.5
 _NAMED = 3  # busiest processes that are named
 
 
-def other_work(pool: Pool, sleep: Callable[[float], None] = time.sleep) -> str | None:
+def other_work(pool: Pool, since: Look | None = None, sleep: Callable[[float], None] = time.sleep) -> str | None:
     """Other work that would disturb trials on the pool, as a sentence fragment; None if there is none, or the pool is a cluster.
 
-    Looks at the cores for LOOK_S seconds, and at who computes on the GPUs. The limits are those of a disturbed trial.
+    Looks at the cores for at least LOOK_S seconds from `since` on, else from now, and at who computes on the GPUs. What this process itself
+    does is no other work. The limits are those of a disturbed trial.
     """
     if not pool.embedded:
         return None
     found = [_on_gpus()] if pool.device == "cuda" else []
     limit = host_limits(pool.device, psutil.cpu_count()).others
-    share, names = _cpu_use(sleep)
+    rest_s = LOOK_S if since is None else LOOK_S - (time.monotonic() - since.at)
+    share, names = _cpu_use(since or Look(), lambda: sleep(max(0.0, rest_s)))
     if share > limit:
         busiest = f" ({', '.join(names)})" if names else ""
         found.append(
@@ -34,17 +37,16 @@ def other_work(pool: Pool, sleep: Callable[[float], None] = time.sleep) -> str |
     return "; ".join(filter(None, found)) or None
 
 
-def _cpu_use(sleep: Callable[[float], None]) -> tuple[float, list[str]]:
+def _cpu_use(before: Look, wait: Callable[[], None]) -> tuple[float, list[str]]:
     """The share of all cores' time that is in use, 0 to 1, and the busiest processes other than this one, as `name pid`."""
     own = os.getpid()
-    before, total_before = _times(), psutil.cpu_times()
-    sleep(LOOK_S)
+    wait()
     after, total = _times(), psutil.cpu_times()
-    spent = {name: getattr(total, name) - getattr(total_before, name) for name in total._fields if not name.startswith("guest")}
+    spent = {name: getattr(total, name) - getattr(before.total, name) for name in total._fields if not name.startswith("guest")}
     seconds = sum(spent.values())
     if seconds <= 0:
         return 0.0, []
-    used = {key: value - before.get(key, value) for key, value in after.items()}
+    used = {key: value - before.processes.get(key, value) for key, value in after.items()}
     mine = sum(value for (pid, _), value in used.items() if pid == own)
     idle = spent.get("idle", 0.0) + spent.get("iowait", 0.0)
     busiest = sorted((one for one in used.items() if one[1] > 0 and one[0][0] != own), key=lambda one: -one[1])[:_NAMED]
@@ -59,6 +61,15 @@ def _times() -> dict[tuple[int, str], float]:
         if spent is not None:
             times[process.info["pid"], str(process.info["name"])] = spent.user + spent.system
     return times
+
+
+@dataclass(frozen=True)
+class Look:
+    """A reading of what the cores have done until now, from which on `other_work` looks: something else can be done meanwhile."""
+
+    at: float = field(default_factory=time.monotonic)  # s
+    processes: dict[tuple[int, str], float] = field(default_factory=_times)
+    total: Any = field(default_factory=lambda: psutil.cpu_times())  # noqa: PLW0108 - tests replace it
 
 
 def _on_gpus() -> str | None:

@@ -24,30 +24,40 @@ _ASK_AGAIN_S = 0.5
 class NodeLocks:
     """Context manager that holds `width` of the pool's `count` slots. It calls `busy()` each time it finds too few free slots.
 
-    It gives up once `stop` is set. The block then runs without locks, so it must check `stop` and do nothing.
+    It gives up once `stop` is set. The block then runs without locks, so it must check `stop` and do nothing. One thread may take the
+    locks and another enter the block that they are held for.
     """
 
     def __init__(self, pool: Pool, count: int, width: int, stop: threading.Event, busy: Callable[[], None] = lambda: None) -> None:
         folder = runs_root() / ".pools"
         folder.mkdir(parents=True, exist_ok=True)
-        self._locks = [FileLock(folder / f"{hardware(pool)}-{number}.lock") for number in range(count)]
+        self._locks = [FileLock(folder / f"{hardware(pool)}-{number}.lock", thread_local=False) for number in range(count)]
         self._width, self._stop, self._busy = width, stop, busy
-        self._held = ExitStack()
+        self._held: ExitStack | None = None
+        self._names: list[str] = []
 
     def __enter__(self) -> list[str]:
         """Names of the locks that are held now; [] if it gave up."""
         while not self._stop.is_set():
-            if names := self._take():
+            if names := self.take():
                 return names
             self._busy()
             self._stop.wait(_ASK_AGAIN_S)
         return []
 
     def __exit__(self, *_: object) -> None:
-        self._held.close()
+        self.give_back()
 
-    def _take(self) -> list[str]:
-        """Lock all slots or none: two trials that each hold some and wait for more would wait for ever. The names of those locked."""
+    def give_back(self) -> None:
+        """Unlock what is locked."""
+        held, self._held, self._names = self._held, None, []
+        if held is not None:
+            held.close()
+
+    def take(self) -> list[str]:
+        """Lock all slots now, or none: two trials that each hold some and wait for more would wait for ever. The names of those locked."""
+        if self._held is not None:
+            return self._names
         with ExitStack() as acquired:
             names: list[str] = []
             for lock in self._locks:
@@ -58,7 +68,7 @@ class NodeLocks:
                 acquired.callback(lock.release)
                 names.append(Path(lock.lock_file).stem)
                 if len(names) == self._width:
-                    self._held = acquired.pop_all()
+                    self._held, self._names = acquired.pop_all(), names
                     return names
         return []
 

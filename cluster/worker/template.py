@@ -125,7 +125,16 @@ class Template:
             return
         *lines, self._requests = (self._requests + data).split(b"\n")
         for line in lines:
-            self._start(json.loads(line))
+            if not self._launcher_is_gone():  # it has died since: another may have started this trial meanwhile
+                self._start(json.loads(line))
+
+    def _launcher_is_gone(self) -> bool:
+        try:
+            return not self._channel.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
 
     def _start(self, request: dict[str, Any]) -> None:
         problem = spoiled()

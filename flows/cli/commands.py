@@ -86,18 +86,24 @@ def run(
     ] = None,
 ) -> None:
     """Run a suite: every trial of its matrix, then the comparison."""
+    from cluster.pools.busy import Look
+
+    look = Look()  # while the plan is made
     from tasks.sweep.plan import make_plan
 
     if profile_steps is not None:
         set_ = [*(set_ or []), f"profile_steps={profile_steps}"]
     sweep_plan, _ = make_plan(request_of(suite, profile, pool, set_, only, repeats).model_copy(update={"pool_wait_s": pool_wait}))
-    raise typer.Exit(start(sweep_plan))
+    raise typer.Exit(start(sweep_plan, look))
 
 
 @app.command(epilog="Example: sweep resume last")
 @clean_errors
 def resume(sweep_id: SweepId, pool_wait: PoolWaitOption = None) -> None:
     """Go on with an interrupted sweep: only what is not done is run, and why is said."""
+    from cluster.pools.busy import Look
+
+    look = Look()  # while the plan is renewed
     from flows.cli import show_plan
     from flows.cli.run_sweep import run_sweep
     from tasks.sweep.plan import renew, states
@@ -107,7 +113,7 @@ def resume(sweep_id: SweepId, pool_wait: PoolWaitOption = None) -> None:
     if pool_wait is not None:
         sweep_plan = sweep_plan.model_copy(update={"request": sweep_plan.request.model_copy(update={"pool_wait_s": pool_wait})})
     show_plan.print_why_again(err, states(sweep_plan))
-    raise typer.Exit(run_sweep(sweep_plan, out, err))
+    raise typer.Exit(run_sweep(sweep_plan, out, err, look))
 
 
 @app.command("list", epilog="Examples: sweep list · sweep list --json")

@@ -15,7 +15,7 @@ from rich.text import Text
 from experiments.metrics import metric_of
 from experiments.trial import Outcome
 from flows.runtime.progress import SweepProgress, TrialProgress
-from tasks.report.text_format import plural
+from tasks.report.text_format import clock, plural
 
 _COLOUR = {Outcome.OK: "green", Outcome.DOES_NOT_FIT: "yellow", Outcome.UNSUPPORTED: "yellow", Outcome.CANCELLED: "magenta"}
 _PLAIN_S = 2.0
@@ -101,9 +101,3 @@ def _lines(progress: SweepProgress, console: Console, stop: threading.Event) -> 
         if last:
             return
         stop.wait(_PLAIN_S)
-
-
-def clock(seconds: float) -> str:
-    """1:05 for 65 s, 2 h 05 min for 7500 s."""
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes}:{rest:02d}" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"

@@ -27,7 +27,7 @@ def run_night(definition: str, name: str, date: str, budget: str | None, pools: 
     with ExitStack() as stack:
         if server is None:
             err.print("starting a Prefect server for this command (`make up` starts one that stays) ...", highlight=False)
-            os.environ["PREFECT_API_URL"] = stack.enter_context(own_server())
+            os.environ["PREFECT_API_URL"] = stack.enter_context(own_server()).wait()
         else:
             err.print(f"Prefect: {server.removesuffix('/api')}", highlight=False)
         state = _run(definition, date, budget, pools, err)

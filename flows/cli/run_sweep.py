@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import os
 import signal
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 
 from rich.console import Console
 from rich.markup import escape
 
-from cluster.pools.busy import other_work
+from cluster.pools.busy import Look, other_work
 from cluster.pools.pool import load_pools
 from cluster.stack.settings import environment
+from cluster.trial_layout import REPORT
 from flows.cli import live_table
 from flows.cli.show_comparison import print_comparison, print_where
+from flows.runtime.handover import CURRENT, Handover
 from flows.runtime.prefect_server import own_server
 from tasks.report.text_format import plural
+from tasks.sweep.growth import growth, seconds_run
+from tasks.sweep.head_start import HeadStart, head_start
 from tasks.sweep.plan import expected_seconds
-from tasks.sweep.store import Plan, SweepStore
+from tasks.sweep.store import Plan, SweepStore, exit_status
+from tasks.sweep.what_is_left import what_is_left
+from tasks.tracking.published import is_published
 
 _QUIET = {
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # the live table is what a person reads; Prefect's UI has the log
@@ -35,24 +42,19 @@ def prepare_environment() -> str | None:
     return os.environ.get("PREFECT_API_URL") or None
 
 
-def run_sweep(plan: Plan, out: Console, err: Console) -> int:
-    """Run what is left of a planned sweep; returns the exit status. Raises SweepBusy if another process works on it."""
+def run_sweep(plan: Plan, out: Console, err: Console, look: Look | None = None) -> int:
+    """Run what is left of a planned and saved sweep; returns the exit status. Raises SweepBusy if another process works on it.
+
+    `look`: at other work on this machine, where one has begun.
+    """
     store = SweepStore(plan.sweep_id)
-    if store.is_held():
-        with store.lease():  # raises, naming the holder
-            pass
-    server = prepare_environment()
-    err.print(
-        f"sweep [bold]{plan.sweep_id}[/]: {plural(len(plan.trials), 'trial')}, results in {store.dir}", highlight=False, soft_wrap=True
-    )
-    _warn_of_other_work(plan, err)
-    with ExitStack() as stack:
-        if server is None:
-            err.print("starting a Prefect server for this command (`make up` starts one that stays) ...", highlight=False)
-            os.environ["PREFECT_API_URL"] = stack.enter_context(own_server())
+    with store.lease():
+        server = prepare_environment()
+        if _is_complete(store, plan):
+            err.print("nothing is left to run, and MLflow has all of it: no flow is started", highlight=False)
+            interrupted = False
         else:
-            err.print(f"Prefect: {server.removesuffix('/api')}", highlight=False)
-        interrupted = _run_flow(plan, err)
+            interrupted = _run_held(store, plan, server, err, look)
     print_comparison(out, store)
     print_where(out, store)
     status = store.load_status()
@@ -66,39 +68,85 @@ def run_sweep(plan: Plan, out: Console, err: Console) -> int:
     return 1 if interrupted else int(status["status"])
 
 
-def _warn_of_other_work(plan: Plan, err: Console) -> None:
+def _is_complete(store: SweepStore, plan: Plan) -> bool:
+    """Whether a flow would find nothing to do: the last one ended well, all trials are done, none is to come, and all is published."""
+    status, left = store.load_status(), what_is_left(store, plan)
+    if left.begun or left.rest or status is None or status["status"] != exit_status(store.states(plan)):
+        return False
+    more = growth(plan)
+    if more is not None and more(store, plan, seconds_run(store, plan)) is not None:
+        return False
+    return (store.dir / REPORT).exists() and is_published(store, plan)
+
+
+def _run_held(store: SweepStore, plan: Plan, server: str | None, err: Console, look: Look | None) -> bool:
+    """Run a sweep whose lease this process holds. `server`: a Prefect server's URL. True if it was interrupted."""
+    err.print(
+        f"sweep [bold]{plan.sweep_id}[/]: {plural(len(plan.trials), 'trial')}, results in {store.dir}", highlight=False, soft_wrap=True
+    )
+    _warn_of_other_work(plan, err, look)
+    signal.signal(signal.SIGTERM, terminated)
+    try:
+        with head_start(store, plan) as begun, _prefect(server, begun, err):
+            CURRENT.set(Handover(plan.sweep_id, begun))
+            _run_flow(plan, err)
+    except (KeyboardInterrupt, Terminated):
+        return True
+    finally:
+        CURRENT.set(None)
+    return False
+
+
+@contextmanager
+def _prefect(server: str | None, begun: HeadStart | None, err: Console) -> Iterator[None]:
+    """Have a Prefect server, `server` or one of this command's own, and the flow imported meanwhile. Raises PrefectServerError."""
+    meanwhile = f"; meanwhile {escape(begun.trial.name)} begins on pool {begun.trial.pool}" if begun else ""
+    if server is not None:
+        err.print(f"Prefect: {server.removesuffix('/api')}{meanwhile}", highlight=False, soft_wrap=True)
+    else:
+        err.print(
+            f"starting a Prefect server for this command (`make up` starts one that stays){meanwhile} ...", highlight=False, soft_wrap=True
+        )
+    with own_server() if server is None else nullcontext() as own:
+        if own is not None:
+            os.environ["PREFECT_API_URL"] = own.url  # read when Prefect is imported
+        with err.status("Prefect starts ...") if err.is_terminal else nullcontext():
+            import flows.sweep  # noqa: F401 - takes two seconds, like the server
+
+            if own is not None:
+                own.wait()
+        yield
+
+
+def _warn_of_other_work(plan: Plan, err: Console, look: Look | None) -> None:
     """Say so where a pool's machine is busy: it is easier to wait now than to measure again."""
     pools = load_pools()
     for name in dict.fromkeys(trial.pool for trial in plan.trials):
-        if name in pools and (found := other_work(pools[name])):
+        if name in pools and (found := other_work(pools[name], look)):
             err.print(f"[yellow]warning[/]: pool {name}: {escape(found)}", highlight=False, soft_wrap=True)
 
 
-def _run_flow(plan: Plan, err: Console) -> bool:
-    """The flow, under the live table. True if it was interrupted."""
-    from flows.runtime.progress import CURRENT, SweepProgress
+def _run_flow(plan: Plan, err: Console) -> None:
+    """The flow, under the live table."""
+    from flows.runtime.progress import CURRENT as PROGRESS
+    from flows.runtime.progress import SweepProgress
     from flows.sweep import sweep
 
-    signal.signal(signal.SIGTERM, terminated)
     progress = SweepProgress(plan.trials, expected_seconds(plan))
-    CURRENT.set(progress)
+    PROGRESS.set(progress)
     request = plan.request
-    try:
-        with live_table.show(progress, err):
-            sweep(
-                suite=request.suite,
-                profile=request.profile,
-                pools=request.pools,
-                set=request.set,
-                only=request.only,
-                repeats=request.repeats,
-                sweep_id=plan.sweep_id,
-                pool_wait_s=request.pool_wait_s,
-                return_state=True,
-            )
-    except (KeyboardInterrupt, Terminated):
-        return True
-    return False
+    with live_table.show(progress, err):
+        sweep(
+            suite=request.suite,
+            profile=request.profile,
+            pools=request.pools,
+            set=request.set,
+            only=request.only,
+            repeats=request.repeats,
+            sweep_id=plan.sweep_id,
+            pool_wait_s=request.pool_wait_s,
+            return_state=True,
+        )
 
 
 class Terminated(BaseException):

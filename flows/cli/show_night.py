@@ -11,11 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from experiments.regression.definition import NightFile
-from flows.cli.live_table import clock
 from tasks.nightly.plan import round_seconds
 from tasks.nightly.report import remarks, verdict_table
 from tasks.nightly.store import AA_CONTROL, SLOWED_CONTROL, Night, NightStore, night_names
-from tasks.report.text_format import plural
+from tasks.report.text_format import clock, plural
 from tasks.sweep.store import Plan, StoreError, SweepStore
 
 _STYLES = {"slower": "red", "more": "red", "higher": "red", "faster": "green", "less": "green", "lower": "green", "undecided": "yellow"}

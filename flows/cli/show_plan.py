@@ -10,9 +10,8 @@ from rich.console import Console
 from rich.text import Text
 
 from experiments.config.scalar_text import table_text
-from flows.cli.live_table import clock
 from flows.cli.tables import make_table
-from tasks.report.text_format import plural
+from tasks.report.text_format import clock, plural
 from tasks.sweep.plan import TrialState
 from tasks.sweep.store import Plan
 

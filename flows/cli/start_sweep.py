@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from flows.cli.options import err, out
 
 if TYPE_CHECKING:
+    from cluster.pools.busy import Look
     from tasks.sweep.store import Plan, Request
 
 
@@ -49,7 +50,7 @@ def _pairs(option: str, texts: list[str] | None) -> list[tuple[str, Any]]:
     return pairs
 
 
-def start(plan: Plan) -> int:
+def start(plan: Plan, look: Look | None = None) -> int:
     """Check a new plan, say what profile `auto` took, save it and run it; returns the exit status. Raises ConfigError, StoreError."""
     from experiments.config.paths import runs_root
     from flows.cli.run_sweep import run_sweep
@@ -64,4 +65,4 @@ def start(plan: Plan) -> int:
         SweepStore(plan.sweep_id).save_plan(plan)
     except OSError as error:
         raise StoreError(f"{runs_root()} cannot be written ({error.strerror}); SWEEPBENCH_RUNS names another folder") from None
-    return run_sweep(plan, out, err)
+    return run_sweep(plan, out, err, look)

@@ -14,6 +14,8 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
 from experiments.config.errors import UserError
 from experiments.config.paths import runs_root
@@ -25,9 +27,32 @@ class PrefectServerError(UserError):
     """The server did not start: says where its log is."""
 
 
+@dataclass(frozen=True)
+class OwnServer:
+    """A server that is starting. `url`: of its API, known before it answers."""
+
+    url: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def wait(self) -> str:
+        """Its API's URL, once it answers. Raises PrefectServerError."""
+        deadline = time.monotonic() + _START_S
+        while True:
+            try:
+                with urllib.request.urlopen(f"{self.url}/health", timeout=5):  # noqa: S310 - our own address
+                    return self.url
+            except OSError:
+                if self.process.poll() is not None:
+                    raise PrefectServerError(f"the Prefect server ended with status {self.process.returncode}; see {self.log}") from None
+                if time.monotonic() > deadline:
+                    raise PrefectServerError(f"the Prefect server did not answer within {_START_S:.0f} s; see {self.log}") from None
+                time.sleep(0.1)
+
+
 @contextmanager
-def own_server() -> Iterator[str]:
-    """Start a server on a free port of loopback; gives its API's URL once it answers. Raises PrefectServerError."""
+def own_server() -> Iterator[OwnServer]:
+    """Start a server on a free port of loopback, and return at once: there is something to do until it answers."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
@@ -45,8 +70,7 @@ def own_server() -> Iterator[str]:
             start_new_session=True,
         )
     try:
-        _wait(server, f"http://127.0.0.1:{port}/api/health", f"{folder / 'server.log'}")
-        yield f"http://127.0.0.1:{port}/api"
+        yield OwnServer(f"http://127.0.0.1:{port}/api", server, folder / "server.log")
         _send_the_rest()
     finally:
         assert server.stdin is not None
@@ -65,17 +89,3 @@ def _send_the_rest() -> None:
 
     for worker in (APILogWorker, EventsWorker):
         worker.drain_all(timeout=10)
-
-
-def _wait(server: subprocess.Popen[bytes], url: str, log: str) -> None:
-    deadline = time.monotonic() + _START_S
-    while True:
-        try:
-            with urllib.request.urlopen(url, timeout=5):  # noqa: S310 - our own address
-                return
-        except OSError:
-            if server.poll() is not None:
-                raise PrefectServerError(f"the Prefect server ended with status {server.returncode}; see {log}") from None
-            if time.monotonic() > deadline:
-                raise PrefectServerError(f"the Prefect server did not answer within {_START_S:.0f} s; see {log}") from None
-            time.sleep(0.1)

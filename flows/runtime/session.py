@@ -12,33 +12,45 @@ from cluster.journal.journal import JournalError
 from cluster.launchers import LaunchError
 from cluster.pools.pool import find_pool, load_pools
 from cluster.trial_layout import SLOTS
-from experiments.trial import Outcome, Trial
+from experiments.trial import Trial
 from flows.runtime import artifacts, prefect_api
 from flows.runtime.progress import SweepProgress
 from flows.runtime.trial_records import TrialRecords
 from tasks.analysis.results import write_steps
 from tasks.report.prefect_tasks import report
 from tasks.sweep.failure_policy import Policy
+from tasks.sweep.head_start import HeadStart
 from tasks.sweep.pool_slots import PoolSlots
 from tasks.sweep.pool_trials import PoolTrials
 from tasks.sweep.pool_watch import PoolWatch
 from tasks.sweep.slot_log import SlotLog
 from tasks.sweep.store import Plan, SweepStore
 from tasks.sweep.sweep_stop import SweepStop
+from tasks.sweep.what_is_left import what_is_left
 from tasks.tracking.live import LivePublisher, first_line
 from tasks.tracking.prefect_tasks import publish
 from tasks.tracking.projection import Published
 
 
 class Session:
-    """Created by the flow once it holds the sweep's lease. `pool_wait_s`: how long trials wait for a pool that is down, else as it says."""
+    """Created by the flow once it holds the sweep's lease."""
 
-    def __init__(self, store: SweepStore, plan: Plan, progress: SweepProgress, logger: Any, pool_wait_s: float | None = None) -> None:
+    def __init__(
+        self,
+        store: SweepStore,
+        plan: Plan,
+        progress: SweepProgress,
+        logger: Any,
+        pool_wait_s: float | None = None,
+        head_start: HeadStart | None = None,
+    ) -> None:
+        """`pool_wait_s`: how long trials wait for a pool that is down, else as it says. `head_start`: the first trial, if it has begun."""
         self.store, self.plan, self.progress, self.log = store, plan, progress, logger
+        self._head_start = head_start
         self.stop = SweepStop(store)
         self._publisher = LivePublisher(plan, logger)
         self._records = TrialRecords(store, plan, progress, self._publisher, logger)
-        self._slot_log = SlotLog(store.dir / SLOTS)
+        self._slot_log = head_start.slot_log if head_start else SlotLog(store.dir / SLOTS)
         self._policy = Policy(retries=plan.suite.retries, disturbed=plan.suite.retries_disturbed, hang_timeout_s=plan.suite.hang_timeout_s)
         known = load_pools()
         self.pools = {
@@ -50,26 +62,25 @@ class Session:
         pool = slots.pool
         wait_s = pool.wait_s if wait_s is None else wait_s
         watch = PoolWatch(pool.name, wait_s, pool.lost_after_s, self._records.pool_changed)
-        launcher = launchers.for_pool(pool)
-        return PoolTrials(self.store, slots, launcher, self._policy, watch, self.stop, self._records, write_steps, self._slot_log)
+        begun = self._head_start if self._head_start and self._head_start.trial.pool == pool.name else None
+        launcher = begun.launcher if begun else launchers.for_pool(pool)  # one template for all trials of the pool
+        return PoolTrials(self.store, slots, launcher, self._policy, watch, self.stop, self._records, write_steps, self._slot_log, begun)
 
     def to_do(self) -> list[Trial]:
-        """Trials without a final result, in order; those that another flow began come first, before anything else takes their pool.
+        """Trials without a final result, in order; those that have begun come first, before anything else takes their pool.
 
         What is done shows in the progress, what runs under an old key is stopped, and MLflow hears of trials from here on.
         """
+        first = self._head_start.settle(self.plan) if self._head_start else None
         self._stop_superseded()
         self._publisher.start()
-        rest: list[Trial] = []
-        begun: list[Trial] = []  # perhaps running still
-        for trial in self.plan.trials:
-            result = self.store.result(trial.key)
-            if result is not None and result.outcome.final:
+        left = what_is_left(self.store, self.plan)
+        for trial, result in left.done:
+            if first is None or trial.key != first.key:  # that one may have ended; it is followed to its end like the others
                 self.progress.finish(trial, result.outcome, result.remark, result.summary.get("throughput"))
-            elif launchers.load(self.store.trial_dir(trial.key)) is not None and (result is None or result.outcome is Outcome.INFRA):
-                begun.append(trial)
-            else:
-                rest.append(trial)
+        begun = [] if first is None else [first]
+        begun += [trial for trial in left.begun if first is None or trial.key != first.key]
+        rest = [trial for trial in left.rest if first is None or trial.key != first.key]
         self.log.info("%d of %d trials to run, %d of them begun", len(begun) + len(rest), len(self.plan.trials), len(begun))
         return begun + rest
 
@@ -92,6 +103,8 @@ class Session:
     def publish_and_report(self) -> str | None:
         """results.parquet, report, figures; then all of it in MLflow. Returns what could not be done, None if all was."""
         self.progress.note = "publishing"
+        if self._head_start:
+            self._head_start.end(self.store.stop_reason() or "the sweep was stopped")
         self._publisher.close()
         for pool in self.pools.values():
             pool.launcher.close()

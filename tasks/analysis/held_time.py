@@ -22,6 +22,7 @@ PARTS: Mapping[str, str] = {
     "between": "between trials",
     "launch": "launch of the process",
     "imports": "imports",
+    "hold": "waiting for the flow",
     "batch_search": "search for the largest batch",
     "set_up": "device set-up",
     "data": "data",
@@ -39,6 +40,7 @@ PARTS: Mapping[str, str] = {
 _BEGINS = {
     "imports": "imports",
     "max_batch": "batch_search",
+    "hold": "hold",
     "start": "set_up",
     "data": "data",
     "build": "build",

@@ -12,7 +12,7 @@ from tasks.report.text_format import number, plural
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "between trials": ("waiting", "between"),
     "discarded attempts": (DISCARDED,),
-    "start": ("launch", "imports", "set_up"),
+    "start": ("launch", "imports", "hold", "set_up"),
     "batch search": ("batch_search",),
     "data and build": ("data", "build"),
     "evaluation": ("evaluation",),

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from experiments.metrics import Kind, Metric, Scale
-from experiments.stats.estimate import Estimate
-from experiments.stats.spread import Spread
+
+if TYPE_CHECKING:  # scipy takes 0.3 s to import, and `sweep plan` prints no interval
+    from experiments.stats.estimate import Estimate
+    from experiments.stats.spread import Spread
 
 OUTCOMES = {
     "ok": "ok",
@@ -46,6 +49,12 @@ def seconds(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return "–"
     return f"{number(value * 1000, 3)} ms" if abs(value) < 1 else f"{number(value, 3)} s"
+
+
+def clock(seconds: float) -> str:
+    """1:05 for 65 s, 2 h 05 min for 7500 s."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02d}" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
 def size(value: float | None) -> str:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
-from pyarrow import fs
 
 from experiments.config.errors import UserError
 from experiments.config.paths import runs_root
@@ -71,6 +70,8 @@ def _generator_arguments(parameters: Mapping[str, Any]) -> dict[str, int]:
 
 def _listing(dataset: str) -> str:
     """Fingerprint of a folder of Parquet files. Raises DatasetError."""
+    from pyarrow import fs  # with numpy 0.1 s, and most suites draw their data sets
+
     uri = dataset if "://" in dataset else str(Path(dataset).resolve())
     try:
         filesystem, path = fs.FileSystem.from_uri(uri)

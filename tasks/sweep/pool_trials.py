@@ -15,6 +15,7 @@ from cluster.trial_layout import JOURNAL
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.sweep.disturbances import Disturbances
 from tasks.sweep.failure_policy import Policy
+from tasks.sweep.head_start import HeadStart
 from tasks.sweep.pool_slots import PoolSlots
 from tasks.sweep.pool_watch import PoolWatch
 from tasks.sweep.run_trial import TrialRunner
@@ -44,7 +45,11 @@ class TrialEvents(Protocol):
 
 @dataclass(frozen=True)
 class PoolTrials:
-    """What the trials of one sweep on one pool share. `write_steps`: the analysis', which makes steps.parquet in a trial's folder."""
+    """What the trials of one sweep on one pool share.
+
+    `write_steps`: the analysis', which makes steps.parquet in a trial's folder. `head_start`: of the sweep's first trial, where it began on
+    this pool before the flow.
+    """
 
     store: SweepStore
     slots: PoolSlots
@@ -55,6 +60,7 @@ class PoolTrials:
     events: TrialEvents
     write_steps: Callable[[Path], Path]
     slot_log: SlotLog
+    head_start: HeadStart | None = None
     disturbances: Disturbances = field(default_factory=Disturbances)
 
     def run(self, trial: Trial, log: Any) -> TrialResult:
@@ -72,15 +78,17 @@ class PoolTrials:
             return result
 
     def _run(self, trial: Trial) -> TrialResult:
+        begun = self.head_start.take_over(trial) if self.head_start else None
         asked_at = time.time()
-        with self.slots.hold(trial, self.stop.event, lambda: self.events.waiting(trial, "pool in use")) as slots:
-            if slots:
+        hold = begun.slots if begun else self.slots.hold(trial, self.stop.event, lambda: self.events.waiting(trial, "pool in use"))
+        with hold as slots:
+            if slots and not begun:
                 self.slot_log.taken(trial.key, trial.pool, slots, asked_at)
             self.events.started(trial)
             observed, waiting = self.events.observed, self.events.waiting
             parts = (self.store, self.launcher, self.policy, self.stop.event, observed, self.watch, waiting, self.disturbances)
             try:
-                return TrialRunner(*parts, self.slot_log.started).run(trial)
+                return TrialRunner(*parts, self.slot_log.started).run(trial, begun.attempt if begun else None)
             finally:
                 self.slot_log.given_back(trial.key)
 

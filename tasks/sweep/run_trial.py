@@ -18,15 +18,18 @@ from tasks.sweep.trial_context import TrialContext
 class TrialRunner(TrialContext):
     """Runs trials of one sweep on one pool."""
 
-    def run(self, trial: Trial) -> TrialResult:
+    def run(self, trial: Trial, begun: Attempt | None = None) -> TrialResult:
         """Run the trial, save its result.json and return the result. Retries, from the start, attempts that only the infrastructure ended.
+
+        `begun`: the first attempt, where this process has begun it already (tasks/sweep/head_start.py).
 
         An attempt that another flow left running is followed to its end instead of repeated, and is not charged as a retry. A trial that
         was disturbed is measured again; if that comes to no measurement, the disturbed one stays. Raises JournalError if the journal was
         changed by others.
         """
         charges, first, disturbed = Charges(), True, None
-        while isinstance(attempt := self._begin(trial, again=disturbed is not None), Attempt):
+        while isinstance(attempt := begun or self._begin(trial, again=disturbed is not None), Attempt):
+            begun = None
             result = self._save(AttemptFollower(self, trial, attempt.launch).follow())
             if attempt.started_here or not first or is_disturbed(result):
                 charges = charges.charge(result)

@@ -68,6 +68,7 @@ def libraries_version(pool: Pool) -> str:
     return digest({"python": platform.python_version(), **{name: _version(name) for name in _LIBRARIES}})
 
 
+@cache  # a plan asks for each trial; reading a library's metadata takes some ms
 def _version(name: str) -> str | None:
     try:
         return metadata.version(name)

@@ -35,7 +35,7 @@ def finish_trial(
     """
     client = runs.client
     run_id = runs.trial_run(trial, result.attempt, result.started_at)
-    stamp = f"{journal.checksum}-{result.outcome}"
+    stamp = stamp_of(journal, result)
     run = client.get_run(run_id)
     if run.data.tags.get(PUBLISHED) == stamp and run.info.status != "RUNNING":
         return run_id
@@ -46,6 +46,11 @@ def finish_trial(
     client.set_tag(run_id, PUBLISHED, stamp)  # last: a run with this tag is complete
     client.set_terminated(run_id, _status(result.outcome), end_time=milliseconds(result.finished_at))
     return run_id
+
+
+def stamp_of(journal: Journal, result: TrialResult) -> str:
+    """Value of the tag PUBLISHED of a whole run: what it was made of."""
+    return f"{journal.checksum}-{result.outcome}"
 
 
 def step_metrics(records: Iterable[Record]) -> Iterable[Metric]:

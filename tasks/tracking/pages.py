@@ -93,6 +93,11 @@ def _view(plan: Plan) -> str:
     return json.dumps(state)
 
 
+def parent_of(sweep_id: str) -> str:
+    """MLflow's filter for a sweep's own run."""
+    return f"tags.`sweep.id` = '{sweep_id}' and tags.`sweep.role` = 'parent'"
+
+
 def trials_of(sweep_id: str) -> str:
     """MLflow's filter for the sweep's trials."""
     return f"tags.`sweep.id` = '{sweep_id}' and tags.`sweep.role` = 'trial'"

@@ -37,7 +37,7 @@ class SweepRuns:
     def find_parent(self) -> str:
         """Id of the sweep's own run, created if there is none."""
         plan = self.plan
-        existing = self._search(f"tags.`sweep.id` = '{plan.sweep_id}' and tags.`sweep.role` = 'parent'")
+        existing = self._search(pages.parent_of(plan.sweep_id))
         if existing:
             return str(keep_canonical(self.client, existing).info.run_id)
         tags = {
@@ -96,15 +96,19 @@ class SweepRuns:
         return str(run.info.run_id)
 
     def _search(self, query: str) -> list[Run]:
-        """All runs that match `query`, from all pages of the answer."""
-        runs: list[Run] = []
-        token = None
-        while True:
-            page = self.client.search_runs([self.experiment_id], query, max_results=1000, page_token=token)
-            runs.extend(page)
-            token = page.token
-            if not token:
-                return runs
+        return search(self.client, self.experiment_id, query)
+
+
+def search(client: MlflowClient, experiment_id: str, query: str) -> list[Run]:
+    """All runs of an experiment that match `query`, from all pages of the answer."""
+    runs: list[Run] = []
+    token = None
+    while True:
+        page = client.search_runs([experiment_id], query, max_results=1000, page_token=token)
+        runs.extend(page)
+        token = page.token
+        if not token:
+            return runs
 
 
 def find_experiment(client: MlflowClient, name: str) -> str:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from cluster.journal.journal import read_journal
 from cluster.launchers import processes
 from experiments.config.paths import runs_root
 from experiments.trial import Outcome
@@ -107,3 +110,52 @@ def test_row_8_told_to_end_interrupted_and_stopped(tmp_path: Path) -> None:
     check_projection(store)
     status, text = sweep("stop", "last", folder=tmp_path)
     assert status == 0 and "is not running" in text
+
+
+@pytest.fixture
+def deaf_prefect() -> Iterator[str]:
+    """The URL of a Prefect server that takes requests and never answers: a flow waits for it and does not begin."""
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        yield f"http://127.0.0.1:{deaf.getsockname()[1]}/api"
+
+
+def phases(store: SweepStore) -> list[str]:
+    (trial,) = store.load_plan().trials
+    return [phase["name"] for phase in read_journal(store.trial_dir(trial.key) / "journal.jsonl").phases]
+
+
+def held_trial() -> SweepStore | None:
+    """The sweep once its one trial was begun and waits for its flow."""
+    store = only_store()
+    return store if store is not None and phases(store) == ["imports", "hold"] else None
+
+
+def test_killed_or_interrupted_between_the_first_launch_and_the_flow(tmp_path: Path, deaf_prefect: str) -> None:
+    begun = ["run", "one_of_three", "--only", "seed=1"]
+    interrupted = start(*begun, folder=tmp_path, PREFECT_API_URL=deaf_prefect)
+    store = until(held_trial, interrupted)
+    os.kill(interrupted.pid, signal.SIGINT)
+    text, _ = interrupted.communicate(timeout=DEADLINE_S)
+    (trial,) = store.load_plan().trials
+    result = store.result(trial.key)
+    assert (interrupted.returncode, result and result.outcome) == (1, Outcome.CANCELLED), text
+    assert no_process_left(store) and f"sweep resume {store.sweep_id}" in text
+
+    killed = start("resume", "last", folder=tmp_path, PREFECT_API_URL=deaf_prefect)
+    until(lambda: phases(store) == ["imports", "hold"] and read_journal(store.trial_dir(trial.key) / "journal.jsonl").attempt == 2, killed)
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.communicate()
+    assert killed.returncode == -signal.SIGKILL
+
+    status, text = sweep("resume", "last", folder=tmp_path)
+    assert status == 0, text
+    result = store.result(trial.key)
+    assert result is not None and (result.outcome, result.attempt) == (Outcome.OK, 2)  # it ran on by itself, and not twice
+    assert phases(store)[:3] == ["imports", "hold", "start"]
+    assert flow_states() == ["COMPLETED"]
+    check_projection(store)
+    assert no_process_left(store)
+
+    status, text = sweep("resume", "last", folder=tmp_path)
+    assert status == 0 and "nothing is left to run" in text, text
+    assert flow_states() == ["COMPLETED"]  # no further one

@@ -93,7 +93,7 @@ class Runner:
         self.made.append(arguments)
         return self
 
-    def run(self, trial: Trial) -> TrialResult:
+    def run(self, trial: Trial, begun: Any = None) -> TrialResult:
         with self.meanwhile:
             return self.result(trial)
 

@@ -245,3 +245,13 @@ def test_a_process_that_ends_while_it_is_told_to_is_no_error(programs: Programs,
         LocalLauncher(SHELL).stop(launch, grace_s=0.0)
     assert asked[0] == (int(launch.id), signal.SIGTERM)
     assert processes.of_trial(KEY) == []
+
+
+def test_what_was_started_and_never_recorded_is_ended_before_the_trial_starts_again(programs: Programs) -> None:
+    """A flow that died between the start and its record: the next one knows of no attempt."""
+    lost = programs.sleep()
+    other = LocalLauncher(SHELL)
+    programs.launcher = other
+    again = programs.start("exit 0")
+    assert not processes.alive(int(lost.id), lost.born)
+    assert programs.end(again) == 0

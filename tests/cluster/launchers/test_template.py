@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import selectors
 import signal
 import socket
 import subprocess
@@ -216,6 +217,24 @@ import_modules(["asks_for_a_device", "harmless", "torchao", "triton.runtime"])
 print("harmless" in sys.modules, "asks_for_a_device" in sys.modules, "triton.runtime" in sys.modules)
 """
     assert run(code, PYTHONPATH=os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])) == "True False False"
+
+
+def test_a_request_of_a_launcher_that_has_died_since_is_not_carried_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another flow may have started that trial meanwhile."""
+    from cluster.worker.template import Template as Served
+
+    for alive, started in ((False, []), (True, ["first"])):
+        ours, theirs = socket.socketpair()
+        served, asked = Served(theirs), list[str]()
+        monkeypatch.setattr(served, "_start", lambda request, asked=asked: asked.append(request["log"]))
+        served._selector.register(theirs, selectors.EVENT_READ)
+        ours.sendall(b'{"log": "first"}\n')
+        if not alive:
+            ours.close()
+        served._read_requests()
+        assert asked == started
+        ours.close()
+        theirs.close()
 
 
 def test_a_template_learns_which_flops_its_trials_have_counted(monkeypatch: pytest.MonkeyPatch) -> None:

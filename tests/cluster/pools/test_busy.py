@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import psutil
 import pytest
 
-from cluster.pools.busy import LOOK_S, other_work
+from cluster.pools.busy import LOOK_S, Look, other_work
 from cluster.pools.pool import Pool
 
 CPU, CUDA = (Pool(name=device, device=device, address="embedded") for device in ("cpu", "cuda"))
@@ -53,12 +53,12 @@ class Machine:
 
 
 def test_an_idle_machine_is_not_busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert other_work(CPU, Machine(monkeypatch, 0.0, {(7, "sh"): 0.0}).sleep) is None
+    assert other_work(CPU, sleep=Machine(monkeypatch, 0.0, {(7, "sh"): 0.0}).sleep) is None
 
 
 def test_other_work_is_named_with_its_share_and_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch, 0.8, {(7, "sh"): 0.1, (8, "make"): 0.0, (9, "cc"): 0.4, (10, "ld"): 0.2, (11, "as"): 0.05})
-    assert other_work(CPU, machine.sleep) == (
+    assert other_work(CPU, sleep=machine.sleep) == (
         "other processes use 40 % of the CPU (cc 9, ld 10, sh 7), and from 5 % on a trial counts as disturbed"
     )
     assert machine.looked == LOOK_S
@@ -68,16 +68,26 @@ def test_other_work_is_named_with_its_share_and_the_limit(monkeypatch: pytest.Mo
 def test_the_limit_is_that_of_a_disturbed_trial(monkeypatch: pytest.MonkeyPatch, pool: Pool, limit: float) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)  # as where it is not installed
     for share, busy in ((limit - 0.01, False), (limit + 0.01, True)):
-        assert (other_work(pool, Machine(monkeypatch, share * 4 * LOOK_S, {}).sleep) is not None) is busy
+        assert (other_work(pool, sleep=Machine(monkeypatch, share * 4 * LOOK_S, {}).sleep) is not None) is busy
 
 
 def test_this_process_itself_is_no_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert other_work(CPU, Machine(monkeypatch, 0.4, {(os.getpid(), "sweep"): 0.4}).sleep) is None
+    assert other_work(CPU, sleep=Machine(monkeypatch, 0.4, {(os.getpid(), "sweep"): 0.4}).sleep) is None
+
+
+def test_a_look_that_began_earlier_is_waited_for_only_as_long_as_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, 0.8, {(9, "cc"): 0.8})
+    began = Look()
+    monkeypatch.setattr("cluster.pools.busy.time.monotonic", lambda: began.at + 0.75 * LOOK_S)
+    machine.looked = 0.75 * LOOK_S
+    assert other_work(CPU, began, machine.sleep) is not None and machine.looked == pytest.approx(LOOK_S)
+    monkeypatch.setattr("cluster.pools.busy.time.monotonic", lambda: began.at + 3 * LOOK_S)
+    assert other_work(CPU, began, machine.sleep) is not None and machine.looked == pytest.approx(LOOK_S)  # long enough: no wait
 
 
 def test_a_cluster_is_not_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     remote = Pool(name="lab", device="cpu", address="http://127.0.0.1:1")
-    assert other_work(remote, lambda seconds: pytest.fail("it looked at this machine")) is None
+    assert other_work(remote, sleep=lambda seconds: pytest.fail("it looked at this machine")) is None
 
 
 @pytest.mark.parametrize(
@@ -95,11 +105,11 @@ def test_who_computes_on_a_gpu(monkeypatch: pytest.MonkeyPatch, pids: list[list[
         nvmlDeviceGetComputeRunningProcesses=lambda handle: [SimpleNamespace(pid=pid) for pid in pids[handle]],
     )
     monkeypatch.setitem(sys.modules, "pynvml", library)
-    assert other_work(CUDA, Machine(monkeypatch, 0.0, {}).sleep) == text
+    assert other_work(CUDA, sleep=Machine(monkeypatch, 0.0, {}).sleep) == text
     assert closed == [True]
 
     def refuse(handle: int) -> Any:
         raise RuntimeError("not supported")
 
     library.nvmlDeviceGetComputeRunningProcesses = refuse
-    assert other_work(CUDA, Machine(monkeypatch, 0.0, {}).sleep) is None
+    assert other_work(CUDA, sleep=Machine(monkeypatch, 0.0, {}).sleep) is None

@@ -123,3 +123,17 @@ def test_what_is_the_same_hardware() -> None:
     assert hardware(pool(**remote, resources={"a": 1, "b": 2})) == hardware(pool(**remote, resources={"b": 8, "a": 1}))
     assert hardware(pool(**remote, resources={"a": 1})) != hardware(pool(**remote)) != hardware(pool(address="http://h:2", device="cuda"))
     assert hardware(pool(**remote)).startswith("cuda-")
+
+
+def test_what_is_free_is_taken_at_once_and_kept_until_it_is_given_back() -> None:
+    never, nodes = threading.Event(), pool()
+    mine, theirs = NodeLocks(nodes, 1, 1, never), NodeLocks(nodes, 1, 1, never)
+    assert mine.take() and mine.take()
+    assert not theirs.take()
+    with mine:  # takes nothing anew
+        assert not theirs.take()
+    assert theirs.take() and not mine.take()
+    theirs.give_back()
+    theirs.give_back()
+    assert mine.take()
+    mine.give_back()

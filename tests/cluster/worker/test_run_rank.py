@@ -105,3 +105,17 @@ def test_other_ranks_write_no_journal_and_end_no_leftovers_but_on_their_own_node
     assert asked == [] and not (tmp_path / "journal.jsonl").exists()
     rank_of(monkeypatch, tmp_path, Ranks(1, 2, 0, 1))
     assert asked == [1] and not (tmp_path / "journal.jsonl").exists()
+
+
+def test_what_a_trial_was_held_for_is_not_its_own_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short: type[Short]) -> None:
+    """Nor is what it did before: only the wait is taken off, so that its first step counts like any other trial's."""
+
+    def held(folder: Path, recorder: Recorder) -> float:
+        assert folder == tmp_path
+        recorder.phase("hold")
+        return 4.0
+
+    monkeypatch.setattr(trial_session.hold, "wait", held)
+    rank_of(monkeypatch, tmp_path, Ranks())
+    assert short.made[0].started_at == 54.0
+    assert [phase["name"] for phase in read_journal(tmp_path / "journal.jsonl").phases] == ["imports", "hold", "done"]

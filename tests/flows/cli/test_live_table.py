@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from io import StringIO
 
-import pytest
 from rich.console import Console
 
 from experiments.trial import Outcome
-from flows.cli.live_table import clock, render, show
+from flows.cli.live_table import render, show
 from flows.runtime.progress import SweepProgress
 from tests.tasks.plan_support import make_trial
 
@@ -18,14 +17,6 @@ def text_of(progress: SweepProgress, height: int = 40) -> list[str]:
     console = Console(file=StringIO(), width=200, height=height)
     console.print(render(progress, height))
     return [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0, "0:00"), (59.6, "1:00"), (65, "1:05"), (3599, "59:59"), (3600, "1 h 00 min"), (7500, "2 h 05 min")],
-)
-def test_seconds_read_as_a_clock(seconds: float, text: str) -> None:
-    assert clock(seconds) == text
 
 
 def test_each_trial_has_a_row_and_the_last_line_counts_them() -> None:

@@ -13,9 +13,11 @@ from cluster.journal.journal import JournalError
 from cluster.launchers import Launch, LaunchError
 from experiments.trial import Outcome, Trial, TrialResult
 from flows.runtime import session as flows_session
+from flows.runtime.progress import SweepProgress
+from flows.runtime.session import Session
 from tasks.sweep.failure_policy import Policy
 from tasks.sweep.store import Superseded
-from tests.flows.flow_support import Stage, begun, calls, run_trial, stage
+from tests.flows.flow_support import LOG, FakeLauncher, Stage, begun, calls, run_trial, stage
 from tests.tasks.plan_support import make_plan, make_result, make_suite, make_trial, saved
 
 __all__ = ["stage"]  # a fixture
@@ -161,3 +163,48 @@ def test_damage_is_reported_once(end: SimpleNamespace) -> None:
     end.mlflow = JournalError(Path("journal.jsonl"), 3, "x")
     end.session._records.damage = [str(end.mlflow), "another"]
     assert end.session.publish_and_report() == f"{end.mlflow}; another"
+
+
+class Head:
+    """In place of the first trial's head start: it has begun, and may have ended."""
+
+    def __init__(self, trial: Trial | None, pool: str = "cpu") -> None:
+        self.first, self.launcher, self.slot_log, self.ended = trial, FakeLauncher(), object(), list[str]()
+        self.trial: Any = trial or SimpleNamespace(pool=pool)
+
+    def settle(self, plan: Any) -> Trial | None:
+        return self.first
+
+    def end(self, reason: str) -> None:
+        self.ended.append(reason)
+
+
+@pytest.mark.parametrize("ended", [None, Outcome.OK, Outcome.INFRA])
+def test_a_trial_that_began_before_the_flow_is_followed_first_even_if_it_has_ended(stage: Stage, ended: Outcome | None) -> None:
+    plan = make_plan([make_trial(1), make_trial(2), make_trial(3)])
+    saved(plan, t1=Outcome.OK, **({"t2": ended} if ended else {}))
+    begun(plan, 2)
+    head: Any = Head(plan.trials[1])
+    session = Session(saved(plan), plan, SweepProgress(plan.trials), LOG, None, head)
+    assert numbers(session.to_do()) == [2, 3]
+    assert session.progress.rows[plan.trials[1].key].state == "waiting"
+    assert session.pools["cpu"].launcher is head.launcher and session.pools["cpu"].head_start is head
+    assert session.pools["cpu"].slot_log is head.slot_log  # one flow's lines
+
+
+def test_one_that_did_not_begin_is_run_like_the_others(stage: Stage) -> None:
+    plan = make_plan([make_trial(1), make_trial(2)])
+    head: Any = Head(None, pool="another")
+    session = Session(saved(plan), plan, SweepProgress(plan.trials), LOG, None, head)
+    assert numbers(session.to_do()) == [1, 2]
+    assert session.pools["cpu"].launcher is stage.launcher and session.pools["cpu"].head_start is None
+
+
+def test_what_began_and_was_not_taken_over_is_ended_before_anything_is_published(stage: Stage, end: SimpleNamespace) -> None:
+    plan = make_plan([make_trial(1)])
+    head: Any = Head(plan.trials[0])
+    session = end.session = Session(saved(plan), plan, SweepProgress(plan.trials), LOG, None, head)
+    session.store.request_stop("enough for today")
+    head.end = lambda reason: end.calls.append(("ended", reason))
+    session.publish_and_report()
+    assert end.calls[0] == ("ended", "enough for today")

@@ -116,3 +116,10 @@ def test_slots_side_by_side_add_up_to_slot_seconds() -> None:
 def test_nothing_held_has_no_share() -> None:
     empty = account([], lambda key: {}, {})
     assert (empty.seconds, empty.measured_share, empty.parts) == (0, None, {})
+
+
+def test_a_trial_that_waited_for_its_flow_says_so() -> None:
+    phases = {"imports": 0, "hold": 1, "start": 4, "warmup": 5, "measure": 6}
+    found = held(hold(8.0, 23.0), attempts={"a": marks((1, journal(10.0, phases=phases)))})
+    assert (found.parts["imports"], found.parts["hold"], found.parts["set_up"]) == (1.0, 3.0, 1.0)
+    assert found.seconds == 15.0

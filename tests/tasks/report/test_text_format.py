@@ -9,7 +9,7 @@ import pytest
 
 from experiments.metrics import metric_of
 from experiments.stats.estimate import Estimate
-from tasks.report.text_format import amount, interval, listed, number, percent, plural, seconds, size, spread, times
+from tasks.report.text_format import amount, clock, interval, listed, number, percent, plural, seconds, size, spread, times
 
 
 def estimate(low: float, high: float, value: float = 1.0, se: float = 0.01) -> Estimate:
@@ -127,3 +127,11 @@ def test_counts_and_lists() -> None:
     assert [listed(letters[:count]) for count in (0, 1, 2, 3, 6)] == ["", "a", "a and b", "a, b and c", "a, b, c, d, e and f"]
     assert listed(letters) == "a, b, c, d, e and 2 more"
     assert listed(letters, 4) == "a, b, c and 4 more"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0:00"), (59.6, "1:00"), (65, "1:05"), (3599, "59:59"), (3600, "1 h 00 min"), (7500, "2 h 05 min")],
+)
+def test_seconds_read_as_a_clock(seconds: float, text: str) -> None:
+    assert clock(seconds) == text

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from filelock import FileLock
+from pyarrow import fs
 
 from experiments.config.paths import runs_root
 from experiments.datasets import scenes, texts
-from tasks.sweep import dataset
 from tasks.sweep.dataset import DatasetError, build, is_built, resolve
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
@@ -129,7 +129,7 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
     def refuse(uri: str) -> None:
         raise PermissionError("not yours")
 
-    monkeypatch.setattr(dataset, "fs", SimpleNamespace(FileSystem=SimpleNamespace(from_uri=refuse)))
+    monkeypatch.setattr(fs, "FileSystem", SimpleNamespace(from_uri=refuse))
     with pytest.raises(DatasetError, match=r"dataset s3://bucket/data cannot be read: not yours"):
         resolve({"dataset": "s3://bucket/data"})
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,6 +29,7 @@ from tasks.sweep.sweep_stop import SweepStop
 from tests.tasks.plan_support import make_plan, make_result, make_trial, saved
 
 LOG = logging.getLogger("trial")
+BEGUN: list[Any] = []  # what each runner was given to go on with
 
 
 class Events:
@@ -70,13 +73,15 @@ def cpu(monkeypatch: pytest.MonkeyPatch) -> Callable[..., PoolTrials]:
             def __init__(self, *arguments: Any) -> None:
                 pass
 
-            def run(self, trial: Trial) -> TrialResult:
+            def run(self, trial: Trial, begun: Any = None) -> TrialResult:
+                BEGUN.append(begun)
                 return body(trial)
 
         def write_steps(folder: Path) -> Path:
             (folder / "steps.parquet").touch()
             return folder / "steps.parquet"
 
+        BEGUN.clear()
         monkeypatch.setattr(pool_trials, "TrialRunner", Runner)
         slots = PoolSlots(load_pools()["cpu"], [trial])
         watch, stop, events = PoolWatch("cpu", 0.0), SweepStop(store), Events()
@@ -143,3 +148,22 @@ def test_a_journal_that_others_changed_is_an_infra_result_that_nobody_publishes(
     assert result.started_at == result.finished_at
     assert trials.events.told == [("started", 1), ("damaged", 1, Outcome.INFRA, str(error))]  # type: ignore[attr-defined]
     assert store.result(trial.key) is None
+
+
+def test_a_trial_that_began_before_its_flow_is_run_with_the_slots_and_the_attempt_it_has(cpu: Callable[..., PoolTrials]) -> None:
+    trial, other = make_trial(1), make_trial(2)
+    pool, asked = load_pools()["cpu"], list[Trial]()
+    slots = NodeLocks(pool, 1, 1, threading.Event(), lambda: pytest.fail("it holds its slot"))
+    assert slots.take()
+
+    class Head:
+        def take_over(self, trial: Trial) -> Any:
+            asked.append(trial)
+            return SimpleNamespace(slots=slots, attempt="its attempt") if len(asked) == 1 else None
+
+    trials = cpu(saved(make_plan([trial, other])), trial, make_result)
+    head: Any = Head()
+    trials = replace(trials, head_start=head)
+    assert trials.run(trial, LOG).outcome is Outcome.OK
+    assert trials.run(other, LOG).outcome is Outcome.OK  # the slot is free again
+    assert asked == [trial, other] and BEGUN == ["its attempt", None]

@@ -1,0 +1,32 @@
+"""Which trials of a sweep are done, which another flow began, and which are to begin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cluster import launchers
+from experiments.trial import Outcome, Trial, TrialResult
+from tasks.sweep.store import Plan, SweepStore
+
+
+@dataclass(frozen=True)
+class Left:
+    """The trials of a plan, each list in the plan's order."""
+
+    done: list[tuple[Trial, TrialResult]] = field(default_factory=list)  # with a final result
+    begun: list[Trial] = field(default_factory=list)  # started by another flow, which did not see their end: perhaps running still
+    rest: list[Trial] = field(default_factory=list)
+
+
+def what_is_left(store: SweepStore, plan: Plan) -> Left:
+    """The plan's trials by what has become of them. Raises StoreError."""
+    left = Left()
+    for trial in plan.trials:
+        result = store.result(trial.key)
+        if result is not None and result.outcome.final:
+            left.done.append((trial, result))
+        elif launchers.load(store.trial_dir(trial.key)) is not None and (result is None or result.outcome is Outcome.INFRA):
+            left.begun.append(trial)
+        else:
+            left.rest.append(trial)
+    return left

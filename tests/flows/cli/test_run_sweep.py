@@ -1,0 +1,131 @@
+"""What `sweep run` holds and hands over around its flow, whatever becomes of Prefect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from io import StringIO
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from experiments.trial import Outcome
+from flows.cli import run_sweep as module
+from flows.cli.run_sweep import run_sweep
+from flows.runtime import handover
+from flows.runtime.prefect_server import PrefectServerError
+from tasks.sweep.store import Plan, SweepStore
+from tests.tasks.plan_support import SWEEP_ID, make_plan, make_trial, saved
+
+PLAN = make_plan([make_trial(1)])
+
+
+class Stage:
+    """In place of what the command starts. `flow` is called in place of the flow, `on_wait` where the server is waited for."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.done: list[Any] = []
+        self.flow: Callable[[], object] = lambda: None
+        self.on_wait: Callable[[], object] = lambda: None
+        self.err = Console(file=StringIO(), width=200)
+        monkeypatch.setattr(module, "prepare_environment", lambda: None)
+        monkeypatch.setattr(module, "_warn_of_other_work", lambda plan, err, look: self.done.append("look"))
+        monkeypatch.setattr(module, "head_start", self.head_start)
+        monkeypatch.setattr(module, "own_server", self.own_server)
+        monkeypatch.setattr(module, "_run_flow", lambda plan, err: self.run())
+        monkeypatch.setattr(module, "print_comparison", lambda out, store: None)
+        monkeypatch.setattr(module, "print_where", lambda out, store: None)
+        monkeypatch.setattr(module.signal, "signal", lambda number, handler: None)
+        monkeypatch.setenv("PREFECT_API_URL", "before")
+
+    @contextmanager
+    def head_start(self, store: SweepStore, plan: Plan) -> Iterator[Any]:
+        self.done.append("begin")
+        try:
+            yield SimpleNamespace(trial=plan.trials[0])
+        finally:
+            self.done.append("end")
+
+    @contextmanager
+    def own_server(self) -> Iterator[Any]:
+        self.done.append("server")
+        try:
+            yield SimpleNamespace(url="http://127.0.0.1:1/api", wait=self.wait)
+        finally:
+            self.done.append("server ends")
+
+    def wait(self) -> None:
+        self.done.append("wait")
+        self.on_wait()
+
+    def run(self) -> None:
+        handed = handover.CURRENT.get()
+        assert handed is not None and handed.sweep_id == SWEEP_ID and SweepStore(SWEEP_ID).is_held()
+        self.done.append("flow")
+        self.flow()
+
+    def sweep(self) -> tuple[int, str]:
+        """The exit status, and what was printed."""
+        status = run_sweep(PLAN, Console(file=StringIO()), self.err)
+        assert handover.CURRENT.get() is None and not SweepStore(SWEEP_ID).is_held()
+        return status, self.err.file.getvalue()  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
+    saved(PLAN)
+    return Stage(monkeypatch)
+
+
+def test_the_trial_begins_before_the_server_and_the_flow_after_it(stage: Stage) -> None:
+    stage.flow = lambda: SweepStore(SWEEP_ID).save_status(0, "all well")
+    status, text = stage.sweep()
+    assert status == 0 and stage.done == ["look", "begin", "server", "wait", "flow", "server ends", "end"]
+    assert "starting a Prefect server for this command" in text and f"meanwhile {PLAN.trials[0].name} begins on pool cpu" in text
+
+
+def test_ctrl_c_while_prefect_starts_ends_what_was_begun(stage: Stage) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    stage.on_wait = interrupt
+    status, text = stage.sweep()
+    assert status == 1 and stage.done == ["look", "begin", "server", "wait", "server ends", "end"]
+    assert f"`sweep resume {SWEEP_ID}` tries again" in text
+
+
+def test_a_server_that_does_not_start_ends_what_was_begun(stage: Stage) -> None:
+    def fail() -> None:
+        raise PrefectServerError("the Prefect server ended with status 1")
+
+    stage.on_wait = fail
+    with pytest.raises(PrefectServerError):
+        stage.sweep()
+    assert stage.done[-2:] == ["server ends", "end"] and not SweepStore(SWEEP_ID).is_held()
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status", "published", "complete"),
+    [
+        (Outcome.OK, 0, True, True),
+        (Outcome.CRASHED, 2, True, True),
+        (Outcome.OK, 0, False, False),
+        (Outcome.OK, 1, True, False),  # the last flow could not do all
+        (Outcome.OK, None, True, False),  # it was killed
+        (Outcome.CANCELLED, 1, True, False),
+        (None, 0, True, False),
+    ],
+)
+def test_a_sweep_that_is_complete_starts_nothing(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, outcome: Outcome | None, status: int | None, published: bool, complete: bool
+) -> None:
+    store = saved(PLAN, **({"t1": outcome} if outcome else {}))
+    (store.dir / "report.md").touch()
+    if status is not None:
+        store.save_status(status, "as it was")
+    monkeypatch.setattr(module, "is_published", lambda store, plan: published)
+    ended, text = stage.sweep()
+    assert (stage.done == []) is complete and ("nothing is left to run" in text) is complete
+    assert ended == (1 if status is None else status)
