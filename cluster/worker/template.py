@@ -191,7 +191,8 @@ class Template:
             self._teach({name: count for name, count in flop_count.known_counts().items() if name not in counted})
             worker.leave(status)
         except BaseException:
-            traceback.print_exc()
+            with suppress(OSError):
+                traceback.print_exc()
         os._exit(status or 1)
 
     def _detach(self, request: dict[str, Any]) -> None:

@@ -29,6 +29,7 @@ from flows.cli.options import (
     sweep_ids,
 )
 from flows.cli.start_sweep import request_of, start
+from flows.runtime import prefect_api
 
 
 @app.command(epilog="Examples: sweep plan bridgetower --profile smoke --only precision=bf16 · sweep plan --sweep last")
@@ -283,7 +284,7 @@ def main() -> None:
             raise
         show()
         status = 1
-    sys.exit(status or 0)
+    prefect_api.leave(status or 0)
 
 
 from flows.cli import aa as _aa  # noqa: E402, F401 - adds its commands

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -16,18 +17,26 @@ from cluster.stack.settings import environment
 from cluster.trial_layout import REPORT
 from flows.cli import live_table
 from flows.cli.show_comparison import print_comparison, print_where
+from flows.runtime import prefect_api
 from flows.runtime.handover import CURRENT, Handover
+from flows.runtime.interrupts import Terminated, heeded
 from flows.runtime.prefect_server import own_server
+from flows.runtime.progress import CURRENT as PROGRESS
+from flows.runtime.progress import SweepProgress
 from tasks.report.text_format import plural
 from tasks.sweep.growth import growth, seconds_run
 from tasks.sweep.head_start import HeadStart, head_start
 from tasks.sweep.plan import expected_seconds
-from tasks.sweep.store import Plan, SweepStore, exit_status
+from tasks.sweep.store import Plan, StoreError, SweepStore, exit_status
 from tasks.sweep.what_is_left import what_is_left
 from tasks.tracking.published import is_published
 
+if TYPE_CHECKING:
+    from prefect.client.schemas.objects import State
+
 _QUIET = {
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # the live table is what a person reads; Prefect's UI has the log
+    "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",  # each event that a server that is gone did not take, written out
     "GIT_PYTHON_REFRESH": "quiet",
 }
 
@@ -85,11 +94,17 @@ def _run_held(store: SweepStore, plan: Plan, server: str | None, err: Console, l
         f"sweep [bold]{plan.sweep_id}[/]: {plural(len(plan.trials), 'trial')}, results in {store.dir}", highlight=False, soft_wrap=True
     )
     _warn_of_other_work(plan, err, look)
-    signal.signal(signal.SIGTERM, terminated)
+    if server is not None:
+        prefect_api.check(server)
+    progress = SweepProgress(plan.trials, expected_seconds(plan))
     try:
-        with head_start(store, plan) as begun, _prefect(server, begun, err):
+        with (
+            heeded(progress.unfinished, f"sweep resume {plan.sweep_id}"),
+            head_start(store, plan) as begun,
+            _prefect(server, begun, err),
+        ):
             CURRENT.set(Handover(plan.sweep_id, begun))
-            _run_flow(plan, err)
+            _run_flow(store, plan, progress, err)
     except (KeyboardInterrupt, Terminated):
         return True
     finally:
@@ -126,17 +141,15 @@ def _warn_of_other_work(plan: Plan, err: Console, look: Look | None) -> None:
             err.print(f"[yellow]warning[/]: pool {name}: {escape(found)}", highlight=False, soft_wrap=True)
 
 
-def _run_flow(plan: Plan, err: Console) -> None:
-    """The flow, under the live table."""
-    from flows.runtime.progress import CURRENT as PROGRESS
-    from flows.runtime.progress import SweepProgress
+def _run_flow(store: SweepStore, plan: Plan, progress: SweepProgress, err: Console) -> None:
+    """The flow, under the live table. Raises PrefectAway where Prefect did not let it begin, StoreError where it failed and left no status."""
     from flows.sweep import sweep
 
-    progress = SweepProgress(plan.trials, expected_seconds(plan))
     PROGRESS.set(progress)
-    request = plan.request
-    with live_table.show(progress, err):
-        sweep(
+    request, began = plan.request, time.time()
+    state: State[Any] | None = None
+    with live_table.show(progress, err), prefect_api.not_needed_at_the_end(lambda: _ended_since(store, began), err.print):
+        state = sweep(
             suite=request.suite,
             profile=request.profile,
             pools=request.pools,
@@ -147,11 +160,11 @@ def _run_flow(plan: Plan, err: Console) -> None:
             pool_wait_s=request.pool_wait_s,
             return_state=True,
         )
+    if state is not None and not _ended_since(store, began):  # such as a full disk, or a data set that has gone
+        raise StoreError(f"{state.message}; mend that, then: sweep resume {plan.sweep_id}")
 
 
-class Terminated(BaseException):
-    """SIGTERM reached this process. The flow has dealt with it by then: Prefect passes the signal on to the handler that was there."""
-
-
-def terminated(number: int, frame: object) -> None:
-    raise Terminated
+def _ended_since(store: SweepStore, began: float) -> bool:
+    """Whether a flow has said how the sweep went, at or after `began` (Unix time, s)."""
+    status = store.load_status()
+    return status is not None and status["at"] >= began

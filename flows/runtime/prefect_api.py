@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import sys
 import urllib.error
 import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import NoReturn
 
-ASK_S = 2.0  # for an answer, at most: a trial's end waits for it
+from experiments.config.errors import UserError
+
+_ASK_S = 2.0  # for an answer, at most, while a sweep runs: a trial's end waits for it
+_START_ASK_S = 20.0  # before it starts: a server that has just been started may be busy
+_away = False  # Prefect did not answer when this process's flow ended
+
+
+class PrefectAway(UserError):
+    """Prefect's API does not answer, and no flow can begin without it."""
 
 
 def problem() -> str | None:
@@ -13,13 +27,50 @@ def problem() -> str | None:
     from prefect.settings import PREFECT_API_URL
 
     url = PREFECT_API_URL.value()
-    return None if url is None else problem_at(str(url))
+    return None if url is None else _problem_at(str(url), _ASK_S)
 
 
-def problem_at(url: str) -> str | None:
-    """What is wrong with the API at `url`, such as http://127.0.0.1:4200/api; None if it answers. Takes ASK_S seconds at most."""
+def check(url: str) -> None:
+    """Raises PrefectAway if no API answers at `url`, such as http://127.0.0.1:4200/api."""
+    if problem_there := _problem_at(url, _START_ASK_S):
+        raise PrefectAway(f"PREFECT_API_URL: {problem_there}; start it, or unset the variable: then this command starts one of its own")
+
+
+@contextmanager
+def not_needed_at_the_end(ended: Callable[[], bool], say: Callable[[str], object]) -> Iterator[None]:
+    """Run a command's flow inside the block. Where Prefect fails to record its end, that is said, and the block ends well if the flow has `ended`.
+
+    Raises PrefectAway where the flow did not come to its end since Prefect does not answer.
+    """
+    global _away  # noqa: PLW0603 - read at this process's end
+    logging.raiseExceptions = False  # else Prefect writes to the terminal for each batch of its log that it could not send
     try:
-        with urllib.request.urlopen(f"{url.rstrip('/')}/health", timeout=ASK_S):  # noqa: S310 - the user's own setting
+        yield
+    except Exception as error:
+        why = problem()
+        _away = why is not None
+        if ended():
+            first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            say(f"Prefect did not record how its flow run ended ({why or first_line}); the sweep's results are complete without it")
+        elif why is not None:
+            raise PrefectAway(f"{why}: the flow could not begin; resume the sweep once Prefect answers") from error
+        else:
+            raise
+
+
+def leave(status: int) -> NoReturn:
+    """End the command. Where Prefect did not answer at its flow's end, at once: its threads try for minutes to send what they hold."""
+    if _away:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError):
+                stream.flush()
+        os._exit(status)
+    sys.exit(status)
+
+
+def _problem_at(url: str, timeout_s: float) -> str | None:
+    try:
+        with urllib.request.urlopen(f"{url.rstrip('/')}/health", timeout=timeout_s):  # noqa: S310 - the user's own setting
             return None
     except urllib.error.HTTPError:
         return None  # it answers: what it refuses is for its client to say

@@ -90,6 +90,10 @@ class SweepProgress:
         prefect = {"Prefect": self.prefect} if self.prefect else {}
         return {**{f"pool {name}": problem for name, problem in self.pools.items()}, **prefect}
 
+    def unfinished(self) -> list[Trial]:
+        """Trials that have not ended. Takes no lock: a signal's handler asks, whatever its thread was doing."""
+        return [row.trial for row in list(self.rows.values()) if row.ended is None]
+
     def counts(self) -> tuple[int, int]:
         """(trials that ended, all trials)."""
         with self.lock:

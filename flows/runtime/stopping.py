@@ -11,6 +11,7 @@ from prefect.runtime import flow_run
 
 from cluster import launchers
 from flows.runtime import prefect_runs
+from flows.runtime.interrupts import TerminalClosed
 from flows.runtime.session import Session
 
 
@@ -41,6 +42,8 @@ def stop_trials(session: Session, reason: str) -> None:
 
 
 def _reason(error: BaseException) -> str:
+    if isinstance(error, TerminalClosed):
+        return "the terminal was closed (SIGHUP)"
     if isinstance(error, KeyboardInterrupt):
         return "interrupted (Ctrl-C)"
     if type(error).__name__ == "TerminationSignal":

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cluster import launchers
+from cluster.disk_full import is_disk_full
 from cluster.journal.journal import JournalError, Record
 from cluster.launchers import Launcher, LaunchError
 from cluster.trial_layout import JOURNAL
@@ -64,14 +65,25 @@ class PoolTrials:
     disturbances: Disturbances = field(default_factory=Disturbances)
 
     def run(self, trial: Trial, log: Any) -> TrialResult:
-        """Run one trial to its result. A journal that others changed ends it as `infra`, which is told and not published."""
+        """Run one trial to its result. A journal that others changed ends it as `infra`, which is told and not published.
+
+        So does a full disk under the sweep's folder, which also stops the sweep.
+        """
         with self.stop.running_trial():
             log.info("trial %s (%s) on pool %s", trial.name, trial.key, trial.pool)
             try:
                 result = self._run(trial)
                 self._complete_files(trial, log)
             except JournalError as error:
-                result = _journal_damaged(trial, error)
+                result = _not_followed(trial, str(error))
+                self.events.damaged(trial, result, log)
+            except OSError as error:
+                if not is_disk_full(error):
+                    raise
+                self.stop.event.set()  # what the other trials measure could not be recorded either
+                result = _not_followed(
+                    trial, f"disk_full: the sweep's folder {self.store.dir} cannot be written ({error.strerror}); free some"
+                )
                 self.events.damaged(trial, result, log)
             else:
                 self.events.finished(trial, result, log)
@@ -104,8 +116,8 @@ class PoolTrials:
                 log.warning("results are here and not on the pool's storage: %s", error)
 
 
-def _journal_damaged(trial: Trial, error: JournalError) -> TrialResult:
+def _not_followed(trial: Trial, reason: str) -> TrialResult:
     now = time.time()
     return TrialResult(
-        key=trial.key, attempt=1, outcome=Outcome.INFRA, reason=str(error), started_at=now, finished_at=now, emulated=trial.emulated
+        key=trial.key, attempt=1, outcome=Outcome.INFRA, reason=reason, started_at=now, finished_at=now, emulated=trial.emulated
     )
