@@ -13,6 +13,7 @@ from pydantic import Field
 from cluster.pools.pool import Pool
 from cluster.trial_layout import LAUNCH
 from experiments.atomic_file import atomic_write
+from experiments.config.errors import UserError
 from experiments.config.strict import Strict
 from experiments.trial import Trial, TrialKey
 
@@ -39,6 +40,10 @@ class Status(Strict):
 
 class LaunchError(Exception):
     """A trial could not be started or queried. This concerns the pool, not the trial."""
+
+
+class LaunchDamaged(UserError):
+    """The record of a trial's launch cannot be read. The message names it and says what to do."""
 
 
 class LaunchRefused(LaunchError):
@@ -93,6 +98,14 @@ def save(launch: Launch, trial_dir: Path) -> None:
 
 
 def load(trial_dir: Path) -> Launch | None:
-    """The trial's last launch; None if it was never started."""
+    """The trial's last launch; None if it was never started. Raises LaunchDamaged."""
     path = trial_dir / LAUNCH
-    return Launch.model_validate_json(path.read_text()) if path.exists() else None
+    try:
+        return Launch.model_validate_json(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (ValueError, OSError) as error:  # pydantic's ValidationError is a ValueError, as is text that is not UTF-8
+        what = error.strerror if isinstance(error, OSError) else "it is no record of a launch"
+        raise LaunchDamaged(
+            f"{path} cannot be read ({what}): only it leads to the trial's processes. See that none runs (`ps -ef`), then move it away"
+        ) from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -107,10 +106,14 @@ def resume(sweep_id: SweepId, pool_wait: PoolWaitOption = None) -> None:
     look = Look()  # while the plan is renewed
     from flows.cli import show_plan
     from flows.cli.run_sweep import run_sweep
-    from tasks.sweep.plan import renew, states
+    from tasks.sweep.plan import check_configured, renew, states
     from tasks.sweep.store import SweepStore
+    from tasks.sweep.what_is_left import what_is_left
 
-    sweep_plan = renew(SweepStore(_sweep_id(sweep_id)).load_plan())
+    store = SweepStore(_sweep_id(sweep_id))
+    sweep_plan = renew(store.load_plan())
+    left = what_is_left(store, sweep_plan)
+    check_configured(sweep_plan, [*left.begun, *left.rest])
     if pool_wait is not None:
         sweep_plan = sweep_plan.model_copy(update={"request": sweep_plan.request.model_copy(update={"pool_wait_s": pool_wait})})
     show_plan.print_why_again(err, states(sweep_plan))

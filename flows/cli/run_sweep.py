@@ -142,7 +142,7 @@ def _warn_of_other_work(plan: Plan, err: Console, look: Look | None) -> None:
 
 
 def _run_flow(store: SweepStore, plan: Plan, progress: SweepProgress, err: Console) -> None:
-    """The flow, under the live table. Raises PrefectAway where Prefect did not let it begin, StoreError where it failed and left no status."""
+    """The flow, under the live table. Raises PrefectAway, and StoreError where the flow left no status."""
     from flows.sweep import sweep
 
     PROGRESS.set(progress)

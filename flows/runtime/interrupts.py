@@ -1,4 +1,4 @@
-"""What ends a command that runs trials: SIGTERM, a closed terminal, Ctrl-C. The first stops the trials in order, a second Ctrl-C at once."""
+"""What ends a command that runs trials: SIGTERM, a closed terminal, Ctrl-C. Its trials are stopped in order; a second Ctrl-C kills them."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from experiments.config.errors import UserError
 
 _ASK_S = 2.0  # for an answer, at most, while a sweep runs: a trial's end waits for it
 _START_ASK_S = 20.0  # before it starts: a server that has just been started may be busy
+_OF_CONNECTIONS = ("httpx", "httpcore", "anyio")
 _away = False  # Prefect did not answer when this process's flow ended
 
 
@@ -38,9 +39,9 @@ def check(url: str) -> None:
 
 @contextmanager
 def not_needed_at_the_end(ended: Callable[[], bool], say: Callable[[str], object]) -> Iterator[None]:
-    """Run a command's flow inside the block. Where Prefect fails to record its end, that is said, and the block ends well if the flow has `ended`.
+    """Run a command's flow inside the block. Where Prefect fails to record its end, that is said; the block ends well if it has `ended`.
 
-    Raises PrefectAway where the flow did not come to its end since Prefect does not answer.
+    Raises PrefectAway where the flow did not come to its end and Prefect does not answer, or the UserError that ended the flow.
     """
     global _away  # noqa: PLW0603 - read at this process's end
     logging.raiseExceptions = False  # else Prefect writes to the terminal for each batch of its log that it could not send
@@ -50,12 +51,28 @@ def not_needed_at_the_end(ended: Callable[[], bool], say: Callable[[str], object
         why = problem()
         _away = why is not None
         if ended():
-            first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            say(f"Prefect did not record how its flow run ended ({why or first_line}); the sweep's results are complete without it")
-        elif why is not None:
-            raise PrefectAway(f"{why}: the flow could not begin; resume the sweep once Prefect answers") from error
-        else:
+            say(f"Prefect did not record how its flow run ended ({why or _line(error)}); the sweep's results are complete without it")
+        elif why is None:
             raise
+        elif isinstance(cause := _cause(error), UserError):
+            raise cause from None
+        else:
+            said = f"; the flow ended with {_line(cause)}" if cause is not None else ""
+            raise PrefectAway(f"Prefect: {why}{said}; go on with the sweep once Prefect answers") from error
+
+
+def _cause(error: BaseException) -> BaseException | None:
+    """What ended a flow, before Prefect's client failed to say so: the first error in the chain that is not about a connection."""
+    chain: BaseException | None = error
+    while chain is not None:
+        if not isinstance(chain, OSError) and type(chain).__module__.partition(".")[0] not in _OF_CONNECTIONS:
+            return chain
+        chain = chain.__cause__ or chain.__context__
+    return None
+
+
+def _line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or ['no message'])[0]}"
 
 
 def leave(status: int) -> NoReturn:

@@ -16,6 +16,7 @@ from cluster.trial_layout import JOURNAL
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.sweep.disturbances import Disturbances
 from tasks.sweep.failure_policy import Policy
+from tasks.sweep.first_failures import FirstFailures
 from tasks.sweep.head_start import HeadStart
 from tasks.sweep.pool_slots import PoolSlots
 from tasks.sweep.pool_watch import PoolWatch
@@ -49,7 +50,7 @@ class PoolTrials:
     """What the trials of one sweep on one pool share.
 
     `write_steps`: the analysis', which makes steps.parquet in a trial's folder. `head_start`: of the sweep's first trial, where it began on
-    this pool before the flow.
+    this pool before the flow. `failures`: shared by all pools of the sweep.
     """
 
     store: SweepStore
@@ -63,6 +64,7 @@ class PoolTrials:
     slot_log: SlotLog
     head_start: HeadStart | None = None
     disturbances: Disturbances = field(default_factory=Disturbances)
+    failures: FirstFailures = field(default_factory=FirstFailures)
 
     def run(self, trial: Trial, log: Any) -> TrialResult:
         """Run one trial to its result. A journal that others changed ends it as `infra`, which is told and not published.
@@ -87,6 +89,8 @@ class PoolTrials:
                 self.events.damaged(trial, result, log)
             else:
                 self.events.finished(trial, result, log)
+            if why := self.failures.note(trial, result):
+                self.stop.give_up(why)
             return result
 
     def _run(self, trial: Trial) -> TrialResult:

@@ -1,0 +1,67 @@
+"""A trial whose disk is full: the exit status is all that it can still say."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster.disk_full import DISK_FULL, is_disk_full
+from cluster.worker import main as worker
+from tests.contracts import make_trial
+
+KEY = "d15c000000000001"
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    before, variables = signal.getsignal(signal.SIGTERM), dict(os.environ)
+    yield
+    signal.signal(signal.SIGTERM, before)
+    os.environ.clear()
+    os.environ.update(variables)
+
+
+@pytest.mark.parametrize(("number", "full"), [(errno.ENOSPC, True), (errno.EDQUOT, True), (errno.EIO, False), (errno.EFBIG, False)])
+def test_which_errors_say_so(number: int, full: bool) -> None:
+    assert is_disk_full(OSError(number, "x")) == full
+    assert not is_disk_full(ValueError(number))
+
+
+def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> tuple[int, list[Path]]:
+    """An attempt whose journal, result and log cannot be written. Its status, and what it tried to write."""
+    trial = make_trial(tmp_path, KEY)
+    (tmp_path / "trial.json").write_text(trial.model_dump_json())
+    tried: list[Path] = []
+
+    def refuse(path: Path, text: str) -> None:
+        tried.append(path)
+        raise OSError(number, os.strerror(number), str(path))
+
+    def journal(*_: object) -> None:
+        refuse(tmp_path / "journal.jsonl", "")
+
+    monkeypatch.setattr(worker, "_run", journal)
+    monkeypatch.setattr(worker, "atomic_write", refuse)
+    with open("/dev/full", "w") as full:  # every write fails with ENOSPC, as the log's does
+        monkeypatch.setattr(sys, "stderr", full)
+        status = worker.main(["--trial", str(tmp_path / "trial.json"), "--out", str(tmp_path), "--attempt", "1"])
+        monkeypatch.undo()
+        full.detach()  # nor could it be flushed
+    return status, tried
+
+
+def test_neither_journal_nor_result_nor_log_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    status, tried = attempt(tmp_path, monkeypatch, errno.ENOSPC)
+    assert status == DISK_FULL == 74
+    assert [path.name for path in tried] == ["journal.jsonl", "result.json"]
+
+
+def test_another_error_of_the_disk_is_not_called_a_full_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(OSError, match="Input/output error"):
+        attempt(tmp_path, monkeypatch, errno.EIO)
