@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import signal
 import sys
@@ -27,6 +28,18 @@ def _as_before() -> Iterator[None]:
     os.environ.update(variables)
 
 
+class FullLog(io.StringIO):
+    """The log's disk is full, too."""
+
+    def __init__(self, tried: list[Path]) -> None:
+        super().__init__()
+        self._tried = tried
+
+    def write(self, text: str) -> int:
+        self._tried.append(Path("log.txt"))
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
 @pytest.mark.parametrize(("number", "full"), [(errno.ENOSPC, True), (errno.EDQUOT, True), (errno.EIO, False), (errno.EFBIG, False)])
 def test_which_errors_say_so(number: int, full: bool) -> None:
     assert is_disk_full(OSError(number, "x")) == full
@@ -48,18 +61,14 @@ def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> tup
 
     monkeypatch.setattr(worker, "_run", journal)
     monkeypatch.setattr(worker, "atomic_write", refuse)
-    with open("/dev/full", "w") as full:  # every write fails with ENOSPC, as the log's does
-        monkeypatch.setattr(sys, "stderr", full)
-        status = worker.main(["--trial", str(tmp_path / "trial.json"), "--out", str(tmp_path), "--attempt", "1"])
-        monkeypatch.undo()
-        full.detach()  # nor could it be flushed
-    return status, tried
+    monkeypatch.setattr(sys, "stderr", FullLog(tried))
+    return worker.main(["--trial", str(tmp_path / "trial.json"), "--out", str(tmp_path), "--attempt", "1"]), tried
 
 
 def test_neither_journal_nor_result_nor_log_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     status, tried = attempt(tmp_path, monkeypatch, errno.ENOSPC)
     assert status == DISK_FULL == 74
-    assert [path.name for path in tried] == ["journal.jsonl", "result.json"]
+    assert [path.name for path in tried] == ["journal.jsonl", "log.txt", "result.json", "log.txt"]
 
 
 def test_another_error_of_the_disk_is_not_called_a_full_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,7 +51,7 @@ def test_the_traceback_of_anything_else_is_kept_in_a_file(runs: Path) -> None:
 
 def test_a_folder_of_runs_that_is_a_file_does_not_hide_the_error(runs: Path) -> None:
     runs.write_text("")
-    assert line_of(ValueError("odd")) == "ValueError: odd; this is unexpected: its traceback could not be kept (File exists)"
+    assert line_of(ValueError("odd")) == "ValueError: odd; this is unexpected: its traceback could not be kept (Not a directory)"
 
 
 @pytest.mark.parametrize("port", ["abc", "80", "70000"])

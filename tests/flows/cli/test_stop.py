@@ -165,7 +165,7 @@ def test_a_trial_that_cannot_be_stopped_is_named_and_the_others_are_stopped(stag
             raise LaunchError("pool cpu does not answer")
 
     stage.launcher.on_stop = refuse
-    assert stage.stop() == 0
+    assert stage.stop() == 1
     assert stage.text.splitlines() == [
         f"{plan.trials[1].name} cannot be stopped: pool cpu does not answer",
         f"{SWEEP_ID}: its process was dead; stopped 1 trial(s) that it had left running",

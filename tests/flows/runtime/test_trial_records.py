@@ -113,9 +113,9 @@ def test_without_prefect_a_trial_is_recorded_and_no_picture_is_asked_for(stage: 
     session = stage.session(make_plan([trial]))
     answers: list[str | None] = ["http://x does not answer", None]
     monkeypatch.setattr(trial_records.prefect_api, "problem", lambda: answers.pop(0))
-    session._records.finished(trial, make_result(trial), LOG)
+    session._records.finished(trial, make_result(trial), logging.getLogger())
     assert stage.artifacts.made == []
     assert session.progress.problems() == {"Prefect": "http://x does not answer; trials go on and are recorded without it"}
     assert session.progress.rows[trial.key].outcome is Outcome.OK and calls(session)[-1][0] == "finish"
-    session._records.finished(trial, make_result(trial), LOG)
+    session._records.finished(trial, make_result(trial), logging.getLogger())
     assert (stage.artifacts.made, session.progress.problems()) == (["trial", "progress"], {})
