@@ -5,8 +5,10 @@
 Overhead of a launcher: from `start` to the first step, and from the last step until the launch is over and its result read, less the
 phase that builds model and optimiser. Overhead of stock: from the call of `fit()`, which starts Ray, to its return, with Ray's defaults, a
 loop that does nothing and a fresh process each time; the imports before the call are not counted, which favours stock. `ratio` is the
-quotient of the medians. --ray-job starts a Ray head with token authentication on free ports and ends it afterwards. Prints one JSON line a
-launcher; exit status 1 where a limit is missed.
+geometric mean over the rounds of their quotients, with its 95 % interval (experiments/stats/repeats.py). `phases_s` are medians: until the
+trial's code runs, from there until the model is built, and after the last step. --ray-job starts a Ray head with token
+authentication on free ports and ends it afterwards, and runs trials on it forked from the node's template and as fresh processes. The
+first run of each kind is not counted, and starts the template. Prints one JSON line a launcher; exit status 1 where a limit is missed.
 """
 
 from __future__ import annotations
@@ -36,9 +38,11 @@ from cluster.stack.settings import PORTS, load, stack_environment
 from cluster.trial_layout import JOURNAL, RESULT, TRIAL
 from experiments import workloads
 from experiments.config.paths import REPOSITORY
+from experiments.stats.repeats import paired_ratio
 from experiments.trial import Outcome, Trial, TrialResult, digest
 
-LIMITS = {"embedded": 1 / 3, "ray_job": 1.2}
+LIMITS = {"embedded": 1 / 3, "ray_job": 0.5, "ray_job_fresh": 1.2}
+PHASES = ("until_it_runs", "until_build", "after_last_step")
 STEPS = {"steps": 2, "warmup_steps": 1, "evaluate": False, "width": 8, "threads": 1}
 POLL_S = 0.01
 DEADLINE_S = 300.0
@@ -64,13 +68,15 @@ def main() -> int:
         folder = Path(tempfile.mkdtemp(prefix="sb-", dir="/tmp"))  # short: Ray puts sockets into it, and their paths are limited
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         os.environ["SWEEPBENCH_RUNS"] = str(folder / "runs")
-        runners: dict[str, Callable[[int], float]] = {"stock": lambda number: stock(folder, number)}
+        runners: dict[str, Callable[[int], list[float]]] = {"stock": lambda number: [stock(folder, number)]}
         runners["embedded"] = runner(Pool(name="cpu", device="cpu", address="embedded"), folder / "embedded")
         if options.ray_job:
-            runners["ray_job"] = runner(stack.enter_context(ray_head()), folder / "ray_job")
+            head = stack.enter_context(ray_head())
+            runners["ray_job"] = runner(head, folder / "ray_job")
+            runners["ray_job_fresh"] = runner(head.model_copy(update={"start": "fresh"}), folder / "ray_job_fresh")
         for run in runners.values():
             run(0)  # what only the first process on a machine pays: files not in memory, bytecode not written
-        seconds: dict[str, list[float]] = {name: [] for name in runners}
+        seconds: dict[str, list[list[float]]] = {name: [] for name in runners}
         for number in range(1, options.rounds + 1):
             for name, run in runners.items():
                 seconds[name].append(run(number))
@@ -90,8 +96,8 @@ def stock(folder: Path, number: int) -> float:
     return float(json.loads(done.stdout.splitlines()[-1])["fit_s"])
 
 
-def runner(pool: Pool, folder: Path) -> Callable[[int], float]:
-    """A function that runs one trial on the pool and gives its overhead in seconds."""
+def runner(pool: Pool, folder: Path) -> Callable[[int], list[float]]:
+    """A function that runs one trial on the pool and gives its overhead in seconds, by PHASES."""
     launcher = launchers.for_pool(pool)
     return lambda number: one_trial(launcher, make_trial(folder / str(number), pool), folder / str(number))
 
@@ -117,7 +123,7 @@ def make_trial(folder: Path, pool: Pool) -> Trial:
     return trial
 
 
-def one_trial(launcher: Launcher, trial: Trial, folder: Path) -> float:
+def one_trial(launcher: Launcher, trial: Trial, folder: Path) -> list[float]:
     started = time.time()
     launch = launcher.start(trial, folder, 1)
     while launcher.status(launch).running:
@@ -131,9 +137,9 @@ def one_trial(launcher: Launcher, trial: Trial, folder: Path) -> float:
     if result is None or result.outcome is not Outcome.OK:
         raise SystemExit(f"the trial did not end ok:\n{launcher.log(launch, folder)[-3000:]}")
     journal = read_journal(folder / JOURNAL)
+    launcher.stop(launch)  # as a sweep does: what it leaves ends here
     began = {phase["name"]: phase["t"] for phase in journal.phases}
-    built = began["first_step"] - began["build"]
-    return float(began["first_step"] - started - built + over - journal.steps[-1]["t"])
+    return [began["start"] - started, began["build"] - began["start"], over - journal.steps[-1]["t"]]
 
 
 @contextmanager
@@ -154,7 +160,7 @@ def ray_head() -> Iterator[Pool]:
             if time.monotonic() > deadline or not process.alive(record):
                 raise SystemExit(f"the Ray head does not answer:\n{(settings.state / 'ray.log').read_text()[-3000:]}")
             time.sleep(0.2)
-        yield Pool(name="head", device="cpu", address=settings.ray_url, token_file=str(settings.token))
+        yield Pool(name="head", device="cpu", address=settings.ray_url, token_file=str(settings.token), python=sys.executable)
     finally:
         process.stop(record, head.stop_grace_s)
         shutil.rmtree(settings.ray_temp.parent, ignore_errors=True)
@@ -165,19 +171,22 @@ def free_ports() -> list[int]:
     return [port for port in range(first, first + 200) if not in_use(port)][: len(PORTS)]
 
 
-def report(seconds: dict[str, list[float]]) -> int:
-    stock_s = statistics.median(seconds.pop("stock"))
+def report(seconds: dict[str, list[list[float]]]) -> int:
+    stock_s = [sum(phases) for phases in seconds.pop("stock")]
     met = True
-    for name, values in seconds.items():
-        ratio = statistics.median(values) / stock_s
-        met = met and ratio <= LIMITS[name]
+    for name, rounds in seconds.items():
+        values = [sum(phases) for phases in rounds]
+        ratio = paired_ratio(values, stock_s)
+        met = met and ratio.value <= LIMITS[name]
         row = {
             "benchmark": f"overhead {name}",
             "seconds": round(statistics.median(values), 2),
-            "stock_fit_s": round(stock_s, 2),
-            "ratio": round(ratio, 3),
+            "phases_s": {phase: round(statistics.median(each), 2) for phase, each in zip(PHASES, zip(*rounds, strict=True), strict=True)},
+            "stock_fit_s": round(statistics.median(stock_s), 2),
+            "ratio": round(ratio.value, 3),
+            "interval": [round(ratio.low, 3), round(ratio.high, 3)],
             "limit": round(LIMITS[name], 3),
-            "met": ratio <= LIMITS[name],
+            "met": ratio.value <= LIMITS[name],
             "rounds": [round(value, 2) for value in values],
             "load": round(os.getloadavg()[0], 1),
         }

@@ -26,6 +26,8 @@ HELD_TIME = "held_time.json"  # the report: what share of the time that the pool
 
 # Beside the sweeps' folders
 AA_CERTIFICATES = "certificates"  # the report: a folder with a file for each A/A sweep, what its pairs show
+COMPILE_CACHE = ".compile-cache"  # trials on embedded pools: a folder for each pool, what torch.compile made; see worker/compile_cache.py
+WEIGHTS = ".weights"  # trials on embedded pools: initial weights that later trials read; see worker/staged_weights.py
 SPREAD = "spread"  # the report: a folder with a file for each sweep, what its repeats say of the spread
 
 # A trial's folder

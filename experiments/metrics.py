@@ -229,7 +229,18 @@ REGISTRY: tuple[Metric, ...] = (
         Direction.LOWER,
     ),
     _seconds("time_to_first_step_s", "from the start of the process to the end of the first step", 0.20, "time to first step"),
-    _seconds("compile_seconds", "what torch.compile took until the warm-up ended; null where nothing is compiled", 0.20, "compile time"),
+    _seconds(
+        "compile_seconds",
+        "what torch.compile took until the warm-up ended, with nothing in its cache before; null where nothing is compiled, or not cold",
+        0.20,
+        "compile time",
+    ),
+    _seconds(
+        "compile_cached_seconds",
+        "what torch.compile took until the warm-up ended where its graphs, or some, came from the cache of earlier trials",
+        0.20,
+        "compile time, cached",
+    ),
     Metric(
         "mean_power_w",
         "W",

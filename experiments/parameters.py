@@ -21,7 +21,7 @@ REFERENCE_SEEDS = 3  # with which a reference is trained, at least: fewer do not
 SAME_NUMBERS = frozenset(
     {"dataloader_workers", "prefetch_factor", "pin_memory", "prefetch_to_device", "keep_decoded", "evaluate", "profile_steps"}
     | {"communication_steps", "ddp_bucket_view", "ddp_static_graph", "fsdp_reshard", "limit_all_gathers", "rung", "strategy"}
-    | {"rms_tensors", "spikes_after", "injected_slowdown", "execution", "measure_s"}
+    | {"rms_tensors", "spikes_after", "injected_slowdown", "execution", "measure_s", "compile_cache"}
 )
 # Parameters that change how the same mathematics is computed, and so its rounding, or more where the implementation is wrong. Loss parity
 # shows which: a cell that differs from its baseline in one of them has to prove that it learns the same
@@ -32,6 +32,12 @@ NUMERICS = frozenset(
 )
 # What a loss curve may be compared across. The number of steps is not among them: the learning rate's schedule depends on it
 SAME_MATHEMATICS = SAME_NUMBERS | NUMERICS
+# Parameters of the loop. No workload's `model()` reads them, so trials that differ in nothing else begin with the same weights
+NOT_OF_THE_MODEL = SAME_NUMBERS | frozenset(
+    {"devices", "batch_size", "steps", "warmup_steps", "update_rule", "optimizer", "clip_grad_norm", "learning_rate", "beta2"}
+    | {"weight_decay", "adam_eps", "learning_rate_schedule", "learning_rate_warmup", "compile", "activation_checkpointing"}
+    | {"parallel", "fsdp_units", "fsdp_reduce", "fsdp_compute"}
+)
 # What a reference computes with besides its precision, where its workload has the parameter
 REFERENCE_ARITHMETIC: Mapping[str, Any] = {
     "autocast": True,
@@ -96,6 +102,9 @@ class TrainingParameters(Strict):
     )
     learning_rate_warmup: int = Field(0, ge=0, le=1_000_000, description="steps over which the rate rises from 0")
     compile: Literal["none", "layer", "model"] = Field("none", description="torch.compile of nothing, each layer, or the whole model")
+    compile_cache: Literal["kept", "fresh"] = Field(
+        "kept", description="kept: graphs that earlier trials compiled are used again; fresh: an empty cache, so compilation is measured"
+    )
     activation_checkpointing: bool = Field(False, description="recompute each layer's activations in the backward pass")
     parallel: Literal["ddp", "fsdp1", "fsdp2"] = Field("ddp", description="replicas (DDP), or parameters sharded over the devices (FSDP)")
     fsdp_units: Literal["layers", "root"] = Field(
@@ -142,6 +151,11 @@ def execution(parameters: TrainingParameters) -> Execution:
     """How a trial's steps follow each other: queued on the device, or one at a time. Only inference has the choice (`execution`)."""
     chosen: Execution = getattr(parameters, "execution", QUEUED)
     return chosen
+
+
+def compiles(parameters: TrainingParameters) -> bool:
+    """Whether a trial compiles: by torch.compile, or by Triton, for kernels of its own (the parameter `kernels` of some workloads)."""
+    return parameters.compile != "none" or getattr(parameters, "kernels", "stock") != "stock"
 
 
 def work_parameters(schema: type[TrainingParameters]) -> tuple[str, ...]:

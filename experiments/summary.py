@@ -27,7 +27,7 @@ P99_BATCHES = 1000  # so that ten lie beyond it
 BATCH_TIMES = {"queued": "service_time", "synchronous": "latency"}
 COMMUNICATION = ("communication_s", "communication_exposed_s", "communication_share")
 SPIKES = ("loss_spikes", "rms_spikes", "loss_spikes_explained")
-_FROM_WINDOW = ("peak_memory_bytes", "alloc_retries", "time_to_first_step_s", "compile_seconds")
+_FROM_WINDOW = ("peak_memory_bytes", "alloc_retries", "time_to_first_step_s", "compile_seconds", "compile_cached_seconds")
 
 
 def summarise(

@@ -146,7 +146,9 @@ def _is_of_a_stack(process: psutil.Process) -> bool:
     """True for what a stack's Ray head keeps for later; what it runs for a trial counts as the test's. The stack ends with its fixture."""
     try:
         environment = process.environ()
-        return "SWEEPBENCH_STACK" in environment and (process_marks.MARK not in environment or processes.of_the_cluster(process))
+        return "SWEEPBENCH_STACK" in environment and (
+            environment.get(process_marks.MARK, process_marks.NO_TRIAL) == process_marks.NO_TRIAL or processes.of_the_cluster(process)
+        )
     except (psutil.Error, OSError):
         return True  # gone
 

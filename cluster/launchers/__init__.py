@@ -34,6 +34,7 @@ class Status(Strict):
 
     running: bool
     pending: bool = Field(False, description="accepted, and not started by Ray yet")
+    overdue: str | None = Field(None, description="pending for longer than its pool allows: what it waits for, and how long it did")
     exit_code: int | None = None
     message: str | None = None
 

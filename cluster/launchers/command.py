@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
+from cluster.kept_files import KEPT
 from cluster.pools.pool import Pool
 from cluster.process_marks import MARK, POOL_MARK
 from cluster.trial_layout import TRIAL
-from experiments.config.paths import REPOSITORY
+from experiments.config.paths import REPOSITORY, runs_root
 from experiments.trial import Trial
 
 ENTRY = ["-m", "cluster.worker.main"]  # a trial's entry point, as Python's arguments
+WARM_DEVICES = ("cpu", "cuda")  # of trials forked from a template; Habana's bridge starts threads when it is imported
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "DO_NOT_TRACK": "true",
@@ -34,9 +37,15 @@ def trial_command(trial_dir: Path, attempt: int, store: str | None = None) -> li
     return [*ENTRY, "--trial", str(folder / TRIAL), "--out", str(folder), "--attempt", str(attempt)]
 
 
+def warm_command(key: str, workload: str, arguments: Sequence[str]) -> list[str]:
+    """As `trial_command`, of which `arguments` is the result: a job's trial that is forked from the node's template `key`."""
+    return ["-m", "cluster.worker.warm_job", "--template", key, "--workload", workload, "--", *arguments[len(ENTRY) :]]
+
+
 def trial_environment(trial: Trial) -> dict[str, str]:
     """Environment variables that a trial started by this process gets in addition to this process's own."""
-    return {**_common(trial), "PYTHONPATH": os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))}
+    path = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
+    return {**_common(trial), KEPT: str(runs_root()), "PYTHONPATH": path}
 
 
 def job_environment(trial: Trial, pool: Pool) -> dict[str, str]:

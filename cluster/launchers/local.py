@@ -12,13 +12,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from cluster.launchers import Launch, LaunchError, Status, processes
-from cluster.launchers.command import ENTRY, trial_command, trial_environment
+from cluster.launchers.command import ENTRY, WARM_DEVICES, trial_command, trial_environment
 from cluster.launchers.template import ForkedTrial, TemplateCache, TemplateError
 from cluster.pools.pool import Pool
 from cluster.trial_layout import LOG
 from experiments.trial import Trial
-
-WARM_DEVICES = ("cpu", "cuda")  # Habana's bridge starts threads when it is imported
 
 
 class LocalLauncher:

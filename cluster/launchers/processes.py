@@ -13,6 +13,7 @@ from cluster.process_marks import MARK
 
 # A detached actor that a cluster's first trial starts for all that follow, with its own environment; Ray restarts it when it is killed
 _OF_THE_CLUSTER = "ray::_AutoscalingCoordinatorActor"
+END_POLL_S = 0.02
 EXEC_POLL_S, EXEC_POLLS = 0.005, 200  # interval (s) and limit of the checks on a process that is in exec
 
 
@@ -58,8 +59,18 @@ def end_all(key: str, wait_s: float = 5.0) -> int:
                 process.kill()
             except psutil.NoSuchProcess:
                 continue
-        psutil.wait_procs(processes, timeout=wait_s)
+        deadline = time.monotonic() + wait_s
+        while any(_uses_something(process) for process in processes) and time.monotonic() < deadline:
+            time.sleep(END_POLL_S)
     return count
+
+
+def _uses_something(process: psutil.Process) -> bool:
+    """True until the process has ended. Its parent may take long to notice that: Ray does so once a second."""
+    try:
+        return process.is_running() and not _over(process)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def start_time(pid: int) -> float | None:
@@ -75,8 +86,12 @@ def alive(pid: int, born: float | None) -> bool:
     try:
         process = psutil.Process(pid)
         same = born is None or abs(process.create_time() - born) < 1.0
-        # The first thread of a process that is being ended is a zombie while the others still run; its parent cannot reap it yet
-        over = process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1
-        return same and not over
+        return same and not _over(process)
     except psutil.NoSuchProcess:
         return False
+
+
+def _over(process: psutil.Process) -> bool:
+    """True for a process that has ended and that its parent has not waited for. Raises psutil.NoSuchProcess."""
+    # The first thread of a process that is being ended is a zombie while the others still run; its parent cannot reap it yet
+    return process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1

@@ -1,4 +1,6 @@
-"""The launcher of Ray clusters: each trial is a job of the cluster's Job Submission API and runs a stock TorchTrainer.
+"""The launcher of Ray clusters: each trial is a job of the cluster's Job Submission API.
+
+A trial with several workers runs a stock TorchTrainer; one with a single worker runs in the job itself, which holds the worker's resources.
 
 The job outlives the process that submitted it and is found again by its submission id, `<trial key>-a<attempt>`. Submitting the same
 attempt twice starts one job, also if the first process died before it could write launch.json.
@@ -10,20 +12,23 @@ import json
 import os
 import shlex
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from cluster import trial_layout
 from cluster.journal.object_store import StorageError
 from cluster.launchers import Launch, LaunchError, LaunchRefused, Status, code_package, processes
-from cluster.launchers.command import job_environment, trial_command
+from cluster.launchers.code_package import Package
+from cluster.launchers.command import WARM_DEVICES, job_environment, trial_command, warm_command
 from cluster.launchers.shared_files import SharedFiles
 from cluster.pools.errors import PoolError, PoolRefused
-from cluster.pools.placement import place
+from cluster.pools.placement import Placement, of_job, place
 from cluster.pools.pool import Pool
 from cluster.pools.probe import admit
+from cluster.process_marks import MARK
 from experiments.atomic_file import atomic_write
-from experiments.trial import Trial
+from experiments.trial import Trial, digest
 
 _OVER = ("SUCCEEDED", "FAILED", "STOPPED")
 _TIMEOUT_S = (5.0, 10.0)  # to connect, to answer
@@ -36,6 +41,7 @@ class RayJobLauncher:
         self.pool = pool
         self.files = SharedFiles(pool)
         self._client_: Any = None
+        self._pending_since: dict[str, float] = {}
 
     def start(self, trial: Trial, trial_dir: Path, attempt: int) -> Launch:
         submission_id = f"{trial.key}-a{attempt}"
@@ -53,18 +59,19 @@ class RayJobLauncher:
             raise LaunchError(str(error)) from error
         except code_package.PackageError as error:
             raise LaunchRefused(str(error)) from error
-        arguments = [
-            self.pool.python or "python",
-            *trial_command(trial_dir, attempt, store=folder if self.pool.storage else None),
-            *("--placement", placement.model_dump_json()),
-        ]
+        arguments = trial_command(trial_dir, attempt, store=folder if self.pool.storage else None)
+        environment = {**job_environment(trial, self.pool), **code.environment}
+        if not placement.in_job:
+            arguments += ["--placement", placement.model_dump_json()]
+        elif self.pool.start == "warm" and trial.device in WARM_DEVICES:
+            arguments = warm_command(self._template_key(trial, placement, code, environment), trial.workload, arguments)
         try:
             client.submit_job(
-                entrypoint=shlex.join(arguments),
+                entrypoint=shlex.join([self._python, *arguments]),
                 submission_id=submission_id,
-                runtime_env={"working_dir": str(code.folder), "env_vars": {**job_environment(trial, self.pool), **code.environment}},
+                runtime_env={"working_dir": str(code.folder), "env_vars": environment},
                 metadata={"job_name": trial.name, "sweep.id": trial.sweep_id, "trial.key": trial.key},  # the dashboard shows job_name
-                entrypoint_resources=placement.driver or None,
+                **of_job(placement),
             )
         except Exception as error:
             if "already exists" in str(error):  # the reply to an earlier submission was lost: the job is ours
@@ -82,12 +89,21 @@ class RayJobLauncher:
                 return Status(running=False, message=f"pool {self.pool.name} does not know job {launch.id}: its head was restarted")
             raise self._failed("does not answer", error) from error
         state = details.status.value
+        pending = state == "PENDING"
         return Status(
             running=state not in _OVER,
-            pending=state == "PENDING",
+            pending=pending,
+            overdue=self._overdue(launch) if pending else None,
             exit_code=details.driver_exit_code if state in _OVER else None,
             message=details.message if state in ("FAILED", "PENDING") else None,
         )
+
+    def _overdue(self, launch: Launch) -> str | None:
+        """Why a pending job is waited for no longer; None while it is. Counts from when this process first saw it pending."""
+        limit_s, now = self.pool.start_timeout_s, time.monotonic()
+        if self.pool.autoscales or now - self._pending_since.setdefault(launch.id, now) <= limit_s:
+            return None
+        return f"no node of pool {self.pool.name} had room for it within {limit_s:g} s"
 
     def fetch(self, launch: Launch, trial_dir: Path, *, last: bool = False) -> None:
         try:
@@ -126,6 +142,15 @@ class RayJobLauncher:
 
     def close(self) -> None:
         """Nothing is kept: each trial is a job of its own."""
+
+    @property
+    def _python(self) -> str:
+        return self.pool.python or "python"
+
+    def _template_key(self, trial: Trial, placement: Placement, code: Package, environment: Mapping[str, str]) -> str:
+        """What a template may share: jobs with the same Python, code, workload and variables. Ray derives OMP_NUM_THREADS from the CPUs."""
+        shared = {name: value for name, value in environment.items() if name != MARK}
+        return digest([self._python, code.folder.name, trial.workload, shared, placement.per_worker["CPU"]])
 
     def _withdraw(self, launch: Launch) -> None:
         name = trial_layout.withdrawal(launch.attempt)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # a trial's process reads a Placement, and no pools
     from cluster.pools.pool import Pool
 
 _RESOURCE = {"cpu": "CPU", "cuda": "GPU", "hpu": "HPU"}
+_IN_JOB = ("cpu", "cuda")  # devices on which a trial with one worker needs no TorchTrainer with a process of its own
 _DRIVER_SHARE = 0.0001  # the smallest amount Ray counts: it ties the driver to the pool's nodes and uses up almost nothing
 _FOR_DRIVERS = 0.01  # share of a node's resource left for the drivers of trials on other nodes
 _DIGITS = 10_000  # Ray counts resources in ten-thousandths
@@ -33,6 +34,7 @@ class Placement(Strict):
     accelerator_type: str | None = None
     strategy: str = Field("PACK", description="Ray's placement strategy; STRICT_PACK keeps the workers of one node together")
     driver: dict[str, float] = Field(default_factory=dict, description="custom resources of the job's entrypoint")
+    in_job: bool = Field(False, description="the only worker is the job's own process, and the job holds its resources")
     start_timeout_s: float = Field(300, gt=0, description="a cluster that cannot place the workers within this time lacks a node")
 
 
@@ -67,6 +69,7 @@ def place(pool: Pool, parameters: Mapping[str, Any]) -> Placement:
         per_worker=per_worker,
         accelerator_type=pool.accelerator_type,
         strategy="STRICT_PACK" if nodes == 1 else "PACK",
+        in_job=workers == 1 and pool.device in _IN_JOB,
         driver=dict.fromkeys([name for name in per_worker if name not in ("CPU", "HPU", "GPU")], _DRIVER_SHARE),
         start_timeout_s=pool.start_timeout_s,
     )
@@ -75,6 +78,18 @@ def place(pool: Pool, parameters: Mapping[str, Any]) -> Placement:
 def needs(placement: Placement) -> dict[str, float]:
     """The resources that one worker uses on its node, GPU included."""
     return {**placement.per_worker, **({"GPU": 1.0} if placement.use_gpu else {})}
+
+
+def of_job(placement: Placement) -> dict[str, Any]:
+    """The resources that the job itself holds, as keyword arguments of Ray's `submit_job`: its only worker's, or a driver's."""
+    if not placement.in_job:
+        return {"entrypoint_resources": placement.driver or None}
+    others = {name: amount for name, amount in placement.per_worker.items() if name != "CPU"}
+    return {
+        "entrypoint_num_cpus": placement.per_worker["CPU"],
+        "entrypoint_num_gpus": 1 if placement.use_gpu else None,
+        "entrypoint_resources": others or None,
+    }
 
 
 def room(placement: Placement, node: Mapping[str, float]) -> int:

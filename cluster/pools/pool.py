@@ -55,7 +55,7 @@ class PoolEntry(Strict):
     token_env: _Variable | None = Field(default=None, description="environment variable with the cluster's token")
     token_file: str | None = Field(default=None, description="file with the cluster's token, mode 0600; relative to runs/")
     start: Literal["warm", "fresh"] = Field(
-        default="warm", description="embedded: how a trial's process starts: forked from one that has made its imports, or fresh"
+        default="warm", description="how a trial's process starts: forked from one that has made its imports, or fresh"
     )
     emulated: bool = Field(default=False, description="the device is emulated: its results are not measurements")
     lock_clocks_mhz: int | None = Field(
@@ -68,7 +68,12 @@ class PoolEntry(Strict):
     lost_after_s: float = Field(
         default=60, gt=0, le=604_800, description="a running trial is lost once its pool has not answered for this long"
     )
-    start_timeout_s: float = Field(default=300, gt=0, le=86_400, description="how long a started trial waits for its workers' resources")
+    start_timeout_s: float = Field(
+        default=300,
+        gt=0,
+        le=86_400,
+        description="how long a trial waits for its resources; on a pool that autoscales: for those of several workers",
+    )
 
 
 class Pool(PoolEntry):

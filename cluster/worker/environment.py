@@ -14,7 +14,19 @@ from cluster.git_state import git_state
 from cluster.source_tree import running_tree
 from cluster.worker.host_identity import host_id
 
-LIBRARIES = ("torch", "torch-optimi", "transformers", "diffusers", "ray", "torchvision", "numpy", "pillow", "pyarrow", "tokenizers")
+LIBRARIES = (
+    "torch",
+    "torch-optimi",
+    "transformers",
+    "diffusers",
+    "ray",
+    "torchvision",
+    "numpy",
+    "pillow",
+    "pyarrow",
+    "tokenizers",
+    "triton",
+)
 
 
 def environment(device: Device, world_size: int, threads: int | None) -> dict[str, Any]:

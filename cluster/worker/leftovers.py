@@ -1,8 +1,8 @@
 """End orphaned processes of earlier trials of the same pool on this node.
 
-A killed trial can leave children that run in a session of their own. A running trial descends from Ray or from its flow; an orphan was
-adopted by init or a subreaper. An orphan would use the device and disturb the measurement, so the next trial kills it before it starts and
-notes this in its journal.
+A killed trial can leave children that run in a session of their own. A running trial descends from Ray, from its flow, or from a template
+process, which kills it when its job ends; an orphan was adopted by init or a subreaper. An orphan would use the device and disturb the
+measurement, so the next trial kills it before it starts and notes this in its journal.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 
 import psutil
 
-from cluster.process_marks import MARK, POOL_MARK
+from cluster.process_marks import MARK, NO_TRIAL, POOL_MARK
 
 
 def end() -> list[str]:
@@ -24,7 +24,7 @@ def end() -> list[str]:
         try:
             environment = process.environ()
             trial_key = environment.get(MARK)
-            if environment.get(POOL_MARK) != pool or trial_key is None or _under_ray(process):
+            if environment.get(POOL_MARK) != pool or trial_key in (None, NO_TRIAL) or _runs(process):
                 continue
             command = " ".join(process.cmdline())[:100]
             process.kill()
@@ -36,9 +36,19 @@ def end() -> list[str]:
     return notes
 
 
-def _under_ray(process: psutil.Process) -> bool:
-    """True if the process is Ray's or descends from Ray: it belongs to a running trial."""
-    return any(name.startswith(("raylet", "ray::")) for parent in (process, *process.parents()) for name in _names(parent))
+def _runs(process: psutil.Process) -> bool:
+    """True if the process is Ray's, or descends from Ray or a template: it belongs to a running trial."""
+    return any(
+        _is_template(parent) or any(name.startswith(("raylet", "ray::")) for name in _names(parent))
+        for parent in (process, *process.parents())
+    )
+
+
+def _is_template(process: psutil.Process) -> bool:
+    try:
+        return process.environ().get(MARK) == NO_TRIAL
+    except (psutil.Error, OSError):
+        return False
 
 
 def _names(process: psutil.Process) -> list[str]:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from cluster.worker.compile_cache import compilation
 from cluster.worker.measure.loop import TrainStepLike, run_steps
 from cluster.worker.measure.records import RankWindow, window_record
 from cluster.worker.measure.slowdown import SlowedTrainStep
@@ -70,13 +71,14 @@ def measure(context: SessionContext, steps: Steps, started_at: float) -> dict[st
     to_first_step = time.time() - started_at
     recorder.phase("warmup")
     steps.run(range(2, parameters.warmup_steps + 1), warm_up)
-    compile_s = None if parameters.compile == "none" else compile_seconds()
+    compiling = _compilation(context)
     recorder.phase("measure")
     rank_window, last = _window(context, steps)
     return {
         **window_record(context.ranks.gather(rank_window)),
         "time_to_first_step_s": to_first_step,
-        "compile_seconds": compile_s,
+        **compiling,
+        **context.weights,
         "first_measured_step": parameters.warmup_steps + 1,
         "last_measured_step": last,
         "last_learning_step": parameters.warmup_steps + parameters.steps,
@@ -87,6 +89,15 @@ def measure(context: SessionContext, steps: Steps, started_at: float) -> dict[st
         "spikes_after": parameters.spikes_after,
         **({"injected_slowdown": parameters.injected_slowdown} if parameters.injected_slowdown else {}),
     }
+
+
+def _compilation(context: SessionContext) -> dict[str, float | None]:
+    """What compiling took so far, s: as `compile_seconds` only where nothing was in the cache before. Records which of the two it was."""
+    if context.parameters.compile == "none":
+        return {"compile_seconds": None}
+    how = compilation(context.ranks.gather(context.compile_cache.lookups()))
+    context.fact("compilation", how)
+    return {"compile_seconds" if how in ("cold", "unknown") else "compile_cached_seconds": compile_seconds()}
 
 
 def window_steps(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -12,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 from cluster.devices import Device
 from cluster.devices import load as load_device
 from cluster.devices.clock import SYNCHRONISED
+from cluster.kept_files import kept_folder
+from cluster.trial_layout import WEIGHTS
+from cluster.worker.compile_cache import CompileCache
 from cluster.worker.environment import environment
 from cluster.worker.measure.recorder import Recorder
 from cluster.worker.rank_group import Ranks
@@ -19,12 +21,11 @@ from cluster.worker.train.choose_engine import choose_engine
 from cluster.worker.train.train_step import TrainStep
 from experiments import workloads
 from experiments.components.workload import Context, Unsupported, Workload
-from experiments.parameters import SYNCHRONOUS, TrainingParameters, execution
+from experiments.parameters import SYNCHRONOUS, TrainingParameters, compiles, execution
 from experiments.trial import Trial
 
 if TYPE_CHECKING:
-    import torch
-
+    from cluster.worker.staged_weights import BuildModel, Built
     from cluster.worker.train.engine import Engine
 
 
@@ -40,6 +41,14 @@ class SessionContext:
     train_step: TrainStep
     build: Callable[[int], Workload]  # the same workload with another batch size
     model_facts: Mapping[str, Any] = field(default_factory=dict)  # attributes that building the model set on the workload
+    weights: Mapping[str, float | None] = field(default_factory=dict)  # how long they took, for the window record
+    compile_cache: CompileCache = field(default_factory=CompileCache)
+    fact: Callable[[str, str], None] = lambda name, value: None  # records a fact of the environment that is known only now
+
+    @property
+    def aside_s(self) -> float:
+        """Time of the set-up that served later trials, and so counts to none of this one's figures."""
+        return self.weights.get("weights_kept_s") or 0.0
 
     @property
     def workload(self) -> Workload:
@@ -53,7 +62,14 @@ class SessionContext:
         return workload
 
 
-def set_up(trial: Trial, ranks: Ranks, recorder: Recorder, out: Path, found: Mapping[str, Any] = MappingProxyType({})) -> SessionContext:
+def set_up(
+    trial: Trial,
+    ranks: Ranks,
+    recorder: Recorder,
+    out: Path,
+    found: Mapping[str, Any] = MappingProxyType({}),
+    compile_cache: CompileCache | None = None,
+) -> SessionContext:
     """Prepare everything up to the first step. `found`: facts of the environment that are known already.
 
     Raises Unsupported, DataError, and whatever workload and libraries raise.
@@ -66,7 +82,12 @@ def set_up(trial: Trial, ranks: Ranks, recorder: Recorder, out: Path, found: Map
     facts = {**environment(device, ranks.world_size, threads), **found}
     if execution(parameters) == SYNCHRONOUS:
         facts["clock"] = SYNCHRONISED
+    if parameters.compile == "none":
+        facts["compilation"] = "none"
     recorder.environment(facts)
+    cache = compile_cache or CompileCache()
+    if compiles(parameters) and (problem := cache.use(facts)):
+        recorder.note(problem)
 
     def add_fact(name: str, value: str) -> None:
         """Record a fact that a workload learnt about its environment. Readers take an attempt's last environment record."""
@@ -88,8 +109,11 @@ def set_up(trial: Trial, ranks: Ranks, recorder: Recorder, out: Path, found: Map
         raise ValueError("batch_size max must be replaced by the size that was found before a trial runs")
     workload = build(parameters.batch_size)
     recorder.phase("build")
-    train_step, model_facts = _train_step(workload, parameters, device, engine, ranks.rank)
-    return SessionContext(parameters, ranks, recorder, out, device, train_step, build, model_facts)
+    build_model = _weights(trial, parameters, device, ranks, recorder, facts)
+    train_step, model_facts, built = _train_step(workload, parameters, device, engine, ranks.rank, build_model)
+    if built.read_s is not None or built.kept_s:
+        add_fact("weights", "drawn" if built.read_s is None else "staged")
+    return SessionContext(parameters, ranks, recorder, out, device, train_step, build, model_facts, built.record(), cache, add_fact)
 
 
 def _set_precision(device: Device, parameters: TrainingParameters) -> None:
@@ -104,22 +128,42 @@ def _set_precision(device: Device, parameters: TrainingParameters) -> None:
         device.set_precision("tf32")  # switches of the whole process; each step sets autocast itself
 
 
+def _weights(
+    trial: Trial, parameters: TrainingParameters, device: Device, ranks: Ranks, recorder: Recorder, facts: Mapping[str, Any]
+) -> BuildModel:
+    """How this trial's model comes to its initial weights: drawn, or read where an earlier trial has kept them."""
+    from cluster.worker.staged_weights import StagedWeights, drawn, weights_key
+
+    key = weights_key(trial, parameters, device.torch_device, facts)
+    try:
+        folder = kept_folder(WEIGHTS) if key else None
+    except OSError as error:
+        recorder.note(f"weights: nothing is kept: {error}")
+        folder = None
+    if key is None or folder is None:
+        return drawn
+    staged = StagedWeights(folder, key, recorder, keeps=ranks.local_rank == 0)
+    return staged.build
+
+
 def _train_step(
-    workload: Workload, parameters: TrainingParameters, device: Device, engine: Engine, rank: int
-) -> tuple[TrainStep, dict[str, Any]]:
-    """The train step, with the same weights on every rank, and the workload's attributes that building the model set."""
+    workload: Workload, parameters: TrainingParameters, device: Device, engine: Engine, rank: int, build: BuildModel
+) -> tuple[TrainStep, dict[str, Any], Built]:
+    """The train step, with the same weights on every rank, the workload's attributes that building the model set, and what `build` tells.
+
+    The model is built on the device unless the trial says otherwise: drawing large weights on the CPU takes longer than training them.
+    """
     import torch
 
-    torch.manual_seed(parameters.seed)
     before = dict(vars(workload))
-    model = _model(workload, device.torch_device if parameters.build_on == "device" else None)
-    model_facts = {name: value for name, value in vars(workload).items() if before.get(name) is not value}
-    train_step = TrainStep(workload, model, parameters, device, engine)
-    torch.manual_seed(parameters.seed + rank)  # other dropout masks on every rank
-    return train_step, model_facts
 
-
-def _model(workload: Workload, device: torch.device | None) -> torch.nn.Module:
-    """The model, initialised on `device` (None: the CPU): drawing large weights on the CPU takes longer than training them."""
-    with nullcontext() if device is None else device:
+    def draw() -> torch.nn.Module:
+        vars(workload).clear()
+        vars(workload).update(before)
         return workload.model()
+
+    built = build(draw, parameters.seed, device.torch_device if parameters.build_on == "device" else None)
+    model_facts = {name: value for name, value in vars(workload).items() if before.get(name) is not value}
+    train_step = TrainStep(workload, built.model, parameters, device, engine)
+    torch.manual_seed(parameters.seed + rank)  # other dropout masks on every rank
+    return train_step, model_facts, built

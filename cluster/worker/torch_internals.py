@@ -5,6 +5,7 @@ ray_train.py holds the uses of Ray's internals, and of torch's on Ray's behalf.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -21,6 +22,18 @@ def compile_seconds() -> float | None:
         return float(sum(spent)) if spent else None
     except (ImportError, TypeError):
         return None
+
+
+def graph_lookups() -> tuple[int, int]:
+    """Graphs that inductor has found in its cache in this process, and those that it had to compile, as it counts them itself.
+
+    A graph that it does not keep (`bypass`) counts as compiled. Graphs of the same code that AOTAutograd finds are found here too.
+    """
+    dynamo = sys.modules.get("torch._dynamo.utils")  # not imported: nothing was compiled
+    if dynamo is None:
+        return 0, 0
+    counted = dynamo.counters["inductor"]
+    return counted["fxgraph_cache_hit"], counted["fxgraph_cache_miss"] + counted["fxgraph_cache_bypass"]
 
 
 def process_group_store() -> Any:

@@ -15,6 +15,7 @@ import psutil
 from cluster.journal.journal import JournalWriter
 from cluster.trial_layout import JOURNAL
 from cluster.worker import beside_window, device_sampler, hold, leftovers, max_batch, trial_files
+from cluster.worker.compile_cache import CompileCache
 from cluster.worker.measure.recorder import NullSink, Recorder
 from cluster.worker.measured_window import Steps, measure
 from cluster.worker.outcome import Termination, classify
@@ -84,17 +85,18 @@ class TrialSession:
 
     def run(self) -> SessionContext:
         """Run all phases and return their context. Raises Unsupported, DataError, Diverged, and whatever workload and libraries raise."""
-        context = set_up(self.trial, self.ranks, self.recorder, self.out, self.facts)
-        if self.probe is not None:
-            self._probe(context, max_batch.decode(self.probe))
-        else:
-            self._measure(context)
+        with CompileCache(self.trial.pool, fresh=self.trial.parameters.get("compile_cache") == "fresh") as cache:
+            context = set_up(self.trial, self.ranks, self.recorder, self.out, self.facts, cache)
+            if self.probe is not None:
+                self._probe(context, max_batch.decode(self.probe))
+            else:
+                self._measure(context)
         return context
 
     def _measure(self, context: SessionContext) -> None:
         evaluation_s = beside_window.evaluate(context, "before")
         steps = Steps(context)
-        window = measure(context, steps, self.started_at + evaluation_s)
+        window = measure(context, steps, self.started_at + evaluation_s + context.aside_s)
         beside_window.profile(context, steps, window)
         if trains(context.workload):  # without training it would repeat "before"
             beside_window.evaluate(context, "after")

@@ -46,7 +46,10 @@ class Workload(Protocol):
     find_unused_parameters: bool  # whether DDP must look for parameters without gradient
 
     def model(self) -> torch.nn.Module:
-        """The model in fp32 on torch's current default device, its weights a function of the seed alone."""
+        """The model in fp32 on torch's current default device, its weights a function of the seed alone.
+
+        It reads no parameter of experiments.parameters.NOT_OF_THE_MODEL: trials that differ in these alone share a file of the weights.
+        """
 
     def layers(self, model: torch.nn.Module) -> list[torch.nn.Module]:
         """The repeated blocks: what `compile: layer` compiles and activation checkpointing recomputes."""

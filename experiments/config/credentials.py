@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-# scheme://user:password@host; an @ further on, as before the revision of hf://datasets/OWNER/NAME@..., is none
-_USER = re.compile(r"://[^/\s@?#]*@")
+# scheme://user:password@host. In an hf:// address an @ comes before a revision
+_USER = re.compile(r"(?<!\bhf)://[^/\s@?#]*@")
 _QUERY = re.compile(
     r"[?&;](?:[\w-]*(?:secret|token|passw(?:or)?d|signature|credential)[\w-]*|access_key(?:_id)?|api_?key|key|sig|auth)=[^&\s]",
     re.IGNORECASE,

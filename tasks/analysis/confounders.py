@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from experiments.parameters import NAMES_OF_SETTINGS
 from tasks.analysis.cell import Cell, numbers
 
+_OF_FIRST_TRIALS = frozenset({"compilation", "weights"})  # later ones find what the first has kept
 _OF_THE_POOL = frozenset({"device_kind", "device_name", "device_count", "pool"})
 
 
@@ -18,7 +20,8 @@ def value_key(value: Any) -> str:
 def confounders(cells: Sequence[Cell]) -> list[tuple[str, list[tuple[str, list[Cell]]]]]:
     """What differs between cells that were compared and is not an axis: (name, [(value, cells), ...]).
 
-    Environment values, and parameters that the suite set differently without an axis. Numbers within 1 % count as equal (clocks).
+    Environment values, and parameters that the suite set differently without an axis. Numbers within 1 % count as equal (clocks). Where
+    only a first trial compiles or draws weights, cells in which as many trials did are alike.
     """
     differences = []
     axes = {axis for cell in cells for axis in cell.axes if len({value_key(c.axes.get(axis)) for c in cells}) > 1}
@@ -29,12 +32,16 @@ def confounders(cells: Sequence[Cell]) -> list[tuple[str, list[tuple[str, list[C
         if name in hidden:
             continue
         groups: dict[str, list[Cell]] = {}
+        mixes = set()
         for cell in cells:
-            values = [row.environment.get(name) for row in cell.measured]
-            for value in values:
-                group = groups.setdefault("unknown" if value is None else str(value), [])
-                if cell not in group:
-                    group.append(cell)
+            values = ["unknown" if (value := row.environment.get(name)) is None else str(value) for row in cell.measured]
+            mixes.add(tuple(sorted(Counter(values).items())))
+            for value in dict.fromkeys(values):
+                groups.setdefault(value, []).append(cell)
+        if name in _OF_FIRST_TRIALS and len(mixes) == 1:
+            continue
+        if name == "compilation":
+            groups.pop("none", None)  # the parameter `compile` tells the same
         known = numbers(row.environment.get(name) for cell in cells for row in cell.measured)
         close = len(known) == sum(len(cell.measured) for cell in cells) and max(known) <= min(known) * 1.01
         if len(groups) > 1 and not close:

@@ -14,7 +14,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "discarded attempts": (DISCARDED,),
     "start": ("launch", "imports", "hold", "set_up"),
     "batch search": ("batch_search",),
-    "data and build": ("data", "build"),
+    "data and build": ("data", "build", "keep_weights"),
     "evaluation": ("evaluation",),
     "first step": ("first_step",),
     "warm-up": ("warmup",),

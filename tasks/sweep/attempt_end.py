@@ -20,10 +20,11 @@ _KINDS = {"running low on memory": "host_oom", "preempt": PREEMPTED, "drain": PR
 class AttemptEnd:
     """What the flow knew about an attempt when it stopped following it.
 
-    The cause is one of `exited`, `unreachable` and `stalled_s`, or else `stopped`. The other fields are further facts.
+    The cause is one of `exited`, `unplaced`, `unreachable` and `stalled_s`, or else `stopped`. The other fields are further facts.
     """
 
     exited: Status | None = None  # its launcher reports that it is over
+    unplaced: str | None = None  # its cluster has not started it for too long: why
     unreachable: str | None = None  # its pool or storage did not answer for too long: the last error
     stalled_s: float | None = None  # it runs and has written no journal record for this long, s
     stopped: str | None = None  # why the sweep was asked to stop
@@ -64,6 +65,8 @@ def _without_worker(end: AttemptEnd, journal: Journal) -> tuple[Outcome, str]:
     """Outcome and reason of an attempt without a result of its worker."""
     if end.exited is not None:
         return _exited(end.exited, end.folder)
+    if end.unplaced is not None:
+        return Outcome.INFRA, end.unplaced
     if end.unreachable is not None:
         return Outcome.INFRA, f"worker lost: {end.unreachable}"
     if end.stalled_s is not None:

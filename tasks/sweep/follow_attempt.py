@@ -43,6 +43,8 @@ class AttemptFollower:
         stopped = self._context.why_stopped() if self._context.stop.is_set() else None
         if status is not None and not status.running:
             return AttemptEnd(exited=status, stopped=stopped, worker_result=result, folder=self._launch.folder or str(self._folder))
+        if status is not None and status.overdue is not None:
+            return AttemptEnd(unplaced=status.overdue, stopped=stopped, worker_result=result)
         if unreachable is not None:
             return AttemptEnd(unreachable=unreachable, stopped=stopped, worker_result=result)
         if stopped is not None:

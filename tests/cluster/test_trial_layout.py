@@ -26,6 +26,8 @@ NAMES = {
     "STOP": ".stop",
     "KNOWN_SPREAD": "known_spread.json",
     "SPREAD": "spread",
+    "COMPILE_CACHE": ".compile-cache",
+    "WEIGHTS": ".weights",
     "TRIAL": "trial.json",
     "LAUNCH": "launch.json",
     "JOURNAL": "journal.jsonl",

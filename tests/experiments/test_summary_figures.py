@@ -139,7 +139,7 @@ def test_work_and_time_of_an_epoch_by_hand() -> None:
 
 
 def test_what_the_window_tells_is_passed_on() -> None:
-    told = {"peak_memory_bytes": 1, "alloc_retries": 2, "time_to_first_step_s": 3.0, "compile_seconds": 4.0}
+    told = {"peak_memory_bytes": 1, "alloc_retries": 2, "time_to_first_step_s": 3.0, "compile_seconds": 4.0, "compile_cached_seconds": 5.0}
     found = summarise(steps_of(TIMES), window(**told))
     assert {name: found[name] for name in told} == told
     assert all(summarise(steps_of(TIMES), window())[name] is None for name in told)

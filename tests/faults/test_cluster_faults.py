@@ -17,6 +17,7 @@ from cluster.launchers import Launcher, processes, ray_job
 from cluster.launchers.local import LocalLauncher
 from cluster.launchers.ray_job import RayJobLauncher
 from cluster.pools.pool import Pool
+from cluster.process_marks import MARK, NO_TRIAL
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.sweep.failure_policy import Policy
 from tasks.sweep.pool_watch import PoolWatch
@@ -126,6 +127,27 @@ def test_row_23_a_cancelled_job_leaves_no_process(clusters: Clusters, follow: Ca
     assert processes.of_trial(running.trial.key) == []
 
 
+def template_of(running: Running) -> psutil.Process:
+    """The process from which the trial was forked."""
+    trial = next(process for process in processes.of_trial(running.trial.key) if "cluster.worker.template" in process.cmdline())
+    template = trial.parent()
+    assert template is not None and template.environ()[MARK] == NO_TRIAL
+    return template
+
+
+def test_a_template_that_is_killed_costs_an_attempt(clusters: Clusters, follow: Callable[..., Running]) -> None:
+    running = follow(launcher(clusters.b, resources={"bench_b": 1}), "ffff000000000024", retries=1, steps=100, step_sleep_s=0.05)
+    running.until_step(3)
+    template_of(running).kill()
+    result = running.end()
+    first, *later = running.store.results  # a disturbed one, as on a busy machine, is measured once more
+    assert (first.outcome, first.attempt) == (Outcome.INFRA, 1)
+    assert first.reason is not None and "the template process was ended, and its trial with it" in first.reason
+    assert [again.outcome for again in later] == [Outcome.OK] * len(later) and result in later
+    assert result.environment["start"] == "warm"
+    assert processes.of_trial(running.trial.key) == []
+
+
 @contextmanager
 def ended(cluster: Cluster) -> Iterator[None]:
     """What a cluster without a head still runs ends with the block."""
@@ -139,14 +161,19 @@ def ended(cluster: Cluster) -> Iterator[None]:
 def test_row_6_a_head_that_dies_under_a_trial_and_stays_away(
     clusters: Clusters, follow: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Detected, and the trial ends as infra after the stated time."""
+    """Detected, and the trial ends as infra after the stated time. Once the node's Ray is gone too, neither trial nor template is left."""
     with ended(clusters.b):
         running = follow(launcher(clusters.b), "ffff000000000060", wait_s=3, lost_after_s=1, steps=1_000_000, step_sleep_s=0.05)
         running.until_step(3)
+        template = template_of(running)
         assert clusters.b.kill("gcs_server") == 1
         monkeypatch.setattr(ray_job, "_TIMEOUT_S", (1.0, 1.0))  # its dashboard takes requests for another minute
         running.until(lambda: clusters.b.get("/api/jobs/")[0] != 200)  # the fault is there
         result = running.end()
+        (raylet,) = [process for process in clusters.b.processes() if process.name() == "raylet"]
+        raylet.kill()
+        template.wait(60)
+        assert processes.of_trial(running.trial.key) == []
     assert result.outcome is Outcome.INFRA
     assert result.reason is not None and result.reason.endswith("(waited 3 s for the pool)"), result
     assert len(running.journal().steps) >= 3  # what was measured is kept

@@ -34,6 +34,15 @@ def launcher(stack: Stack, **changes: str) -> RayJobLauncher:
 def test_the_ray_job_launcher_keeps_the_contract(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWEEPBENCH_EXTRA", str(EXTRA))
     launcher_contract(lambda: launcher(stack), tmp_path)
+    assert result_of(tmp_path / "done").environment["start"] == "warm"
+
+
+def test_a_pool_may_ask_for_fresh_processes(stack: Stack, tmp_path: Path) -> None:
+    ray = launcher(stack, start="fresh")
+    launch = ray.start(make_trial(tmp_path, "bbbb000000000003"), tmp_path, 1)
+    assert wait(ray, launch).exit_code == 0, ray.log(launch, tmp_path)
+    ray.stop(launch)
+    assert (result_of(tmp_path).outcome, result_of(tmp_path).environment["start"]) == (Outcome.OK, "fresh")
 
 
 def test_a_wrong_token_and_a_head_that_is_down_are_named(stack: Stack, tmp_path: Path) -> None:

@@ -73,6 +73,7 @@ class Cluster:
     on_ask: Callable[[Cluster], object] = lambda cluster: None
     exit_code: int | None = None  # of a job that is over
     message: str | None = None
+    start_timeout_s: float | None = None  # since the clock began; a job that is pending then is overdue
     launcher: str = "ray_job"
     calls: list[str] = field(default_factory=list)
     text: str = "log"
@@ -96,8 +97,14 @@ class Cluster:
         state = self.jobs.get(launch.id)
         running = state in ("RUNNING", "PENDING")
         message = self.message if state else "unknown job"
+        pending = state == "PENDING"
+        late = pending and self.start_timeout_s is not None and self.clock.passed > self.start_timeout_s
         return Status(
-            running=running, pending=state == "PENDING", exit_code=None if running else self.exit_code, message=None if running else message
+            running=running,
+            pending=pending,
+            overdue="no node had room" if late else None,
+            exit_code=None if running else self.exit_code,
+            message=None if running else message,
         )
 
     def fetch(self, launch: Launch, trial_dir: Path, *, last: bool = False) -> None:

@@ -17,9 +17,14 @@ from experiments.components.workload import DataError
 REMOTE = ("s3://", "gs://", "hf://")
 
 
+def cache_root() -> Path:
+    """Where this node keeps what trials use again: SWEEPBENCH_CACHE, else ~/.cache/sweepbench."""
+    return Path(os.environ.get("SWEEPBENCH_CACHE") or Path.home() / ".cache" / "sweepbench")
+
+
 def cache_folder() -> Path:
-    """Where copies live: SWEEPBENCH_CACHE, else ~/.cache/sweepbench."""
-    return Path(os.environ.get("SWEEPBENCH_CACHE") or Path.home() / ".cache" / "sweepbench") / "datasets"
+    """Where copies of data sets live."""
+    return cache_root() / "datasets"
 
 
 def local_folder(uri: str, splits: tuple[str, ...], version: str) -> Path:

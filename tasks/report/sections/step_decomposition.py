@@ -35,6 +35,7 @@ _HEADER = [
     "power",
     "first step",
     "compile",
+    "compile, cached",
     "epoch",
 ]
 
@@ -69,7 +70,7 @@ def _row(cell: Cell) -> list[str]:
         _mean(cell, "mfu"),
         number(cell.mean("energy_j_per_sample"), 3),
         f"{number(power, 3)} W" if (power := cell.mean("mean_power_w")) is not None else "–",
-        *(_mean(cell, name) for name in ("time_to_first_step_s", "compile_seconds")),
+        *(_mean(cell, name) for name in ("time_to_first_step_s", "compile_seconds", "compile_cached_seconds")),
         f"{number(epoch / 3600, 3)} h" if (epoch := cell.mean("epoch_time_s")) is not None else "–",
     ]
 

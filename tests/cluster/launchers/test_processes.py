@@ -24,6 +24,7 @@ class Fake:
         self.kill_error: Exception | None = None
         self.exec_until = 0.0  # s of the table's clock: shows neither variables nor arguments before
         self.bytes = 4096
+        self.lingers_s, self.killed_at, self.reaped = 0.0, 1e9, True
 
     def environ(self) -> dict[str, str]:
         if self.error:
@@ -40,7 +41,17 @@ class Fake:
             return []
         return [self.command, "ray::_AutoscalingCoordinatorActor"] if self.command else []  # the first word alone counts
 
+    def is_running(self) -> bool:
+        return not self.reaped or self.table.now < self.killed_at + self.lingers_s
+
+    def status(self) -> str:
+        return psutil.STATUS_ZOMBIE if self.table.now >= self.killed_at + self.lingers_s else psutil.STATUS_RUNNING
+
+    def num_threads(self) -> int:
+        return 1
+
     def kill(self) -> None:
+        self.killed_at = self.table.now
         self.table.running.remove(self)
         self.table.killed.append(self)
         if self.child:
@@ -55,11 +66,9 @@ class Table:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.running: list[Fake] = []
         self.killed: list[Fake] = []
-        self.waits: list[tuple[int, float]] = []
         self.now = 0.0
-        monkeypatch.setattr(processes, "time", SimpleNamespace(sleep=self.sleep))
+        monkeypatch.setattr(processes, "time", SimpleNamespace(sleep=self.sleep, monotonic=lambda: self.now))
         monkeypatch.setattr(psutil, "process_iter", lambda: list(self.running))
-        monkeypatch.setattr(psutil, "wait_procs", lambda found, timeout: self.waits.append((len(found), timeout)))
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
@@ -87,8 +96,17 @@ def test_all_are_killed_and_what_they_forked_meanwhile(table: Table) -> None:
     table.running = [other, parent, sibling]
     assert end_all(KEY, wait_s=3.0) == 4
     assert table.killed == [parent, sibling, child, grandchild] and table.running == [other]
-    assert table.waits == [(2, 3.0), (1, 3.0), (1, 3.0)]
     assert end_all(KEY) == 0
+
+
+@pytest.mark.parametrize(("lingers_s", "waits_s"), [(0.0, 0.0), (1.0, 1.0), (60.0, 3.0)])
+def test_what_is_killed_is_waited_for_until_it_has_ended(table: Table, lingers_s: float, waits_s: float) -> None:
+    """Not until its parent has noticed: Ray does so once a second."""
+    slow = Fake(table, KEY)
+    slow.lingers_s, slow.reaped = lingers_s, False
+    table.running = [slow]
+    assert end_all(KEY, wait_s=3.0) == 1
+    assert table.now == pytest.approx(waits_s, abs=processes.END_POLL_S)
 
 
 def test_one_that_changes_its_program_is_not_missed(table: Table) -> None:
@@ -135,7 +153,7 @@ def test_one_that_hangs_in_exec_is_waited_for_a_second(table: Table) -> None:
 def test_one_that_cannot_be_ended_does_not_keep_the_launcher_for_ever(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Fake, "kill", lambda self: None)
     table.running = [Fake(table, KEY)]
-    assert end_all(KEY) == 20 and table.waits[0] == (1, 5.0)
+    assert end_all(KEY, wait_s=0.1) == 20 and table.now == pytest.approx(2.0, abs=20 * processes.END_POLL_S)
 
 
 def test_a_process_id_used_again_is_another_process() -> None:

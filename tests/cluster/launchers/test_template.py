@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import selectors
 import signal
 import socket
 import subprocess
@@ -21,6 +20,7 @@ from cluster.launchers.local import LocalLauncher
 from cluster.launchers.template import Template, TemplateCache, TemplateError
 from cluster.pools.pool import Pool
 from cluster.process_marks import MARK, NO_TRIAL
+from cluster.worker.fork_server import ForkServer
 from experiments.components import flop_count
 from experiments.trial import Outcome, Trial
 from tests.contracts import make_trial, result_of
@@ -194,7 +194,7 @@ except MarkError as error:
 def test_a_template_with_a_thread_or_an_open_device_forks_nothing() -> None:
     code = """
 import threading, torch
-from cluster.worker.template import import_modules, spoiled
+from cluster.worker.template_imports import import_modules, spoiled
 print(spoiled())
 event = threading.Event()
 thread = threading.Thread(target=event.wait, name="pool")
@@ -212,42 +212,41 @@ def test_imports_get_no_device_and_what_fails_is_left_to_the_trials(tmp_path: Pa
     (tmp_path / "harmless.py").write_text("")
     code = """
 import sys
-from cluster.worker.template import import_modules
+from cluster.worker.template_imports import import_modules
 import_modules(["asks_for_a_device", "harmless", "torchao", "triton.runtime"])
 print("harmless" in sys.modules, "asks_for_a_device" in sys.modules, "triton.runtime" in sys.modules)
 """
     assert run(code, PYTHONPATH=os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])) == "True False False"
 
 
-def test_a_request_of_a_launcher_that_has_died_since_is_not_carried_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_of_a_launcher_that_has_died_since_is_not_carried_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another flow may have started that trial meanwhile."""
-    from cluster.worker.template import Template as Served
-
     for alive, started in ((False, []), (True, ["first"])):
         ours, theirs = socket.socketpair()
-        served, asked = Served(theirs), list[str]()
-        monkeypatch.setattr(served, "_start", lambda request, asked=asked: asked.append(request["log"]))
-        served._selector.register(theirs, selectors.EVENT_READ)
+        server, asked = ForkServer(), list[str]()
+        monkeypatch.setattr(server, "_start", lambda _, request, asked=asked: asked.append(request["log"]))
+        server.serve_launcher(theirs)
         ours.sendall(b'{"log": "first"}\n')
         if not alive:
             ours.close()
-        served._read_requests()
+        (connection,) = server._connections
+        server._read(connection)
         assert asked == started
         ours.close()
         theirs.close()
 
 
-def test_a_template_learns_which_flops_its_trials_have_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    from cluster.worker import template as worker
-
+def test_a_template_learns_modules_and_flops_from_trials_that_are_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flop_count, "_known", {"known": 1.0})
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        serving = worker.Template(theirs)
-        serving._teach([])
-        serving._teach({})
-        serving._teach({"counted": 2.0})
-        serving._teach(["json.tool"])
-        serving._learn()
+    server = ForkServer()
+    server._teach([], {})
+    server._teach(["json.tool"], {"counted": 2.0})
+    server._children[os.getpid()] = object()  # type: ignore[assignment]
+    server._read_lessons()
+    server._learn()
+    assert flop_count.known_counts() == {"known": 1.0}, "imports take seconds: the trial's end is told before"
+    server._children.clear()
+    server._learn()
+    server._learn()
     assert flop_count.known_counts() == {"known": 1.0, "counted": 2.0}
     assert "json.tool" in sys.modules

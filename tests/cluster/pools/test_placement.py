@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.pools.placement import needs, nodes_for, place, room
+from cluster.pools.placement import needs, nodes_for, of_job, place, room
 from cluster.pools.pool import Pool
 
 
@@ -68,3 +68,20 @@ def test_nodes_of_wide_trials() -> None:
     assert (wide.nodes, wide.strategy) == (2, "PACK")
     assert wide.per_worker["accelerator_type:A100"] == 0.1237
     assert nodes_for(pool(), 64) == 1  # nothing is said about its nodes
+
+
+@pytest.mark.parametrize(
+    ("of", "devices", "held"),
+    [
+        (A100, 1, {"entrypoint_num_cpus": 2.0, "entrypoint_num_gpus": 1, "entrypoint_resources": {"accelerator_type:A100": 0.99}}),
+        (A100, 2, {"entrypoint_resources": {"accelerator_type:A100": 0.0001}}),
+        (GAUDI2, 1, {"entrypoint_resources": {"gaudi2": 0.0001}}),
+        (pool(device="cpu"), 1, {"entrypoint_num_cpus": 2.0, "entrypoint_num_gpus": None, "entrypoint_resources": None}),
+        (pool(device="cpu"), 2, {"entrypoint_resources": None}),
+    ],
+)
+def test_a_job_with_one_worker_holds_what_the_worker_needs(of: Pool, devices: int, held: dict[str, Any]) -> None:
+    """And one with several only what places its driver: its TorchTrainer asks for the rest."""
+    asked = place(of, {"devices": devices, "threads": 2})
+    assert asked.in_job == ("entrypoint_num_cpus" in held)
+    assert of_job(asked) == held

@@ -12,9 +12,10 @@ import pytest
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from cluster.worker import measured_window, set_up
+from cluster.worker import measured_window, set_up, torch_internals
 from cluster.worker.measure import communication, profile
 from cluster.worker.rank_group import Ranks
+from cluster.worker.staged_weights import drawn
 from experiments.components.workload import Unsupported
 from experiments.workloads import synthetic
 from tests.clock_support import HOST_LAUNCH
@@ -93,12 +94,24 @@ def test_where_nothing_is_trained_it_is_evaluated_once(setting: Setting, monkeyp
     assert [record["when"] for record in setting.world.of("evaluation")] == ["before"]
 
 
-@pytest.mark.parametrize(("compile", "seconds"), [("none", None), ("layer", 12.5)])
+@pytest.mark.parametrize(
+    ("compile", "graphs", "how", "cold", "cached"),
+    [
+        ("none", (0, 0), "none", None, None),
+        ("layer", (0, 2), "cold", 12.5, None),
+        ("layer", (2, 0), "cached", None, 12.5),
+        ("model", (2, 1), "partly cached", None, 12.5),
+        ("layer", (0, 0), "unknown", 12.5, None),
+    ],
+)
 def test_compilation_is_told_where_there_was_any(
-    setting: Setting, monkeypatch: pytest.MonkeyPatch, compile: str, seconds: float | None
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, compile: str, graphs: tuple[int, int], how: str, cold: float, cached: float
 ) -> None:
     monkeypatch.setattr(measured_window, "compile_seconds", lambda: 12.5)
-    assert setting.run(compile=compile)["compile_seconds"] == seconds
+    monkeypatch.setattr(torch_internals, "graph_lookups", lambda: graphs)
+    window = setting.run(compile=compile)
+    assert (window.get("compile_seconds"), window.get("compile_cached_seconds")) == (cold, cached)
+    assert setting.world.of("environment")[-1]["compilation"] == how
 
 
 def test_an_injected_slow_down_begins_with_the_window_and_is_said(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +222,13 @@ def test_what_a_workload_finds_out_is_added_to_the_environment(setting: Setting)
     context = setting.session().run()
     context.workload.context.fact("decoder", "nvjpeg")
     assert [record.get("decoder") for record in setting.world.of("environment")] == [None, "nvjpeg"]
-    assert setting.world.of("environment")[-1] == {"kind": "environment", "host": "h", "threads": 1, "decoder": "nvjpeg"}
+    assert setting.world.of("environment")[-1] == {
+        "kind": "environment",
+        "host": "h",
+        "threads": 1,
+        "compilation": "none",
+        "decoder": "nvjpeg",
+    }
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -279,10 +298,10 @@ def test_weights_are_the_same_on_every_rank_and_what_is_drawn_later_is_not(
     monkeypatch.setattr(set_up, "TrainStep", lambda *given: given)
     parameters, workload = synthetic.Parameters(build_on=build_on, seed=5), Workload()
     setting.device.torch_device = torch.device("meta")
-    made, told = set_up._train_step(workload, parameters, setting.device, "the engine", 3)  # type: ignore[arg-type]
+    made, told, built = set_up._train_step(workload, parameters, setting.device, "the engine", 3, drawn)  # type: ignore[arg-type]
     assert seen == [(5, where)] and torch.initial_seed() == 8
     assert made == (workload, "the model", parameters, setting.device, "the engine")
-    assert told == {"image_size": 224}
+    assert told == {"image_size": 224} and built.read_s is None and built.kept_s == 0
 
 
 def test_inference_one_batch_at_a_time_is_timed_on_the_host_and_says_so(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,6 +65,11 @@ def test_rays_words_about_a_pool_that_is_away_are_not_about_the_trial(ended: Any
     assert ended(AttemptEnd(unreachable="pool p is drained")) == (Outcome.INFRA, "worker lost: pool p is drained")
 
 
+def test_a_job_for_which_there_was_no_room_is_infra_unless_its_sweep_was_stopped(ended: Any) -> None:
+    assert ended(AttemptEnd(unplaced="no node had room")) == (Outcome.INFRA, "no node had room")
+    assert ended(AttemptEnd(unplaced="no node had room", stopped="by hand")) == (Outcome.CANCELLED, "by hand")
+
+
 @pytest.mark.parametrize(("steps", "at"), [([], "before its first step"), ([{"step": 3}, {"step": 4}], "after step 4")])
 def test_a_trial_that_makes_no_progress_hangs_and_says_where(ended: Any, steps: list[dict[str, int]], at: str) -> None:
     assert ended(AttemptEnd(stalled_s=600.0), Journal(steps=steps)) == (Outcome.HANG, f"no progress for 600 s {at}")

@@ -112,6 +112,16 @@ def test_a_job_that_ray_has_not_started_is_no_hang(cluster: Cluster) -> None:
     assert 1100 < cluster.clock.passed <= 1101
 
 
+def test_a_job_that_ray_does_not_start_in_time_is_taken_back_and_tried_again(cluster: Cluster) -> None:
+    made = left_by_a_dead_flow(cluster, "PENDING")
+    cluster.start_timeout_s = 300
+    cluster.on_ask = lambda cluster: cluster.finish(2) if cluster.jobs.get(f"{KEY}-a2") == "RUNNING" else None
+    result = runner(cluster, retries=1, hang_timeout_s=100).run(made)
+    assert (result.outcome, result.attempt, cluster.jobs[f"{KEY}-a1"]) == (Outcome.OK, 2, "STOPPED")
+    assert 300 < cluster.clock.passed <= 302
+    cluster.on_ask = lambda cluster: None
+
+
 def test_storage_that_is_away_longer_than_a_pool_may_be_loses_nothing(cluster: Cluster) -> None:
     told = Told()
 

@@ -31,3 +31,20 @@ def test_confounders_name_their_cells_in_as_few_words_as_can_be() -> None:
     assert who(ten)["0"].startswith("a · MP-0, a · MP-1,"), "neither half is the other"
     mixed = [row(workers(0), repeat=place, environment={"torch": str(place)}) for place in (1, 2)]
     assert [line[2] for line in report_of(mixed).section("confounders").table.rows] == ["every cell, in some of its repeats"] * 2
+
+
+def test_cold_and_cached_starts_are_named_where_cells_differ_in_them() -> None:
+    def named(*cells: tuple[str, ...]) -> list[tuple[str, str]]:
+        rows = [
+            row(workers(count), repeat=repeat, environment={"compilation": how})
+            for count, repeats in enumerate(cells)
+            for repeat, how in enumerate(repeats, 1)
+        ]
+        names = report_of(rows).section_names
+        return [tuple(line[:2]) for line in report_of(rows).section("confounders").table.rows] if "confounders" in names else []
+
+    assert named(("cold",), ("cached",)) == [("compilation", "cold"), ("compilation", "cached")]
+    assert named(("cold", "cached"), ("cached", "cached")) == [("compilation", "cold"), ("compilation", "cached")]
+    assert named(("cold", "cached"), ("cold", "cached")) == [], "as many of each were cold"
+    assert named(("none",), ("cached",)) == [], "the parameter `compile` tells it"
+    assert named(("none",), ("cached",), ("cold",)) == [("compilation", "cached"), ("compilation", "cold")]

@@ -23,6 +23,7 @@ def test_where_a_steps_time_goes() -> None:
         "mean_power_w": 321.0,
         "time_to_first_step_s": 2.5,
         "compile_seconds": 30.0,
+        "compile_cached_seconds": 4.5,
         "epoch_time_s": 5400.0,
     }
     rows = [
@@ -51,6 +52,7 @@ def test_where_a_steps_time_goes() -> None:
         "power": "321 W",
         "first step": "2.50 s",
         "compile": "30.0 s",
+        "compile, cached": "4.50 s",
         "epoch": "1.50 h",
     }
     second = dict(zip(table.header, table.rows[1], strict=True))

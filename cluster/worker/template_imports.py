@@ -1,0 +1,53 @@
+"""What a template process imports, so that trials forked from it need not, and when it may no longer be forked from."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import NoReturn
+
+BASE = ("cluster.worker.trial_session", "cluster.worker.ray_train", "ray.train.torch")
+# Not imported in the template: they start processes or threads, ask for a device, or belong to one process
+_NOT_HERE = ("torch._inductor", "triton", "torchao", "__main__", "__mp_main__", "multiprocessing.resource_tracker")
+
+
+def import_modules(names: Iterable[str]) -> None:
+    """Import modules that are not yet there, with no device to be had. One that cannot be imported here is left to the trials."""
+    wanted = [name for name in names if name not in sys.modules and not name.startswith(_NOT_HERE)]
+    with _no_device():
+        for name in wanted:
+            with suppress(Exception):
+                importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # a collection in a forked process must not write to, and so copy, what it shares with the template
+
+
+@contextmanager
+def _no_device() -> Iterator[None]:
+    """Let no import initialise CUDA: a process forked after that cannot use it."""
+    import torch.cuda
+
+    def refuse() -> NoReturn:
+        raise RuntimeError("the template process opens no device")
+
+    before = torch.cuda._lazy_init
+    torch.cuda._lazy_init = refuse
+    try:
+        yield
+    finally:
+        torch.cuda._lazy_init = before
+
+
+def spoiled() -> str | None:
+    """Why no trial may be forked from this process any more; None if one may."""
+    import torch.cuda
+
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return "an import has initialised CUDA"
+    if threading.active_count() > 1:
+        return f"an import has started a thread ({threading.enumerate()[-1].name})"
+    return None

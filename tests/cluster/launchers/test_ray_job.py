@@ -1,0 +1,105 @@
+"""What the launcher of Ray clusters asks Ray for, without a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cluster.launchers import code_package, ray_job
+from cluster.launchers.code_package import Package
+from cluster.launchers.ray_job import RayJobLauncher
+from cluster.pools.pool import Pool
+from cluster.process_marks import MARK
+from tests.contracts import make_trial
+
+KEY = "cafe000000000001"
+
+
+class Head:
+    """In place of Ray's client."""
+
+    def __init__(self) -> None:
+        self.submitted: list[dict[str, Any]] = []
+        self.status = "PENDING"
+
+    def submit_job(self, **values: Any) -> None:
+        self.submitted.append(values)
+
+    def get_job_info(self, submission_id: str) -> SimpleNamespace:
+        return SimpleNamespace(status=SimpleNamespace(value=self.status), driver_exit_code=None, message="waits")
+
+
+@pytest.fixture
+def head(monkeypatch: pytest.MonkeyPatch) -> Head:
+    made = Head()
+    monkeypatch.setattr(RayJobLauncher, "_client", lambda self: made)
+    monkeypatch.setattr(ray_job, "admit", lambda pool, placement: None)
+    monkeypatch.setattr(code_package, "build", lambda: Package(Path("/packages/0123"), {"SWEEPBENCH_COMMIT": "abc"}))
+    return made
+
+
+def launcher(**values: Any) -> RayJobLauncher:
+    return RayJobLauncher(Pool(**{"name": "p", "device": "cpu", "address": "http://h:8265", **values}))
+
+
+def entrypoint(head: Head, ray: RayJobLauncher, folder: Path, key: str = KEY, workload: str = "synthetic", **parameters: Any) -> list[str]:
+    trial = make_trial(folder, key, workload, **parameters)
+    trial = trial.model_copy(update={"device": ray.pool.device})
+    ray.start(trial, folder, 1)
+    words: list[str] = head.submitted[-1]["entrypoint"].split()
+    return words
+
+
+def test_a_trial_with_one_worker_is_forked_from_a_template(head: Head, tmp_path: Path) -> None:
+    words = entrypoint(head, launcher(), tmp_path, threads=2)
+    assert words[:4] == ["python", "-m", "cluster.worker.warm_job", "--template"] and words[5:8] == ["--workload", "synthetic", "--"]
+    assert words[8:] == ["--trial", f"{tmp_path}/trial.json", "--out", str(tmp_path), "--attempt", "1"]
+    (submitted,) = head.submitted
+    assert (submitted["entrypoint_num_cpus"], submitted["entrypoint_num_gpus"], submitted["entrypoint_resources"]) == (2, None, None)
+    assert submitted["runtime_env"]["env_vars"][MARK] == KEY
+
+
+def test_on_request_and_on_hpu_and_with_several_workers_it_starts_afresh(head: Head, tmp_path: Path) -> None:
+    fresh = ["python", "-m", "cluster.worker.main", "--trial"]
+    words = entrypoint(head, launcher(start="fresh"), tmp_path)
+    assert words[:4] == fresh and "--placement" not in words, "it runs in the job all the same, which holds its resources"
+    assert head.submitted[-1]["entrypoint_num_cpus"] == 1
+    for pool, devices in ((launcher(device="hpu", resources={"g": 1}), 1), (launcher(), 2)):
+        words = entrypoint(head, pool, tmp_path, devices=devices)
+        assert words[:4] == fresh and "--placement" in words
+        assert "entrypoint_num_cpus" not in head.submitted[-1]
+
+
+def test_trials_share_a_template_if_their_imports_are_the_same(head: Head, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def template(pool: RayJobLauncher, **more: Any) -> str:
+        return entrypoint(head, pool, tmp_path, **more)[4]
+
+    key = template(launcher())
+    assert len(key) == 16
+    assert template(launcher(), key="cafe000000000002", steps=9) == key
+    others = [
+        template(launcher(python="python3.12")),
+        template(launcher(env={"OMP_WAIT_POLICY": "active"})),
+        template(launcher(), workload="canary"),
+        template(launcher(), threads=2),  # Ray gives the job as many CPUs, and OMP_NUM_THREADS with them
+    ]
+    monkeypatch.setattr(code_package, "build", lambda: Package(Path("/packages/4567"), {"SWEEPBENCH_COMMIT": "abc"}))
+    others.append(template(launcher()))
+    assert len({key, *others}) == 1 + len(others)
+
+
+def test_a_job_that_ray_does_not_start_is_overdue(head: Head, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr(ray_job, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    ray, scales = launcher(start_timeout_s=60), launcher(start_timeout_s=60, autoscales=True)
+    launch = ray.start(make_trial(tmp_path, KEY), tmp_path, 1)
+    for passed, overdue in ((0.0, None), (60.0, None), (60.1, "no node of pool p had room for it within 60 s")):
+        clock[0] = 1000.0 + passed
+        status = ray.status(launch)
+        assert (status.running, status.pending, status.overdue) == (True, True, overdue)
+        assert scales.status(launch).overdue is None, "a node may be on its way"
+    head.status = "RUNNING"
+    assert ray.status(launch).overdue is None
