@@ -18,7 +18,7 @@ from flows.runtime.session import Session
 from flows.runtime.stopping import until_stopped
 from tasks.sweep.growth import growth
 from tasks.sweep.plan import check_ready, make_plan, renew
-from tasks.sweep.store import Plan, Request, SweepStore, exit_status, new_sweep_id
+from tasks.sweep.store import Plan, Request, StoreError, SweepStore, exit_status, new_sweep_id
 
 _NAMES = {0: "every trial ended as expected", 1: "the sweep is incomplete", 2: "some trials failed"}
 
@@ -94,7 +94,11 @@ def finish(session: Session, error: BaseException | None) -> State[Any]:
     if problem:
         message += f"; {problem}"
     session.progress.note = message
-    session.store.save_status(status, message)
+    try:
+        session.store.save_status(status, message)
+    except OSError as unwritten:  # a full disk, mostly
+        where = f"{session.store.dir} cannot be written ({unwritten.strerror})"
+        raise StoreError(f"{message}; {where}; mend that, then: sweep resume {session.store.sweep_id}") from error
     if error is not None:
         raise error
     return Completed(message=message) if status == 0 else Failed(message=message)

@@ -15,6 +15,7 @@ from cluster.pools.busy import Look, other_work
 from cluster.pools.pool import load_pools
 from cluster.stack.settings import environment
 from cluster.trial_layout import REPORT
+from experiments.config.errors import UserError
 from flows.cli import live_table
 from flows.cli.show_comparison import print_comparison, print_where
 from flows.runtime import prefect_api
@@ -161,7 +162,8 @@ def _run_flow(store: SweepStore, plan: Plan, progress: SweepProgress, err: Conso
             return_state=True,
         )
     if state is not None and not _ended_since(store, began):  # such as a full disk, or a data set that has gone
-        raise StoreError(f"{state.message}; mend that, then: sweep resume {plan.sweep_id}")
+        failure = state.result(raise_on_failure=False)
+        raise failure if isinstance(failure, UserError) else StoreError(f"{state.message}; mend that, then: sweep resume {plan.sweep_id}")
 
 
 def _ended_since(store: SweepStore, began: float) -> bool:

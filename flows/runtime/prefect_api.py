@@ -15,7 +15,7 @@ from experiments.config.errors import UserError
 
 _ASK_S = 2.0  # for an answer, at most, while a sweep runs: a trial's end waits for it
 _START_ASK_S = 20.0  # before it starts: a server that has just been started may be busy
-_OF_CONNECTIONS = ("httpx", "httpcore", "anyio")
+_OF_SERVERS = ("httpx", "httpcore", "anyio", "prefect")  # packages whose errors are about a server
 _away = False  # Prefect did not answer when this process's flow ended
 
 
@@ -52,20 +52,20 @@ def not_needed_at_the_end(ended: Callable[[], bool], say: Callable[[str], object
         _away = why is not None
         if ended():
             say(f"Prefect did not record how its flow run ended ({why or _line(error)}); the sweep's results are complete without it")
-        elif why is None:
-            raise
         elif isinstance(cause := _cause(error), UserError):
             raise cause from None
-        else:
+        elif why is not None:
             said = f"; the flow ended with {_line(cause)}" if cause is not None else ""
             raise PrefectAway(f"Prefect: {why}{said}; go on with the sweep once Prefect answers") from error
+        else:
+            raise
 
 
 def _cause(error: BaseException) -> BaseException | None:
-    """What ended a flow, before Prefect's client failed to say so: the first error in the chain that is not about a connection."""
+    """What ended a flow, before Prefect's client failed to say so: the first error in the chain that is not about a server."""
     chain: BaseException | None = error
     while chain is not None:
-        if not isinstance(chain, OSError) and type(chain).__module__.partition(".")[0] not in _OF_CONNECTIONS:
+        if not isinstance(chain, OSError) and type(chain).__module__.partition(".")[0] not in _OF_SERVERS:
             return chain
         chain = chain.__cause__ or chain.__context__
     return None

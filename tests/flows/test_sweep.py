@@ -13,7 +13,7 @@ from flows import sweep as flows_sweep
 from flows.runtime.progress import SweepProgress
 from flows.sweep import finish, load_or_plan, sweep
 from tasks.sweep.aa_plan import one_more_pair
-from tasks.sweep.store import AaSettings, Plan, Request, SweepBusy, SweepStore
+from tasks.sweep.store import AaSettings, Plan, Request, StoreError, SweepBusy, SweepStore
 from tests.flows.flow_support import LOG, Stage, stage
 from tests.tasks.plan_support import SWEEP_ID, make_plan, make_result, make_trial, saved
 
@@ -54,6 +54,21 @@ def test_how_a_sweep_went(second: Outcome | None, status: int, text: str) -> Non
     assert (state.type, state.message) == (StateType.COMPLETED if status == 0 else StateType.FAILED, message)
     kept = session.store.load_status()
     assert (kept["status"], kept["message"], session.progress.note) == (status, message, message)
+
+
+def test_a_full_disk_at_the_end_is_said_with_what_there_was_to_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = made("disk_full: no space left", t1=Outcome.OK)
+
+    def refuse(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(session.store, "save_status", refuse)
+    with pytest.raises(StoreError) as caught:
+        finish(session, None)
+    assert str(caught.value) == (
+        f"{SWEEP_ID}: the sweep is incomplete (1 not run, 1 ok); disk_full: no space left; {session.store.dir} cannot be written "
+        f"(No space left on device); mend that, then: sweep resume {SWEEP_ID}"
+    )
 
 
 def test_what_could_not_be_published_makes_the_sweep_incomplete() -> None:
