@@ -168,7 +168,8 @@ def test_a_prefect_server_that_is_killed_costs_seconds_and_no_result(tmp_path: P
     store = until(running_step(1, 1), process)  # the flow follows the second trial
     (server,) = (child for child in psutil.Process(process.pid).children() if "cluster.stack.prefect_server" in child.cmdline())
     server.kill()
-    assert server.wait() == -signal.SIGKILL and process.poll() is None  # the fault fired while the sweep ran
+    server.wait(timeout=60)
+    assert not server.is_running() and process.poll() is None  # the fault fired while the sweep ran
     killed = time.monotonic()
     text, _ = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 0, text
