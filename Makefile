@@ -70,6 +70,7 @@ bench-nightly: $(STAMP) ## false alarms and detection of nightly verdicts beside
 
 bench-coverage: $(STAMP) ## how often intervals and verdicts are wrong, simulated: some minutes
 	@$(BIN)/python -m benchmarks.bench_coverage --markdown
+	@$(BIN)/python -m benchmarks.bench_sequential --markdown
 	@$(BIN)/python -m benchmarks.bench_coverage_history --markdown
 	@$(BIN)/python -m benchmarks.bench_coverage_steps --markdown
 	@$(BIN)/python -m benchmarks.bench_parity --markdown

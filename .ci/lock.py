@@ -1,6 +1,6 @@
 """Writes a lock on standard output: exact versions of a whole closure, each with the SHA-256 of every file that pip may take for it.
 
-`lock.py < report.json` takes the versions from pip's installation report; `lock.py LOCK` takes them from a lock, and asks for its hashes anew.
+`lock.py < report.json` takes the versions from pip's installation report; `lock.py LOCK` from a lock, to ask for its hashes anew.
 The hashes come from the package index (PyPI, or $PIP_INDEX_URL): those of wheels for Python 3.11 and 3.12 on Linux, else of the source.
 """
 
@@ -63,8 +63,8 @@ def closure(report: dict[str, Any]) -> dict[str, str]:
 
 def hashes(name: str, version: str) -> list[str]:
     """The SHA-256 of the files of a version that may be installed here, sorted."""
-    request = urllib.request.Request(f"{INDEX.rstrip('/')}/{name}/", headers={"Accept": API})
-    with urllib.request.urlopen(request, timeout=120) as reply:
+    request = urllib.request.Request(f"{INDEX.rstrip('/')}/{name}/", headers={"Accept": API})  # noqa: S310 - the index
+    with urllib.request.urlopen(request, timeout=120) as reply:  # noqa: S310
         files = json.load(reply)["files"]
     wheels = {file["hashes"]["sha256"] for file in files if version in wheel_versions(file["filename"])}
     return sorted(wheels or {file["hashes"]["sha256"] for file in files if is_source(file["filename"], name, version)})

@@ -25,8 +25,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.noise import FAMILIES, RECORDED, Family, Nights
 from benchmarks.rules import RULES, Otava, Rule
-from experiments.regression.decision import FASTER, SLOWER, UNDECIDED, decide, interim_levels
+from experiments.regression.decision import ALPHA, FASTER, SLOWER, UNDECIDED, decide
 from experiments.regression.effect import night_effect
+from experiments.stats.sequential import interim_levels
 
 HISTORY = 60
 OURS = 20  # baseline_nights
@@ -62,7 +63,7 @@ def ours(nights: Nights, history: int, before: int) -> tuple[NDArray[np.int8], N
     canary = np.broadcast_to(nights.canary[:, None], nights.cells.shape)
     canary_past, canary_now = canary[:, :, -1 - history : -1, :before], canary[:, :, -1]
     taken = np.full(now.shape[:2], LOOKS[0])
-    levels = np.array(interim_levels(LOOKS))
+    levels = np.array(interim_levels(LOOKS, ALPHA))
     codes = np.full(now.shape[:2], UNDECIDED, dtype=np.int8)
     for look in LOOKS:
         taken = np.where(codes == UNDECIDED, look, taken)

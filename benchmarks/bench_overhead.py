@@ -38,6 +38,7 @@ from cluster.stack.settings import PORTS, load, stack_environment
 from cluster.trial_layout import JOURNAL, RESULT, TRIAL
 from experiments import workloads
 from experiments.config.paths import REPOSITORY
+from experiments.json_file import read_model
 from experiments.stats.repeats import paired_ratio
 from experiments.trial import Outcome, Trial, TrialResult, digest
 
@@ -133,7 +134,7 @@ def one_trial(launcher: Launcher, trial: Trial, folder: Path) -> list[float]:
         time.sleep(POLL_S)
     over = time.time()
     path = folder / RESULT
-    result = TrialResult.model_validate_json(path.read_text()) if path.exists() else None
+    result = read_model(path, TrialResult, "")
     if result is None or result.outcome is not Outcome.OK:
         raise SystemExit(f"the trial did not end ok:\n{launcher.log(launch, folder)[-3000:]}")
     journal = read_journal(folder / JOURNAL)

@@ -32,6 +32,7 @@ SPREAD = "spread"  # the report: a folder with a file for each sweep, what its r
 
 # A trial's folder
 TRIAL = "trial.json"  # the flow, when it plans
+TOLD = "trial-of-commit.json"  # the flow, of a trial that runs another commit, when it starts: TRIAL as that commit's code reads it
 LAUNCH = "launch.json"  # the flow, right after each start: how to find the attempt again
 HOLD = ".hold"  # the flow, before it starts a trial that is to wait: a lock that the trial takes before it begins
 JOURNAL = "journal.jsonl"  # rank 0, while it runs; on a pool with storage the flow writes a copy here
@@ -50,6 +51,11 @@ def for_emulated(name: str) -> str:
     """The name of the same file or folder in the report of emulated trials: report-emulated.md for report.md."""
     stem, dot, suffix = name.partition(".")
     return f"{stem}-emulated{dot}{suffix}"
+
+
+def kept_aside(attempt: int | str) -> str:
+    """In a trial's folder: a folder with a record that was found damaged. Written by the flow. `*` matches all of them."""
+    return f"damaged-a{attempt}"
 
 
 def withdrawal(attempt: int) -> str:

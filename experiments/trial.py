@@ -11,9 +11,15 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from experiments.config.strict import Strict
+from experiments.journal_mark import JournalMark
 
 Scalar = str | int | float | bool | None
 TrialKey = Annotated[str, StringConstraints(pattern=r"^[0-9a-z]{1,64}$")]  # names the trial's folder, so it must not lead elsewhere
+
+RUN_AXES = ("pool", "environment", "commit")  # axes that are no parameters of a workload: where, with which libraries and which code
+DEFAULT_ENVIRONMENT = "default"  # a value of the axis `environment`: the Python that trials of the pool run with anyway
+WORKTREE = "worktree"  # a value of the axis `commit`: the code as it lies here
+DEFAULTS = {"environment": DEFAULT_ENVIRONMENT, "commit": WORKTREE}
 
 
 class Outcome(StrEnum):
@@ -60,6 +66,9 @@ class Trial(Strict):
     device: str = Field(description="device kind; names a file in cluster/devices")
     emulated: bool = Field(False, description="the pool's device is emulated: nothing here is a measurement")
     lock_clocks_mhz: int | None = Field(None, description="of the pool: lock the GPUs' clocks at this while the trial runs")
+    environment: str | None = Field(None, description="name of the environment that it runs in; null: the pool's own Python")
+    environment_digest: str | None = Field(None, description="of that environment's content: its folder in runs/.environments")
+    commit: str | None = Field(None, description="the commit that it runs, 40 hex digits; null: the code as it lies here")
     cell: str = Field(description="hash of pool and parameters: the same for all repeats")
     repeat: int = Field(ge=1)
     reference: bool = Field(False, description="serves loss parity alone: it is compared with nothing")
@@ -89,7 +98,7 @@ def label(axis: str, value: Scalar) -> str:
     return str(value)
 
 
-_NEEDS_AXIS = frozenset({"compile", "batch_size", "image_decode"})
+_NEEDS_AXIS = frozenset({"compile", "batch_size", "image_decode", "environment", "commit"})
 
 
 class TrialResult(Strict):
@@ -108,6 +117,8 @@ class TrialResult(Strict):
     emulated: bool = False
     environment: dict[str, Any] = Field(default_factory=dict)
     summary: dict[str, float | int | bool | None] = Field(default_factory=dict)
+    journal: JournalMark | None = Field(None, description="of the attempt's journal; null: of an early trial, or it was not closed")
+    device_state: JournalMark | None = Field(None, description="of the sampler's records; null: not known, or there are none")
 
     @property
     def remark(self) -> str | None:

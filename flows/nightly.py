@@ -55,6 +55,7 @@ def nightly(name: str = "regression", date: str | None = None, budget: str | Non
                 return Completed(name="Skipped", message=f"night {night.date} of {night.name} was already run, as sweep {night.sweep_id}")
             if not opened:
                 log.info("going on with night %s, sweep %s", night.date, night.sweep_id)
+            nights.changes()  # raises now what the verdicts would rest on
             unfinished = close_unfinished(nights, night.date)
             run = start_or_resume(definition, nights, night, sweep, pools or [])
             prefect_runs.reconcile(sweep, log)
@@ -93,14 +94,14 @@ def _finish(run: NightRun, session: Session, error: BaseException | None) -> Sta
     status = 1 if problem or error is not None else exit_status(run.sweep.states(run.plan))
     if error is not None or session.stop.is_set():
         message = f"night {run.night.date} was interrupted; the next `sweep nightly` of that date goes on with it"
-        run.sweep.save_status(1, message)
+        session.end(1, message)
         if error is not None:
             raise error
         return Failed(message=message)
     try:
         prefect_tasks.read_past(run)
     except HistoryError as failure:
-        run.sweep.save_status(1, str(failure))
+        session.end(1, str(failure))
         return Failed(message=f"{failure}; `sweep nightly {run.night.name} --date {run.night.date}` judges it")
     prefect_tasks.decide(run)
     _tell(run)
@@ -108,7 +109,7 @@ def _finish(run: NightRun, session: Session, error: BaseException | None) -> Sta
     problems = [problem, *not_told] if problem else not_told
     message = headline(run.night) + (f"; {'; '.join(problems)}" if problems else "")
     worse = bool(run.night.worse())
-    run.sweep.save_status(REGRESSION_STATUS if worse and status != 1 else status, message)
+    session.end(REGRESSION_STATUS if worse and status != 1 else status, message)
     if worse:
         return Failed(name=REGRESSED, message=message)
     return Completed(message=message) if status == 0 and not problems else Failed(message=message)

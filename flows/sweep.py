@@ -10,15 +10,19 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
+from experiments.config.duration import option_seconds
 from flows.runtime import handover, prefect_runs
 from flows.runtime.progress import CURRENT, SweepProgress
 from flows.runtime.rounds import run_rounds
 from flows.runtime.schedule import draw_datasets, run_trials
 from flows.runtime.session import Session
 from flows.runtime.stopping import until_stopped
-from tasks.sweep.growth import growth
+from tasks.rounds.budget import with_budget
+from tasks.rounds.growth import growth
+from tasks.sweep.budget import check_budget
 from tasks.sweep.plan import check_ready, make_plan, renew
-from tasks.sweep.store import Plan, Request, StoreError, SweepStore, exit_status, new_sweep_id
+from tasks.sweep.store import Plan, Request, SweepStore, exit_status, new_sweep_id
+from tasks.sweep.variants import Say
 
 _NAMES = {0: "every trial ended as expected", 1: "the sweep is incomplete", 2: "some trials failed"}
 
@@ -33,6 +37,8 @@ def sweep(
     repeats: int | None = None,
     sweep_id: str | None = None,
     pool_wait_s: float | None = None,
+    budget: str | None = None,
+    until_decided: bool | None = None,
 ) -> State[Any]:
     """Run every trial of a suite's matrix, or the rest of a sweep that was interrupted.
 
@@ -44,15 +50,25 @@ def sweep(
         only: keep only cells with these axis values, as in {"precision": ["bf16"]}
         repeats: how often each cell is measured
         sweep_id: go on with this sweep; what is done in it is not run again
+        budget: such as 25m: rounds of all cells go on while another fits; with `sweep_id`, so much more time for that sweep
+        until_decided: cells whose comparison is decided take part in no more rounds; null: as the suite says
         pool_wait_s: how long trials wait for a pool that is down before they end as infra; null: each pool's own `wait_s`
     """
     request = Request(
-        suite=suite, profile=profile, pools=pools or [], set=set or {}, only=only or {}, repeats=repeats, pool_wait_s=pool_wait_s
+        suite=suite,
+        profile=profile,
+        pools=pools or [],
+        set=set or {},
+        only=only or {},
+        repeats=repeats,
+        budget_s=None if budget is None else option_seconds("budget", budget),
+        until_decided=until_decided,
+        pool_wait_s=pool_wait_s,
     )
     store = SweepStore(sweep_id or new_sweep_id(_stem(suite)))
     handed = handover.CURRENT.get()
     with store.lease() if handed is None else nullcontext():
-        plan = load_or_plan(store, request)
+        plan = load_or_plan(store, request, get_run_logger().info)
         prefect_runs.reconcile(store, get_run_logger())
         store.add_flow_run(str(flow_run.id))
         prefect_runs.rename(str(flow_run.id), store.sweep_id, get_run_logger())
@@ -62,13 +78,19 @@ def sweep(
         return finish(session, until_stopped(session, lambda: _work(session)))
 
 
-def load_or_plan(store: SweepStore, request: Request) -> Plan:
-    """The sweep's plan under today's code and data; a new one if the sweep is new. Written before anything starts."""
+def load_or_plan(store: SweepStore, request: Request, say: Say = lambda text: None) -> Plan:
+    """The sweep's plan under today's code and data; a new one if the sweep is new. Written before anything starts.
+
+    The request's budget is added to a sweep that exists.
+    """
     if store.exists():
-        plan = renew(store.load_plan())
+        plan = renew(store.load_plan(), say=say)
+        if request.budget_s is not None or request.until_decided is not None:
+            plan = with_budget(store, plan, request.budget_s, request.until_decided)
     else:
-        plan, _ = make_plan(request, store.sweep_id)
+        plan, _ = make_plan(request, store.sweep_id, say=say)
         check_ready(plan)
+        check_budget(plan)
     store.save_plan(plan)
     return plan
 
@@ -94,11 +116,7 @@ def finish(session: Session, error: BaseException | None) -> State[Any]:
     if problem:
         message += f"; {problem}"
     session.progress.note = message
-    try:
-        session.store.save_status(status, message)
-    except OSError as unwritten:  # a full disk, mostly
-        where = f"{session.store.dir} cannot be written ({unwritten.strerror})"
-        raise StoreError(f"{message}; {where}; mend that, then: sweep resume {session.store.sweep_id}") from error
+    session.end(status, message)
     if error is not None:
         raise error
     return Completed(message=message) if status == 0 else Failed(message=message)

@@ -15,6 +15,7 @@ from cluster.journal.journal import read_journal
 from cluster.launchers import Launch, Launcher, Status, processes
 from experiments import workloads
 from experiments.atomic_file import atomic_write
+from experiments.json_file import parse_model
 from experiments.trial import Outcome, Trial, TrialResult, digest
 
 DEADLINE_S = 120.0
@@ -54,7 +55,7 @@ def wait(launcher: Launcher, launch: Launch, until: Callable[[], bool] | None = 
 
 
 def result_of(folder: Path) -> TrialResult:
-    return TrialResult.model_validate_json((folder / "result.json").read_text())
+    return parse_model((folder / "result.json").read_bytes(), TrialResult, folder, "")
 
 
 def launcher_contract(make: Callable[[], Launcher], root: Path) -> None:

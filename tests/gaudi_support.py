@@ -13,6 +13,7 @@ from typing import Any
 from cluster.journal.journal import Journal, JournalWriter, read_journal
 from experiments import workloads
 from experiments.atomic_file import atomic_write
+from experiments.json_file import parse_model
 from experiments.parameters import lazy_mode
 from experiments.trial import DataSource, Trial, TrialResult
 
@@ -91,4 +92,4 @@ def start(folder: Path, workload: str, drawn: Path | None = None, environment: d
 def finish(folder: Path, process: Any) -> TrialResult:
     code = process.wait(timeout=240)
     assert code == 0, (folder / "log.txt").read_text()[-3000:]
-    return TrialResult.model_validate_json((folder / "result.json").read_text())
+    return parse_model((folder / "result.json").read_bytes(), TrialResult, folder, "")

@@ -19,6 +19,7 @@ from cluster.launchers import for_pool
 from cluster.pools.device_kinds import device_kinds
 from cluster.pools.pool import load_pools
 from experiments.atomic_file import atomic_write
+from experiments.json_file import parse_model
 from experiments.trial import Outcome, TrialResult
 from flows.cli.commands import app
 from tasks.analysis.results import load_sweep
@@ -150,7 +151,7 @@ def test_the_device_of_the_document_is_one_new_file(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "cluster.worker.main", "--trial", str(folder / "trial.json"), "--out", str(folder), "--attempt", "1"]
     done = subprocess.run(command, cwd=root, env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    result = TrialResult.model_validate_json((folder / "result.json").read_text())
+    result = parse_model((folder / "result.json").read_bytes(), TrialResult, folder, "")
     assert result.outcome is Outcome.OK, result.detail
     assert (result.environment["device_kind"], result.environment["threads"]) == (kind, 1)
     assert kind not in device_kinds()

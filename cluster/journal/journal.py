@@ -4,8 +4,10 @@ Each line is one JSON object with `t` (Unix time, s), `kind` and `crc`. `crc` is
 the previous line's CRC. A reader therefore detects a changed, missing or reordered line and names it. A writer that is killed may leave a
 last line without its newline. Readers ignore that line, and the next writer cuts it off.
 
-Kinds: attempt, environment, phase, step, window, evaluation, note, end. An attempt starts the trial over: readers return the last one, or
-the one that they ask for.
+Kinds: attempt, packages, environment, phase, step, window, evaluation, note, end, close. An attempt starts the trial over: readers return
+the last one, or the one that they ask for. What one writer wrote is a section: from its attempt record, which names the trial, to its
+close record, which counts the section's records and has the CRC-32 of their JSON. A killed writer leaves no close record. The trial's
+result.json repeats count and checksum, so a journal that was cut, also at the end of a line, and another trial's are found.
 """
 
 from __future__ import annotations
@@ -16,26 +18,37 @@ import os
 import threading
 import time
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from experiments.config.errors import UserError
+from experiments.config.errors import DamagedFile
+from experiments.journal_mark import JournalMark
+
+VERSION = 2  # of the journals that are written; those before had no close record and no version
+CHANGED = "the file was changed after it was written; `sweep resume` keeps it aside and runs the trial again"
+LATER = "read it with that version"
 
 Record = dict[str, Any]
 
 
-class JournalError(UserError):
-    """The journal was changed after it was written. The message names the file and the line."""
+class JournalError(DamagedFile):
+    """The journal is not as its trial left it. The message names the file and the line."""
 
-    def __init__(self, path: Path, line: int, problem: str) -> None:
-        super().__init__(f"{path}, line {line}: {problem}; the file was changed after it was written, move it away to run the trial again")
-        self.path, self.line = path, line
+    def __init__(self, path: Path, line: int, problem: str, hint: str = CHANGED) -> None:
+        super().__init__(path, f"line {line}" if line else "", problem, hint)
+        self.line = line
 
 
 def encode(record: Record, previous: int) -> tuple[bytes, int]:
     """One line (bytes, newline included) and its CRC. A number that is not finite becomes null, with `<name>_text` beside it."""
+    return _wrap(to_json(record), previous)
+
+
+def to_json(record: Record) -> bytes:
+    """A record as it stands in its line, without the checksum. Raises ValueError for a number inside a value that is not finite."""
     clean: Record = {}
     for name, value in record.items():
         if isinstance(value, float) and not math.isfinite(value):
@@ -43,21 +56,75 @@ def encode(record: Record, previous: int) -> tuple[bytes, int]:
             clean[f"{name}_text"] = str(value)
         else:
             clean[name] = value
-    body = json.dumps(clean, separators=(",", ":"), allow_nan=False)
-    crc = zlib.crc32(body.encode(), previous)
-    return f'{body[:-1]},"crc":"{crc:08x}"}}\n'.encode(), crc
+    return json.dumps(clean, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _wrap(body: bytes, previous: int) -> tuple[bytes, int]:
+    crc = zlib.crc32(body, previous)
+    return b'%b,"crc":"%08x"}\n' % (body[:-1], crc), crc
+
+
+def unwrap(line: bytes, previous: int, path: Path, number: int) -> tuple[bytes, int]:
+    """The JSON in one line, without the checksum, and the line's CRC. Raises JournalError if the CRC does not match."""
+    head, mark, tail = line.rpartition(b',"crc":"')
+    if not mark or len(tail) < 11 or tail[8:] != b'"}\n':
+        raise JournalError(path, number, "is not a journal line")
+    body = head + b"}"
+    crc = zlib.crc32(body, previous)
+    if tail[:8] != b"%08x" % crc:
+        raise JournalError(path, number, f"checksum is {tail[:8].decode(errors='replace')}, the content gives {crc:08x}")
+    return body, crc
 
 
 def decode(line: bytes, previous: int, path: Path, number: int) -> tuple[Record, int]:
     """The record in one line and the line's CRC. Raises JournalError if the CRC does not match or the line is not a record."""
-    head, mark, tail = line.rpartition(b',"crc":"')
-    if not mark or len(tail) < 11 or tail[8:] != b'"}\n':
-        raise JournalError(path, number, "is not a journal line")
-    crc = zlib.crc32(head + b"}", previous)
-    if tail[:8] != f"{crc:08x}".encode():
-        raise JournalError(path, number, f"checksum is {tail[:8].decode(errors='replace')}, the content gives {crc:08x}")
-    record: Record = json.loads(head + b"}")
-    return record, crc
+    body, crc = unwrap(line, previous, path, number)
+    return _parse(body, path, number), crc
+
+
+def _parse(body: bytes, path: Path, number: int) -> Record:
+    try:
+        record = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise JournalError(path, number, f"is not JSON ({error})") from error
+    if not isinstance(record, dict) or not isinstance(record.get("kind"), str):
+        raise JournalError(path, number, "is no record: it has no kind")
+    return record
+
+
+@dataclass
+class Section:
+    """What one writer wrote, as far as it was read. `start`: how many records of the file are before it.
+
+    `records` and `checksum` (the CRC-32 of their JSON) are without the close record.
+    """
+
+    start: int
+    attempt: int
+    trial: str | None
+    version: int
+    records: int = 0
+    checksum: int = 0
+    closed: bool = False
+
+    @property
+    def mark(self) -> JournalMark:
+        """What result.json says of it."""
+        return JournalMark(records=self.records, checksum=f"{self.checksum:08x}", closed=self.closed)
+
+    def add(self, body: bytes) -> None:
+        self.records += 1
+        self.checksum = zlib.crc32(body, self.checksum)
+
+
+def _section(record: Record, start: int, path: Path, number: int) -> Section:
+    """The section that an attempt record begins. Raises JournalError for one that this version cannot read."""
+    version, attempt, trial = record.get("version", 1), record.get("attempt"), record.get("trial")
+    if not isinstance(version, int) or version > VERSION:
+        raise JournalError(path, number, f"is of version {version}, and this one reads journals to version {VERSION}", LATER)
+    if not isinstance(attempt, int) or not isinstance(record.get("t"), float | int) or not isinstance(trial, str | None):
+        raise JournalError(path, number, "begins no attempt: it lacks attempt, t or trial")
+    return Section(start, attempt, trial, version)
 
 
 class JournalWriter:
@@ -80,7 +147,8 @@ class JournalWriter:
         self._error: OSError | None = None
         self._stop = threading.Event()
         self._interval = interval
-        first: Record = {"attempt": attempt, "pid": os.getpid(), **({"trial": trial} if trial else {})}
+        self._section = Section(0, attempt, trial, VERSION)
+        first: Record = {"attempt": attempt, "pid": os.getpid(), "version": VERSION, **({"trial": trial} if trial else {})}
         self.append("attempt", **first)
         self.flush()
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
@@ -100,28 +168,36 @@ class JournalWriter:
                 raise self._error
             with self._lock:
                 records, self._queue = self._queue, []
-            if not records:
-                return
-            lines = []
-            for record in records:
-                line, self._crc = encode(record, self._crc)
-                lines.append(line)
-            try:
-                self._file.write(b"".join(lines))
-                self._file.flush()
-                os.fsync(self._file.fileno())
-            except OSError as error:
-                self._error = error
-                raise
+            if records:
+                self._write(records)
+
+    def _write(self, records: Iterable[Record]) -> None:
+        lines = []
+        for record in records:
+            body = to_json(record)
+            line, self._crc = _wrap(body, self._crc)
+            self._section.add(body)
+            lines.append(line)
+        try:
+            self._file.write(b"".join(lines))
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            self._error = error
+            raise
 
     def close(self) -> None:
-        """Write the queued records, stop the thread and close the file. Raises OSError."""
+        """Write the queued records and the close record, stop the thread and close the file. Raises OSError."""
         if self._file.closed:
             return
         self._stop.set()
         self._thread.join()
         try:
             self.flush()
+            with self._disk:
+                self._write(
+                    [{"kind": "close", "t": time.time(), "records": self._section.records, "checksum": f"{self._section.checksum:08x}"}]
+                )
         finally:
             try:
                 self._file.close()
@@ -147,10 +223,15 @@ class JournalWriter:
 
 
 class JournalFollower:
-    """Reads a journal that is still being written. `poll()` returns the complete records added since the last call."""
+    """Reads a journal that is still being written. `poll()` returns the complete records added since the last call.
 
-    def __init__(self, path: Path) -> None:
-        self.path, self._offset, self._crc, self._line = path, 0, 0, 0
+    `trial`: the key of the trial that it must be of; None: of any.
+    """
+
+    def __init__(self, path: Path, trial: str | None = None) -> None:
+        self.path, self.trial = path, trial
+        self.sections: list[Section] = []
+        self._offset = self._crc = self._line = 0
 
     @property
     def offset(self) -> int:
@@ -162,23 +243,56 @@ class JournalFollower:
         """CRC of the last line read: the seed of the next line's."""
         return self._crc
 
+    @property
+    def lines(self) -> int:
+        """Number of complete lines read so far."""
+        return self._line
+
     def poll(self) -> list[Record]:
-        """New records; none while the file does not exist. Raises JournalError at the first line whose CRC does not match."""
+        """New records; none while the file does not exist.
+
+        Raises JournalError for a file that cannot be read, and at the first line whose CRC does not match or that cannot be where it is.
+        """
         try:
             with open(self.path, "rb") as file:
                 file.seek(self._offset)
-                text = file.read()
+                lines = file.readlines()  # cut at newlines alone; splitlines would cut at carriage returns too
         except FileNotFoundError:
             return []
+        except OSError as error:
+            raise JournalError(self.path, 0, f"cannot be read ({error.strerror})") from error
+        if lines and not lines[-1].endswith(b"\n"):
+            del lines[-1]
         records = []
-        for line in text.splitlines(keepends=True):
-            if not line.endswith(b"\n"):
-                break
-            record, self._crc = decode(line, self._crc, self.path, self._line + 1)
+        for line in lines:
+            body, crc = unwrap(line, self._crc, self.path, self._line + 1)
+            record = _parse(body, self.path, self._line + 1)
+            self._place(record, body)
+            self._crc = crc
             self._line += 1
             self._offset += len(line)
             records.append(record)
         return records
+
+    def _place(self, record: Record, body: bytes) -> None:
+        """Count the record in its section. Raises JournalError where it cannot be there."""
+        kind, number = record["kind"], self._line + 1
+        if kind == "attempt":
+            section = _section(record, self._line, self.path, number)
+            if section.trial is not None and self.trial not in (None, section.trial):
+                raise JournalError(self.path, number, f"is of trial {section.trial}, not of {self.trial}")
+            self.sections.append(section)
+        if not self.sections:
+            return
+        section = self.sections[-1]
+        if section.closed:
+            raise JournalError(self.path, number, "comes after the record that closes its attempt")
+        if kind != "close":
+            section.add(body)
+        elif (record.get("records"), record.get("checksum")) != (section.mark.records, section.mark.checksum):
+            raise JournalError(self.path, number, f"closes {record.get('records')} other records than the {section.records} before it")
+        else:
+            section.closed = True
 
 
 @dataclass
@@ -187,6 +301,9 @@ class Journal:
 
     attempt: int = 0
     trial: str | None = None  # the trial's key; None in early journals
+    packages: dict[str, str] = field(default_factory=dict)  # name -> version of all that is installed; {} in early journals
+    version: int = 1  # 1: from before attempts were closed
+    mark: JournalMark | None = None  # count and checksum of its records; None: it was not closed
     environment: Record = field(default_factory=dict)
     steps: list[Record] = field(default_factory=list)
     window: Record | None = None
@@ -203,6 +320,9 @@ class Journal:
             case "attempt":
                 self.__init__()  # type: ignore[misc]
                 self.attempt, self.started_at, self.trial = record["attempt"], record["t"], record.get("trial")
+            case "packages":
+                self.packages = record["versions"]
+                self.version = record.get("version", 1)
             case "environment":
                 self.environment = {k: v for k, v in record.items() if k not in ("kind", "t")}
             case "step":
@@ -219,19 +339,33 @@ class Journal:
                 self.end = record
 
 
-def read_journal(path: Path, attempt: int | None = None) -> Journal:
+def read_journal(path: Path, attempt: int | None = None, trial: str | None = None) -> Journal:
     """The last attempt in the journal at `path`, or the one of this number; an empty Journal if it is not there. Raises JournalError.
 
-    The checksum is that of the whole file in either case.
+    The checksum is that of the whole file in either case. `trial`: the key of the trial that it must be of.
     """
-    follower, journal, wanted = JournalFollower(path), Journal(), True
-    for record in follower.poll():
-        if record["kind"] == "attempt":
-            wanted = attempt in (None, record["attempt"])
-        if wanted:
-            journal.add(record)
+    follower, journal = JournalFollower(path, trial), Journal()
+    records, section = attempt_in(follower, attempt)
+    for record in records:
+        journal.add(record)
+    if section is not None and section.closed:
+        journal.mark = section.mark
     journal.checksum = f"{follower.checksum:08x}"
     return journal
+
+
+def attempt_in(follower: JournalFollower, attempt: int | None = None) -> tuple[list[Record], Section | None]:
+    """The records of the last section of a file, or of the last one of this attempt, without the close record, and that section.
+
+    Nothing where there is none.
+
+    Raises JournalError.
+    """
+    records = follower.poll()
+    for section in reversed(follower.sections):
+        if attempt in (None, section.attempt):
+            return records[section.start : section.start + section.records], section
+    return [], None
 
 
 def _whole_lines(path: Path) -> tuple[int, int]:

@@ -7,6 +7,7 @@ one begins. The writer resends a segment unchanged until the storage has it, so 
 
 from __future__ import annotations
 
+import io
 import os
 import threading
 import time
@@ -106,7 +107,7 @@ class SegmentReader:
     def _read(self, text: bytes) -> list[Record]:
         where = Path(f"{self.storage.uri.partition('?')[0]}/{journal_segment(self.attempt, self._part, self._number)}")
         records, crc = [], self._crc
-        for number, line in enumerate(text.splitlines(keepends=True), 1):
+        for number, line in enumerate(io.BytesIO(text), 1):  # cut at newlines alone
             record, crc = decode(line, crc, where, number)
             records.append(record)
         if not records:

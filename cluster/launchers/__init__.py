@@ -13,8 +13,8 @@ from pydantic import Field
 from cluster.pools.pool import Pool
 from cluster.trial_layout import LAUNCH
 from experiments.atomic_file import atomic_write
-from experiments.config.errors import UserError
 from experiments.config.strict import Strict
+from experiments.json_file import read_model
 from experiments.trial import Trial, TrialKey
 
 
@@ -41,10 +41,6 @@ class Status(Strict):
 
 class LaunchError(Exception):
     """A trial could not be started or queried. This concerns the pool, not the trial."""
-
-
-class LaunchDamaged(UserError):
-    """The record of a trial's launch cannot be read. The message names it and says what to do."""
 
 
 class LaunchRefused(LaunchError):
@@ -75,6 +71,9 @@ class Launcher(Protocol):
         Raises LaunchError if the pool does not answer; the trial may still be running.
         """
 
+    def stop_lost(self, trial: Trial, trial_dir: Path, attempt: int) -> None:
+        """As `stop`, of an attempt whose launch.json is lost. `attempt`: its number, as far as that is known. Raises LaunchError."""
+
     def log(self, launch: Launch, trial_dir: Path) -> str:
         """Output of the trial's processes so far."""
 
@@ -99,14 +98,5 @@ def save(launch: Launch, trial_dir: Path) -> None:
 
 
 def load(trial_dir: Path) -> Launch | None:
-    """The trial's last launch; None if it was never started. Raises LaunchDamaged."""
-    path = trial_dir / LAUNCH
-    try:
-        return Launch.model_validate_json(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except (ValueError, OSError) as error:  # pydantic's ValidationError is a ValueError, as is text that is not UTF-8
-        what = error.strerror if isinstance(error, OSError) else "it is no record of a launch"
-        raise LaunchDamaged(
-            f"{path} cannot be read ({what}): only it leads to the trial's processes. See that none runs (`ps -ef`), then move it away"
-        ) from error
+    """The trial's last launch; None if it was never started. Raises DamagedFile."""
+    return read_model(trial_dir / LAUNCH, Launch, "`sweep resume` ends what it started and runs the trial again")

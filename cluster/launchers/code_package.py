@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cluster.git_state import as_environment, git_state
 from cluster.source_tree import hash_of, source_files
-from experiments.config.paths import extra_folders, runs_root
+from experiments.config.paths import REPOSITORY, extra_folders, runs_root
 
 _LIMIT = 50 * 2**20  # bytes; Ray refuses more than 500 MiB, and code is never this large
 
@@ -30,9 +30,9 @@ class Package:
     environment: dict[str, str]
 
 
-def build() -> Package:
-    """The package of the current code, in runs/.packages/<hash>; an existing one is reused. Raises PackageError."""
-    files = _files()
+def build(repository: Path = REPOSITORY) -> Package:
+    """The package of the code in a checkout, in runs/.packages/<hash>; an existing one is reused. Raises PackageError."""
+    files = _files(repository)
     size = sum(path.stat().st_size for path in files.values())
     if size > _LIMIT:
         largest = max(files.values(), key=lambda path: path.stat().st_size)
@@ -47,14 +47,14 @@ def build() -> Package:
         folder,
         {
             **({"SWEEPBENCH_EXTRA": os.pathsep.join(extras)} if extras else {}),  # relative to the working directory
-            **as_environment(git_state()),  # the nodes have no git folder to ask
+            **as_environment(git_state(repository)),  # the nodes have no git folder to ask
         },
     )
 
 
-def _files() -> dict[str, Path]:
+def _files(repository: Path) -> dict[str, Path]:
     """Name in the package -> local file: the source tree, and a mark in the user's folders that have no workloads."""
-    return source_files() | {f"extra/{number}/workloads/.here": Path(os.devnull) for number, _ in enumerate(extra_folders())}
+    return source_files(repository) | {f"extra/{number}/workloads/.here": Path(os.devnull) for number, _ in enumerate(extra_folders())}
 
 
 def _copy(files: dict[str, Path], folder: Path) -> None:

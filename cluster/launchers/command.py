@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from cluster.commits.told import environment_of
 from cluster.kept_files import KEPT
 from cluster.pools.pool import Pool
 from cluster.process_marks import MARK, POOL_MARK
@@ -29,12 +30,15 @@ _QUIET = {
 }
 
 
-def trial_command(trial_dir: Path, attempt: int, store: str | None = None) -> list[str]:
-    """Arguments after the Python executable: the trial's entrypoint. `store`: the trial's folder on storage, instead of `trial_dir`."""
+def trial_command(trial_dir: Path, attempt: int, store: str | None = None, told: str = TRIAL) -> list[str]:
+    """Arguments after the Python executable: the trial's entrypoint. `store`: the trial's folder on storage, instead of `trial_dir`.
+
+    `told`: the file in `trial_dir` that the trial's process reads.
+    """
     if store:
         return [*ENTRY, "--store", store, "--attempt", str(attempt)]
     folder = trial_dir.resolve()
-    return [*ENTRY, "--trial", str(folder / TRIAL), "--out", str(folder), "--attempt", str(attempt)]
+    return [*ENTRY, "--trial", str(folder / told), "--out", str(folder), "--attempt", str(attempt)]
 
 
 def warm_command(key: str, workload: str, arguments: Sequence[str]) -> list[str]:
@@ -42,10 +46,11 @@ def warm_command(key: str, workload: str, arguments: Sequence[str]) -> list[str]
     return ["-m", "cluster.worker.warm_job", "--template", key, "--workload", workload, "--", *arguments[len(ENTRY) :]]
 
 
-def trial_environment(trial: Trial) -> dict[str, str]:
-    """Environment variables that a trial started by this process gets in addition to this process's own."""
+def trial_environment(trial: Trial, tree: Path | None = None) -> dict[str, str]:
+    """Environment variables that a trial started by this process gets in addition to this process's own. `tree`: its commit's files."""
     path = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
-    return {**_common(trial), KEPT: str(runs_root()), "PYTHONPATH": path}
+    imports = {"PYTHONPATH": path} if tree is None else environment_of(tree, os.environ)
+    return {**_common(trial), KEPT: str(runs_root()), **imports}
 
 
 def job_environment(trial: Trial, pool: Pool) -> dict[str, str]:

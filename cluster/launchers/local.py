@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -13,7 +12,8 @@ from pathlib import Path
 
 from cluster.launchers import Launch, LaunchError, Status, processes
 from cluster.launchers.command import ENTRY, WARM_DEVICES, trial_command, trial_environment
-from cluster.launchers.template import ForkedTrial, TemplateCache, TemplateError
+from cluster.launchers.template import ForkedTrial, Template, TemplateCache, TemplateError
+from cluster.launchers.variant import Variant, variant_of
 from cluster.pools.pool import Pool
 from cluster.trial_layout import LOG
 from experiments.trial import Trial
@@ -32,52 +32,60 @@ class LocalLauncher:
 
     def prepare(self, trial: Trial, trial_dir: Path) -> None:
         """Start the template that the trial is to be forked from, and return at once: its imports take seconds. `start` takes it up."""
-        if self._is_forked(trial, trial_command(trial_dir, 1)):
-            with suppress(OSError):  # `start` will meet it too, and say so
-                self._templates.get(self.pool.python or sys.executable, trial, trial_environment(trial), trial_dir / LOG)
+        with suppress(OSError, LaunchError):  # `start` will meet it too, and say so
+            variant = variant_of(trial, self.pool)
+            if self._is_forked(trial, variant, trial_command(trial_dir, 1)):
+                self._templates.get(variant, trial, trial_environment(trial, variant.tree), trial_dir / LOG)
 
     def start(self, trial: Trial, trial_dir: Path, attempt: int) -> Launch:
-        arguments, environment = trial_command(trial_dir, attempt), trial_environment(trial)
+        variant = variant_of(trial, self.pool)
+        arguments = trial_command(trial_dir, attempt, told=variant.write(trial, trial_dir))
+        environment = trial_environment(trial, variant.tree)
         processes.end_all(trial.key)  # what was started by a flow that died before it could save the launch
         with open(trial_dir / LOG, "ab") as log:
             log.write(f"--- attempt {attempt} at {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}\n".encode())
-        child = self._forked(trial, arguments, environment, trial_dir / LOG) or self._fresh(arguments, environment, trial_dir / LOG)
+        start = (arguments, environment, trial_dir / LOG)
+        child = self._forked(trial, variant, *start) or self._fresh(variant, *start)
         self._children[trial.key] = child
         return Launch(launcher="local", key=trial.key, attempt=attempt, id=str(child.pid), born=processes.start_time(child.pid))
 
-    def _fresh(self, arguments: Sequence[str], environment: Mapping[str, str], log_path: Path) -> subprocess.Popen[bytes]:
+    def _fresh(self, variant: Variant, arguments: Sequence[str], environment: Mapping[str, str], log_path: Path) -> subprocess.Popen[bytes]:
         """A new process. Raises LaunchError."""
-        python = self.pool.python or sys.executable
         with open(log_path, "ab") as log:
             try:
                 return subprocess.Popen(
-                    [python, *arguments],
+                    [variant.python, *arguments],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     env={**os.environ, **environment},
                     start_new_session=True,
+                    pass_fds=variant.inherited,
                 )
             except OSError as error:
-                raise LaunchError(f"pool {self.pool.name}: cannot start {python}: {error}") from error
+                raise LaunchError(f"pool {self.pool.name}: cannot start {variant.python}: {error}") from error
 
-    def _forked(self, trial: Trial, arguments: list[str], environment: Mapping[str, str], log: Path) -> ForkedTrial | None:
+    def _forked(
+        self, trial: Trial, variant: Variant, arguments: list[str], environment: Mapping[str, str], log: Path, /
+    ) -> ForkedTrial | None:
         """A process forked from a template; None where the pool or the trial wants a fresh one, or no template can be had."""
-        if not self._is_forked(trial, arguments):
+        if not self._is_forked(trial, variant, arguments):
             return None
+        template: Template | None = None
         try:
-            template = self._templates.get(self.pool.python or sys.executable, trial, environment, log)
+            template = self._templates.get(variant, trial, environment, log)
             return template.fork(arguments[len(ENTRY) :], environment, log)
         except (TemplateError, OSError) as error:
-            self._templates.drop()
+            self._templates.drop(template)
             processes.end_all(trial.key)  # what it may have forked before it fell silent
             with open(log, "a") as file:
                 file.write(f"a fresh process, since none could be forked from the template: {error}\n")
             return None
 
-    def _is_forked(self, trial: Trial, arguments: list[str]) -> bool:
-        """Whether the pool and the trial want a process that is forked from a template."""
-        return self.pool.start != "fresh" and trial.device in WARM_DEVICES and arguments[: len(ENTRY)] == ENTRY
+    def _is_forked(self, trial: Trial, variant: Variant, arguments: list[str]) -> bool:
+        """Whether the pool and the trial want a process that is forked from a template, and the trial's code can be one."""
+        wanted = self.pool.start != "fresh" and trial.device in WARM_DEVICES and arguments[: len(ENTRY)] == ENTRY
+        return wanted and variant.has("template")
 
     def status(self, launch: Launch) -> Status:
         child = self._children.get(launch.key)
@@ -106,12 +114,15 @@ class LocalLauncher:
         if isinstance(child, subprocess.Popen) or (child is not None and child.template.running):
             child.wait(timeout=grace_s)
 
+    def stop_lost(self, trial: Trial, trial_dir: Path, attempt: int) -> None:
+        processes.end_all(trial.key)
+
     def log(self, launch: Launch, trial_dir: Path) -> str:
         path = trial_dir / LOG
         return path.read_text(errors="replace") if path.exists() else ""
 
     def close(self) -> None:
-        self._templates.drop()
+        self._templates.close()
 
 
 def _exit_message(code: int | None) -> str | None:

@@ -22,12 +22,14 @@ from cluster.launchers import Launch, LaunchError, LaunchRefused, Status, code_p
 from cluster.launchers.code_package import Package
 from cluster.launchers.command import WARM_DEVICES, job_environment, trial_command, warm_command
 from cluster.launchers.shared_files import SharedFiles
+from cluster.launchers.variant import variant_of
 from cluster.pools.errors import PoolError, PoolRefused
 from cluster.pools.placement import Placement, of_job, place
 from cluster.pools.pool import Pool
 from cluster.pools.probe import admit
 from cluster.process_marks import MARK
 from experiments.atomic_file import atomic_write
+from experiments.config.paths import REPOSITORY
 from experiments.trial import Trial, digest
 
 _OVER = ("SUCCEEDED", "FAILED", "STOPPED")
@@ -44,31 +46,31 @@ class RayJobLauncher:
         self._pending_since: dict[str, float] = {}
 
     def start(self, trial: Trial, trial_dir: Path, attempt: int) -> Launch:
-        submission_id = f"{trial.key}-a{attempt}"
+        launch = self._launch(trial, trial_dir, attempt)
         folder = self.files.folder(trial, trial_dir)
-        launch = Launch(launcher="ray_job", key=trial.key, attempt=attempt, id=submission_id, folder=folder)
-        client = self._client()
+        client, variant = self._client(), variant_of(trial, self.pool)
         placement = place(self.pool, trial.parameters)
         try:
             admit(self.pool, placement)
-            self.files.send(trial, folder)
-            code = code_package.build()
+            self.files.send(trial, folder, variant.text)
+            code = code_package.build(variant.tree or REPOSITORY)
         except PoolRefused as error:
             raise LaunchRefused(str(error)) from error
         except (PoolError, StorageError) as error:
             raise LaunchError(str(error)) from error
         except code_package.PackageError as error:
             raise LaunchRefused(str(error)) from error
-        arguments = trial_command(trial_dir, attempt, store=folder if self.pool.storage else None)
+        store = folder if self.pool.storage else None
+        arguments = trial_command(trial_dir, attempt, store=store, told=variant.write(trial, trial_dir))
         environment = {**job_environment(trial, self.pool), **code.environment}
         if not placement.in_job:
             arguments += ["--placement", placement.model_dump_json()]
-        elif self.pool.start == "warm" and trial.device in WARM_DEVICES:
+        elif self.pool.start == "warm" and trial.device in WARM_DEVICES and variant.has("warm_job"):
             arguments = warm_command(self._template_key(trial, placement, code, environment), trial.workload, arguments)
         try:
             client.submit_job(
                 entrypoint=shlex.join([self._python, *arguments]),
-                submission_id=submission_id,
+                submission_id=launch.id,
                 runtime_env={"working_dir": str(code.folder), "env_vars": environment},
                 metadata={"job_name": trial.name, "sweep.id": trial.sweep_id, "trial.key": trial.key},  # the dashboard shows job_name
                 **of_job(placement),
@@ -133,6 +135,9 @@ class RayJobLauncher:
                 time.sleep(0.1)
         processes.end_all(launch.key)  # on this machine; elsewhere: Ray's supervisor, worker/leftovers.py
 
+    def stop_lost(self, trial: Trial, trial_dir: Path, attempt: int) -> None:
+        self.stop(self._launch(trial, trial_dir, attempt))
+
     def log(self, launch: Launch, trial_dir: Path) -> str:
         try:
             text: str = self._client().get_job_logs(launch.id)
@@ -142,6 +147,10 @@ class RayJobLauncher:
 
     def close(self) -> None:
         """Nothing is kept: each trial is a job of its own."""
+
+    def _launch(self, trial: Trial, trial_dir: Path, attempt: int) -> Launch:
+        folder = self.files.folder(trial, trial_dir)
+        return Launch(launcher="ray_job", key=trial.key, attempt=attempt, id=f"{trial.key}-a{attempt}", folder=folder)
 
     @property
     def _python(self) -> str:

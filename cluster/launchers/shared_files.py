@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from cluster.journal.object_store import Storage, join
@@ -32,8 +33,8 @@ class SharedFiles:
         """The trial's folder on storage."""
         return Storage(folder)
 
-    def send(self, trial: Trial, folder: str) -> None:
-        """Send trial.json, and the trial's data set if it lies on this machine. A data set is sent once."""
+    def send(self, trial: Trial, folder: str, text: Callable[[Trial], str]) -> None:
+        """Send trial.json, which is `text` of the trial, and the trial's data set if it lies on this machine. A data set is sent once."""
         if not self.pool.storage:
             return
         if trial.data is not None and "://" not in trial.data.uri:
@@ -43,7 +44,7 @@ class SharedFiles:
                 self._sent.add(name)
             data = trial.data.model_copy(update={"uri": join(self.pool.storage, name), "tokenizer": None})
             trial = trial.model_copy(update={"data": data})
-        Storage(folder).put(TRIAL, trial.model_dump_json(indent=1).encode())
+        Storage(folder).put(TRIAL, text(trial).encode())
 
     def fetch(self, launch: Launch, trial_dir: Path, *, last: bool = False) -> None:
         """Copy the new lines of the attempt's journal, and its result, device state and trace once they exist."""

@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from cluster.launchers import processes
+from cluster.launchers.variant import Variant
 from cluster.process_marks import MARK, NO_TRIAL
 from experiments.config.paths import REPOSITORY, extra_folders
 from experiments.trial import Trial, digest
 
 READY_S = 120.0  # imports on a slow disk may take so long
 FORK_S = 60.0  # it may be importing what the last trial taught it
+MOST = 3  # templates kept at a time, each with torch in memory: some 300 MB
 _POLL_S = 0.02
 _OF_THE_FLOW = ("MLFLOW_", "PREFECT_")  # variables that the flow's libraries set while it runs; a trial uses neither
 
@@ -54,8 +56,9 @@ class ForkedTrial:
 class Template:
     """One template process. Its methods may be called from several threads."""
 
-    def __init__(self, python: str, workload: str, environment: Mapping[str, str], log: Path) -> None:
-        """Start the process, which needs some seconds until it can fork. `log`: where its own output goes. Raises OSError."""
+    def __init__(self, python: str, workload: str, environment: Mapping[str, str], log: Path, inherited: Sequence[int] = ()) -> None:
+        """Start the process, which needs some seconds until it can fork. `log`: where its own output goes; `inherited`: descriptors that
+        its trials inherit. Raises OSError."""
         ours, theirs = socket.socketpair()
         with theirs, open(log, "ab") as output:
             arguments = [python, "-m", "cluster.worker.template", "--channel", str(theirs.fileno()), "--workload", workload]
@@ -65,7 +68,7 @@ class Template:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env={**environment, MARK: NO_TRIAL, "PYTORCH_NVML_BASED_CUDA_CHECK": "1"},  # the check must not initialise CUDA
-                pass_fds=[theirs.fileno()],
+                pass_fds=[theirs.fileno(), *inherited],
                 start_new_session=True,
             )
         self._channel, self._lock, self._buffer, self._ready = ours, threading.Lock(), b"", False
@@ -135,37 +138,51 @@ def _end(channel: socket.socket, process: subprocess.Popen[bytes]) -> None:
     process.poll()
 
 
+@dataclass(frozen=True)
+class _Kept:
+    template: Template
+    code: str  # digest of the code that it has imported
+
+
 class TemplateCache:
-    """The last template used: the trials of a sweep on a pool mostly need the same one."""
+    """The templates used last: trials of a sweep on a pool need one for each of its workloads, environments and commits."""
 
     def __init__(self) -> None:
-        self._lock, self._key = threading.Lock(), ""
-        self._template: Template | None = None
+        self._lock, self._kept = threading.Lock(), dict[str, _Kept]()  # the one used last stands last
 
-    def get(self, python: str, trial: Trial, environment: Mapping[str, str], log: Path) -> Template:
+    def get(self, variant: Variant, trial: Trial, environment: Mapping[str, str], log: Path) -> Template:
         """A template for this trial, started if need be: one with the same Python, workload, variables and code. Raises OSError."""
         shared = {
             name: value for name, value in {**os.environ, **environment}.items() if name != MARK and not name.startswith(_OF_THE_FLOW)
         }
         if trial.device == "cpu":
             shared["CUDA_VISIBLE_DEVICES"] = ""
-        key = digest([python, trial.workload, shared, _code_state()])
+        key, code = digest([variant.python, trial.workload, shared]), digest(_code_state(variant.tree or REPOSITORY))
         with self._lock:
-            if self._template is None or key != self._key or not self._template.running:
-                if self._template is not None:
-                    self._template.close()
-                self._template, self._key = Template(python, trial.workload, shared, log), key
-            return self._template
+            kept = self._kept.pop(key, None)
+            if kept is None or kept.code != code or not kept.template.running:
+                if kept is not None:
+                    kept.template.close()
+                kept = _Kept(Template(variant.python, trial.workload, shared, log, variant.inherited), code)
+            self._kept[key] = kept
+            while len(self._kept) > MOST:
+                self._kept.pop(next(iter(self._kept))).template.close()
+            return kept.template
 
-    def drop(self) -> None:
-        """Let the template end: the next trial gets a new one."""
+    def drop(self, template: Template | None) -> None:
+        """Let this template end: the next trial gets a new one."""
         with self._lock:
-            if self._template is not None:
-                self._template.close()
-            self._template = None
+            for key in [key for key, kept in self._kept.items() if kept.template is template]:
+                self._kept.pop(key).template.close()
+
+    def close(self) -> None:
+        """Let all of them end."""
+        with self._lock:
+            while self._kept:
+                self._kept.popitem()[1].template.close()
 
 
-def _code_state() -> list[tuple[str, int]]:
+def _code_state(root: Path) -> list[tuple[str, int]]:
     """Each source file that a trial may import, with the time of its last change in ns: a template holds the code as it was."""
-    folders = [REPOSITORY / "cluster", REPOSITORY / "experiments", *extra_folders()]
+    folders = [root / "cluster", root / "experiments", *extra_folders()]
     return sorted((str(path), path.stat().st_mtime_ns) for folder in folders for path in folder.rglob("*.py"))

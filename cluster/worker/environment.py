@@ -11,8 +11,10 @@ from typing import Any
 from cluster.devices import Device
 from cluster.devices._processor import model_name
 from cluster.git_state import git_state
+from cluster.packages import installed
 from cluster.source_tree import running_tree
 from cluster.worker.host_identity import host_id
+from experiments.trial import digest
 
 LIBRARIES = (
     "torch",
@@ -50,7 +52,13 @@ def environment(device: Device, world_size: int, threads: int | None) -> dict[st
         "git_dirty": git.get("dirty"),
         "git_checked": git.get("checked"),
         "tree": running_tree(),
+        "packages": packages_digest(),
     }
+
+
+def packages_digest() -> str:
+    """16 hex digits for the versions of all installed packages, which the journal lists beside the environment."""
+    return digest(installed())
 
 
 def _version(library: str) -> str | None:

@@ -22,12 +22,14 @@ from cluster.disk_full import DISK_FULL, is_disk_full
 from cluster.journal.journal import JournalError, read_journal
 from cluster.journal.object_store import StorageError
 from cluster.journal.replication import STORAGE_LOST
-from cluster.sampler.state_file import read_state
-from cluster.trial_layout import JOURNAL, RESULT
+from cluster.sampler.state_file import mark_of, read_state
+from cluster.trial_layout import DEVICE_STATE, JOURNAL, RESULT
 from cluster.worker import trial_files
 from cluster.worker.outcome import Cancelled, Termination, classify
 from experiments.atomic_file import atomic_write
 from experiments.device_state import DeviceState
+from experiments.journal_mark import JournalMark
+from experiments.json_file import sealed_text
 from experiments.parameters import lazy_mode
 from experiments.summary import summarise
 from experiments.trial import Outcome, Trial, TrialResult
@@ -53,7 +55,7 @@ def _attempt(options: argparse.Namespace, started_at: float) -> int:
     if trial_files.is_withdrawn(options):
         print("this attempt was stopped before it began", file=sys.stderr)
         return 0
-    trial = Trial.model_validate_json(trial_files.trial_text(options))
+    trial = trial_files.read_trial(options)
     _set_defaults(trial)
     signal.signal(signal.SIGTERM, _cancel)
     rank = int(os.environ.get("RANK", "0"))
@@ -88,13 +90,15 @@ def write_result(trial: Trial, out: Path, attempt: int, started_at: float, endin
     environment: dict[str, Any] = {}
     summary: dict[str, Any] = {}
     state: DeviceState | None = None
+    journal_mark: JournalMark | None = None
+    state_mark: JournalMark | None = None
     try:
-        journal = read_journal(out / JOURNAL)
+        journal = read_journal(out / JOURNAL, trial=trial.key)
         if journal.attempt == attempt:
-            environment = journal.environment
+            environment, journal_mark = journal.environment, journal.mark
             if ending.outcome is Outcome.OK:  # the rate of a failed trial must not be mistaken for a result
                 summary = dict(summarise(journal.steps, journal.window, journal.evaluations))
-                state = _state(out, attempt, journal.steps)
+                state, state_mark = _state(out, attempt, journal.steps)
             if journal.window and "batch_size" in journal.window:
                 summary["batch_size"] = journal.window["batch_size"]
     except (JournalError, ValueError) as error:
@@ -113,17 +117,22 @@ def write_result(trial: Trial, out: Path, attempt: int, started_at: float, endin
         emulated=trial.emulated or bool(environment.get("emulated")),  # the device knows best whether it is emulated
         environment=environment,
         summary={**summary, **(state.metrics() if state else {})},
+        journal=journal_mark,
+        device_state=state_mark,
     )
-    atomic_write(out / RESULT, result.model_dump_json(indent=1))
+    atomic_write(out / RESULT, sealed_text(result))
 
 
-def _state(out: Path, attempt: int, steps: Sequence[Mapping[str, Any]]) -> DeviceState | None:
-    """The state of the device in the measured window. A file that cannot be read leaves it unknown: the trial was measured all the same."""
+def _state(out: Path, attempt: int, steps: Sequence[Mapping[str, Any]]) -> tuple[DeviceState | None, JournalMark | None]:
+    """The state of the device in the measured window, and which records of the sampler, which has ended, it is of.
+
+    A file that cannot be read leaves it unknown: the trial was measured all the same.
+    """
     try:
-        return read_state(out, attempt, steps)
+        return read_state(out, attempt, steps), mark_of(out / DEVICE_STATE, attempt)
     except (JournalError, OSError, ValueError, KeyError) as error:
         print(f"the device's state is unknown: {error}", file=sys.stderr, flush=True)
-        return None
+        return None, None
 
 
 def _run(trial: Trial, options: argparse.Namespace) -> Termination:

@@ -22,6 +22,7 @@ from cluster.journal.journal import JournalError, JournalWriter, read_journal
 from cluster.trial_layout import JOURNAL, PROBES, RESULT, TRIAL
 from cluster.worker.outcome import TrialEnded
 from experiments.atomic_file import atomic_write
+from experiments.json_file import read_model
 from experiments.trial import Outcome, Trial, TrialResult
 
 LIMIT = 65_536  # samples per device: the largest size tried
@@ -190,10 +191,9 @@ def probe(
             child.terminate()
             raise
     listen()
-    path = folder / RESULT
-    if not path.exists():
+    result = read_model(folder / RESULT, TrialResult, "the probe wrote it a moment ago")
+    if result is None:
         raise TrialEnded(Outcome.INFRA, f"worker_lost: the probe of batch size {size} ended with status {code} and no result")
-    result = TrialResult.model_validate_json(path.read_text())
     last = next_size(received)
     if result.outcome is Outcome.DOES_NOT_FIT and last is not None:
         report_answer(last, Answer(False, None, result.reason))

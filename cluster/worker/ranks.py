@@ -17,6 +17,7 @@ from pathlib import Path
 from cluster.trial_layout import RANKS, RESULT, TRIAL, rank_failure
 from cluster.worker.outcome import Termination, TrialEnded, explaining
 from experiments.atomic_file import atomic_write
+from experiments.json_file import read_model
 from experiments.trial import Outcome, Trial, TrialResult
 
 GRACE_S = 3.0
@@ -111,8 +112,7 @@ def _explain(out: Path, attempt: int, failures: dict[int, int]) -> Termination:
 
 
 def _rank_zero(out: Path, attempt: int) -> Termination | None:
-    path = out / RESULT
-    if not path.exists():
+    result = read_model(out / RESULT, TrialResult, "this process wrote it a moment ago")
+    if result is None or result.attempt != attempt:
         return None
-    result = TrialResult.model_validate_json(path.read_text())
-    return Termination(result.outcome, result.reason, result.detail) if result.attempt == attempt else None
+    return Termination(result.outcome, result.reason, result.detail)

@@ -12,6 +12,7 @@ from cluster.devices import Device
 from cluster.devices import load as load_device
 from cluster.devices.clock import SYNCHRONISED
 from cluster.kept_files import kept_folder
+from cluster.packages import installed
 from cluster.trial_layout import WEIGHTS
 from cluster.worker.compile_cache import CompileCache
 from cluster.worker.environment import environment
@@ -84,6 +85,7 @@ def set_up(
         facts["clock"] = SYNCHRONISED
     if parameters.compile == "none":
         facts["compilation"] = "none"
+    recorder.packages(installed())
     recorder.environment(facts)
     cache = compile_cache or CompileCache()
     if compiles(parameters) and (problem := cache.use(facts)):

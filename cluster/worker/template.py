@@ -15,6 +15,7 @@ import argparse
 import os
 import socket
 
+from cluster.packages import installed
 from cluster.source_tree import running_tree
 from cluster.worker import node_socket
 from cluster.worker.fork_server import ForkServer
@@ -38,6 +39,7 @@ def main() -> None:
     else:
         server.serve_launcher(socket.socket(fileno=options.channel))
     running_tree()  # of the code that is imported now; trials inherit it
+    installed()  # likewise: some 50 ms for each trial else
     import_modules([*BASE, f"experiments.workloads.{options.workload}"])
     server.run()
 

@@ -22,7 +22,10 @@ from cluster import trial_layout
 from cluster.journal.object_store import Storage, StorageError, join
 from cluster.journal.replication import PATIENCE_S, JournalCopy, JournalMirror
 from cluster.trial_layout import DEVICE_STATE, RANK_ZERO, TRACE, TRIAL, attempt_result
+from experiments.json_file import parse_model
 from experiments.trial import Trial
+
+AGAIN = "remove it, and `sweep resume` writes it again"
 
 
 def scratch(store: str, attempt: int) -> Path:
@@ -31,14 +34,14 @@ def scratch(store: str, attempt: int) -> Path:
     return root / f"{hashlib.sha256(store.encode()).hexdigest()[:16]}-a{attempt}"
 
 
-def trial_text(options: argparse.Namespace) -> str:
-    """The text of trial.json. Raises StorageError, also if storage has no such file."""
+def read_trial(options: argparse.Namespace) -> Trial:
+    """The trial in trial.json. Raises DamagedFile; OSError or StorageError where there is no such file."""
     if not options.store:
-        return str(options.trial.read_text(encoding="utf-8"))
-    text = _retry(lambda: Storage(options.store).get(TRIAL))
-    if text is None:
+        return parse_model(options.trial.read_bytes(), Trial, options.trial, AGAIN)
+    data = _retry(lambda: Storage(options.store).get(TRIAL))
+    if data is None:
         raise StorageError(f"{options.store}: trial.json is not there")
-    return str(text.decode())
+    return parse_model(data, Trial, Path(f"{options.store.partition('?')[0]}/{TRIAL}"), AGAIN)
 
 
 def is_withdrawn(options: argparse.Namespace) -> bool:

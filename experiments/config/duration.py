@@ -27,3 +27,18 @@ def option_seconds(option: str, text: str) -> float:
         return seconds(text)
     except ValueError as error:
         raise ConfigError.one(option, None, "", str(error), HINT) from None
+
+
+def text(duration_s: float) -> str:
+    """As `seconds` reads it, to the second: 25m, 1h30m, 45s. At least 1s."""
+    whole = max(1, round(duration_s))
+    parts = ((whole // 3600, "h"), (whole // 60 % 60, "m"), (whole % 60, "s"))
+    return "".join(f"{count}{unit}" for count, unit in parts if count)
+
+
+def about(duration_s: float) -> str:
+    """For people: 40 s, 18 min, 2 h 05 min."""
+    if duration_s < 90:
+        return f"{max(1, round(duration_s))} s"
+    minutes = round(duration_s / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"

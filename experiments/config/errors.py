@@ -30,6 +30,14 @@ class UserError(Exception):
     """What the person at the command line can mend: its message says what is wrong and what to do, and is all that they see."""
 
 
+class DamagedFile(UserError):
+    """A file that is there does not hold what it should. The message names it, where in it, what is wrong, and what to do."""
+
+    def __init__(self, path: Path, where: str, problem: str, hint: str) -> None:
+        super().__init__(f"{path}{f', {where}:' if where else ''} {problem}; {hint}")
+        self.path, self.where, self.problem, self.hint = path, where, problem, hint
+
+
 class ConfigError(UserError):
     """Invalid user input. `problems` has every problem found; `file`, `line`, `key`, `problem` and `hint` are those of the first."""
 

@@ -6,9 +6,6 @@ false discovery rate over all cells of the night (`fdr`), and a change at least 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
@@ -24,27 +21,13 @@ SLOWER, SAME, FASTER, UNDECIDED = _CODES.values()
 _WORDS = {code: word for word, code in _CODES.items()}
 
 
-def interim_levels(repeats: Sequence[int], alpha: float = ALPHA) -> list[float]:
-    """The significance level of each interim analysis, made after so many repeats; their sum is `alpha`.
-
-    A level is what O'Brien and Fleming's boundary has spent by then (Lan & DeMets 1983), less what it had spent before. The levels add up,
-    so the bound holds whatever the dependence between the analyses; nearly all of `alpha` is left for the last one.
-    Raises ValueError for repeats that do not rise, or none.
-    """
-    if not repeats or any(b <= a for a, b in pairwise(repeats)) or repeats[0] < 1:
-        raise ValueError(f"interim analyses need rising numbers of repeats, got {list(repeats)}")
-    z = special.ndtri(1 - alpha / 2)
-    spent = [float(2 * special.ndtr(-z / np.sqrt(count / repeats[-1]))) for count in repeats]
-    return [now - before for now, before in zip(spent, [0.0, *spent[:-1]], strict=True)]
-
-
 def decide(
     effect: NightEffect, minimum: ArrayLike, level: ArrayLike, *, alpha: float = ALPHA, fdr: float = FDR
 ) -> tuple[NDArray[np.int8], NDArray[np.float64]]:
     """Codes (SLOWER, SAME, FASTER, UNDECIDED) and q-values of the cells of a night, both of the effects' shape (..., cells).
 
-    `minimum`: the smallest change that matters, 0.03 for 3 %. `level`: that of `interim_levels` for the analysis that a cell has reached.
-    Both are one number, or one for each cell.
+    `minimum`: the smallest change that matters, 0.03 for 3 %. `level`: that of `interim_levels` (experiments/stats/sequential.py) for
+    the analysis that a cell has reached. Both are one number, or one for each cell.
     slower / faster: p < level, q < fdr (Benjamini & Hochberg 1995), and the change is at least `minimum`. same: the 95 % interval lies
     within `minimum`. A cell whose effect is unknown (NaN) is undecided, with a q-value of 1.
     """

@@ -19,7 +19,7 @@ from experiments.metrics import Metric, metric_of
 from experiments.regression.decision import ALPHA, FDR
 from experiments.regression.effect import RESOLUTION
 from experiments.spec.schema import Name
-from experiments.trial import Scalar, digest
+from experiments.trial import DEFAULTS, Scalar, digest
 
 _HERE = Path(__file__).resolve().parents[1] / "nightly"
 _LEAST = 1e-9 + RESOLUTION
@@ -140,13 +140,16 @@ def nights() -> dict[str, Path]:
     return files
 
 
-def cell_id(suite: str, workload: str, pool: str, parameters: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
+def cell_id(suite: str, workload: str, pool: str, parameters: Mapping[str, Any], defaults: Mapping[str, Any], **run: str) -> str:
     """A cell's identity over the nights: a digest of the parameters that differ from the schema's defaults.
+
+    `run`: its environment and commit by name, which count where they are not the plain ones.
 
     So a cell keeps its history when the schema gains a parameter; a default whose value changed is named as a cause where it matters.
     """
     chosen = {name: value for name, value in parameters.items() if name not in defaults or defaults[name] != value}
-    return digest({"suite": suite, "workload": workload, "pool": pool, "parameters": chosen})
+    special = {name: value for name, value in run.items() if value != DEFAULTS[name]}
+    return digest({"suite": suite, "workload": workload, "pool": pool, "parameters": chosen, **special})
 
 
 def drop_to_fit(costs: Mapping[str, float], values: Mapping[str, float], budget_s: float, fixed_s: float = 0.0) -> list[str]:

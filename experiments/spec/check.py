@@ -12,7 +12,7 @@ from experiments.spec import matrix
 from experiments.spec.profile import ProfileContext
 from experiments.spec.report_section import check_report
 from experiments.spec.same_work import check_same_work, check_same_work_of_baseline
-from experiments.spec.schema import MAX_PRODUCT, Axes, PoolFacts, Suite, SuiteFile
+from experiments.spec.schema import MAX_PRODUCT, Axes, PoolFacts, Rounds, Suite, SuiteFile
 from experiments.spec.sections import check_axes, check_baseline, check_conditions, check_exclude, check_fixed, check_include, check_linked
 from experiments.spec.vocabulary import Vocabulary, too_large, with_pools
 
@@ -74,6 +74,7 @@ def _suite(profile: ProfileContext, names: list[str], axes: Axes, linked: list[A
         parity_reference=profile.section("parity_reference"),
         same_work=check_same_work(profile, every_axis, conditions),
         repeats=profile.section("repeats"),
+        rounds=_check_rounds(profile),
         limit=profile.section("limit"),
         baseline=check_baseline(profile, every_axis),
         report=check_report(profile, every_axis),
@@ -82,6 +83,22 @@ def _suite(profile: ProfileContext, names: list[str], axes: Axes, linked: list[A
         hang_timeout_s=profile.section("hang_timeout_s"),
     )
     return suite
+
+
+def _check_rounds(profile: ProfileContext) -> Rounds | None:
+    """The profile's rounds. Complains about `repeats` beside them, and where the most are fewer than the least.
+
+    A profile that gives `repeats` itself has no rounds of the suite's.
+    """
+    rounds: Rounds | None = profile.section("rounds")
+    if rounds is None:
+        return None
+    repeats_given = "repeats" in profile.sections.model_fields_set
+    if repeats_given and "rounds" in profile.sections.model_fields_set:
+        profile.complain(profile.key("repeats"), "stands beside `rounds`, which says how often cells run", "remove one of them")
+    if rounds.most < rounds.least:
+        profile.complain(profile.key("rounds", "most"), f"is {rounds.most}, fewer than `least`", f"at least {rounds.least}")
+    return None if repeats_given else rounds
 
 
 def _check_rules(profile: ProfileContext, expansion: matrix.Expansion) -> None:

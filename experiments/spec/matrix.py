@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from experiments import workloads
 from experiments.parameters import SAME_MATHEMATICS, TrainingParameters, as_reference, numerics_of
 from experiments.spec.schema import Match, Suite
-from experiments.trial import Scalar
+from experiments.trial import DEFAULT_ENVIRONMENT, DEFAULTS, RUN_AXES, WORKTREE, Scalar
 
 Values = dict[str, Any]
 Test = Callable[[Values], bool]
@@ -38,6 +38,8 @@ class PlannedCell:
     parameters: dict[str, Any]
     repeats: int | None = None  # None: the suite's
     reference: bool = False  # added for loss parity alone
+    environment: str = DEFAULT_ENVIRONMENT
+    commit: str = WORKTREE  # as git names it: main, HEAD~2, a hash
 
 
 class CellError(Exception):
@@ -96,7 +98,7 @@ def product_size(axes: Mapping[str, Sequence[Any]], linked: Sequence[Mapping[str
 def expansion(suite: Suite, schema: type[TrainingParameters]) -> Expansion:
     """The cells, and how many of them each rule matched or added. Raises CellError for a cell that `schema` refuses."""
     names = suite.axis_names
-    parameter_axes = [name for name in names if name != "pool"]
+    parameter_axes = [name for name in names if name not in RUN_AXES]
     base = schema.model_construct().model_dump(mode="json") | suite.fixed
     conditions = [(_test(item.when), item.set) for item in suite.conditions]
     excludes = [_test(item) for item in suite.exclude]
@@ -105,7 +107,7 @@ def expansion(suite: Suite, schema: type[TrainingParameters]) -> Expansion:
     seen: set[tuple[Any, ...]] = set()
 
     def finished(chosen: Values, strong: Values) -> Values:
-        values = base | chosen
+        values = DEFAULTS | base | chosen
         values["device"] = suite.pools[chosen["pool"]]
         for number, (matches, setting) in enumerate(conditions):
             if matches(values):
@@ -123,15 +125,15 @@ def expansion(suite: Suite, schema: type[TrainingParameters]) -> Expansion:
             seen.add(identity)
         if suite.only and not only(values):
             return True
-        pool, device = values.pop("pool"), values.pop("device")
+        run, device = {name: values.pop(name) for name in RUN_AXES}, values.pop("device")
         try:
             valid = schema.model_validate(values)
         except ValidationError as error:
-            raise CellError({"pool": pool} | {name: values.get(name) for name in parameter_axes}, error) from None
+            raise CellError({"pool": run["pool"]} | {name: values.get(name) for name in parameter_axes}, error) from None
         # single values were checked when the suite was loaded: only a schema that changes or completes them needs writing out
         parameters = values if valid.__dict__ == values else valid.model_dump(mode="json")
-        axes = {name: pool if name == "pool" else parameters[name] for name in names}
-        result.cells.append(PlannedCell(pool, device, axes, parameters))
+        axes = {name: run[name] if name in run else parameters[name] for name in names}
+        result.cells.append(PlannedCell(device=device, axes=axes, parameters=parameters, **run))
         return True
 
     for chosen in _product(suite, {}):
@@ -169,8 +171,15 @@ def _with_references(suite: Suite, result: Expansion, add: Callable[[Values], ob
 
 
 def _learnt(cell: PlannedCell) -> str:
-    """The same for cells of a pool that learn the same."""
-    return repr((cell.pool, sorted((name, value) for name, value in cell.parameters.items() if name not in SAME_MATHEMATICS)))
+    """The same for cells of a pool, environment and commit that learn the same."""
+    return repr(
+        (
+            cell.pool,
+            cell.environment,
+            cell.commit,
+            sorted((name, value) for name, value in cell.parameters.items() if name not in SAME_MATHEMATICS),
+        )
+    )
 
 
 def _is_reference(cell: PlannedCell) -> bool:
@@ -186,7 +195,8 @@ def _references(cells: Sequence[PlannedCell]) -> list[Values]:
     references: dict[str, Values] = {}
     for cell in cells:
         if cell.parameters["batch_size"] != "max" and (kind := _learnt(cell)) not in there:
-            as_fp32 = {**as_reference(cell.parameters), "compile": "none", "pool": cell.pool, "device": cell.device}
+            run = {name: getattr(cell, name) for name in (*RUN_AXES, "device")}
+            as_fp32 = {**as_reference(cell.parameters), "compile": "none", **run}
             references.setdefault(kind, as_fp32)
     return list(references.values())
 

@@ -12,6 +12,7 @@ from experiments.parameters import TrainingParameters
 from experiments.spec import matrix
 from experiments.spec.schema import PoolFacts, Suite
 from experiments.spec.vocabulary import BAD, Vocabulary, too_large, with_pools
+from experiments.trial import RUN_AXES
 
 
 def check_overrides(
@@ -33,7 +34,7 @@ def check_overrides(
 
     def value(option: str, name: str, setting: Any) -> Any:
         """Text is read as a YAML scalar where the workload takes that, else as text."""
-        options = [scalar(setting), setting] if isinstance(setting, str) else [setting]
+        options = [scalar(setting), setting] if isinstance(setting, str) and name not in RUN_AXES else [setting]
         tried = [words.value(name, item) for item in options]
         good = [clean for clean, wrong in tried if wrong is None]
         if not good and tried[0][1]:
@@ -53,7 +54,7 @@ def check_overrides(
             complain("--set", name, "is linked to other axes", f"choose with --only {name}=value")
         else:
             clean_sets[name] = value("--set", name, setting)
-            axes |= {name: [clean_sets[name]]} if name in axes else {}
+            axes |= {name: [clean_sets[name]]} if name in axes or name in RUN_AXES else {}
     for name in only:
         if name not in suite.axis_names:
             complain("--only", name, "is not an axis", choose(name, suite.axis_names))
@@ -66,6 +67,8 @@ def check_overrides(
         axes |= {"pool": list(dict.fromkeys(pool_values))} if "pool" in axes else {}
         clean_only["pool"] = [name for name in clean_only.get("pool", pool_values) if name in pool_values]  # linked and included cells too
     update = {"axes": axes, "sets": clean_sets, "only": clean_only, "repeats": repeats or suite.repeats}
+    if repeats is not None:  # as often, and no more
+        update["rounds"] = None
     changed = with_pools(suite.model_copy(update=update), pools)
     _check_cells(changed, schema, pools)
     return changed

@@ -10,6 +10,7 @@ from experiments.config.errors import KeyPath, Problem, choose
 from experiments.config.yaml_document import Document
 from experiments.spec.schema import Sections, SuiteFile
 from experiments.spec.vocabulary import BAD, BASE, Vocabulary
+from experiments.trial import RUN_AXES
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class ProfileContext:
         """Note a problem at `key`."""
         self.problems.append(self.document.problem(key, problem, hint))
 
-    def knows(self, key: KeyPath, name: str, others: Iterable[str] = ("pool",)) -> bool:
+    def knows(self, key: KeyPath, name: str, others: Iterable[str] = RUN_AXES) -> bool:
         """Whether `name` is a parameter of the workload or one of `others`. Complains if not."""
         wrong = self.words.unknown(name, others)
         if wrong:
@@ -71,7 +72,7 @@ class ProfileContext:
 
         The workload's schema cannot notice a misspelt name there.
         """
-        if name in ("pool", "device") or self.words.schema.model_fields[name].annotation not in (str, str | None):
+        if name != "commit" and (name in (*RUN_AXES, "device") or not self._any_text(name)):
             return
         levels = (self.file, *self.file.profiles.values())
         lists = [sections.axes.get(name, []) for sections in levels]
@@ -80,3 +81,6 @@ class ProfileContext:
         known = {str(one) for values in lists for one in values}
         if known and str(value) not in known:
             self.complain(key, f"{value!r} is no value of the axis {name} in any profile", choose(str(value), sorted(known)))
+
+    def _any_text(self, name: str) -> bool:
+        return self.words.schema.model_fields[name].annotation in (str, str | None)

@@ -10,6 +10,9 @@ from experiments.parameters import work_parameters
 from experiments.spec import matrix
 from experiments.spec.profile import ProfileContext
 from experiments.spec.schema import Condition, Suite
+from experiments.trial import RUN_AXES
+
+_SAYS = {"pool": "where", "environment": "with which libraries", "commit": "with which code"}
 
 
 def check_same_work(profile: ProfileContext, axes: Sequence[str], conditions: Sequence[Condition]) -> list[str]:
@@ -21,12 +24,13 @@ def check_same_work(profile: ProfileContext, axes: Sequence[str], conditions: Se
     varied = list(dict.fromkeys([*axes, *(name for condition in conditions for name in condition.set)]))
     for number, name in enumerate(own):
         key = profile.key("same_work", number)
-        if name == "pool":
-            profile.complain(key, "'pool' says where a cell runs, not what it does", "remove it: cells of several pools do the same work")
+        if name in RUN_AXES:
+            problem = f"{name!r} says {_SAYS[name]} a cell runs, not what it does"
+            profile.complain(key, problem, f"remove it: cells of several {name}s do the same work")
         elif name in own[:number]:
             profile.complain(key, f"{name!r} is named twice", "name each axis once")
         elif name not in varied and (profile.gives("same_work") or profile.words.unknown(name, ())):
-            known = [axis for axis in varied if axis != "pool"]
+            known = [axis for axis in varied if axis not in RUN_AXES]
             profile.complain(key, f"{name!r} is not an axis, and no condition sets it", choose(name, known))
     return list(dict.fromkeys([*work_parameters(profile.words.schema), *own]))
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Protocol
 
-from pydantic import BeforeValidator, Field, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
+from experiments.config.duration import seconds
 from experiments.config.strict import Strict
 from experiments.parameters import REFERENCE_SEEDS
 from experiments.trial import Scalar
 
 MAX_TRIALS = 100_000
+MOST_ROUNDS = 1000
 MAX_PRODUCT = 5 * MAX_TRIALS  # cells before excludes: beyond it nothing is even counted
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
@@ -85,11 +87,29 @@ class ReportSettings(Strict):
     )
 
 
+def _duration(value: Any) -> Any:
+    """Raises ValueError for a text that is no duration."""
+    if isinstance(value, str):
+        seconds(value)
+    return value
+
+
+class Rounds(Strict):
+    """Rounds of all cells until there is no time for another; with `until_decided`, of those whose comparison is open."""
+
+    budget: Annotated[str, AfterValidator(_duration)] = Field(description="no round starts that would end later: 2m, 1h30m")
+    until_decided: bool = Field(default=True, description="cells whose comparison is decided take part in no more rounds")
+    least: int = Field(default=3, ge=2, le=1000, description="rounds before the first look at the comparisons")
+    most: int = Field(default=MOST_ROUNDS, ge=2, le=1000, description="the most rounds")
+
+
 class Sections(Strict):
     """What a profile may override. A section that is given replaces the suite's; only `fixed` is merged key by key."""
 
     fixed: dict[str, Any] = Field(default_factory=dict, description="workload parameter -> value, for all cells")
-    axes: Axes = Field(default_factory=dict, description="pool and workload parameters -> values; their product is the matrix")
+    axes: Axes = Field(
+        default_factory=dict, description="pool, environment, commit, workload parameters -> values; their product is the matrix"
+    )
     linked: list[Axes] = Field(default_factory=list, description="axes that change together: lists of equal length, zipped")
     conditions: list[Condition] = Field(default_factory=list)
     exclude: list[Match] = Field(default_factory=list, description="cells that match all keys of an entry are left out")
@@ -103,6 +123,7 @@ class Sections(Strict):
         description="axes that change the work, besides those that the workload names: only cells with equal values are compared",
     )
     repeats: int = Field(default=1, ge=1, le=1000, description="how often each cell runs, interleaved")
+    rounds: Rounds | None = Field(default=None, description="in place of `repeats`: as many as there is time for")
     limit: int = Field(default=2000, ge=1, le=MAX_TRIALS, description="most trials (cells x repeats) the suite may have")
     baseline: dict[str, Scalar] = Field(default_factory=dict, description="axis -> value: the cell that the others are compared with")
     report: ReportSettings | None = None
@@ -148,6 +169,7 @@ class Suite(Strict):
     parity_reference: References = 0  # plans of early sweeps lack it, or say true or false
     same_work: list[str] = Field(default_factory=list, description="the workload's too; plans of earlier sweeps lack it")
     repeats: int
+    rounds: Rounds | None = None  # in place of `repeats`; plans of earlier sweeps lack it
     limit: int
     baseline: dict[str, Scalar]
     report: ReportSettings

@@ -14,6 +14,7 @@ from experiments.spec import matrix
 from experiments.spec.profile import ProfileContext
 from experiments.spec.schema import Axes, Condition, Match
 from experiments.spec.vocabulary import BAD
+from experiments.trial import DEFAULTS, RUN_AXES
 
 # --- axes
 
@@ -47,8 +48,8 @@ def _check_values(profile: ProfileContext, axes: Axes, section: str, *place: int
 
 def _example(profile: ProfileContext, name: str) -> str:
     """A value that the axis could have, as YAML writes it."""
-    if name == "pool":
-        return next(iter(profile.words.pools), "cpu")
+    if name in RUN_AXES:
+        return {"pool": next(iter(profile.words.pools), "cpu"), **DEFAULTS}[name]
     field = profile.words.schema.model_fields[name]
     value = "..." if field.is_required() else field.get_default()
     return yaml_text(value)
@@ -99,8 +100,8 @@ def check_fixed(profile: ProfileContext, axes: Iterable[str]) -> dict[str, Any]:
     clean = {}
     for name, value in merged.items():
         key = profile.key("fixed", name)
-        if name == "pool":
-            profile.complain(key, "is an axis", f"write `axes: {{pool: [{value}]}}`")
+        if name in RUN_AXES:
+            profile.complain(key, "is an axis", f"write `axes: {{{name}: [{value}]}}`")
         elif profile.knows(key, name, others=()):
             if name in axes:
                 profile.complain(key, "is an axis too", "keep it in one place: axes for several values, fixed for one")
@@ -119,7 +120,7 @@ def check_conditions(profile: ProfileContext, axes: Sequence[str]) -> list[Condi
         when, setting = _check_match(profile, (*key, "when"), item.when), {}
         for name, value in item.set.items():
             place = (*key, "set", name)
-            if name == "pool" or name in axes:
+            if name in RUN_AXES or name in axes:
                 profile.complain(place, "is an axis", "a condition sets other parameters; use exclude and include to shape an axis")
             elif profile.knows(place, name, others=()):
                 setting[name] = profile.value(place, name, value)
@@ -137,7 +138,7 @@ def _check_match(profile: ProfileContext, key: KeyPath, match: Mapping[str, Any]
         profile.complain(key, "is empty", "name at least one axis and its value")
     clean: Match = {}
     for name, value in match.items():
-        if not profile.knows((*key, name), name, ("pool", "device")):
+        if not profile.knows((*key, name), name, (*RUN_AXES, "device")):
             continue
         if isinstance(value, list):
             clean[name] = [profile.value((*key, name, number), name, item) for number, item in enumerate(value)]

@@ -11,10 +11,12 @@ from experiments import workloads
 from experiments.config.credentials import HINT, credentials_in
 from experiments.config.errors import ConfigError, choose
 from experiments.config.validate import say
+from experiments.environment_files import environment_files
 from experiments.metrics import metric_of
 from experiments.parameters import TrainingParameters
 from experiments.spec.matrix import PlannedCell
 from experiments.spec.schema import PoolFacts, Suite
+from experiments.trial import DEFAULT_ENVIRONMENT, RUN_AXES
 
 BASE = "full"  # the name of the suite without a profile
 BAD = object()  # stands for a value that was complained about
@@ -27,7 +29,7 @@ class Vocabulary:
         self.workload, self.schema, self.pools = workload, schema, pools
         self._adapters: dict[str, TypeAdapter[Any]] = {}
 
-    def unknown(self, name: str, others: Iterable[str] = ("pool",)) -> tuple[str, str] | None:
+    def unknown(self, name: str, others: Iterable[str] = RUN_AXES) -> tuple[str, str] | None:
         """Problem and hint if `name` is neither a parameter nor one of `others`."""
         known = [*others, *self.schema.model_fields]
         return None if name in known else (f"the workload {self.workload} has no such parameter", choose(name, known))
@@ -42,8 +44,14 @@ class Vocabulary:
 
     def value(self, name: str, value: Any) -> tuple[Any, tuple[str, str] | None]:
         """The value as the workload takes it, or problem and hint. `name` must be known."""
-        if name in ("pool", "device"):
-            known = list(self.pools) if name == "pool" else sorted({pool.device for pool in self.pools.values()})
+        if name == "commit":
+            good = isinstance(value, str) and value.strip() == value != "" and not value.startswith("-")
+            return value, None if good else (
+                f"is {value!r}, which names no commit",
+                "write a branch, tag or hash as text, in quotes",
+            )
+        if name in (*RUN_AXES, "device"):
+            known = self._known(name)
             return value, None if value in known else (f"unknown {name} {value!r}", choose(value, known))
         if isinstance(value, str) and (problem := credentials_in(value)):
             return BAD, (problem, HINT)
@@ -51,6 +59,12 @@ class Vocabulary:
             return self._adapter(name).validate_python(value), None
         except ValidationError as error:
             return BAD, say(error.errors(include_url=False))
+
+    def _known(self, name: str) -> list[str]:
+        """The values that the axis `name`, or `device`, may have. Raises ConfigError for two environments of one name."""
+        if name == "environment":
+            return [DEFAULT_ENVIRONMENT, *environment_files()]
+        return list(self.pools) if name == "pool" else sorted({pool.device for pool in self.pools.values()})
 
     def _adapter(self, name: str) -> TypeAdapter[Any]:
         if name not in self._adapters:

@@ -47,6 +47,11 @@ class Estimate:
             return 0.0 if effect else 1.0
         return 2 * t_tail(effect / self.se, self.df)
 
+    def at(self, level: float) -> Estimate:
+        """The same estimate with a t interval of another confidence, such as 0.99."""
+        make = estimate_from_mean if self.linear else estimate_from_log
+        return make(self.effect, self.se, self.df, self.n, level)
+
     @property
     def effect(self) -> float:
         """Distance from no change: the logarithm of a ratio, or a difference itself."""

@@ -93,14 +93,14 @@ def _transient(medians: Array) -> int:
     return 0
 
 
-def _drift(level: Array, tolerance: float) -> tuple[float, bool]:
-    """(relative change over `level` (n,) by a straight line, whether it is a drift)."""
+def _drift(level: Array, tolerance: float) -> tuple[float | None, bool]:
+    """(relative change over `level` (n,) by a straight line, whether it is a drift); None where the line begins at 0 or below."""
     block = -(-level.size // MOST_POINTS)
     points = level[: level.size // block * block].reshape(-1, block).mean(1)
     if not float(points.var()) > (1e-9 * float(points.mean())) ** 2:
         return 0.0, False
     change, error = trend(points)
     begins = float(points.mean()) - change / 2
-    drift = change / begins if begins > 0 else math.inf
+    drift = change / begins if begins > 0 else None
     sure = abs(change) > error.half_width(_SURE)
     return drift, sure and abs(change) + error.half_width(0.95) >= tolerance * max(begins, 0.0)

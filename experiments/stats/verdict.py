@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
-from experiments.stats.estimate import Estimate
+from experiments.stats.estimate import LEVEL, Estimate
 
 # Half of what is promised (1 % of comparisons, 5 % of tables): with a few trials a side Satterthwaite's t has too light a tail where the
 # spreads of both sides differ. benchmarks/bench_coverage.py counts what comes of it.
@@ -23,17 +24,34 @@ class Verdict(StrEnum):
     UNDECIDED = "undecided"
 
 
-def verdict(ratio: Estimate, *, minimum: float, q_value: float | None = None) -> Verdict:
+@dataclass(frozen=True)
+class Levels:
+    """What a comparison is held to: the significance level of faster and slower, and the confidence of its interval. 0: nothing is said."""
+
+    chance: float = CHANCE
+    confidence: float = LEVEL
+
+    def scaled(self, p_value: float) -> float:
+        """A p-value beside those of comparisons that are held to CHANCE."""
+        return min(1.0, p_value * CHANCE / self.chance) if self.chance > 0 else 1.0
+
+
+ONE_LOOK = Levels()
+
+
+def verdict(ratio: Estimate, *, minimum: float, q_value: float | None = None, chance: float = CHANCE) -> Verdict:
     """The verdict on `ratio` = new / old throughput, or on the difference new - old if it is linear.
 
-    faster or slower: the ratio differs from 1 significantly (p-value below CHANCE and, for many comparisons, `q_value` below DISCOVERY) and
-    by at least `minimum` (0.02 = 2 %). same: the whole interval lies within `minimum` of 1. Otherwise undecided. For a difference no change
-    is 0 and `minimum` has its unit. Raises ValueError unless `minimum` > 0.
+    faster or slower: the ratio differs from 1 significantly (p-value below `chance` and, for many comparisons, `q_value` below DISCOVERY)
+    and by at least `minimum` (0.02 = 2 %). same: the whole interval lies within `minimum` of 1. Otherwise undecided. For a difference no
+    change is 0 and `minimum` has its unit. Raises ValueError unless `minimum` > 0.
     """
     if not minimum > 0:
         raise ValueError(f"the minimum effect must be more than 0, got {minimum}")
+    if not chance > 0:
+        return Verdict.UNDECIDED
     effect, edge = ratio.effect, minimum if ratio.linear else math.log1p(minimum)
-    if ratio.p_value < CHANCE and (q_value is None or q_value < DISCOVERY) and abs(effect) >= edge:
+    if ratio.p_value < chance and (q_value is None or q_value < DISCOVERY) and abs(effect) >= edge:
         return Verdict.FASTER if effect > 0 else Verdict.SLOWER
     if ratio.linear and -edge < ratio.low and ratio.high < edge:
         return Verdict.SAME

@@ -10,6 +10,7 @@ from threading import Event
 
 from rich.console import Console
 
+from cluster.commits.trees import worktrees
 from cluster.pools.node_locks import NodeLocks
 from cluster.pools.pool import find_pool, load_pools
 from experiments.config.errors import ConfigError, choose
@@ -24,7 +25,7 @@ from tasks.report.text_format import plural
 
 
 def run_bisect(name: str, cell: str, good: str, bad: str, metric: str | None, most: int, err: Console) -> Bisection:
-    """Raises BisectError, ConfigError, StoreError. What was measured stays in runs/bisect/."""
+    """Raises BisectError, CommitError, ConfigError, StoreError. What was measured stays in runs/bisect/."""
     definition = load_night(name)
     plan, night = plan_night(definition, empty_night(definition.nightly, today(), float("inf")))
     chosen = find_cell([each for each in night.cells if each.role == "history"], cell)
@@ -43,10 +44,10 @@ def run_bisect(name: str, cell: str, good: str, bad: str, metric: str | None, mo
         soft_wrap=True,
     )
     numbers = count(1)
-    with NodeLocks(pool, 1, 1, Event()), bisect.worktrees(folder / "trees") as tree:
+    with NodeLocks(pool, 1, 1, Event()):
 
         def measure(commit: str) -> float:
-            return bisect.run_once(tree(commit), trial, folder / f"{next(numbers):03d}-{commit[:12]}", compared)
+            return bisect.run_once(worktrees().tree(commit), trial, folder / f"{next(numbers):03d}-{commit[:12]}", compared)
 
         minimum = chosen.minimum_effect.get(compared, METRICS[compared].minimum_effect)
         result = bisect.search(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ import typer
 from cluster.trial_layout import JOURNAL
 from flows.cli.options import (
     SUITE_HELP,
+    BudgetOption,
     JsonOption,
     OnlyOption,
     PoolOption,
@@ -19,6 +21,7 @@ from flows.cli.options import (
     SetOption,
     SuiteName,
     SweepId,
+    UntilDecidedOption,
     app,
     clean_errors,
     err,
@@ -27,7 +30,7 @@ from flows.cli.options import (
     suite_names,
     sweep_ids,
 )
-from flows.cli.start_sweep import request_of, start
+from flows.cli.start_sweep import request_of, start, tell
 from flows.runtime import prefect_api
 
 
@@ -40,6 +43,8 @@ def plan(
     set_: SetOption = None,
     only: OnlyOption = None,
     repeats: RepeatsOption = None,
+    budget: BudgetOption = None,
+    until_decided: UntilDecidedOption = None,
     sweep: Annotated[str | None, typer.Option("--sweep", help="show what is left of this sweep instead", autocompletion=sweep_ids)] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -51,12 +56,13 @@ def plan(
     if (suite is None) == (sweep is None):
         raise typer.BadParameter("give a suite, or --sweep and a sweep's id: one of the two")
     if sweep:
-        sweep_plan = planning.renew(SweepStore(_sweep_id(sweep)).load_plan())
+        sweep_plan = planning.renew(SweepStore(_sweep_id(sweep)).load_plan(), build_environments=False)
         against: str | None = sweep_plan.sweep_id
         states = planning.states(sweep_plan)
     else:
         assert suite is not None
-        sweep_plan, _ = planning.make_plan(request_of(suite, profile, pool, set_, only, repeats))
+        request = request_of(suite, profile, pool, set_, only, repeats, budget=budget, until_decided=until_decided)
+        sweep_plan, _ = planning.make_plan(request, build_environments=False)
         against, states = planning.compare_with_last(sweep_plan)
     expected = planning.expected_seconds(sweep_plan)
     if as_json:
@@ -74,6 +80,8 @@ def run(
     set_: SetOption = None,
     only: OnlyOption = None,
     repeats: RepeatsOption = None,
+    budget: BudgetOption = None,
+    until_decided: UntilDecidedOption = None,
     pool_wait: PoolWaitOption = None,
     profile_steps: Annotated[
         int | None,
@@ -93,31 +101,44 @@ def run(
 
     if profile_steps is not None:
         set_ = [*(set_ or []), f"profile_steps={profile_steps}"]
-    sweep_plan, _ = make_plan(request_of(suite, profile, pool, set_, only, repeats).model_copy(update={"pool_wait_s": pool_wait}))
+    request = request_of(suite, profile, pool, set_, only, repeats, budget=budget, until_decided=until_decided)
+    sweep_plan, _ = make_plan(request.model_copy(update={"pool_wait_s": pool_wait}), say=tell)
     raise typer.Exit(start(sweep_plan, look))
 
 
-@app.command(epilog="Example: sweep resume last")
+@app.command(epilog="Examples: sweep resume last · sweep resume last --budget 20m")
 @clean_errors
-def resume(sweep_id: SweepId, pool_wait: PoolWaitOption = None) -> None:
-    """Go on with an interrupted sweep: only what is not done is run, and why is said."""
+def resume(
+    sweep_id: SweepId,
+    pool_wait: PoolWaitOption = None,
+    budget: Annotated[
+        str | None,
+        typer.Option("--budget", metavar="TIME", help="then more rounds of what is undecided, for so much more time: 20m, 1h30m"),
+    ] = None,
+    until_decided: UntilDecidedOption = None,
+) -> None:
+    """Go on with an interrupted sweep: only what is not done is run, and why is said. With --budget, go on with one that has ended."""
     from cluster.pools.busy import Look
-
-    look = Look()  # while the plan is renewed
+    from experiments.config.duration import option_seconds
     from flows.cli import show_plan
     from flows.cli.run_sweep import run_sweep
+    from tasks.rounds.budget import with_budget
     from tasks.sweep.plan import check_configured, renew, states
     from tasks.sweep.store import SweepStore
     from tasks.sweep.what_is_left import what_is_left
 
+    look = Look()  # while the plan is renewed
     store = SweepStore(_sweep_id(sweep_id))
-    sweep_plan = renew(store.load_plan())
+    sweep_plan = renew(store.load_plan(), say=tell)
+    if budget is not None or until_decided is not None:
+        seconds = None if budget is None else option_seconds("--budget", budget)
+        sweep_plan = with_budget(store, sweep_plan, seconds, until_decided)
     left = what_is_left(store, sweep_plan)
     check_configured(sweep_plan, [*left.begun, *left.rest])
     if pool_wait is not None:
         sweep_plan = sweep_plan.model_copy(update={"request": sweep_plan.request.model_copy(update={"pool_wait_s": pool_wait})})
     show_plan.print_why_again(err, states(sweep_plan))
-    raise typer.Exit(run_sweep(sweep_plan, out, err, look))
+    raise typer.Exit(run_sweep(sweep_plan, out, err, look, budget=budget, until_decided=until_decided))
 
 
 @app.command("list", epilog="Examples: sweep list · sweep list --json")
@@ -148,7 +169,11 @@ def report(
     open_: Annotated[bool, typer.Option("--open", help="open report.html in the browser")] = False,
     emulated: Annotated[bool, typer.Option("--emulated", help="of the trials on an emulated device, by themselves and marked")] = False,
 ) -> None:
-    """Derive results, report and figures again from the raw steps, and print the comparison."""
+    """Derive results, report and figures again from the raw steps, and print the comparison.
+
+    Trials whose files are damaged are named and left out; the exit status is then 1.
+    """
+    from experiments.config.errors import DamagedFile
     from flows.cli import show_comparison
     from tasks.analysis.results import write_steps
     from tasks.report.write import write_report
@@ -156,13 +181,18 @@ def report(
 
     store = SweepStore(_sweep_id(sweep_id))
     for trial in store.load_plan().trials:
-        if (store.trial_dir(trial.key) / JOURNAL).exists():
-            write_steps(store.trial_dir(trial.key))
+        with suppress(DamagedFile):  # which the trial's row in the report tells of
+            if (store.trial_dir(trial.key) / JOURNAL).exists():
+                write_steps(store.trial_dir(trial.key))
     paths = write_report(store.dir, emulated=emulated)
     show_comparison.print_comparison(out, store, emulated=emulated)
     out.print(f"report: {paths.html}", highlight=False, soft_wrap=True)
+    for problem in paths.damage:
+        err.print(f"left out: {problem}", style="red", highlight=False, markup=False, soft_wrap=True)
     if open_:
         typer.launch(paths.html.as_uri())
+    if paths.damage:
+        raise typer.Exit(1)
 
 
 @app.command(
@@ -292,3 +322,4 @@ def main() -> None:
 
 from flows.cli import aa as _aa  # noqa: E402, F401 - adds its commands
 from flows.cli import nightly as _nights  # noqa: E402, F401 - adds its commands
+from flows.cli import tune as _tune  # noqa: E402, F401 - adds its command

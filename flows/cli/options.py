@@ -77,6 +77,16 @@ OnlyOption = Annotated[
     typer.Option("--only", help="keep only cells with this axis value: axis=value (repeat for more)", metavar="AXIS=VALUE"),
 ]
 RepeatsOption = Annotated[int | None, typer.Option("--repeats", "-n", min=1, help="how often each cell is measured, interleaved")]
+BudgetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--budget", metavar="TIME", help="rounds of all cells in turns while another fits in it: 25m, 1h30m; instead of --repeats"
+    ),
+]
+UntilDecidedOption = Annotated[
+    bool | None,
+    typer.Option("--until-decided/--no-until-decided", help="with --budget: cells whose comparison is decided take part in no more rounds"),
+]
 PoolWaitOption = Annotated[
     float | None,
     typer.Option("--pool-wait", min=0, help="seconds trials wait for a pool that is down, then end as infra; else as the pool says"),
@@ -95,6 +105,11 @@ def clean_errors(command: Callable[..., Any]) -> Callable[..., Any]:
             if isinstance(error, typer.Exit | typer.Abort) or hasattr(error, "show"):  # click's own: how to leave, errors of use
                 raise
             err.print(f"[bold red]error:[/] {escape(line_of(error))}", highlight=False, soft_wrap=True)
+            raise typer.Exit(1) from None
+        except OSError as error:
+            if error.filename is None:
+                raise
+            err.print(f"[bold red]error:[/] {escape(f'{error.filename}: {error.strerror}')}", highlight=False, soft_wrap=True)
             raise typer.Exit(1) from None
 
     return wrapped

@@ -16,7 +16,6 @@ from flows.runtime import prefect_api
 from flows.runtime.interrupts import Terminated, heeded
 from flows.runtime.prefect_server import own_server
 from tasks.nightly.store import NightStore
-from tasks.sweep.store import SweepStore
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import State
@@ -32,7 +31,7 @@ def run_night(definition: str, name: str, date: str, budget: str | None, pools: 
         else:
             prefect_api.check(server)
             err.print(f"Prefect: {server.removesuffix('/api')}", highlight=False)
-        state = _run(definition, date, budget, pools, f"sweep nightly {name} --date {date}", err)
+        state, ended = _run(definition, date, budget, pools, f"sweep nightly {name} --date {date}", err)
     if state is None:
         err.print(f"interrupted; go on with it: sweep nightly {name} --date {date}", highlight=False, soft_wrap=True)
         return 1
@@ -47,20 +46,21 @@ def run_night(definition: str, name: str, date: str, budget: str | None, pools: 
     from flows.cli.show_night import show_night
 
     show_night(out, store, night)
-    status = SweepStore(night.sweep_id).load_status()
-    return int(status["status"]) if status else 1
+    return ended[0] if ended else 1
 
 
-def _run(name: str, date: str, budget: str | None, pools: Sequence[str], resume: str, err: Console) -> State[Any] | None:
-    """The flow's last state, under the live table; None if it was interrupted."""
+def _run(
+    name: str, date: str, budget: str | None, pools: Sequence[str], resume: str, err: Console
+) -> tuple[State[Any] | None, tuple[int, str] | None]:
+    """The flow's last state, None if it was interrupted; and its exit status and message, None if it did not come to its end."""
     from flows.nightly import nightly
     from flows.runtime.progress import CURRENT, SweepProgress
 
     progress = SweepProgress()
     CURRENT.set(progress)
     try:
-        with heeded(progress.unfinished, resume), live_table.show(progress, err):
+        with heeded(progress.running, resume), live_table.show(progress, err):
             state: State[Any] = nightly(name=name, date=date, budget=budget, pools=list(pools), return_state=True)
-            return state
+            return state, progress.ended
     except (KeyboardInterrupt, Terminated):
-        return None
+        return None, progress.ended

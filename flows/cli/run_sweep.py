@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 from rich.markup import escape
@@ -15,7 +14,9 @@ from cluster.pools.busy import Look, other_work
 from cluster.pools.pool import load_pools
 from cluster.stack.settings import environment
 from cluster.trial_layout import REPORT
-from experiments.config.errors import UserError
+from experiments.config import duration
+from experiments.config.errors import DamagedFile, UserError
+from experiments.trial import Trial
 from flows.cli import live_table
 from flows.cli.show_comparison import print_comparison, print_where
 from flows.runtime import prefect_api
@@ -25,21 +26,32 @@ from flows.runtime.prefect_server import own_server
 from flows.runtime.progress import CURRENT as PROGRESS
 from flows.runtime.progress import SweepProgress
 from tasks.report.text_format import plural
-from tasks.sweep.growth import growth, seconds_run
 from tasks.sweep.head_start import HeadStart, head_start
 from tasks.sweep.plan import expected_seconds
-from tasks.sweep.store import Plan, StoreError, SweepStore, exit_status
+from tasks.sweep.store import Plan, SweepStore, exit_status
 from tasks.sweep.what_is_left import what_is_left
 from tasks.tracking.published import is_published
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import State
 
+_SEVERITY = (0, 2, 1)  # exit statuses, the worst last
 _QUIET = {
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # the live table is what a person reads; Prefect's UI has the log
     "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",  # each event that a server that is gone did not take, written out
     "GIT_PYTHON_REFRESH": "quiet",
 }
+
+
+class FlowEnd(NamedTuple):
+    """How a flow ended. `finished`: it came to its end, whatever that was, and published what there is."""
+
+    status: int
+    message: str
+    finished: bool
+
+
+Run = Callable[[dict[str, float]], FlowEnd]  # the flow, told how long cells are expected to take, s
 
 
 def prepare_environment() -> str | None:
@@ -52,65 +64,81 @@ def prepare_environment() -> str | None:
     return os.environ.get("PREFECT_API_URL") or None
 
 
-def run_sweep(plan: Plan, out: Console, err: Console, look: Look | None = None) -> int:
+def run_sweep(
+    plan: Plan, out: Console, err: Console, look: Look | None = None, *, budget: str | None = None, until_decided: bool | None = None
+) -> int:
     """Run what is left of a planned and saved sweep; returns the exit status. Raises SweepBusy if another process works on it.
 
-    `look`: at other work on this machine, where one has begun.
+    `look`: at other work on this machine, where one has begun. `budget`: so much more time for it.
     """
     store = SweepStore(plan.sweep_id)
     with store.lease():
         server = prepare_environment()
-        if _is_complete(store, plan):
+        if budget is None and (end := _complete(store, plan)) is not None:
             err.print("nothing is left to run, and MLflow has all of it: no flow is started", highlight=False)
-            interrupted = False
         else:
-            interrupted = _run_held(store, plan, server, err, look)
-    print_comparison(out, store)
-    print_where(out, store)
-    status = store.load_status()
-    if status is None:
-        err.print(f"[bold red]the sweep did not start its trials[/]; `sweep resume {plan.sweep_id}` tries again")
-        return 1
-    colour = {0: "green", 2: "yellow"}.get(status["status"], "red")
-    err.print(f"[{colour}]{escape(status['message'])}[/]", highlight=False, soft_wrap=True)
-    if interrupted or status["status"] == 1:
-        err.print(f"go on with it: sweep resume {plan.sweep_id}", highlight=False, soft_wrap=True)
-    return 1 if interrupted else int(status["status"])
+            end = _run_held(store, plan, server, err, look, lambda expected: _run_flow(plan, expected, err, budget, until_decided))
+    return _say_end(store, end, out, err)
 
 
-def _is_complete(store: SweepStore, plan: Plan) -> bool:
-    """Whether a flow would find nothing to do: the last one ended well, all trials are done, none is to come, and all is published."""
-    status, left = store.load_status(), what_is_left(store, plan)
-    if left.begun or left.rest or status is None or status["status"] != exit_status(store.states(plan)):
-        return False
+def _say_end(store: SweepStore, end: FlowEnd, out: Console, err: Console) -> int:
+    """Print how the flow ended; returns the exit status, which what is on disk can only make worse."""
+    status = end.status
+    if end.finished:
+        print_comparison(out, store)
+        print_where(out, store)
+        status = max(status, exit_status(store.states(store.load_plan())), key=_SEVERITY.index)
+    colour = {0: "green", 2: "yellow"}.get(status, "red")
+    err.print(f"[{colour}]{escape(end.message)}[/]", highlight=False, soft_wrap=True)
+    if status == 1:
+        err.print(f"go on with it: sweep resume {store.sweep_id}", highlight=False, soft_wrap=True)
+    return status
+
+
+def _complete(store: SweepStore, plan: Plan) -> FlowEnd | None:
+    """How a sweep ended in which a flow would find nothing to do; None if there is something to do.
+
+    The last flow ended well, all trials are done and their files whole, none is to come, and all is published.
+    """
+    left = what_is_left(store, plan)
+    try:
+        status = store.load_status()
+    except DamagedFile:
+        return None
+    if left.begun or left.rest or left.damaged or status is None or status.status != exit_status(store.states(plan)):
+        return None
+    from tasks.rounds.growth import growth, seconds_run
+
     more = growth(plan)
     if more is not None and more(store, plan, seconds_run(store, plan)) is not None:
-        return False
-    return (store.dir / REPORT).exists() and is_published(store, plan)
+        return None
+    whole = (store.dir / REPORT).exists() and is_published(store, plan)
+    return FlowEnd(status.status, status.message, finished=True) if whole else None
 
 
-def _run_held(store: SweepStore, plan: Plan, server: str | None, err: Console, look: Look | None) -> bool:
-    """Run a sweep whose lease this process holds. `server`: a Prefect server's URL. True if it was interrupted."""
-    err.print(
-        f"sweep [bold]{plan.sweep_id}[/]: {plural(len(plan.trials), 'trial')}, results in {store.dir}", highlight=False, soft_wrap=True
-    )
+def _run_held(store: SweepStore, plan: Plan, server: str | None, err: Console, look: Look | None, run: Run) -> FlowEnd:
+    """Run a sweep whose lease this process holds. `server`: a Prefect server's URL."""
+    err.print(f"sweep [bold]{plan.sweep_id}[/]: {_size(plan)}, results in {store.dir}", highlight=False, soft_wrap=True)
     _warn_of_other_work(plan, err, look)
     if server is not None:
         prefect_api.check(server)
-    progress = SweepProgress(plan.trials, expected_seconds(plan))
+    first: list[Trial] = []  # begun before the flow
+
+    def running() -> list[Trial]:
+        progress = PROGRESS.get()
+        return [*first, *(progress.running() if progress else [])]
+
     try:
-        with (
-            heeded(progress.unfinished, f"sweep resume {plan.sweep_id}"),
-            head_start(store, plan) as begun,
-            _prefect(server, begun, err),
-        ):
-            CURRENT.set(Handover(plan.sweep_id, begun))
-            _run_flow(store, plan, progress, err)
+        with heeded(running, f"sweep resume {plan.sweep_id}"), head_start(store, plan) as begun:
+            first += [begun.trial] if begun else []
+            expected = expected_seconds(plan)  # before Prefect, whose logging hides what this says of damaged sweeps
+            with _prefect(server, begun, err):
+                CURRENT.set(Handover(plan.sweep_id, begun))
+                return run(expected)
     except (KeyboardInterrupt, Terminated):
-        return True
+        return end_of(None, None)
     finally:
         CURRENT.set(None)
-    return False
 
 
 @contextmanager
@@ -134,6 +162,15 @@ def _prefect(server: str | None, begun: HeadStart | None, err: Console) -> Itera
         yield
 
 
+def _size(plan: Plan) -> str:
+    """15 trials; of a plan that grows, what makes it end."""
+    if plan.decide is None:
+        return plural(len(plan.trials), "trial")
+    cells = plural(len({trial.cell for trial in plan.trials}), "cell")
+    until = "until all comparisons are decided, or " if plan.decide.until_decided else ""
+    return f"rounds of {cells} {until}until no other fits in {duration.text(plan.decide.budget_s)}"
+
+
 def _warn_of_other_work(plan: Plan, err: Console, look: Look | None) -> None:
     """Say so where a pool's machine is busy: it is easier to wait now than to measure again."""
     pools = load_pools()
@@ -142,31 +179,51 @@ def _warn_of_other_work(plan: Plan, err: Console, look: Look | None) -> None:
             err.print(f"[yellow]warning[/]: pool {name}: {escape(found)}", highlight=False, soft_wrap=True)
 
 
-def _run_flow(store: SweepStore, plan: Plan, progress: SweepProgress, err: Console) -> None:
-    """The flow, under the live table. Raises PrefectAway, and StoreError where the flow left no status."""
+def _run_flow(plan: Plan, expected_s: dict[str, float], err: Console, budget: str | None, until_decided: bool | None) -> FlowEnd:
+    """The flow, under the live table. Raises PrefectAway where it could not begin."""
     from flows.sweep import sweep
 
+    progress = SweepProgress(plan.trials, expected_s)
     PROGRESS.set(progress)
-    request, began = plan.request, time.time()
+    request = plan.request
     state: State[Any] | None = None
-    with live_table.show(progress, err), prefect_api.not_needed_at_the_end(lambda: _ended_since(store, began), err.print):
-        state = sweep(
-            suite=request.suite,
-            profile=request.profile,
-            pools=request.pools,
-            set=request.set,
-            only=request.only,
-            repeats=request.repeats,
-            sweep_id=plan.sweep_id,
-            pool_wait_s=request.pool_wait_s,
-            return_state=True,
-        )
-    if state is not None and not _ended_since(store, began):  # such as a full disk, or a data set that has gone
-        failure = state.result(raise_on_failure=False)
-        raise failure if isinstance(failure, UserError) else StoreError(f"{state.message}; mend that, then: sweep resume {plan.sweep_id}")
+    over = False
+    with suppress(KeyboardInterrupt, Terminated), live_table.show(progress, err):
+        with prefect_api.not_needed_at_the_end(lambda: progress.ended is not None, err.print):
+            state = sweep(
+                suite=request.suite,
+                profile=request.profile,
+                pools=request.pools,
+                set=request.set,
+                only=request.only,
+                repeats=request.repeats,
+                sweep_id=plan.sweep_id,
+                pool_wait_s=request.pool_wait_s,
+                budget=budget,
+                until_decided=until_decided,
+                return_state=True,
+            )
+        over = True
+    if over and state is None and progress.ended is not None:  # Prefect did not record it
+        return FlowEnd(*progress.ended, finished=True)
+    return end_of(progress.ended, state)
 
 
-def _ended_since(store: SweepStore, began: float) -> bool:
-    """Whether a flow has said how the sweep went, at or after `began` (Unix time, s)."""
-    status = store.load_status()
-    return status is not None and status["at"] >= began
+def end_of(ended: tuple[int, str] | None, state: State[Any] | None) -> FlowEnd:
+    """How this process's flow ended. `ended`: exit status and message if it came to its end; `state`: its last one, None if interrupted.
+
+    Only this flow is asked: status.json may be of an earlier one, or of another process that works on the sweep.
+    """
+    if ended is not None:
+        whole = state is not None and (state.is_completed() or ended[0] != 0)
+        return FlowEnd(ended[0] if whole else 1, ended[1], finished=True)
+    if state is None:
+        return FlowEnd(1, "interrupted before the sweep began", finished=False)
+    return FlowEnd(1, f"the sweep could not be run: {_why(state)}", finished=False)
+
+
+def _why(state: State[Any]) -> str:
+    error = state.result(raise_on_failure=False)
+    if isinstance(error, UserError):
+        return str(error)
+    return f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else str(state.message or state.name)

@@ -38,6 +38,8 @@ def print_comparison(out: Console, store: SweepStore, *, emulated: bool = False)
     out.print(f"{report.headline}. {' '.join(report.answer.sentences)}" if report.answer else report.headline, **_PLAIN)
     for answer in report.answers if len(report.answers) > 1 else []:
         out.print(f"  {answer.line}", **_PLAIN)
+    if report.standing:
+        out.print(f"{report.standing.line}.", **_PLAIN)
     if report.next_step:
         out.print(f"to decide more: {report.next_step}", **_PLAIN)
     if not emulated:

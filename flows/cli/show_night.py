@@ -10,12 +10,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from experiments.config.errors import UserError
 from experiments.regression.definition import NightFile
 from tasks.nightly.plan import round_seconds
 from tasks.nightly.report import remarks, verdict_table
 from tasks.nightly.store import AA_CONTROL, SLOWED_CONTROL, Night, NightStore, night_names
 from tasks.report.text_format import clock, plural
-from tasks.sweep.store import Plan, StoreError, SweepStore
+from tasks.sweep.store import Plan, SweepStore
 
 _STYLES = {"slower": "red", "more": "red", "higher": "red", "faster": "green", "less": "green", "lower": "green", "undecided": "yellow"}
 
@@ -85,7 +86,7 @@ def night_rows(name: str | None = None) -> list[dict[str, Any]]:
         for date in store.dates():
             try:
                 night = store.load(date)
-            except StoreError as error:
+            except UserError as error:
                 rows.append({"nightly": known, "date": date, "state": "unreadable", "problem": str(error)})
                 continue
             verdicts = Counter(item.word for item in night.cell_verdicts)
@@ -120,7 +121,7 @@ def nights(out: Console, rows: Sequence[dict[str, Any]]) -> None:
     table = _table("date (UTC)", "nightly", "state", "verdicts", "A/A", "injected", "missed")
     for row in rows:
         if "problem" in row:
-            table.add_row(row["date"], row["nightly"], row["state"], row["problem"], "", "", "")
+            table.add_row(row["date"], row["nightly"], row["state"], "", "", "", "")
             continue
         verdicts = Text()
         for index, (word, count) in enumerate(row["verdicts"].items()):
@@ -136,3 +137,6 @@ def nights(out: Console, rows: Sequence[dict[str, Any]]) -> None:
             str(len(row["missed"]) or ""),
         )
     out.print(table)
+    for row in rows:  # below it: a table would break the name of the file
+        if "problem" in row:
+            out.print(row["problem"], style="red", highlight=False, markup=False, soft_wrap=True)

@@ -9,9 +9,12 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from experiments.config import duration
 from experiments.config.scalar_text import table_text
+from experiments.spec.schema import MOST_ROUNDS
 from flows.cli.tables import make_table
 from tasks.report.text_format import clock, plural
+from tasks.sweep.budget import rounds_that_fit
 from tasks.sweep.plan import TrialState
 from tasks.sweep.store import Plan
 
@@ -39,9 +42,19 @@ def plan_json(plan: Plan, states: Sequence[TrialState], expected: Mapping[str, f
         "suite": suite,
         "profile": plan.profile,
         "compared_with": against,
+        "budget": _budget_json(plan),
         "expected_s": _expected_total(plan, states, expected, against),
         "trials": trials,
     }
+
+
+def _budget_json(plan: Plan) -> dict[str, Any] | None:
+    """The plan's budget; `round_s` and `rounds` are null without history."""
+    if plan.decide is None:
+        return None
+    round_s, rounds = rounds_that_fit(plan) or (None, None)
+    settings = plan.decide.model_dump(include={"budget_s", "until_decided", "least", "most"})
+    return {**settings, "round_s": round_s, "rounds": rounds}
 
 
 def print_plan(
@@ -67,8 +80,26 @@ def print_plan(
     if against:
         tally = ", ".join(f"{count} {state}" for state, count in counts.items())
         out.print(f"against {against}: {tally}. `sweep run` measures all anew; `sweep resume {against}` goes on", highlight=False)
+    if plan.decide is not None:
+        out.print(_rounds(plan), highlight=False)
+        return
     total = _expected_total(plan, states, expected, against)
     out.print("expected: " + (clock(total) if total is not None else "unknown, no history yet for some cells"), highlight=False)
+
+
+def _rounds(plan: Plan) -> str:
+    """What a plan with a budget grows to."""
+    assert plan.decide is not None
+    settings, found = plan.decide, rounds_that_fit(plan)
+    budget = duration.text(settings.budget_s)
+    if found is None:
+        fit = f"budget {budget}: how many rounds fit is not known, since some cells have no history yet"
+    else:
+        fit = f"a round takes about {duration.text(found[0])}: {plural(found[1], 'round')} of all cells fit in {budget}"
+    if not settings.until_decided:
+        return f"{fit}; the comparisons are judged after the last one"
+    most = f", in up to {settings.most} rounds" if settings.most < MOST_ROUNDS else ""
+    return f"{fit}; from round {settings.least} on what is decided takes part in no more, and the rest has the time{most}"
 
 
 def _expected_total(plan: Plan, states: Sequence[TrialState], expected: Mapping[str, float], against: str | None) -> float | None:

@@ -9,12 +9,16 @@ from typing import Any
 
 from rich.console import Console
 
+from experiments.config.errors import DamagedFile, UserError
 from experiments.config.paths import runs_root
 from experiments.metrics import metric_of
 from experiments.trial import TrialResult
 from flows.cli.show_comparison import print_comparison, print_where
 from flows.cli.tables import make_table
-from tasks.sweep.store import StoreError, SweepStore, list_sweeps
+from tasks.analysis.results import load_sweep
+from tasks.sweep.store import SweepStore, list_sweeps
+
+UNREADABLE = "unreadable"  # a file of it is damaged
 
 
 def sweep_rows() -> list[dict[str, Any]]:
@@ -24,11 +28,11 @@ def sweep_rows() -> list[dict[str, Any]]:
         store = SweepStore(sweep_id)
         try:
             plan = store.load_plan()
-            states = store.states(plan)
-        except StoreError as error:
+        except UserError as error:
             rows.append({"sweep_id": sweep_id, "state": "unreadable", "problem": str(error)})
             continue
-        counts = Counter(str(outcome) if outcome else "to do" for outcome in states.values())
+        words = [_result(store, trial.key)[0] for trial in plan.trials]
+        counts = Counter(words)
         rows.append(
             {
                 "sweep_id": sweep_id,
@@ -36,12 +40,30 @@ def sweep_rows() -> list[dict[str, Any]]:
                 "profile": plan.profile,
                 "created_at": plan.created_at,
                 "state": _sweep_state(store, counts),
-                "trials": len(states),
+                "trials": len(words),
                 "outcomes": dict(counts),
                 "measured_share": _measured_share(store),
             }
         )
     return rows
+
+
+def _result(store: SweepStore, key: str) -> tuple[str, TrialResult | None, str | None]:
+    """(the outcome's word, `to do` or `unreadable`; a trial's result; what is wrong with the file)."""
+    try:
+        result = store.result(key)
+    except DamagedFile as error:
+        return UNREADABLE, None, str(error)
+    return str(result.outcome) if result else "to do", result, None
+
+
+def _status(store: SweepStore) -> dict[str, Any] | None:
+    """status.json; a damaged one says so."""
+    try:
+        status = store.load_status()
+    except DamagedFile as error:
+        return {"problem": str(error)}
+    return status.model_dump() if status else None
 
 
 def _measured_share(store: SweepStore) -> float | None:
@@ -55,6 +77,8 @@ def _measured_share(store: SweepStore) -> float | None:
 def _sweep_state(store: SweepStore, counts: Mapping[str, int]) -> str:
     if store.is_held():
         return "running"
+    if counts.get(UNREADABLE):
+        return "damaged"
     return "incomplete" if counts.get("to do") or counts.get("cancelled") else "complete"
 
 
@@ -65,7 +89,7 @@ def print_sweeps(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     table = make_table("sweep", "profile", "started (UTC)", "state", "trials", "outcomes", "held, measured")
     for row in rows:
         if "problem" in row:
-            table.add_row(row["sweep_id"], "", "", row["state"], "", row["problem"])
+            table.add_row(row["sweep_id"], "", "", row["state"])
             continue
         share = row["measured_share"]
         started = time.strftime("%Y-%m-%d %H:%M", time.gmtime(row["created_at"]))
@@ -80,23 +104,33 @@ def print_sweeps(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
             _number(share, "{:.0f} %", 100),
         )
     out.print(table)
+    for row in rows:  # below it: a table would break the name of the file
+        if "problem" in row:
+            out.print(row["problem"], style="red", highlight=False, markup=False, soft_wrap=True)
 
 
 def sweep_json(store: SweepStore) -> dict[str, Any]:
-    """A sweep's trials with outcome, reason and summary."""
+    """A sweep's trials with outcome, reason and summary; `packages` has the installed versions that their digests stand for."""
     plan = store.load_plan()
-    trials = []
+    trials, lists = [], dict[str, Mapping[str, str]]()
+    rows = {row.trial.key: row for row in load_sweep(store.dir).rows}
     for trial in plan.trials:
-        result = store.result(trial.key)
+        word, result, damage = _result(store, trial.key)
+        packages = rows[trial.key].environment.get("packages") if trial.key in rows else None
+        if packages:
+            lists[packages] = rows[trial.key].packages
         trials.append(
             {
                 "key": trial.key,
                 "name": trial.name,
                 "values": trial.axes,
                 "repeat": trial.repeat,
+                "environment": trial.environment,
+                "commit": trial.commit,
+                "packages": packages,
                 "folder": str(store.trial_dir(trial.key)),
-                "outcome": str(result.outcome) if result else None,
-                "reason": result.remark if result else None,
+                "outcome": word if result or damage else None,
+                "reason": result.remark if result else damage,
                 "attempt": result.attempt if result else None,
                 "emulated": trial.emulated or (result is not None and result.emulated),
                 "summary": result.summary if result else {},
@@ -108,8 +142,9 @@ def sweep_json(store: SweepStore) -> dict[str, Any]:
         "profile": plan.profile,
         "command": plan.command,
         "running": store.is_held(),
-        "status": store.load_status(),
+        "status": _status(store),
         "trials": trials,
+        "packages": lists,
         "held": _held_json(store),
         "superseded": [entry.model_dump() for entry in plan.superseded],
     }
@@ -129,8 +164,8 @@ def print_sweep(out: Console, store: SweepStore) -> None:
     plan = store.load_plan()
     table = make_table("trial", "outcome", metric_of("throughput").unit, "step, ms", "waits for host", "loss", "s", "reason")
     for trial in plan.trials:
-        result = store.result(trial.key)
-        table.add_row(trial.name, *(_result_cells(result) if result else ("to do",)))
+        word, result, damage = _result(store, trial.key)
+        table.add_row(trial.name, *(_result_cells(result) if result else (word, "", "", "", "", "", damage or "")))
     out.print(table)
     for entry in plan.superseded:
         out.print(f"{entry.key} was run again as {entry.by}: {entry.why}", highlight=False)

@@ -12,15 +12,33 @@ if TYPE_CHECKING:
 
 
 def request_of(
-    suite: str, profile: str, pool: list[str] | None, set_: list[str] | None, only: list[str] | None, repeats: int | None = None
+    suite: str,
+    profile: str,
+    pool: list[str] | None,
+    set_: list[str] | None,
+    only: list[str] | None,
+    repeats: int | None = None,
+    *,
+    budget: str | None = None,
+    until_decided: bool | None = None,
 ) -> Request:
-    """What the options of a command ask for. Raises ConfigError for one that is not KEY=VALUE."""
+    """What the options of a command ask for. Raises ConfigError for one that is not KEY=VALUE, and a budget that is no duration."""
+    from experiments.config.duration import option_seconds
     from tasks.sweep.store import Request
 
     only_values: dict[str, list[Any]] = {}
     for axis, value in _pairs("--only", only):
         only_values.setdefault(axis, []).append(value)
-    return Request(suite=suite, profile=profile, pools=pool or [], set=_once("--set", set_), only=only_values, repeats=repeats)
+    return Request(
+        suite=suite,
+        profile=profile,
+        pools=pool or [],
+        set=_once("--set", set_),
+        only=only_values,
+        repeats=repeats,
+        budget_s=None if budget is None else option_seconds("--budget", budget),
+        until_decided=until_decided,
+    )
 
 
 def _once(option: str, texts: list[str] | None) -> dict[str, Any]:
@@ -38,6 +56,7 @@ def _once(option: str, texts: list[str] | None) -> dict[str, Any]:
 def _pairs(option: str, texts: list[str] | None) -> list[tuple[str, Any]]:
     from experiments.config.errors import ConfigError
     from experiments.config.yaml_document import is_text, scalar
+    from experiments.trial import RUN_AXES
 
     pairs = []
     for text in texts or []:
@@ -46,18 +65,25 @@ def _pairs(option: str, texts: list[str] | None) -> list[tuple[str, Any]]:
             raise ConfigError.one(option, None, repr(text), "is not UTF-8 text", "write it in UTF-8")
         if not equals or not name:
             raise ConfigError.one(option, None, text, "is not KEY=VALUE", f"write it as {option} steps=50")
-        pairs.append((name, scalar(value)))
+        pairs.append((name, value if name in RUN_AXES and not isinstance(scalar(value), str) else scalar(value)))  # 1234567 is a commit
     return pairs
+
+
+def tell(text: str) -> None:
+    """Say a line about what takes its time before a sweep starts."""
+    err.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def start(plan: Plan, look: Look | None = None) -> int:
     """Check a new plan, say what profile `auto` took, save it and run it; returns the exit status. Raises ConfigError, StoreError."""
     from experiments.config.paths import runs_root
     from flows.cli.run_sweep import run_sweep
+    from tasks.sweep.budget import check_budget
     from tasks.sweep.plan import check_ready
     from tasks.sweep.store import StoreError, SweepStore
 
     check_ready(plan)
+    check_budget(plan)
     if plan.request.profile == "auto":
         pools_used = ", ".join(dict.fromkeys(trial.pool for trial in plan.trials))
         err.print(f"profile auto: took [bold]{plan.profile}[/], pool {pools_used}", highlight=False)

@@ -8,17 +8,19 @@ from rich.console import Console
 
 from cluster import launchers
 from cluster.pools.pool import find_pool, load_pools
+from experiments.config.errors import DamagedFile
 from experiments.trial import Outcome, TrialResult
 from flows.cli.run_sweep import prepare_environment
-from tasks.sweep.store import Plan, SweepStore
+from tasks.sweep.store import Plan, Status, SweepStore, readable_result
 
 _WAIT_S = 120.0
 
 
 def stop_sweep(store: SweepStore, reason: str, out: Console) -> int:
-    """Stop the sweep and wait until it is stopped. Returns 0, or 1 if its process did not obey in time."""
+    """Stop the sweep and wait until it is stopped. Returns 0, or 1 if not all is stopped, or MLflow could not be told."""
     plan = store.load_plan()
     if store.is_held():
+        before = _status(store)
         store.request_stop(reason)
         out.print(f"asked the process that runs {store.sweep_id} to stop ...", highlight=False)
         deadline = time.monotonic() + _WAIT_S
@@ -27,26 +29,25 @@ def stop_sweep(store: SweepStore, reason: str, out: Console) -> int:
                 out.print(f"it still runs after {_WAIT_S:.0f} s; its trials end as soon as it looks", highlight=False)
                 return 1
             time.sleep(0.2)
-        status = store.load_status()
-        out.print(status["message"] if status else f"{store.sweep_id} is stopped", highlight=False, soft_wrap=True)
+        status = _status(store)
+        new = status is not None and status != before  # else of an earlier flow
+        out.print(status.message if status and new else f"{store.sweep_id} is stopped", highlight=False, soft_wrap=True)
         return 0
     with store.lease():
         store.request_stop(reason)
         stopped = left = 0
         known = load_pools()
         for trial in plan.trials:
-            if store.result(trial.key) is not None:
-                continue
             try:
                 launch = launchers.load(store.trial_dir(trial.key))
-                if launch is None:
+                if launch is None or store.result(trial.key) is not None:
                     continue
                 launchers.for_pool(find_pool(known, trial.pool)).stop(launch)
-            except (launchers.LaunchError, launchers.LaunchDamaged) as error:  # the other trials are stopped all the same
+            except (launchers.LaunchError, DamagedFile) as error:
                 out.print(f"{trial.name} cannot be stopped: {error}", highlight=False, markup=False, soft_wrap=True)
                 left += 1
                 continue
-            now, ended = time.time(), store.result(trial.key)
+            now, ended = time.time(), readable_result(store, trial.key)
             if ended is None or ended.outcome in (Outcome.CRASHED, Outcome.INFRA, Outcome.CANCELLED):  # it was the stop that ended it
                 result = TrialResult(
                     key=trial.key, attempt=launch.attempt, outcome=Outcome.CANCELLED, reason=reason, started_at=now, finished_at=now
@@ -76,3 +77,11 @@ def _publish(store: SweepStore, plan: Plan, reason: str, out: Console) -> bool:
         out.print(told, highlight=False, markup=False, soft_wrap=True)
         return False
     return True
+
+
+def _status(store: SweepStore) -> Status | None:
+    """How a flow has ended; None where that cannot be read either."""
+    try:
+        return store.load_status()
+    except DamagedFile:
+        return None

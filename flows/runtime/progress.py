@@ -42,6 +42,7 @@ class SweepProgress:
         self.rows: dict[str, TrialProgress] = {}
         self.lock = threading.Lock()
         self.note = ""
+        self.ended: tuple[int, str] | None = None  # exit status and a line for people; None: the flow did not come to its end
         self.pools: dict[str, str] = {}  # pool -> what is wrong with it
         self.prefect: str | None = None  # what is wrong with Prefect, which trials do not need
         self.expected_s = expected_s or {}
@@ -90,9 +91,9 @@ class SweepProgress:
         prefect = {"Prefect": self.prefect} if self.prefect else {}
         return {**{f"pool {name}": problem for name, problem in self.pools.items()}, **prefect}
 
-    def unfinished(self) -> list[Trial]:
-        """Trials that have not ended. Takes no lock: a signal's handler asks, whatever its thread was doing."""
-        return [row.trial for row in list(self.rows.values()) if row.ended is None]
+    def running(self) -> list[Trial]:
+        """Trials that began and have not ended. Takes no lock: a signal's handler asks, whatever its thread was doing."""
+        return [row.trial for row in list(self.rows.values()) if row.started is not None and row.ended is None]
 
     def counts(self) -> tuple[int, int]:
         """(trials that ended, all trials)."""

@@ -6,20 +6,25 @@ import time
 
 from flows.runtime.schedule import run_trials
 from flows.runtime.session import Session
-from tasks.sweep.growth import More, seconds_run
+from tasks.rounds.growth import More, round_note, seconds_run
 
 
 def run_rounds(session: Session, more: More) -> None:
     """Run what the plan holds, then what `more` adds to it, round by round, until it adds nothing. A round that began is always finished.
 
-    Trials run one at a time in the plan's order, whatever slots there are. What trials took in earlier flows counts as time: a resumed
-    sweep goes on where it was.
+    The twins of an A/A sweep and the settings of a race run one at a time in the plan's order, whatever slots there are. What trials took
+    in earlier flows counts as time: a resumed sweep goes on where it was.
     """
     before, began = seconds_run(session.store, session.plan), time.monotonic()
-    run_trials(session, in_turns=True)
-    while not session.stop.is_set():
+    in_turns, due = session.plan.aa is not None or session.plan.race is not None, True
+    while True:
+        if due:
+            session.progress.note = round_note(session.plan)
+            run_trials(session, in_turns=in_turns)
+        if session.stop.is_set():
+            return
         plan = more(session.store, session.plan, before + time.monotonic() - began)
         if plan is None:
             return
+        due = len(plan.trials) > len(session.plan.trials)
         session.extend(plan)
-        run_trials(session, in_turns=True)

@@ -8,10 +8,10 @@ from typing import Any
 from prefect.utilities.annotations import quote
 
 from cluster import launchers
-from cluster.journal.journal import JournalError
 from cluster.launchers import LaunchError
 from cluster.pools.pool import find_pool, load_pools
-from cluster.trial_layout import SLOTS
+from cluster.trial_layout import LAUNCH, SLOTS
+from experiments.config.errors import DamagedFile
 from experiments.trial import Trial
 from flows.runtime import artifacts, prefect_api
 from flows.runtime.progress import SweepProgress
@@ -27,6 +27,7 @@ from tasks.sweep.pool_watch import PoolWatch
 from tasks.sweep.slot_log import SlotLog
 from tasks.sweep.store import Plan, SweepStore
 from tasks.sweep.sweep_stop import SweepStop
+from tasks.sweep.trial_record import damage_of, keep_aside, last_attempt
 from tasks.sweep.what_is_left import what_is_left
 from tasks.tracking.live import LivePublisher, first_line
 from tasks.tracking.prefect_tasks import publish
@@ -78,6 +79,11 @@ class Session:
         self._stop_superseded()
         self._publisher.start()
         left = what_is_left(self.store, self.plan)
+        for trial in left.damaged:
+            self._keep_damage_aside(trial)
+        if left.damaged:
+            self.store.save_plan(self.plan)  # writes a trial.json that was moved again
+            left = what_is_left(self.store, self.plan)
         for trial, result in left.done:
             if first is None or trial.key != first.key:  # that one may have ended; it is followed to its end like the others
                 self.progress.finish(trial, result.outcome, result.remark, result.summary.get("throughput"))
@@ -87,10 +93,26 @@ class Session:
         self.log.info("%d of %d trials to run, %d of them begun", len(begun) + len(rest), len(self.plan.trials), len(begun))
         return begun + rest
 
+    def _keep_damage_aside(self, trial: Trial) -> None:
+        """A trial whose record is damaged runs again: what may be left of it is ended, and its files stay in a folder beside the new ones.
+
+        Raises LaunchError where its pool does not answer: the trial might run twice.
+        """
+        folder = self.store.trial_dir(trial.key)
+        damage = damage_of(trial, folder)
+        if damage is not None and damage.path.name == LAUNCH and (attempt := last_attempt(folder)):
+            self.pools[trial.pool].launcher.stop_lost(trial, folder, attempt)
+        aside = keep_aside(folder)
+        self.log.warning("%s: %s; it runs again, what there was of it is in %s", trial.name, damage, aside)
+
     def _stop_superseded(self) -> None:
         for old in self.plan.superseded:
-            launch = launchers.load(self.store.trial_dir(old.key))
             pool = next((trial.pool for trial in self.plan.trials if trial.key == old.by), None)
+            try:
+                launch = launchers.load(self.store.trial_dir(old.key))
+            except DamagedFile as error:
+                self.log.warning("what runs under the old key %s cannot be found: %s", old.key, error)
+                continue
             if launch is not None and pool is not None:
                 try:
                     self.pools[pool].launcher.stop(launch)
@@ -103,6 +125,11 @@ class Session:
         self.plan = plan
         self._records.extend(plan)
 
+    def end(self, status: int, message: str) -> None:
+        """Record how the flow ended, for whoever runs it here and for those who look at the sweep later."""
+        self.progress.ended = status, message
+        self.store.save_status(status, message)
+
     def publish_and_report(self) -> str | None:
         """results.parquet, report, figures; then all of it in MLflow. Returns what could not be done, None if all was."""
         self.progress.note = "publishing"
@@ -114,7 +141,9 @@ class Session:
         problems = [*([self._failures.why] if self._failures.why else []), *self._records.damage]
         files: list[Path] = []
         try:
-            files = report(self.store.dir).all
+            written = report(self.store.dir)
+            files = written.all
+            problems += written.damage
         except Exception as error:
             self.log.exception("the report could not be written")
             problems.append(f"no report ({first_line(error)})")
@@ -123,7 +152,7 @@ class Session:
             published = publish(self.store, quote(self.plan), files)  # type: ignore[call-overload]  # quoted: not searched for futures
             if published.trials:
                 report.with_options(task_run_name="report with links to MLflow")(self.store.dir, published.trials)
-        except JournalError as error:
+        except DamagedFile as error:
             problems.append(str(error))
         except Exception as error:
             self.log.warning("MLflow: %s", first_line(error))

@@ -10,6 +10,7 @@ from contextlib import suppress
 from prefect.runtime import flow_run
 
 from cluster import launchers
+from experiments.config.errors import DamagedFile
 from flows.runtime import prefect_runs
 from flows.runtime.interrupts import TerminalClosed
 from flows.runtime.session import Session
@@ -35,9 +36,9 @@ def stop_trials(session: Session, reason: str) -> None:
     """Stop every trial and wait until none of their processes is left and their ends are recorded."""
     session.stop.request(reason)
     for trial in session.plan.trials:  # what no thread of ours follows
-        launch = launchers.load(session.store.trial_dir(trial.key))
-        if launch is not None and session.store.result(trial.key) is None:
-            with suppress(launchers.LaunchError):
+        with suppress(launchers.LaunchError, DamagedFile):  # a damaged one is kept aside and stopped by the next flow
+            launch = launchers.load(session.store.trial_dir(trial.key))
+            if launch is not None and session.store.result(trial.key) is None:
                 session.pools[trial.pool].launcher.stop(launch)
 
 

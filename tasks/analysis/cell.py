@@ -15,7 +15,7 @@ from experiments.stats.layout import Layout
 from experiments.stats.loss_parity import Parity, ParityStatus
 from experiments.stats.repeats import repeats_interval
 from experiments.stats.spread import Spread
-from experiments.stats.verdict import Verdict
+from experiments.stats.verdict import ONE_LOOK, Levels, Verdict
 from experiments.trial import Scalar, Trial, label
 from tasks.analysis.results import TrialRow
 
@@ -36,6 +36,8 @@ class Cell:
     speedup: Estimate | None = None
     verdict: Verdict | None = None
     why_undecided: str | None = None  # a fragment, such as "one trial"
+    levels: Levels = ONE_LOOK  # what its comparisons are held to; stricter where there are several looks: see looks.py
+    decided_after: int | None = None  # the round at whose look its verdict fell; None: undecided, or there was but one look
     differs: list[str] = field(default_factory=list)  # confounders against the baseline cell
     parity: Parity | None = None  # None: it is the reference, or nothing is to prove
     reference: str = ""  # its precision, where it is what others of the sweep are compared with

@@ -12,11 +12,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 
 from cluster.trial_layout import AA_CERTIFICATES, CERTIFICATES
 from experiments.atomic_file import atomic_write
+from experiments.config.errors import DamagedFile
 from experiments.config.strict import Strict
+from experiments.json_file import read_file, read_model
 from experiments.metrics import Scale, metric_of
 from experiments.spec.schema import Suite
 from experiments.stats.coverage import Share
@@ -213,8 +215,8 @@ def read_certificates(root: Path) -> tuple[dict[Subject, Certificate], list[str]
 def read_certificate(path: Path) -> Certificate | None:
     """None where there is none that can be read."""
     try:
-        return Certificate.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError):
+        return read_model(path, Certificate, "")
+    except DamagedFile:
         return None
 
 
@@ -251,11 +253,8 @@ def keep_certificates(sweep: Sweep) -> None:
 
 def kept_certificates(sweep_dir: Path) -> list[KnownOfDevice] | None:
     """What certificates.json of a sweep's folder has; None without one that can be read. A damaged one is logged."""
-    path = sweep_dir / CERTIFICATES
     try:
-        return _COPY.validate_json(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except (OSError, ValidationError):
-        _log.warning("%s is damaged: the report says what is known now", path)
+        return read_file(sweep_dir / CERTIFICATES, _COPY.validate_json, "the report says what is known now")
+    except DamagedFile as error:
+        _log.warning("%s", error)
         return None

@@ -11,7 +11,7 @@ from experiments.stats.layout import Layout
 from experiments.stats.spread import Spread, SpreadLookup
 from tasks.analysis.cell import Cell, numbers
 from tasks.analysis.confounders import confounders, value_key
-from tasks.analysis.judge_cells import MINIMUM_EFFECT, judge_pairs
+from tasks.analysis.judge_cells import MINIMUM_EFFECT, Comparison, judge_pairs
 from tasks.analysis.named_settings import named_by
 from tasks.analysis.parity_gate import gate_on_parity
 from tasks.analysis.results import TrialRow
@@ -24,6 +24,16 @@ def make_cells(rows: Iterable[TrialRow], suite: Suite, *, emulated: bool = False
     `known`: the spread between trials of a pool and device, from past sweeps; a cell's own interval rests on it besides its repeats.
     Without the references that serve loss parity alone: they are compared with nothing.
     """
+    cells = laid_out_cells(rows, suite, emulated=emulated, known=known)
+    pairs = compared_pairs(cells)
+    for (cell, _), found in zip(pairs, judge_pairs(pairs, suite.report.minimum_effect), strict=True):
+        take(cell, found)
+    gate_on_parity(cells)
+    return shown(cells)
+
+
+def laid_out_cells(rows: Iterable[TrialRow], suite: Suite, *, emulated: bool = False, known: SpreadLookup | None = None) -> list[Cell]:
+    """As `make_cells`, but not judged, with the references of loss parity: each cell has its layout and its baseline."""
     groups: dict[str, list[TrialRow]] = {}
     for row in rows:
         if row.emulated == emulated:
@@ -38,8 +48,12 @@ def make_cells(rows: Iterable[TrialRow], suite: Suite, *, emulated: bool = False
     for cell in cells:
         cell.named = named_by(suite, cell.axes)
     set_work(cells, suite)
-    _compare(cells, suite)
-    gate_on_parity(cells)
+    _find_baselines(cells, suite)
+    return cells
+
+
+def shown(cells: Sequence[Cell]) -> list[Cell]:
+    """Without the references that serve loss parity alone."""
     return [cell for cell in cells if not cell.trial.reference]
 
 
@@ -83,20 +97,27 @@ def on_a_scale_for(metric: Metric, values: Sequence[float], minimum: float | Non
     return replace(metric, scale=Scale.LINEAR, minimum_effect=effect or MINIMUM_EFFECT)
 
 
-def _compare(cells: Sequence[Cell], suite: Suite) -> None:
-    pairs = []
-    compared = [cell for cell in cells if not cell.trial.reference]
+def _find_baselines(cells: Sequence[Cell], suite: Suite) -> None:
+    compared = shown(cells)
     for cell in compared:
         named = find_baseline(cell, compared, suite)
         cell.other_work = other_work(cell, named) if named is not None else ""
         cell.baseline = None if cell.other_work else named
         if cell.baseline is not None and cell.baseline is not cell and cell.estimates and cell.baseline.estimates:
             cell.differs = [name for name, *_ in confounders([cell.baseline, cell])]
-            pairs.append((cell, cell.baseline))
-    for (cell, _), found in zip(pairs, judge_pairs(pairs, suite.report.minimum_effect), strict=True):
-        cell.speedup = found.ratio
-        if cell.metric.direction is not Direction.NEITHER:
-            cell.verdict, cell.why_undecided = found.verdict, found.why_undecided
+
+
+def compared_pairs(cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
+    """(cell, its baseline) where both have a value."""
+    found = [(cell, cell.baseline) for cell in cells if cell.baseline is not None and cell.baseline is not cell]
+    return [(cell, baseline) for cell, baseline in found if cell.estimates and baseline.estimates]
+
+
+def take(cell: Cell, found: Comparison) -> None:
+    """Give a cell what its comparison with the baseline found; no verdict where the metric is better neither high nor low."""
+    cell.speedup = found.ratio
+    if cell.metric.direction is not Direction.NEITHER:
+        cell.verdict, cell.why_undecided = found.verdict, found.why_undecided
 
 
 def find_baseline(cell: Cell, cells: Sequence[Cell], suite: Suite) -> Cell | None:

@@ -8,7 +8,9 @@ from typing import Any
 
 from experiments.parameters import NAMES_OF_SETTINGS
 from tasks.analysis.cell import Cell, numbers
+from tasks.analysis.packages import package_confounders
 
+_OF_THE_COMMIT = frozenset({"git_commit", "git_dirty", "git_checked", "tree"})
 _OF_FIRST_TRIALS = frozenset({"compilation", "weights"})  # later ones find what the first has kept
 _OF_THE_POOL = frozenset({"device_kind", "device_name", "device_count", "pool"})
 
@@ -20,16 +22,14 @@ def value_key(value: Any) -> str:
 def confounders(cells: Sequence[Cell]) -> list[tuple[str, list[tuple[str, list[Cell]]]]]:
     """What differs between cells that were compared and is not an axis: (name, [(value, cells), ...]).
 
-    Environment values, and parameters that the suite set differently without an axis. Numbers within 1 % count as equal (clocks). Where
-    only a first trial compiles or draws weights, cells in which as many trials did are alike.
+    Environment values, versions of packages, and parameters that the suite set differently without an axis. Numbers within 1 % count as
+    equal (clocks). Where only a first trial compiles or draws weights, cells in which as many trials did are alike.
     """
     differences = []
     axes = {axis for cell in cells for axis in cell.axes if len({value_key(c.axes.get(axis)) for c in cells}) > 1}
-    hidden = (_OF_THE_POOL if "pool" in axes else frozenset()) | ({"world_size", "device_count"} if "devices" in axes else frozenset())
-    if any(row.environment.get("host_id") for cell in cells for row in cell.measured):
-        hidden |= {"host"}  # the opaque id tells the same
+    hidden = _hidden(cells, axes)
     for name in dict.fromkeys(key for cell in cells for row in cell.measured for key in row.environment):
-        if name in hidden:
+        if name in hidden or name == "packages":
             continue
         groups: dict[str, list[Cell]] = {}
         mixes = set()
@@ -46,6 +46,7 @@ def confounders(cells: Sequence[Cell]) -> list[tuple[str, list[tuple[str, list[C
         close = len(known) == sum(len(cell.measured) for cell in cells) and max(known) <= min(known) * 1.01
         if len(groups) > 1 and not close:
             differences.append((name, list(groups.items())))
+    differences += package_confounders(cells, {*hidden, *(key for cell in cells for row in cell.measured for key in row.environment)})
     meant = {name for cell in cells for name in cell.named} if axes & NAMES_OF_SETTINGS else set()
     for name in dict.fromkeys(key for cell in cells for key in cell.trial.parameters if key not in meant):
         settings: dict[str, list[Cell]] = {}
@@ -54,3 +55,15 @@ def confounders(cells: Sequence[Cell]) -> list[tuple[str, list[tuple[str, list[C
         if len(settings) > 1 and name not in axes:
             differences.append((name, list(settings.items())))
     return differences
+
+
+def _hidden(cells: Sequence[Cell], axes: set[str]) -> set[str]:
+    """Values of the environment that the varied axes stand for, or that another value tells."""
+    hidden = {*(_OF_THE_POOL if "pool" in axes else ()), *(("world_size", "device_count") if "devices" in axes else ())}
+    if any(row.environment.get("host_id") for cell in cells for row in cell.measured):
+        hidden.add("host")  # the opaque id tells the same
+    if "environment" in axes:  # the section on environments has them
+        hidden |= {"python", *(name for cell in cells for row in cell.measured for name in row.packages)}
+    if "commit" in axes:
+        hidden |= _OF_THE_COMMIT
+    return hidden

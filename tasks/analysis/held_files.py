@@ -8,12 +8,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
-
 from cluster.journal.journal import JournalError, JournalFollower, Record
 from cluster.trial_layout import HELD_TIME, JOURNAL, SLOTS, TRIALS
 from experiments.atomic_file import atomic_write
+from experiments.config.errors import DamagedFile
 from experiments.config.strict import Strict
+from experiments.json_file import read_model
 from experiments.trial import Outcome
 from tasks.analysis.held_time import AttemptMarks, HeldTime, HeldTrial, account, attempt_marks
 from tasks.sweep.slot_log import read_holds
@@ -61,14 +61,12 @@ def keep_held(sweep: Sweep) -> None:
 
 def read_kept(sweep_dir: Path) -> HeldTime | None:
     """What held_time.json holds; None without it, or where it is damaged."""
-    path = sweep_dir / HELD_TIME
     try:
-        return KeptHeldTime.model_validate_json(path.read_text()).whole()
-    except FileNotFoundError:
+        kept = read_model(sweep_dir / HELD_TIME, KeptHeldTime, "`sweep report` writes it again")
+    except DamagedFile as error:
+        _log.warning("%s", error)
         return None
-    except (OSError, ValidationError):
-        _log.warning("%s is damaged and was skipped; `sweep report` writes it again", path)
-        return None
+    return kept.whole() if kept else None
 
 
 def _derived(sweep: Sweep) -> HeldTime | None:

@@ -10,7 +10,7 @@ from experiments.metrics import Metric, Scale
 from experiments.stats.estimate import LEVEL, Estimate, estimate_from_mean, exponential
 from experiments.stats.repeats import ratio_interval
 from experiments.stats.spread import spread_of, spreads_differ
-from experiments.stats.verdict import Verdict, among_many, benjamini_hochberg, verdict
+from experiments.stats.verdict import Levels, Verdict, among_many, benjamini_hochberg, verdict
 from tasks.analysis.cell import Cell
 
 MINIMUM_EFFECT = 0.02  # a smaller difference is "same": 2 %
@@ -72,13 +72,26 @@ def judge_ratios(
     minimum: float | None = None,
     *,
     missing: Sequence[str | None] | None = None,
+    decided: Sequence[float] = (),
 ) -> list[Comparison]:
-    """As `judge_pairs`, with the ratio of each pair. `missing`: of each, what else a verdict lacks, such as a spread that is not known."""
+    """As `judge_pairs`, with the ratio of each pair. `missing`: of each, what else a verdict lacks, such as a spread that is not known.
+    `decided`: `scaled_p` of the table's other comparisons, which earlier looks decided."""
     too_few = [why or _too_few(*pair) for pair, why in zip(pairs, missing or [None] * len(pairs), strict=True)]
-    tested = iter(benjamini_hochberg([ratio.p_value for ratio, why in zip(ratios, too_few, strict=True) if why is None]))
-    q_values = [1.0 if why else next(tested) for why in too_few]
+    tested = [scaled_p(*pair, ratio) for pair, ratio, why in zip(pairs, ratios, too_few, strict=True) if why is None]
+    of_tested = iter(benjamini_hochberg([*tested, *decided]))
+    q_values = [1.0 if why else next(of_tested) for why in too_few]
     found = zip(pairs, ratios, too_few, q_values, strict=True)
     return [_judge(cell, other, ratio, why, q, minimum) for (cell, other), ratio, why, q in found]
+
+
+def scaled_p(cell: Cell, baseline: Cell, ratio: Estimate) -> float:
+    """The p-value of their comparison, as one that is held to CHANCE would have it."""
+    return _levels(cell, baseline).scaled(ratio.p_value)
+
+
+def _levels(cell: Cell, baseline: Cell) -> Levels:
+    """The stricter of what either cell's comparisons are held to."""
+    return min(cell.levels, baseline.levels, key=lambda levels: levels.chance)
 
 
 def judge_best(best: Cell, others: Sequence[Cell], minimum: float | None = None) -> list[Comparison]:
@@ -88,19 +101,23 @@ def judge_best(best: Cell, others: Sequence[Cell], minimum: float | None = None)
     as many cells (`among_many`), which holds for every pair that could have been picked.
     """
     ratios = [ratio_of(best, other) for other in others]
-    adjusted = [among_many(ratio, len(others) + 1) for ratio in ratios]
+    pairs = zip(others, ratios, strict=True)
+    adjusted = [_levels(best, other).scaled(among_many(ratio, len(others) + 1)) for other, ratio in pairs]
     return [_judge(best, other, ratio, _too_few(best, other), p, minimum) for other, ratio, p in zip(others, ratios, adjusted, strict=True)]
 
 
 def _judge(cell: Cell, baseline: Cell, ratio: Estimate, why: str | None, q_value: float, minimum: float | None) -> Comparison:
+    levels = _levels(cell, baseline)
+    if levels.confidence != LEVEL:
+        ratio = ratio.at(levels.confidence)
     if why:
         return Comparison(ratio, Verdict.UNDECIDED, why)
     metric = cell.metric if baseline.metric.scale is Scale.LOG else baseline.metric  # of two scales the linear one is compared on
     least = smallest_effect(metric, minimum)
-    word = verdict(ratio, minimum=least, q_value=q_value)
+    word = verdict(ratio, minimum=least, q_value=q_value, chance=levels.chance)
     if word is not Verdict.UNDECIDED:
         return Comparison(ratio, word)
-    return Comparison(ratio, word, TOO_WIDE if verdict(ratio, minimum=least) is word else OF_MANY)
+    return Comparison(ratio, word, TOO_WIDE if verdict(ratio, minimum=least, chance=levels.chance) is word else OF_MANY)
 
 
 def _too_few(cell: Cell, baseline: Cell) -> str | None:

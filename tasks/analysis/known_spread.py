@@ -6,11 +6,11 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pydantic import ValidationError
-
 from cluster.trial_layout import KNOWN_SPREAD
 from experiments.atomic_file import atomic_write
+from experiments.config.errors import DamagedFile
 from experiments.config.strict import Strict
+from experiments.json_file import read_model
 from experiments.metrics import Scale, metric_of
 from experiments.stats.replication import Replication
 from tasks.analysis.cell import numbers
@@ -77,19 +77,16 @@ def keep_known(sweep: Sweep) -> bool:
     ]
     text = KeptSpread(places=places, elsewhere=knowledge.elsewhere).model_dump_json(indent=1) + "\n"
     path = sweep.dir / KNOWN_SPREAD
-    if not path.exists() or path.read_text() != text:
+    if not path.is_file() or path.read_bytes() != text.encode():
         atomic_write(path, text)
     return True
 
 
 def _kept(sweep: Sweep) -> KeptSpread | None:
-    path = sweep.dir / KNOWN_SPREAD
     try:
-        return KeptSpread.model_validate_json(path.read_text())
-    except FileNotFoundError:
-        return None
-    except (OSError, ValidationError):
-        _log.warning("%s is damaged: the report uses what is known now", path)
+        return read_model(sweep.dir / KNOWN_SPREAD, KeptSpread, "the report uses what is known now")
+    except DamagedFile as error:
+        _log.warning("%s", error)
         return None
 
 

@@ -29,7 +29,7 @@ class _Arm:
     """Cells that learn the same with the same numbers: they differ in SAME_NUMBERS and in their seed alone."""
 
     settings: Settings
-    pool: str
+    place: tuple[str | None, ...]  # pool, environment, commit
     numerics: tuple[tuple[str, str], ...]
     cells: list[Cell] = field(default_factory=list)
 
@@ -90,8 +90,8 @@ def _arms(cells: Sequence[Cell]) -> list[_Arm]:
         settings = _settings(cell)
         numerics = numerics_of(settings, cell.trial.device)
         learnt = sorted((name, repr(value)) for name, value in settings.items() if name not in SAME_MATHEMATICS and name != "seed")
-        key = repr((cell.trial.pool, numerics, learnt))
-        arms.setdefault(key, _Arm(settings, cell.trial.pool, numerics)).cells.append(cell)
+        key = repr((_place(cell), numerics, learnt))
+        arms.setdefault(key, _Arm(settings, _place(cell), numerics)).cells.append(cell)
     return list(arms.values())
 
 
@@ -106,7 +106,7 @@ def _undisputed(arm: _Arm, baseline: _Arm | None, arms: Sequence[_Arm]) -> bool:
 def _reference(arm: _Arm, baseline: _Arm | None, arms: Sequence[_Arm]) -> tuple[_Arm | None, str]:
     """What this arm is compared with; itself if it is what others are compared with; None if there is nothing, and why.
 
-    Enough seeds first, then fp32 before bf16, then the baseline's pool, the baseline's numerics, what is not compiled, and the plan's
+    Enough seeds first, then fp32 before bf16, then the baseline's place, the baseline's numerics, what is not compiled, and the plan's
     order. An arm is no reference to itself where its baseline computes otherwise, unless it alone of them is fp32, nor where bf16 has fp32.
     """
     able = [other for other in arms if other.kind <= min(arm.kind, len(_KINDS) - 1) and arm.differs(other) <= SAME_MATHEMATICS]
@@ -120,7 +120,7 @@ def _reference(arm: _Arm, baseline: _Arm | None, arms: Sequence[_Arm]) -> tuple[
 
     def rank(other: _Arm) -> tuple[bool, int, bool, bool, bool]:
         compiled = other.settings.get("compile", "none") != "none"
-        return len(other.curves) < need, other.kind, other.pool != nearest.pool, other.numerics != nearest.numerics, compiled
+        return len(other.curves) < need, other.kind, other.place != nearest.place, other.numerics != nearest.numerics, compiled
 
     return min(able, key=rank), ""
 
@@ -161,8 +161,12 @@ def _curves(cells: Sequence[Cell]) -> dict[int, NDArray[np.float64]]:
     return {seed: _mean(curves) for seed, curves in found.items()}
 
 
+def _place(cell: Cell) -> tuple[str | None, ...]:
+    return cell.trial.pool, cell.trial.environment, cell.trial.commit
+
+
 def _without_seed(cell: Cell) -> str:
-    return repr((cell.trial.pool, sorted((name, repr(value)) for name, value in _settings(cell).items() if name != "seed")))
+    return repr((_place(cell), sorted((name, repr(value)) for name, value in _settings(cell).items() if name != "seed")))
 
 
 def _mean(curves: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from cluster.journal.journal import Record
 from experiments.atomic_file import atomic_file
+from experiments.trial import digest
 
 TRIAL_KEY = "trial_key"  # the column that tells whose step it is
 _META = b"sweepbench"
@@ -24,7 +25,12 @@ def write_published_steps(path: Path, trials: Mapping[str, tuple[Any, Mapping[st
     """
     tables = [table.add_column(0, TRIAL_KEY, pa.array([key] * table.num_rows, pa.string())) for key, (table, _) in trials.items()]
     whole = pa.concat_tables(tables, promote_options="permissive") if tables else pa.table({TRIAL_KEY: pa.array([], pa.string())})
-    meta = json.dumps({"schema_version": 1, "trials": {key: beside for key, (_, beside) in trials.items()}})
+    kept, lists = {}, dict[str, Any]()
+    for key, (_, beside) in trials.items():
+        packages = digest(beside.get("packages") or {})  # mostly the same for all trials: each list is kept once
+        lists[packages] = beside.get("packages") or {}
+        kept[key] = {**beside, "packages": packages}
+    meta = json.dumps({"schema_version": 1, "trials": kept, "packages": lists})
     table = whole.replace_schema_metadata({_META: meta.encode()})
     atomic_file(path, lambda temporary: pq.write_table(table, temporary, compression="zstd", write_page_checksum=True))
 
@@ -37,4 +43,5 @@ def parse_published_steps(table: Any) -> dict[str, tuple[list[Record], Mapping[s
     steps: dict[str, list[Record]] = {key: [] for key in meta["trials"]}
     for record in table.to_pylist():
         steps[record.pop(TRIAL_KEY)].append({name: value for name, value in record.items() if value is not None})
-    return {key: (steps[key], beside) for key, beside in meta["trials"].items()}
+    lists = meta.get("packages", {})  # pages of early versions have none
+    return {key: (steps[key], {**beside, "packages": lists.get(beside.get("packages"), {})}) for key, beside in meta["trials"].items()}

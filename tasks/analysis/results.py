@@ -12,28 +12,30 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
-from cluster.journal.journal import Journal, JournalError, Record, read_journal
+from cluster.journal.journal import Journal, Record
 from cluster.sampler.state_file import read_state
-from cluster.trial_layout import JOURNAL, PLAN, RESULT, RESULTS, STEPS, TRIALS
+from cluster.trial_layout import JOURNAL, PLAN, RESULTS, STEPS, TRIALS
 from experiments.atomic_file import atomic_file
-from experiments.config.errors import UserError
+from experiments.config.errors import DamagedFile, UserError
 from experiments.device_state import NAMES as STATE
 from experiments.device_state import NOT_SAMPLED, DeviceState
+from experiments.journal_mark import JournalMark
 from experiments.step_record import FIELDS, RMS
 from experiments.summary import NAMES, Value, rms_names, summarise
 from experiments.trial import Outcome, Scalar, Trial, TrialResult
 from tasks.analysis.early_records import summary_of_today, window_of_today
 from tasks.analysis.published_steps import parse_published_steps
+from tasks.sweep.result_file import read_result
 from tasks.sweep.store import Plan, read_plan
+from tasks.sweep.trial_record import journal_of, read_record
 
 _META = b"sweepbench"
-_SUBJECT_TO_STEPS = ("window", "evaluations", "environment", "notes")
+_SUBJECT_TO_STEPS = ("window", "evaluations", "environment", "packages", "notes")
 
 
 class ResultsError(UserError):
-    """A file of results is missing or damaged: names it and says how to get it back."""
+    """What results need is missing, or holds what cannot be: names the file and says how to get it back."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ class TrialRow:
     profile: Mapping[str, Any] | None = None  # where the traced steps' time went; see cluster.worker.measure.trace_breakdown
     problem: str | None = None
     rms: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    packages: Mapping[str, str] = field(default_factory=dict)  # name -> version of all that was installed; {} in early journals
     state: DeviceState | None = None  # of its device and host while it measured; None: unknown, or its samples are not in this folder
 
     @property
@@ -119,7 +122,7 @@ def write_steps(trial_dir: Path) -> Path:
     """steps.parquet: every step of the attempt that the trial's result is of (see `journal_of`), warm-up included, and in its metadata what
     else a summary needs.
 
-    Whole or not at all. Raises JournalError for a damaged journal, ResultsError for a trial without one.
+    Whole or not at all. Raises DamagedFile for a damaged journal or result, ResultsError for a trial without a journal.
     """
     path = trial_dir / STEPS
     _write(steps_table(trial_dir), path)
@@ -127,12 +130,12 @@ def write_steps(trial_dir: Path) -> Path:
 
 
 def steps_table(trial_dir: Path) -> Any:
-    """What `write_steps` writes, as an Arrow table. Raises JournalError for a damaged journal, ResultsError for a trial without one."""
+    """What `write_steps` writes, as an Arrow table. Raises as it does."""
     journal_path = trial_dir / JOURNAL
     if not journal_path.exists():
         raise ResultsError(f"{journal_path} does not exist: the trial has not started")
     size = journal_path.stat().st_size
-    journal = journal_of(trial_dir, _readable_result(trial_dir))
+    journal = journal_of(trial_dir, read_result(trial_dir))
     meta = {
         "schema_version": 1,
         "attempt": journal.attempt,
@@ -143,24 +146,6 @@ def steps_table(trial_dir: Path) -> Any:
     columns = {name: [step.get(name) for step in journal.steps] for name in _columns(journal.steps)}
     arrays = {name: _array(values, _TYPES.get(name)) for name, values in columns.items()}
     return pa.table(arrays).replace_schema_metadata({_META: json.dumps(meta).encode()})
-
-
-def journal_of(trial_dir: Path, result: TrialResult | None) -> Journal:
-    """The attempt that the result is of; the last one where there is no result, or the journal does not have its attempt.
-
-    They differ where a disturbed trial was to be measured again and that attempt was lost: what the first one measured stays the result.
-    Raises JournalError.
-    """
-    journal = read_journal(trial_dir / JOURNAL, result.attempt) if result else Journal()
-    return journal if journal.attempt else read_journal(trial_dir / JOURNAL)
-
-
-def _readable_result(trial_dir: Path) -> TrialResult | None:
-    """The trial's result; None also for a damaged one, which the trial's row tells of: its steps can still be derived."""
-    try:
-        return _result(trial_dir)
-    except ResultsError:
-        return None
 
 
 def meta_of(table: Any) -> dict[str, Any]:
@@ -179,17 +164,28 @@ def _columns(steps: Sequence[Record]) -> list[str]:
 
 
 def _load(trial: Trial, trial_dir: Path) -> TrialRow:
-    """One trial from result.json and its steps: from steps.parquet if it holds what the journal has, else from the journal.
+    """One trial from result.json and its journal, or from steps.parquet where no journal came with it, as in early published results.
 
-    The summary is computed again from the steps. Raises ResultsError for damaged files, JournalError for a damaged journal.
+    The summary is computed again from the steps. Raises DamagedFile for damaged files, ResultsError for what they cannot hold.
     """
-    result = _result(trial_dir)
-    steps, meta = _steps(trial_dir, result)
-    return _row(trial, result, steps, meta, trial_dir / JOURNAL)
+    record = read_record(trial.key, trial_dir)
+    steps, meta = _steps(trial_dir, record.journal)
+    mark = record.result.device_state if record.result else None
+    return _row(trial, record.result, steps, meta, trial_dir / JOURNAL, mark)
 
 
-def _row(trial: Trial, result: TrialResult | None, steps: list[Record], meta: Mapping[str, Any], source: Path) -> TrialRow:
-    """The row of a trial. `source`: the file that its steps are from, for an error's message."""
+def _row(
+    trial: Trial,
+    result: TrialResult | None,
+    steps: list[Record],
+    meta: Mapping[str, Any],
+    source: Path,
+    state_mark: JournalMark | None = None,
+) -> TrialRow:
+    """The row of a trial. `source`: the file that its steps are from, for an error's message, in the folder of the sampler's records.
+
+    `state_mark`: what must be there of these. Raises ResultsError, JournalError.
+    """
     if result is not None and meta.get("attempt") not in (None, 0, result.attempt):
         steps, meta = [], {}  # another attempt than the one the result is of, which left no steps
     environment = {**(result.environment if result else {}), **meta.get("environment", {})}
@@ -198,9 +194,9 @@ def _row(trial: Trial, result: TrialResult | None, steps: list[Record], meta: Ma
         if result is None or result.outcome is Outcome.OK:  # a rate of a trial that failed is not a result
             window = window_of_today(meta.get("window"), trial.parameters)
             summary = dict(summarise(steps, window, meta.get("evaluations", ())))
-    except (ValueError, KeyError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ResultsError(f"{source} holds what cannot be: {error}") from error
-    state = _state(source.parent, meta.get("attempt"), steps)
+    state = _state(source.parent, meta.get("attempt"), steps, state_mark)
     if result is not None and not steps:
         summary |= summary_of_today(result.summary, result.environment)
     elif summary:
@@ -217,15 +213,16 @@ def _row(trial: Trial, result: TrialResult | None, steps: list[Record], meta: Ma
         _series(learning, "loss"),
         window.get("profile"),
         rms={name: _series(learning, RMS + name) for name in rms_names(learning)},
+        packages=meta.get("packages") or {},
         state=state,
     )
 
 
-def _state(trial_dir: Path, attempt: int | None, steps: Sequence[Record]) -> DeviceState | None:
-    """The state of the device in the measured window. A damaged file leaves it unknown: what was measured does not rest on it."""
+def _state(trial_dir: Path, attempt: int | None, steps: Sequence[Record], mark: JournalMark | None) -> DeviceState | None:
+    """The state of the device in the measured window; unknown where its records hold what cannot be. Raises JournalError."""
     try:
-        return read_state(trial_dir, attempt, steps) if attempt else None
-    except (JournalError, OSError, ValueError, KeyError):
+        return read_state(trial_dir, attempt, steps, mark) if attempt else None
+    except (ValueError, KeyError, TypeError):
         return None
 
 
@@ -240,19 +237,17 @@ def _series(steps: Sequence[Record], name: str) -> NDArray[np.float64]:
     return np.array([value(step) for step in steps], np.float64)
 
 
-def _steps(trial_dir: Path, result: TrialResult | None) -> tuple[list[Record], Mapping[str, Any]]:
-    path, journal_path = trial_dir / STEPS, trial_dir / JOURNAL
-    size = journal_path.stat().st_size if journal_path.exists() else None
-    if path.exists():
-        table = read_parquet(path, f"`rm {path}` and then `sweep report` writes it again from {journal_path.name}")
-        meta = meta_of(table)
-        whole = meta.get("journal_bytes") == size  # else the journal went on after the Parquet was written
-        if size is None or (whole and (result is None or meta.get("attempt") == result.attempt)):
-            return table.to_pylist(), meta
-    if size is None:
+def _steps(trial_dir: Path, journal: Journal) -> tuple[list[Record], Mapping[str, Any]]:
+    path = trial_dir / STEPS
+    if journal.attempt:
+        return journal.steps, {"attempt": journal.attempt, **{name: getattr(journal, name) for name in _SUBJECT_TO_STEPS}}
+    if not path.exists():
         return [], {}
-    journal = journal_of(trial_dir, result)
-    return journal.steps, {"attempt": journal.attempt, **{name: getattr(journal, name) for name in _SUBJECT_TO_STEPS}}
+    table = read_parquet(path, "put back the journal that it was made from, or run the trial again")
+    try:
+        return table.to_pylist(), meta_of(table)
+    except (ValueError, RecursionError) as error:
+        raise ResultsError(f"{path} holds what cannot be: {error}") from error
 
 
 def read_parquet(path: Path, remedy: str) -> Any:
@@ -267,15 +262,12 @@ def read_parquet(path: Path, remedy: str) -> Any:
 def load_sweep(sweep_dir: Path) -> Sweep:
     """The plan and every trial in it, run or not; of a sweep under runs/, or of a published one.
 
-    A trial that cannot be read becomes a row with its problem, not an error. Raises ResultsError for a plan that is missing or damaged.
+    A trial that cannot be read becomes a row with its problem, not an error. Raises ResultsError without a plan, DamagedFile for a damaged
+    one.
     """
-    path = sweep_dir / PLAN
-    try:
-        plan = read_plan(path)
-    except FileNotFoundError:
-        raise ResultsError(f"{path} does not exist: {sweep_dir} is not a sweep") from None
-    except ValueError as error:
-        raise ResultsError(f"{path} is damaged: {error}") from error
+    plan = read_plan(sweep_dir / PLAN)
+    if plan is None:
+        raise ResultsError(f"{sweep_dir / PLAN} does not exist: {sweep_dir} is not a sweep")
     if (sweep_dir / STEPS).exists():
         return Sweep(sweep_dir, plan, _published(plan, sweep_dir / STEPS))
     return Sweep(sweep_dir, plan, [_tolerant(trial, sweep_dir / TRIALS / trial.key) for trial in plan.trials])
@@ -286,7 +278,7 @@ def _published(plan: Plan, path: Path) -> list[TrialRow]:
     try:
         trials = parse_published_steps(read_parquet(path, "`sweep publish` writes it again from the sweep"))
         results = {key: TrialResult.model_validate_json(json.dumps(beside["result"])) for key, (_, beside) in trials.items()}
-    except (ValueError, KeyError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ResultsError(f"{path} is damaged: {error}") from error
     return [
         _row(trial, results[trial.key], *trials[trial.key], path)
@@ -299,7 +291,7 @@ def _published(plan: Plan, path: Path) -> list[TrialRow]:
 def _tolerant(trial: Trial, trial_dir: Path) -> TrialRow:
     try:
         return _load(trial, trial_dir)
-    except (ResultsError, JournalError) as error:
+    except (ResultsError, DamagedFile) as error:
         return TrialRow(trial, problem=str(error))
 
 
@@ -368,14 +360,3 @@ def _array(values: Sequence[Any], kind: Any = None) -> Any:
 def _write(table: Any, path: Path) -> None:
     """Whole or not at all."""
     atomic_file(path, lambda temporary: pq.write_table(table, temporary, compression="zstd", write_page_checksum=True))
-
-
-def _result(trial_dir: Path) -> TrialResult | None:
-    """The trial's result; None where there is none. Raises ResultsError for a damaged one."""
-    path = trial_dir / RESULT
-    try:
-        return TrialResult.model_validate_json(path.read_text())
-    except FileNotFoundError:
-        return None
-    except ValidationError as error:
-        raise ResultsError(f"{path} is damaged ({error.error_count()} errors); move it away and `sweep resume` the sweep") from error

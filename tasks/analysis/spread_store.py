@@ -139,14 +139,16 @@ def _past_trial(row: TrialRow) -> PastTrial:
 
 
 def cell_identity(row: TrialRow) -> str:
-    """16 hex digits of the work that the trial did: its workload, parameters and locked clock, with the batch that `max` came to.
+    """16 hex digits of the work that the trial did: its workload, parameters and locked clock, with the batch that `max` came to, and the
+    environment and the commit where it has them.
 
     Not where it ran, and not its seed: the repeats of a cell may each have their own.
     """
     parameters: dict[str, Any] = {name: value for name, value in row.trial.parameters.items() if name != "seed"}
     if parameters.get("batch_size") == "max":
         parameters["batch_size"] = row.summary.get("batch_size")
-    return digest([row.trial.workload, row.trial.lock_clocks_mhz, parameters])
+    variant = [row.trial.environment, row.trial.commit] if row.trial.environment or row.trial.commit else []
+    return digest([row.trial.workload, row.trial.lock_clocks_mhz, parameters, *variant])
 
 
 def version_of(row: TrialRow) -> str:

@@ -1,4 +1,4 @@
-"""Bisection between two commits: git worktrees, one trial in a fresh process of a commit's own code, and the search over pairs."""
+"""Bisection between two commits: one trial in a fresh process of a commit's own code, and the search over pairs."""
 
 from __future__ import annotations
 
@@ -6,21 +6,23 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cluster.trial_layout import LOG, RESULT, TRIAL
-from experiments import workloads
+from cluster.commits.resolve import git, resolve
+from cluster.commits.told import environment_of, told
+from cluster.process_marks import MARK
+from cluster.trial_layout import LOG, TRIAL
 from experiments.atomic_file import atomic_write
-from experiments.config.errors import UserError
+from experiments.config.errors import DamagedFile, UserError
 from experiments.config.paths import REPOSITORY
 from experiments.regression.bisection_test import Side, difference, interim_pairs, side_of
 from experiments.regression.definition import METRICS
 from experiments.stats.estimate import Estimate
-from experiments.trial import Outcome, Trial, TrialResult
+from experiments.trial import Outcome, Trial
+from tasks.sweep.result_file import read_result
 
 _TRIAL_S = 3600.0
 
@@ -121,75 +123,39 @@ def search(commits: Sequence[str], good: str, measure: Measure, most: int, minim
 
 
 def commits_between(good: str, bad: str, root: Path = REPOSITORY) -> tuple[str, list[str]]:
-    """GOOD's full name, and the commits after it up to BAD, oldest first. Raises BisectError."""
-    names = []
-    for text in (good, bad):
-        try:
-            names.append(_git(root, "rev-parse", "--verify", "--end-of-options", f"{text}^{{commit}}"))
-        except subprocess.CalledProcessError:
-            raise BisectError(f"{text!r} is no commit of {root}; `git log` shows them") from None
-    between = _git(root, "rev-list", "--ancestry-path", "--first-parent", "--reverse", f"{names[0]}..{names[1]}").split()
+    """GOOD's full name, and the commits after it up to BAD, oldest first. Raises BisectError, CommitError."""
+    names = [resolve(text, root) for text in (good, bad)]
+    between = git(root, "rev-list", "--ancestry-path", "--first-parent", "--reverse", f"{names[0]}..{names[1]}").split()
     if not between:
         raise BisectError(f"{good} is no ancestor of {bad}: name the older commit, which was good, first")
     return names[0], between
 
 
 def subject(commit: str, root: Path = REPOSITORY) -> str:
-    return _git(root, "log", "-1", "--format=%s", commit)
-
-
-@contextmanager
-def worktrees(folder: Path, root: Path = REPOSITORY) -> Iterator[Callable[[str], Path]]:
-    """Gives a function from a commit to its files; all worktrees are removed again at the end."""
-    made: dict[str, Path] = {}
-
-    def of(commit: str) -> Path:
-        if commit not in made:
-            made[commit] = folder / commit[:12]
-            if not made[commit].exists():
-                _git(root, "worktree", "add", "--detach", str(made[commit]), commit)
-        return made[commit]
-
-    try:
-        yield of
-    finally:
-        for path in made.values():
-            subprocess.run(["git", "-C", str(root), "worktree", "remove", "--force", str(path)], capture_output=True, check=False)
+    return git(root, "log", "-1", "--format=%s", commit)
 
 
 def run_once(tree: Path, trial: Trial, out: Path, metric: str) -> float:
     """One trial of the code in `tree`, in a process of its own: the metric's logarithm, turned so that more is better.
 
-    Raises BisectError if the trial did not end ok, with its reason and where its log is.
+    Raises BisectError if the trial did not end ok, with its reason and where its log is, and CommitError for code that is too old for it.
     """
-    if not (tree / "cluster" / "worker" / "main.py").exists():  # else whatever is installed would run in its place
-        raise BisectError(f"{tree.name} has no cluster/worker/main.py: it cannot run a trial of today")
     out.mkdir(parents=True)
-    atomic_write(out / TRIAL, _for_any_version(trial).model_dump_json(exclude={"labels"}))
+    atomic_write(out / TRIAL, told(trial, tree))
     command = [sys.executable, "-m", "cluster.worker.main", "--trial", str(out / TRIAL), "--out", str(out), "--attempt", "1"]
-    environment = {**os.environ, "PYTHONPATH": str(tree), "SWEEPBENCH_TRIAL": trial.key}
+    environment = {**os.environ, **environment_of(tree, os.environ), MARK: trial.key}
     with open(out / LOG, "wb") as log:
         try:
             subprocess.run(command, cwd=tree, env=environment, stdout=log, stderr=log, check=False, timeout=_TRIAL_S)
         except subprocess.TimeoutExpired:
             raise BisectError(f"a trial of {tree.name} took more than {_TRIAL_S:.0f} s; its log is {out / LOG}") from None
     try:
-        result = TrialResult.model_validate_json((out / RESULT).read_text())
-    except (OSError, ValueError):
-        raise BisectError(f"a trial of {tree.name} left no result; its log is {out / LOG}") from None
+        result = read_result(out)
+    except DamagedFile as error:
+        raise BisectError(f"a trial of {tree.name}: {error}; its log is {out / LOG}") from None
+    if result is None:
+        raise BisectError(f"a trial of {tree.name} left no result; its log is {out / LOG}")
     value = result.summary.get(metric)
     if result.outcome is not Outcome.OK or value is None or not value > 0:
         raise BisectError(f"a trial of {tree.name} ended {result.outcome} ({result.reason}) without {metric}; its log is {out / LOG}")
     return math.log(value) if METRICS[metric].higher_is_better else -math.log(value)
-
-
-def _for_any_version(trial: Trial) -> Trial:
-    """With the chosen parameters alone: a commit that does not know a later one takes its own defaults for the rest."""
-    defaults = workloads.load(trial.workload).Parameters.model_construct().model_dump(mode="json")
-    chosen = {name: value for name, value in trial.parameters.items() if name not in defaults or defaults[name] != value}
-    return trial.model_copy(update={"parameters": chosen})
-
-
-def _git(root: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True, timeout=120)
-    return done.stdout.strip()

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.regression.decision import as_estimate, decide, interim_levels, word
+from experiments.regression.decision import as_estimate, decide, word
 from experiments.regression.definition import METRICS, NightFile
 from experiments.regression.effect import NightEffect, night_value
+from experiments.stats.sequential import interim_levels
 from experiments.stats.verdict import Verdict
 from tasks.nightly.comparison import Comparison, effects_of, values_of
 from tasks.nightly.history import what_changed

@@ -25,6 +25,7 @@ from experiments.trial import Scalar, Trial
 from tasks.nightly.store import AA_CONTROL, SLOWED_CONTROL, Dropped, Night, NightCell, Role
 from tasks.sweep.plan import TrialMaker, expected_seconds, once_more
 from tasks.sweep.store import Plan, Request
+from tasks.sweep.variants import check_commits
 
 LABELS = ("night.name", "night.date", "night.cell", "night.role")
 
@@ -66,6 +67,7 @@ def plan_night(definition: NightFile, night: Night, pool_names: Sequence[str] = 
         created_at=night.opened_at,
         git=git_state(),
         tree=source_tree(),
+        trees=check_commits(first),
         trials=first,
         labels={"night.name": night.name, "night.date": night.date},
     )
@@ -165,7 +167,9 @@ def _expand(part: NightCells, role: Role, known: Mapping[str, Pool], pool_names:
         if known[cell.pool].emulated:
             hint = "name a pool whose device is real: an emulated time says nothing about code"
             raise ConfigError.one(f"nightly, suite {part.suite}", None, "pools", f"pool {cell.pool} is emulated", hint)
-        identity = cell_id(suite.suite, suite.workload, cell.pool, cell.parameters, defaults)
+        identity = cell_id(
+            suite.suite, suite.workload, cell.pool, cell.parameters, defaults, environment=cell.environment, commit=cell.commit
+        )
         entries.append(NightEntry(part, suite, cell, role, identity))
     if not entries:
         raise ConfigError.one(f"nightly, suite {part.suite}", None, "only", "leaves no cell", "see `sweep plan` for the suite's cells")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import os
 import re
 import secrets
 import time
@@ -20,14 +21,16 @@ from pathlib import Path
 from typing import Literal
 
 from filelock import FileLock
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from experiments.atomic_file import atomic_write
+from experiments.config.errors import DamagedFile
 from experiments.config.paths import runs_root
 from experiments.config.strict import Strict
+from experiments.json_file import parse_model, read_file, read_model, sealed_text
 from experiments.regression.history_segments import Change
 from experiments.stats.verdict import Verdict
-from tasks.sweep.store import StoreError
+from tasks.sweep.store import StoreError, warn_once
 
 Role = Literal["history", "canary", "twin", "injected"]
 Where = Literal["code", "node", "code and node", "code or node"]
@@ -140,13 +143,17 @@ def today() -> str:
     return datetime.now(UTC).date().isoformat()
 
 
+def _is_date(text: str) -> bool:
+    try:
+        return date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
+
+
 def check_date(text: str) -> str:
     """The text itself, a date such as 2026-11-21. Raises StoreError for any other text."""
-    try:
-        if date.fromisoformat(text).isoformat() == text:
-            return text
-    except ValueError:
-        pass
+    if _is_date(text):
+        return text
     raise StoreError(f"{text!r} is not a date; write it as {today()}")
 
 
@@ -164,31 +171,38 @@ class NightStore:
 
     def dates(self) -> list[str]:
         """Every night that was claimed, oldest first."""
-        return sorted(path.parent.name for path in self.dir.glob("*/night.json"))
+        if not self.dir.is_dir():
+            return []
+        return sorted(path.name for path in self.dir.iterdir() if _is_date(path.name) and os.path.lexists(path / "night.json"))
 
     def load(self, night: str) -> Night:
-        """Raises StoreError if there is none or it cannot be read."""
+        """Raises StoreError if there is none, and DamagedFile if it cannot be read."""
         path = self.folder(night) / "night.json"
-        try:
-            return Night.model_validate_json(path.read_text())
-        except FileNotFoundError:
-            raise StoreError(f"there is no night {night} of {self.name}; `sweep nights` shows them") from None
-        except ValidationError as error:
-            raise StoreError(f"{path} is not a night of this version: {error}") from error
+        found = read_model(path, Night, f"move {path.parent} away to run that night anew")
+        if found is None:
+            raise StoreError(f"there is no night {night} of {self.name}; `sweep nights` shows them")
+        return found
 
     def all(self) -> list[Night]:
-        return [self.load(night) for night in self.dates()]
+        """Every night that can be read, oldest first. A damaged one is logged, once a process, and left out."""
+        nights = []
+        for known in self.dates():
+            try:
+                nights.append(self.load(known))
+            except DamagedFile as error:
+                warn_once(f"left out: {error}")
+        return nights
 
     def save(self, night: Night) -> None:
         """Write night.json, whole or not at all."""
-        atomic_write(self.folder(night.date) / "night.json", night.model_dump_json(indent=1))
+        atomic_write(self.folder(night.date) / "night.json", sealed_text(night))
 
     def claim(self, night: str, budget_s: float) -> tuple[Night, bool]:
         """The night, and whether this call opened it. All who claim one date at once get the same sweep. Raises StoreError."""
         folder = self.folder(night)
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / ".claim"):
-            if (folder / "night.json").exists():
+            if os.path.lexists(folder / "night.json"):
                 return self.load(night), False
             stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
             sweep_id = f"nightly-{self.name}"[:64].rstrip("-_") + f"-{stamp}-{secrets.token_hex(2)}"
@@ -203,16 +217,11 @@ class NightStore:
         return self.dir / "changes.jsonl"
 
     def changes(self) -> list[Change]:
-        """Every accepted change, oldest first. Raises StoreError that names the line which cannot be read."""
-        if not self._changes.exists():
-            return []
-        changes = []
-        for number, line in enumerate(self._changes.read_text().splitlines(), 1):
-            try:
-                changes.append(Change.model_validate_json(line))
-            except ValidationError as error:
-                raise StoreError(f"{self._changes}, line {number} is no change: {error}") from error
-        return changes
+        """Every accepted change, oldest first. Raises DamagedFile that names the line which cannot be read: baselines rest on them all."""
+        hint = "put it back, or remove the line and accept the change again"
+        lines = read_file(self._changes, lambda data: data.decode().split("\n"), hint) or []
+        where = [(line, Path(f"{self._changes}, line {number}")) for number, line in enumerate(lines, 1) if line]
+        return [parse_model(line.encode(), Change, place, hint) for line, place in where]
 
     def accept(self, change: Change) -> bool:
         """Record a change; False if it was recorded already."""
@@ -235,7 +244,9 @@ def person() -> str:
 
 def night_names(root: Path | None = None) -> list[str]:
     """Definitions that have nights here."""
-    return sorted({path.parent.parent.name for path in ((root or runs_root()) / "nightly").glob("*/*/night.json")})
+    folder = (root or runs_root()) / "nightly"
+    names = sorted(path.name for path in folder.iterdir() if _NAME.match(path.name)) if folder.is_dir() else []
+    return [name for name in names if NightStore(name, root).dates()]
 
 
 def verdicts_of(nights: Sequence[Night], cell: str, metric: str) -> dict[str, Verdict]:

@@ -63,7 +63,7 @@ class Answer:
     @property
     def line(self) -> str:
         """The whole answer in one sentence, beside those of other groups of work."""
-        value, what = _value(self.best)
+        value, what = value_of(self.best)
         if self.winner:
             said = f"{self.headline}: {value}, {what}; {self.certainty[0][:1].lower()}{self.certainty[0][1:].rstrip('.')}"
         else:
@@ -117,7 +117,7 @@ def _answer(cells: Sequence[Cell], work: str, asked: _Asked) -> Answer | None:
     if not all(best.may_lead(other) for other in others):
         return _unproven(best, found, standing, struck, asked, work)
     headline, certainty = f"{best.name} is {superlative(best.metric)}", [_lead(best, found), *struck]
-    return Answer(headline, best, len(standing), winner=best, figures=_figures(best), certainty=certainty, work=work)
+    return Answer(headline, best, len(standing), winner=best, figures=figures_of(best), certainty=certainty, work=work)
 
 
 def _no_clear_winner(best: Cell, found: Sequence[Duel], struck: Sequence[str], asked: _Asked, work: str) -> Answer:
@@ -166,7 +166,7 @@ def _unproven(best: Cell, found: Sequence[Duel], standing: Sequence[Cell], struc
     """The best cell is ahead of all others, but nothing shows that it learns the same."""
     note = best.parity_note or _not_compared([duel.other for duel in found if not best.may_lead(duel.other)])
     headline = f"{best.name} was measured {superlative(best.metric)}, but its loss parity is {note}"
-    value, what = _value(best)
+    value, what = value_of(best)
     lead = f"{_by(best, _next(found))} over the next, {_next(found).other.name}: not claimed"
     rest = [cell for cell in standing if all(cell.may_lead(other) for other in standing if other is not cell)]
     proven = _answer(rest, "", asked) if len(rest) > 1 else None
@@ -187,9 +187,9 @@ def _struck(cells: Sequence[Cell], best: Cell) -> list[str]:
     return [f"{cell.name} was measured {better} ({quantity(_of(cell), cell.metric)}) and is {cell.parity_note}." for cell in ahead]
 
 
-def _figures(cell: Cell) -> list[tuple[str, str]]:
+def figures_of(cell: Cell) -> list[tuple[str, str]]:
     """(number, what it is): the value and, unless it is the baseline itself, the speed-up."""
-    figures = [_value(cell)]
+    figures = [value_of(cell)]
     if cell.speedup and cell.baseline:
         sure = {Verdict.SAME: "the same as", Verdict.UNDECIDED: "undecided against"}.get(cell.verdict or Verdict.FASTER, "over")
         over = change_interval(cell.speedup, cell.metric)
@@ -197,7 +197,7 @@ def _figures(cell: Cell) -> list[tuple[str, str]]:
     return figures
 
 
-def _value(cell: Cell) -> tuple[str, str]:
+def value_of(cell: Cell) -> tuple[str, str]:
     """The cell's value, and its interval in words."""
     assert cell.estimate is not None
     plus = spread(cell.estimate, cell.metric)
@@ -206,12 +206,12 @@ def _value(cell: Cell) -> tuple[str, str]:
 
 
 def _alone(cell: Cell) -> str:
-    value, what = _value(cell)
+    value, what = value_of(cell)
     return f"{cell.name}: {value}, {what}"
 
 
 def _measured(best: Cell) -> str:
-    value, what = _value(best)
+    value, what = value_of(best)
     return f"Best measured: {best.name}, {value}, {what}."
 
 

@@ -23,6 +23,7 @@ def cautions(rows: Sequence[TrialRow], cells: Sequence[Cell], *, emulated: bool)
     """In the order of how much they concern all numbers. `rows`: of the whole sweep; `cells`: those that the report shows."""
     measured = [cell for cell in cells if cell.estimate]
     return [
+        *_of_damage(rows),
         *disturbance_cautions(measured),
         *([] if emulated else unjudged_cautions(measured)),
         *_of_repeats(measured),
@@ -35,6 +36,15 @@ def cautions(rows: Sequence[TrialRow], cells: Sequence[Cell], *, emulated: bool)
         *(caveat for name in dict.fromkeys(row.trial.workload for row in rows) if (caveat := _caveat(name))),
         *_of_emulation(sum(row.emulated for row in rows), emulated=emulated),
     ]
+
+
+def _of_damage(rows: Sequence[TrialRow]) -> list[str]:
+    """Trials that are left out of all figures."""
+    damaged = [row for row in rows if row.problem]
+    if not damaged:
+        return []
+    which = "; ".join(f"{row.trial.name}: {row.problem}" for row in damaged[:NAMED]) + ("; ..." if len(damaged) > NAMED else "")
+    return [f"{plural(len(damaged), 'trial')} of {len(rows)} left out of every figure, since files are damaged ({which})."]
 
 
 def _of_repeats(cells: Sequence[Cell]) -> list[str]:

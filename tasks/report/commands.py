@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from experiments.config.scalar_text import yaml_text
 from experiments.trial import Trial
 
-_REPEATS = ("--repeats", "-n")
+_REPEATS = ("--repeats", "-n", "--budget")
+_FLAGS = ("--until-decided", "--no-until-decided")
 
 
 def reproduce(trial: Trial, command: str) -> str:
@@ -35,7 +36,7 @@ def with_repeats(command: str, repeats: int) -> str:
     words = _words(command)
     if words is None:
         return ""
-    kept = [word for option, parts in _options(words) if option not in _REPEATS for word in parts]
+    kept = [word for option, parts in _options(words) if option not in (*_REPEATS, *_FLAGS) for word in parts]
     return shlex.join([*kept, "--repeats", str(repeats)])
 
 
@@ -53,7 +54,9 @@ def _options(words: list[str]) -> Iterator[tuple[str, list[str]]]:
     rest = iter(words)
     for word in rest:
         name, equals, _ = word.partition("=")
-        if name not in ("--only", "--pool", *_REPEATS):
+        if name in _FLAGS:
+            yield name, [word]
+        elif name not in ("--only", "--pool", *_REPEATS):
             yield "", [word]
         elif equals:
             yield name, [word]

@@ -14,6 +14,7 @@ from experiments.metrics import Direction, metric_of
 from experiments.stats.between_sweeps import unbounded, with_spread
 from experiments.stats.estimate import Estimate
 from experiments.stats.verdict import DISCOVERY, Verdict
+from experiments.trial import WORKTREE
 from tasks.analysis.between_sweeps import known_beside, spread_between
 from tasks.analysis.cell import Cell
 from tasks.analysis.compare_cells import make_cells
@@ -168,7 +169,8 @@ def compare(sweep_dir_a: Path, sweep_dir_b: Path, *, minimum: float = MINIMUM_EF
 
 
 def _identity(cell: Cell, with_pool: bool) -> str:
-    return json.dumps([cell.trial.workload, cell.trial.pool if with_pool else None, cell.trial.parameters], sort_keys=True)
+    run = [cell.trial.environment, cell.axes.get("commit", WORKTREE)]  # `main` against what it was
+    return json.dumps([cell.trial.workload, cell.trial.pool if with_pool else None, *run, cell.trial.parameters], sort_keys=True)
 
 
 def _decide(cells: Sequence[tuple[Cell, Cell]], minimum: float, known: KnownSpreads) -> list[Pair]:

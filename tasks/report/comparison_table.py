@@ -14,8 +14,9 @@ from experiments.stats.step_interval import TOO_SHORT
 from experiments.stats.verdict import Verdict
 from experiments.trial import Scalar, label
 from tasks.analysis.cell import Cell
-from tasks.analysis.compare_cells import layout, make_cells
+from tasks.analysis.compare_cells import layout
 from tasks.analysis.known_spread import known_for
+from tasks.analysis.looks import cells_of_plan
 from tasks.analysis.results import load_sweep
 from tasks.report.marks import Mark, in_order, marks_of
 from tasks.report.text_format import OUTCOMES, change, change_interval, quantity, spread
@@ -146,7 +147,7 @@ def comparison_table(sweep_dir: Path, *, emulated: bool = False) -> ComparisonTa
     """The table of a sweep as it stands, finished or not. Raises ResultsError where there is no readable plan."""
     sweep = load_sweep(sweep_dir)
     known = None if emulated else known_for(sweep).spreads.trial
-    return build_table(make_cells(sweep.rows, sweep.plan.suite, emulated=emulated, known=known), sweep.plan.suite)
+    return build_table(cells_of_plan(sweep.rows, sweep.plan, emulated=emulated, known=known), sweep.plan.suite)
 
 
 def build_table(cells: Sequence[Cell], suite: Suite) -> ComparisonTable:

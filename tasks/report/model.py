@@ -9,19 +9,22 @@ from experiments.metrics import Direction
 from tasks.analysis.aa import analyse
 from tasks.analysis.cell import Cell
 from tasks.analysis.certificates import known_of
-from tasks.analysis.compare_cells import make_cells
 from tasks.analysis.held_files import held_of
 from tasks.analysis.known_spread import NOTHING, known_for
+from tasks.analysis.looks import cells_of_plan
+from tasks.analysis.race import race_of
 from tasks.analysis.results import Sweep
 from tasks.report.answer import Answer, find_answers
 from tasks.report.cautions import cautions
 from tasks.report.comparison_table import build_table
 from tasks.report.missing import Missing, find_missing
 from tasks.report.provenance import provenance_cautions
+from tasks.report.race_answer import no_race_answer, race_answer
 from tasks.report.section import ReportSource, Section
 from tasks.report.sections import outcomes
 from tasks.report.sections.data_loading import saturation
 from tasks.report.sections.order import SECTIONS
+from tasks.report.standing import Standing, standing_of
 
 TWINS = "An A/A sweep: both cells are the same, so none can win."
 APART = "Cells that do not do the same work are not compared with each other."
@@ -35,6 +38,7 @@ class Report:
     description: str
     sweep_id: str
     watermark: str | None
+    standing: Standing | None  # of a sweep with a budget: how its comparisons stand
     answers: Sequence[Answer]  # one for each group of cells that do the same work
     no_answer: str  # why there is none
     loading: Sequence[str]  # how many loader processes are enough, in the rows of the best cell; empty for several groups
@@ -68,6 +72,8 @@ class Report:
     @property
     def next_step(self) -> str:
         """The command that would decide what is open; empty where nothing is."""
+        if self.standing is not None and self.standing.command:
+            return self.standing.command
         return next((answer.next_step for answer in self.answers if answer.next_step), "")
 
     @property
@@ -92,12 +98,24 @@ def report_source(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None
     """What the report is made of: the sweep's rows of one kind, their cells in the table's order, and the table."""
     rows = [row for row in sweep.rows if row.emulated == emulated]
     knowledge = NOTHING if emulated else known_for(sweep)
-    table = build_table(make_cells(rows, sweep.plan.suite, emulated=emulated, known=knowledge.spreads.trial), sweep.plan.suite)
+    judged = cells_of_plan(rows, sweep.plan, emulated=emulated, known=knowledge.spreads.trial)
+    table = build_table(judged, sweep.plan.suite)
     cells = [place.cell for _, places in table.rows for place in places if place.cell is not None]
     aa = analyse(rows, sweep.plan.suite) if sweep.plan.aa and not emulated else None
+    race = race_of(sweep.plan, rows) if sweep.plan.race and rows else None
     held = held_of(sweep, emulated=emulated)
     return ReportSource(
-        sweep, rows, cells, table, emulated, mlflow_links or {}, known_of(sweep), aa, held=held, elsewhere=knowledge.elsewhere
+        sweep,
+        rows,
+        cells,
+        table,
+        emulated,
+        mlflow_links or {},
+        known_of(sweep),
+        aa,
+        race=race,
+        held=held,
+        elsewhere=knowledge.elsewhere,
     )
 
 
@@ -108,12 +126,13 @@ def report_of(source: ReportSource) -> Report:
     answers = answers_of(source)
     best = answers[0].best if len(answers) == 1 else None
     return Report(
-        title=f"{source.suite_name} · {sweep.plan.profile}{' · A/A' if sweep.plan.aa else ''}",
+        title=f"{source.suite_name} · {sweep.plan.profile}{' · A/A' if sweep.plan.aa else ' · race' if sweep.plan.race else ''}",
         description=suite.description,
         sweep_id=sweep.sweep_id,
         watermark=watermark(source),
+        standing=None if emulated else standing_of(sweep, cells),
         answers=answers,
-        no_answer=TWINS if sweep.plan.aa else "" if answers else _no_answer(source),
+        no_answer=TWINS if sweep.plan.aa else "" if answers else no_race_answer(source.race) if source.race else _no_answer(source),
         loading=[row.sentence for row in saturation(cells) if best in row.cells],
         missing=find_missing(cells),
         cautions=[*cautions(sweep.rows, cells, emulated=emulated), *provenance_cautions(sweep)],
@@ -125,6 +144,9 @@ def report_of(source: ReportSource) -> Report:
 def answers_of(source: ReportSource) -> list[Answer]:
     """An answer for each group of cells that do the same work; none for an A/A sweep, whose cells are one and the same."""
     plan = source.sweep.plan
+    if source.race is not None:
+        answer = race_answer(source.race, source.cells, plan.command)
+        return [answer] if answer else []
     return [] if plan.aa else find_answers(source.cells, command=plan.command, minimum=plan.suite.report.minimum_effect)
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from cluster.trial_layout import PLAN
 from tasks.analysis.results import Sweep, TrialRow
 from tasks.report.text_format import listed, plural
-from tasks.sweep.seal import SEALED_SINCE, why_unsealed
 from tasks.sweep.store import Plan
 
 ASSERTED = "asserted, not checked"
@@ -22,6 +20,21 @@ def trees_of(rows: Sequence[TrialRow]) -> Mapping[str, list[TrialRow]]:
     return trees
 
 
+def strays(sweep: Sweep) -> Mapping[tuple[str, str], list[TrialRow]]:
+    """(tree that ran, tree that was planned) -> trials, where the two differ. A trial's plan is its commit's tree, where it has a commit.
+
+    A commit from before there were trees tells none, neither in the plan nor in its trials: there nothing differs.
+    """
+    found: dict[tuple[str, str], list[TrialRow]] = {}
+    for tree, rows in trees_of(sweep.rows).items():
+        for row in rows:
+            commit = row.trial.commit
+            planned = (sweep.plan.trees.get(commit) if commit else sweep.plan.tree) or "unknown"
+            if tree != planned:
+                found.setdefault((tree, planned), []).append(row)
+    return found
+
+
 def commit_text(plan: Plan) -> str:
     """The plan's commit, and what is known of it; empty where there is none."""
     commit = str(plan.git.get("commit") or "")
@@ -29,31 +42,38 @@ def commit_text(plan: Plan) -> str:
     return f"{commit[:12]}{dirty}{f' ({ASSERTED})' if plan.git.get('checked') is False else ''}" if commit else ""
 
 
+def commits_text(plan: Plan) -> str:
+    """The commits that trials run instead of the code here: `main: 0123456789ab, tree fedcba9876543210`; empty without any."""
+    commits = {trial.commit: trial.axes.get("commit") for trial in plan.trials if trial.commit}
+    named = {commit: f"{name}: {commit[:12]}" if name else commit[:12] for commit, name in commits.items()}
+    return "; ".join(f"{name}, tree {plan.trees.get(commit, 'unknown')}" for commit, name in named.items())
+
+
 def tree_text(sweep: Sweep) -> str:
-    """The planned tree, and how many trials ran it; empty for a plan that has none."""
-    planned, trees = sweep.plan.tree, trees_of(sweep.rows)
-    if planned is None:
+    """The planned tree, and how many trials ran it, of the trials without a commit of their own; empty for a plan that has none."""
+    mine = [row for row in sweep.rows if not row.trial.commit]
+    planned, trees = sweep.plan.tree, trees_of(mine)
+    if planned is None or (sweep.rows and not mine):
         return ""
     if set(trees) <= {planned}:
-        return f"{planned} in every trial" if trees else planned
+        every = "every trial" if len(mine) == len(sweep.rows) else f"the {plural(len(mine), 'trial')} without a commit"
+        return f"{planned} in {every}" if trees else planned
     parts = [f"{tree} in {plural(len(rows), 'trial')}" for tree, rows in trees.items()]
     return f"{planned} planned; {listed(parts)}"
 
 
 def provenance_cautions(sweep: Sweep) -> list[str]:
     """What a reader must know of the code and of the plan. Nothing of plans that know no tree, which say nothing that could be checked."""
-    plan, lines = sweep.plan, []
-    path = sweep.dir / PLAN
-    if plan.schema_version >= SEALED_SINCE and path.exists() and why_unsealed(path):
-        lines.append("The plan was changed after it was written: its seal does not hold.")
+    plan = sweep.plan
+    lines: list[str] = []
     if plan.tree is None:
         return lines
-    for tree, rows in trees_of(sweep.rows).items():
+    for (tree, planned), rows in strays(sweep).items():
         count, names = plural(len(rows), "trial"), listed([row.trial.name for row in rows], 8)
         if tree == "unknown":
             lines.append(f"Which code ran in {count} is not known: {names}.")
-        elif tree != plan.tree:
-            lines.append(f"{count} ran other code (tree {tree}) than was planned (tree {plan.tree}): {names}.")
+        else:
+            lines.append(f"{count} ran other code (tree {tree}) than was planned (tree {planned}): {names}.")
     if plan.git.get("commit") and plan.git.get("checked") is False:
         lines.append(f"The commit {str(plan.git['commit'])[:12]} is {ASSERTED}: there was no git where the sweep was planned.")
     return lines

@@ -21,7 +21,7 @@ from tasks.report.comparison_table import ComparisonTable
 from tasks.report.manifest import MANIFEST, files_below, listed_files, write_manifest
 from tasks.report.markdown import render_text
 from tasks.report.model import make_report
-from tasks.report.provenance import commit_text
+from tasks.report.provenance import commit_text, commits_text, tree_text
 from tasks.report.text_format import listed, plural
 from tasks.report.whole_sweep import why_not_whole
 from tasks.report.write import keep_knowledge, render_report
@@ -157,12 +157,13 @@ def _facts(sweep: Sweep) -> list[tuple[str, str]]:
     started = [row.result.started_at for row in sweep.rows if row.result]
     many = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0]) if counts else "no"
     software = [f"{name} {text}" for name in VERSIONS if (text := _values(rows, name))]
-    tree = f", tree {sweep.plan.tree}"
+    code = f"{f'commit {commit}' if (commit := commit_text(sweep.plan)) else 'no commit known'}, tree {tree_text(sweep)}"
     facts = [
         ("Device", _values(rows, "device_name")),
         ("Hosts", _values(rows, "host_id")),
         ("Software", ", ".join(software)),
-        ("Code", f"{f'commit {commit}' if (commit := commit_text(sweep.plan)) else 'no commit known'}{tree} in every trial"),
+        ("Code", commits_text(sweep.plan) if all(row.trial.commit for row in sweep.rows) else code),
+        ("Other commits", "" if all(row.trial.commit for row in sweep.rows) else commits_text(sweep.plan)),
         ("Date", _dates(started)),
         ("Trials", f"{many} for each of {plural(len({row.trial.cell for row in sweep.rows}), 'cell')}"),
     ]

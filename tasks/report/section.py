@@ -12,6 +12,7 @@ from tasks.analysis.aa import AaResult
 from tasks.analysis.cell import Cell
 from tasks.analysis.certificates import KnownOfDevice
 from tasks.analysis.held_time import HeldTime
+from tasks.analysis.race import Race
 from tasks.analysis.results import Sweep, TrialRow
 from tasks.report.comparison_table import ComparisonTable, TextTable
 
@@ -108,6 +109,7 @@ class ReportSource:
     mlflow_links: Mapping[str, str]  # trial key -> address of its run
     certificates: Sequence[KnownOfDevice] = ()  # what A/A pairs had shown of the sweep's devices when it ended
     aa: AaResult | None = None  # of an A/A sweep: what its pairs show
+    race: Race | None = None  # of a race
     figures: Sequence[tuple[str, Path]] = ()  # (title, SVG file), once they are drawn
     held: HeldTime | None = None  # where the time went that the pools were held; None where no slot's time was recorded
     elsewhere: Mapping[str, Replication] = field(default_factory=dict)  # a cell's hash -> where another host's mean will land

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TypeVar
 
-from pydantic import ValidationError
-
-from cluster.journal.journal import JournalError
 from cluster.trial_layout import JOURNAL, PLAN, RESULT, STEPS, TRIAL
+from experiments.config.errors import DamagedFile
+from experiments.json_file import read_model
 from experiments.trial import Outcome, Trial, TrialResult
-from tasks.analysis.results import ResultsError, Sweep, journal_of, load_sweep, meta_of, read_parquet, steps_table
-from tasks.report.provenance import trees_of
+from tasks.analysis.results import ResultsError, Sweep, load_sweep, meta_of, read_parquet, steps_table
+from tasks.report.provenance import strays
+from tasks.sweep.result_file import AGAIN, read_result
 from tasks.sweep.seal import why_unsealed
 from tasks.sweep.store import SweepStore
-
-T = TypeVar("T", Trial, TrialResult)
+from tasks.sweep.trial_record import damage_of, journal_of
 
 
 def why_not_whole(store: SweepStore) -> list[str]:
@@ -23,7 +21,10 @@ def why_not_whole(store: SweepStore) -> list[str]:
 
     The plan must be sealed; every trial ended for good, with files that are its own; all ran the code that was planned.
     """
-    plan = store.load_plan()
+    try:
+        plan = store.load_plan()
+    except DamagedFile as error:
+        return [str(error)]
     if why := why_unsealed(store.dir / PLAN):
         return [why]
     if plan.sweep_id != store.sweep_id:
@@ -38,15 +39,15 @@ def _of_trial(trial: Trial, store: SweepStore) -> list[str]:
     folder = store.trial_dir(trial.key)
     if trial.sweep_id != store.sweep_id:
         return [f"{store.dir / PLAN}: trial {trial.key} belongs to sweep {trial.sweep_id}"]
-    try:
-        told, result = _read(Trial, folder / TRIAL), _read(TrialResult, folder / RESULT)
-    except _Problem as problem:
-        return [str(problem)]
+    if (damage := damage_of(trial, folder)) is not None:
+        return [str(damage)]
+    told, result = read_model(folder / TRIAL, Trial, AGAIN), read_result(folder)
+    if told is None or result is None:
+        what = "the trial's folder is not whole" if told is None else "the trial is still to do"
+        return [f"{folder / (TRIAL if told is None else RESULT)} does not exist: {what}"]
     if told != trial:
         moved = told.sweep_id != trial.sweep_id
         return [f"{folder / TRIAL} {f'belongs to sweep {told.sweep_id}' if moved else 'differs from the trial in the plan'}"]
-    if result.key != trial.key:
-        return [f"{folder / RESULT} is of trial {result.key}"]
     if not result.outcome.final:
         return [f"{folder / RESULT}: the trial ended as {result.outcome}; `sweep resume {store.sweep_id}` runs it again"]
     return _of_journal(trial, result, folder)
@@ -57,10 +58,7 @@ def _of_journal(trial: Trial, result: TrialResult, folder: Path) -> list[str]:
     path, ok = folder / JOURNAL, result.outcome is Outcome.OK
     if not path.exists():
         return [f"{path} does not exist"] if ok or (folder / STEPS).exists() else []
-    try:
-        journal = journal_of(folder, result)
-    except JournalError as error:
-        return [str(error)]
+    journal = journal_of(folder, result)
     if journal.attempt and journal.trial != trial.key:
         return [f"{path} is of {f'trial {journal.trial}' if journal.trial else 'a trial that it does not name'}"]
     if ok and journal.attempt != result.attempt:
@@ -88,23 +86,6 @@ def _of_trees(sweep: Sweep) -> list[str]:
     problems = [f"{sweep.dir}: {row.problem}" for row in sweep.rows if row.problem]
     if sweep.plan.tree is None:
         return [*problems, f"{sweep.dir / PLAN} does not tell which code was to run"]
-    for tree, rows in trees_of(sweep.rows).items():
-        if tree != sweep.plan.tree:
-            problems.append(
-                f"{sweep.dir}: tree {tree} ran in {len(rows)} of {len(sweep.rows)} trials, and tree {sweep.plan.tree} was planned"
-            )
+    for (tree, planned), rows in strays(sweep).items():
+        problems.append(f"{sweep.dir}: tree {tree} ran in {len(rows)} of {len(sweep.rows)} trials, and tree {planned} was planned")
     return problems
-
-
-class _Problem(Exception):
-    """A file of a trial is missing or damaged."""
-
-
-def _read(kind: type[T], path: Path) -> T:
-    try:
-        return kind.model_validate_json(path.read_text())
-    except FileNotFoundError:
-        what = "the trial is still to do" if kind is TrialResult else "the trial's folder is not whole"
-        raise _Problem(f"{path} does not exist: {what}") from None
-    except ValidationError as error:
-        raise _Problem(f"{path} is damaged ({error.error_count()} errors)") from error

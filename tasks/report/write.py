@@ -27,6 +27,7 @@ class ReportPaths:
     html: Path
     figures: Sequence[Path]
     results: Path
+    damage: Sequence[str] = ()  # what is wrong with each trial that is left out, named in the report
 
     @property
     def all(self) -> list[Path]:
@@ -68,12 +69,22 @@ def render_report(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None
     winners = [answer.winner for answer in answers_of(source) if answer.winner is not None]
     own = sweep.plan.suite.report.figures
     names = {row.trial.key: row.trial.name for row in sweep.rows}
-    figures = draw_figures(source.cells, folder, watermark(source), own=own, winners=winners, aa=source.aa, held=source.held, names=names)
+    figures = draw_figures(
+        source.cells,
+        folder,
+        watermark(source),
+        own=own,
+        winners=winners,
+        aa=source.aa,
+        race=source.race,
+        held=source.held,
+        names=names,
+    )
     report = report_of(replace(source, figures=figures))
     markdown, html = sweep_dir / _name(REPORT, emulated), sweep_dir / _name(REPORT_PAGE, emulated)
     atomic_write(markdown, render_markdown(report))
     atomic_write(html, render_html(report))
-    return ReportPaths(markdown, html, [path for _, path in figures], results)
+    return ReportPaths(markdown, html, [path for _, path in figures], results, [row.problem for row in sweep.rows if row.problem])
 
 
 def _name(name: str, emulated: bool) -> str:

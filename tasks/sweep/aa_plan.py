@@ -38,7 +38,7 @@ def plan_aa(request: Request, *, pairs: int | None = None, minutes: float | None
         maker.make(suite, cell, 1, index, axes={**cell.axes, TWIN: twin}, apart={TWIN: twin}, labels={"aa.twin": twin})
         for index, twin in enumerate(TWINS)
     ]
-    of_twins = {"suite": _of_twins(suite, settings.pairs), "trials": twins, "aa": settings, "labels": {"sweep.aa": "true"}}
+    of_twins = {"suite": _of_twins(suite, settings.pairs), "trials": twins, "aa": settings, "decide": None, "labels": {"sweep.aa": "true"}}
     plan = plan.model_copy(update={**of_twins, "command": _command(request, plan.profile, settings)})
     for _ in range(settings.pairs - 1 if minutes is None else 0):
         plan = _with_pair(plan)

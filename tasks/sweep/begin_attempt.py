@@ -12,6 +12,7 @@ from cluster.launchers import Launch, LaunchError, LaunchRefused
 from cluster.trial_layout import JOURNAL
 from experiments.trial import Outcome, Trial
 from tasks.sweep.trial_context import TrialContext
+from tasks.sweep.trial_record import last_attempt
 
 _ASK_AGAIN_S = 3.0  # interval between requests to a pool that is down
 
@@ -35,8 +36,7 @@ class AttemptStarter:
     @property
     def next_number(self) -> int:
         """Number of the next new attempt, 1 for the first."""
-        before = launchers.load(self._folder)
-        return (before.attempt if before else 0) + 1
+        return last_attempt(self._folder) + 1
 
     def begin(self) -> Attempt | None:
         """The attempt to follow now; None if the sweep was stopped.
@@ -70,7 +70,7 @@ class AttemptStarter:
 
     def _start(self, number: int) -> Launch | None:
         """Start an attempt, waiting for a pool that is down; None if the sweep was stopped meanwhile. Raises LaunchError, JournalError."""
-        JournalFollower(self._folder / JOURNAL).poll()  # raises, since a worker must not append to a damaged journal
+        JournalFollower(self._folder / JOURNAL, self._trial.key).poll()  # raises, since a worker must not append to a damaged journal
         self._context.starting(self._trial.key, number)
         launch = self._retry(lambda: self._context.launcher.start(self._trial, self._folder, number))
         if launch is not None:

@@ -21,7 +21,7 @@ class AttemptFollower:
 
     def __init__(self, context: TrialContext, trial: Trial, launch: Launch) -> None:
         self._context, self._trial, self._launch, self._folder = context, trial, launch, context.folder(trial)
-        self._records, self._journal = JournalFollower(self._folder / JOURNAL), Journal()
+        self._records, self._journal = JournalFollower(self._folder / JOURNAL, trial.key), Journal()
         self._progress_at = self._answered_at = time.monotonic()
 
     def follow(self) -> TrialResult:

@@ -146,9 +146,14 @@ def _begin_first(store: SweepStore, plan: Plan) -> HeadStart | None:
 
 
 def _first(store: SweepStore, plan: Plan) -> Trial | None:
-    """The trial that the flow would begin first. None if it has others to follow or to stop before: what an earlier flow left."""
+    """The trial that the flow would begin first. None if it has others to follow or to stop before: what an earlier flow left.
+
+    None also for a trial of another commit, whose code may not know that it is to wait until the flow has started.
+    """
     left = what_is_left(store, plan)
-    return None if left.begun or plan.superseded or not left.rest else left.rest[0]
+    if left.begun or left.damaged or plan.superseded or not left.rest or left.rest[0].commit:
+        return None
+    return left.rest[0]
 
 
 def is_disturbed_by_a_start(pool: Pool) -> bool:

@@ -12,16 +12,20 @@ from cluster.pools.pool import Pool, find_pool, load_pools
 from cluster.pools.probe import probe
 from cluster.source_tree import source_tree
 from experiments import workloads
+from experiments.config import duration
 from experiments.config.errors import ConfigError, Problem
 from experiments.config.scalar_text import yaml_text
 from experiments.config.strict import Strict
 from experiments.spec import matrix
 from experiments.spec.load import load_suite, profile_names
 from experiments.spec.schema import Suite
-from experiments.trial import DataSource, Scalar, Trial, digest, key_parts, trial_key
+from experiments.trial import DEFAULT_ENVIRONMENT, DataSource, Scalar, Trial, digest, key_parts, trial_key
 from tasks.sweep import dataset
-from tasks.sweep.store import Plan, Request, Superseded, SweepStore, list_sweeps, new_sweep_id
+from tasks.sweep.decide_settings import decide_settings
+from tasks.sweep.store import Plan, Request, Superseded, SweepStore, new_sweep_id, readable_plans, readable_result
 from tasks.sweep.trial_key import code_version, libraries_version
+from tasks.sweep.trial_record import damage_of
+from tasks.sweep.variants import Say, Variants, check_commits, tree_of
 
 
 class TrialState(Strict):
@@ -32,8 +36,13 @@ class TrialState(Strict):
     why: str | None = None
 
 
-def make_plan(request: Request, sweep_id: str | None = None) -> tuple[Plan, Suite]:
-    """The plan and the suite of a request, fully validated. Starts no trial. Raises ConfigError or DatasetError."""
+def make_plan(
+    request: Request, sweep_id: str | None = None, *, build_environments: bool = True, say: Say = lambda text: None
+) -> tuple[Plan, Suite]:
+    """The plan and the suite of a request, fully validated. Starts no trial. Raises ConfigError, CommitError or DatasetError.
+
+    Environments that its cells name are built, unless `build_environments` is false; `say` is told of that.
+    """
     pools = load_pools()
     profile, pool_names = _resolve_profile(request, pools)
     suite = load_suite(
@@ -46,8 +55,11 @@ def make_plan(request: Request, sweep_id: str | None = None) -> tuple[Plan, Suit
         repeats=request.repeats,
     )
     sweep_id = sweep_id or new_sweep_id(suite.suite)
-    maker = TrialMaker(sweep_id, pools)
-    ordered = matrix.order(matrix.expand(suite), suite.repeats)
+    decide = decide_settings(request, suite)
+    cells, variants = matrix.expand(suite), Variants(pools, build_them=build_environments, say=say)
+    variants.check(cells, suite.file or request.suite)
+    maker = TrialMaker(sweep_id, pools, variants)
+    ordered = [(cell, 1) for cell in cells] if decide else matrix.order(cells, suite.repeats)
     trials = [
         maker.make(suite, cell, repeat, index, seed=matrix.seed_of(suite, cell, repeat)) for index, (cell, repeat) in enumerate(ordered)
     ]
@@ -60,7 +72,9 @@ def make_plan(request: Request, sweep_id: str | None = None) -> tuple[Plan, Suit
         created_at=time.time(),
         git=git_state(),
         tree=source_tree(),
+        trees=check_commits(trials),
         trials=trials,
+        decide=decide,
     )
     return plan, suite
 
@@ -68,8 +82,8 @@ def make_plan(request: Request, sweep_id: str | None = None) -> tuple[Plan, Suit
 class CurrentInputs:
     """The current code, data and libraries, which a trial's key holds besides its configuration. Resolves each data set once."""
 
-    def __init__(self, pools: Mapping[str, Pool]) -> None:
-        self._pools = pools
+    def __init__(self, pools: Mapping[str, Pool], variants: Variants | None = None) -> None:
+        self._pools, self.variants = pools, variants or Variants(pools)
         self._sources: dict[str, DataSource | None] = {}
 
     def source(self, parameters: Mapping[str, Any]) -> DataSource | None:
@@ -79,21 +93,34 @@ class CurrentInputs:
             self._sources[identity] = dataset.resolve(parameters)
         return self._sources[identity]
 
-    def key_parts(self, workload: str, pool: str, device: str, source: DataSource | None) -> dict[str, str]:
-        """The key parts code, data and libraries. Raises ConfigError for an unknown pool or code that is not valid Python."""
+    def key_parts(
+        self, workload: str, pool: str, device: str, source: DataSource | None, *, environment: str | None = None, commit: str | None = None
+    ) -> dict[str, str]:
+        """The key parts code, data and libraries; of an environment (its name) and a commit (its hash) where a trial has them.
+
+        Raises ConfigError for an unknown pool or environment or code that is not valid Python, CommitError for a commit without files.
+        """
         return {
-            "code": code_version(workload, device),
+            "code": code_version(workload, device, tree_of(commit)) if commit else code_version(workload, device),
             "data": source.fingerprint if source else "none",
-            "libraries": libraries_version(find_pool(self._pools, pool)),
+            "libraries": self._libraries(pool, environment),
         }
+
+    def _libraries(self, pool: str, environment: str | None) -> str:
+        if environment is None:
+            return libraries_version(find_pool(self._pools, pool))
+        built = self.variants.environment(environment, pool)
+        if built is None:
+            return digest({"not built": self.variants.recipe(environment, pool).digest})
+        return libraries_version(find_pool(self._pools, pool), built)
 
 
 class TrialMaker:
     """Makes the trials of one sweep."""
 
-    def __init__(self, sweep_id: str, pools: Mapping[str, Pool]) -> None:
+    def __init__(self, sweep_id: str, pools: Mapping[str, Pool], variants: Variants | None = None) -> None:
         self.sweep_id, self._pools = sweep_id, pools
-        self._inputs = CurrentInputs(pools)
+        self._inputs = CurrentInputs(pools, variants)
 
     def make(
         self,
@@ -107,7 +134,7 @@ class TrialMaker:
         apart: Mapping[str, Any] | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> Trial:
-        """One trial of a cell. Raises DatasetError, ConfigError.
+        """One trial of a cell. Raises DatasetError, ConfigError, CommitError.
 
         `seed`: in place of the cell's, for this repeat of it. `axes`: shown instead of the cell's own. `apart`: added to the
         configuration, to make another cell of one that computes the same.
@@ -120,9 +147,13 @@ class TrialMaker:
         configuration |= {"parameters": cell.parameters, **(apart or {})}
         if pool.lock_clocks_mhz is not None:  # another clock is another cell; a pool that locks none keeps its cells
             configuration["lock_clocks_mhz"] = pool.lock_clocks_mhz
+        variants = self._inputs.variants
+        environment = None if cell.environment == DEFAULT_ENVIRONMENT else cell.environment
+        run: dict[str, Any] = {"environment": environment, "commit": variants.commit(cell.commit)}
+        configuration |= {name: value for name, value in run.items() if value}  # likewise: without them a cell is what it was
         parts = key_parts(
             configuration=configuration,
-            **self._inputs.key_parts(suite.workload, cell.pool, pool.device, source),
+            **self._inputs.key_parts(suite.workload, cell.pool, pool.device, source, **run),
             seed=int(parameters["seed"]),
             repeat=repeat,
             sweep=self.sweep_id,
@@ -137,6 +168,8 @@ class TrialMaker:
             device=pool.device,
             emulated=pool.emulated,
             lock_clocks_mhz=pool.lock_clocks_mhz,
+            **run,
+            environment_digest=variants.recipe(environment, cell.pool).digest if environment else None,
             cell=digest(configuration),
             repeat=repeat,
             reference=cell.reference,
@@ -148,10 +181,14 @@ class TrialMaker:
         )
 
 
-def once_more(trial: Trial, repeat: int, index: int) -> Trial:
-    """Another repeat of a trial's cell."""
+def once_more(trial: Trial, repeat: int, index: int, *, seed: int | None = None) -> Trial:
+    """Another repeat of a trial's cell; `seed`: in place of the trial's own."""
     parts = {**trial.key_parts, "repeat": str(repeat)}
-    return trial.model_copy(update={"key": trial_key(parts), "key_parts": parts, "repeat": repeat, "index": index})
+    changed: dict[str, Any] = {"repeat": repeat, "index": index}
+    if seed is not None:
+        parts["seed"] = str(seed)
+        changed["parameters"] = {**trial.parameters, "seed": seed}
+    return trial.model_copy(update={**changed, "key": trial_key(parts), "key_parts": parts})
 
 
 def check_ready(plan: Plan) -> None:
@@ -187,22 +224,26 @@ def check_configured(plan: Plan, trials: Sequence[Trial]) -> None:
         )
 
 
-def renew(plan: Plan) -> Plan:
+def renew(plan: Plan, *, build_environments: bool = True, say: Say = lambda text: None) -> Plan:
     """The plan with the current code, data and libraries. A trial whose key changes is superseded; `why` names the changed parts.
 
-    Raises ConfigError, DatasetError.
+    Environments are built as in `make_plan`. Raises ConfigError, CommitError, DatasetError.
     """
-    inputs = CurrentInputs(load_pools())
+    pools = load_pools()
+    inputs = CurrentInputs(pools, Variants(pools, build_them=build_environments, say=say))
     trials, superseded = [], list(plan.superseded)
     for trial in plan.trials:
         source = inputs.source(trial.parameters)
-        parts = {**trial.key_parts, **inputs.key_parts(trial.workload, trial.pool, trial.device, source)}
+        run = {"environment": trial.environment, "commit": trial.commit}
+        parts = {**trial.key_parts, **inputs.key_parts(trial.workload, trial.pool, trial.device, source, **run)}
+        there = inputs.variants.recipe(trial.environment, trial.pool).digest if trial.environment else None
         key = trial_key(parts)
         if key != trial.key:
             superseded.append(Superseded(key=trial.key, by=key, why=key_changes(trial.key_parts, parts)))
-            trial = trial.model_copy(update={"key": key, "key_parts": parts, "data": source})  # noqa: PLW2901
+            trial = trial.model_copy(update={"key": key, "key_parts": parts, "data": source, "environment_digest": there})  # noqa: PLW2901
         trials.append(trial)
-    return plan.model_copy(update={"trials": trials, "superseded": superseded, "git": git_state(), "tree": source_tree()})
+    now = {"git": git_state(), "tree": source_tree(), "trees": check_commits(trials)}
+    return plan.model_copy(update={"trials": trials, "superseded": superseded, **now})
 
 
 def key_changes(old: Mapping[str, str], new: Mapping[str, str]) -> str:
@@ -212,11 +253,14 @@ def key_changes(old: Mapping[str, str], new: Mapping[str, str]) -> str:
 
 
 def states(plan: Plan) -> list[TrialState]:
-    """For an existing sweep: the state of each trial of its plan. Raises StoreError."""
+    """For an existing sweep: the state of each trial of its plan. One whose record is damaged is to be done again."""
     store = SweepStore(plan.sweep_id)
     why = {entry.by: entry.why for entry in plan.superseded}
     entries = []
     for trial in plan.trials:
+        if (damage := damage_of(trial, store.trial_dir(trial.key))) is not None:
+            entries.append(TrialState(trial=trial, state="again", why=f"its record is damaged: {damage}"))
+            continue
         result = store.result(trial.key)
         if result is not None and result.outcome.final:
             entries.append(TrialState(trial=trial, state="done", why=str(result.outcome)))
@@ -232,18 +276,16 @@ def states(plan: Plan) -> list[TrialState]:
 def compare_with_last(plan: Plan) -> tuple[str | None, list[TrialState]]:
     """For a new plan: the id of the newest sweep that shares cells with it, and each trial's state in that sweep.
 
-    Considers sweeps of the same suite only; without one the id is None. Raises StoreError.
+    Considers sweeps of the same suite only; without one the id is None. Damaged ones are logged and left out.
     """
-    for sweep_id in list_sweeps():
-        store = SweepStore(sweep_id)
-        old = store.load_plan()
-        if not old.trials or old.aa or old.trials[0].suite != plan.trials[0].suite or sweep_id == plan.sweep_id:
+    for store, old in readable_plans():
+        if not old.trials or old.aa or old.trials[0].suite != plan.trials[0].suite or store.sweep_id == plan.sweep_id:
             continue
-        earlier = {(trial.repeat, digest({"pool": trial.pool, **trial.parameters})): trial for trial in old.trials}
+        earlier = {_place(trial): trial for trial in old.trials}
         entries = []
         for trial in plan.trials:
-            before = earlier.get((trial.repeat, digest({"pool": trial.pool, **trial.parameters})))
-            result = store.result(before.key) if before else None
+            before = earlier.get(_place(trial))
+            result = readable_result(store, before.key) if before else None
             if before is None or result is None:
                 entries.append(TrialState(trial=trial, state="to do"))
                 continue
@@ -253,19 +295,27 @@ def compare_with_last(plan: Plan) -> tuple[str | None, list[TrialState]]:
             else:
                 entries.append(TrialState(trial=trial, state="again", why=difference or f"ended as {result.outcome}: {result.reason}"))
         if any(entry.state != "to do" for entry in entries):  # otherwise the sweep shares no cell with this plan
-            return sweep_id, entries
+            return store.sweep_id, entries
     return None, [TrialState(trial=trial, state="to do") for trial in plan.trials]
 
 
+def _place(trial: Trial) -> tuple[int, str]:
+    """The same for trials of two sweeps that are the same repeat of the same cell."""
+    run = {"pool": trial.pool, "environment": trial.environment, "commit": trial.commit}
+    return trial.repeat, digest({**run, **trial.parameters})
+
+
 def expected_seconds(plan: Plan) -> dict[str, float]:
-    """Cell -> seconds that it took when it last ended with an expected outcome in any sweep here. Cells without history are absent."""
+    """Cell -> seconds that it took when it last ended with an expected outcome in any sweep here. Cells without history are absent.
+
+    Damaged sweeps and results are logged and left out.
+    """
     cells = {trial.cell for trial in plan.trials}
     seconds: dict[str, float] = {}
-    for sweep_id in list_sweeps():
-        store = SweepStore(sweep_id)
-        for trial in store.load_plan().trials:
+    for store, old in readable_plans():
+        for trial in old.trials:
             if trial.cell in cells and trial.cell not in seconds:
-                result = store.result(trial.key)
+                result = readable_result(store, trial.key)
                 if result is not None and result.outcome.expected:
                     seconds[trial.cell] = result.finished_at - result.started_at
         if len(seconds) == len(cells):
@@ -289,6 +339,10 @@ def arguments_of(request: Request, profile: str) -> list[str]:
         arguments += [argument for value in values for argument in ("--only", f"{axis}={yaml_text(value)}")]
     if request.repeats is not None:
         arguments += ["--repeats", str(request.repeats)]
+    if request.budget_s is not None:
+        arguments += ["--budget", duration.text(request.budget_s)]
+    if request.until_decided is not None:
+        arguments += ["--until-decided" if request.until_decided else "--no-until-decided"]
     if request.pool_wait_s is not None:
         arguments += ["--pool-wait", f"{request.pool_wait_s:g}"]
     return arguments

@@ -10,9 +10,10 @@ from typing import Any, Protocol
 
 from cluster import launchers
 from cluster.disk_full import is_disk_full
-from cluster.journal.journal import JournalError, Record
+from cluster.journal.journal import Record
 from cluster.launchers import Launcher, LaunchError
 from cluster.trial_layout import JOURNAL
+from experiments.config.errors import DamagedFile
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.sweep.disturbances import Disturbances
 from tasks.sweep.failure_policy import Policy
@@ -42,7 +43,7 @@ class TrialEvents(Protocol):
         """It ended, and its files are complete. `log`: the logger of its task run."""
 
     def damaged(self, trial: Trial, result: TrialResult, log: Any) -> None:
-        """Others changed its journal, which is therefore neither overwritten nor published; the result's reason says what is wrong."""
+        """Others changed a file of it, which is therefore neither overwritten nor published; the result's reason says what is wrong."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class PoolTrials:
     failures: FirstFailures = field(default_factory=FirstFailures)
 
     def run(self, trial: Trial, log: Any) -> TrialResult:
-        """Run one trial to its result. A journal that others changed ends it as `infra`, which is told and not published.
+        """Run one trial to its result. A file of it that others changed ends it as `infra`, which is told and not published.
 
         So does a full disk under the sweep's folder, which also stops the sweep.
         """
@@ -76,7 +77,7 @@ class PoolTrials:
             try:
                 result = self._run(trial)
                 self._complete_files(trial, log)
-            except JournalError as error:
+            except DamagedFile as error:
                 result = _not_followed(trial, str(error))
                 self.events.damaged(trial, result, log)
             except OSError as error:

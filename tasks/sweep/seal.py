@@ -1,33 +1,41 @@
-"""The seal of plan.json: a checksum over its content, which tells whether it was changed after the flow wrote it.
-
-It is no signature: whoever means to forge a plan can compute it anew. It finds plans that were edited or put together by hand.
-"""
+"""Which plans have a seal (see experiments/json_file.py), and why one does not hold."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-SEAL = "seal"  # its key in plan.json
+from experiments.config.errors import DamagedFile
+from experiments.json_file import SEAL, read_file, unsealed
+
 SEALED_SINCE = 3  # the first schema whose plans have one
+RESTORE = "put back what the sweep wrote, or start another sweep"
 
 
-def seal_of(plan: Mapping[str, Any]) -> str:
-    """64 hex digits: the SHA-256 of a plan's content as canonical JSON, its seal left out. Raises ValueError for what JSON has not."""
-    content = {name: value for name, value in plan.items() if name != SEAL}
-    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()).hexdigest()
+def sealed_content(path: Path) -> dict[str, Any] | None:
+    """The content of a plan.json whose seal holds, or of an early one, which has none; None where there is none. Raises DamagedFile."""
+    return read_file(path, _content, RESTORE)
 
 
 def why_unsealed(path: Path) -> str | None:
-    """Why the seal of a plan.json does not hold; None if it does. Raises FileNotFoundError."""
+    """Why nothing vouches for a plan.json: it is damaged, or too early for a seal; None where its seal holds or there is no plan."""
     try:
-        plan = json.loads(path.read_text())
-    except ValueError:
-        return f"{path} is not JSON"
-    if SEAL not in plan:
-        early = int(plan.get("schema_version", 1)) < SEALED_SINCE
-        return f"{path} has no seal: {'an earlier version wrote it' if early else 'it was taken off'}"
-    return None if plan[SEAL] == seal_of(plan) else f"{path} was changed after it was written: its seal does not hold"
+        content = sealed_content(path)
+    except DamagedFile as error:
+        return str(error)
+    early = content is not None and _version(content) < SEALED_SINCE
+    return f"{path} has no seal: an earlier version wrote it" if early else None
+
+
+def _content(data: bytes) -> dict[str, Any]:
+    raw = json.loads(data.decode())
+    content = unsealed(raw)
+    if SEAL not in raw and _version(content) >= SEALED_SINCE:
+        raise ValueError("has no seal: it was taken off")
+    return content
+
+
+def _version(content: Mapping[str, Any]) -> int:
+    return int(content.get("schema_version", 1))

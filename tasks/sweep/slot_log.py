@@ -7,6 +7,7 @@ that the time between two flows, in which nobody held the slots, is told from th
 from __future__ import annotations
 
 import json
+import logging
 import os
 import secrets
 import threading
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+_log = logging.getLogger(__name__)
 TAKEN, STARTED, GIVEN_BACK = "taken", "started", "given_back"
 
 
@@ -69,13 +71,16 @@ class Hold:
 def read_holds(path: Path) -> list[Hold]:
     """The holds in a slots.jsonl, in the order in which they began; [] without the file. Lines that are cut off or damaged are skipped."""
     try:
-        lines = path.read_bytes().splitlines()
+        lines = path.read_bytes().split(b"\n")
     except FileNotFoundError:
+        return []
+    except OSError as error:
+        _log.warning("%s cannot be read (%s): where the held time went is not known", path, error.strerror)
         return []
     holds: list[Hold] = []
     open_: dict[tuple[str, str], dict[str, Any]] = {}
     for line in lines:
-        with suppress(ValueError, KeyError, TypeError):
+        with suppress(ValueError, KeyError, TypeError, RecursionError):
             event = json.loads(line)
             at, name, of = float(event["t"]), event["event"], (str(event["flow"]), str(event["trial"]))
             if name == TAKEN:

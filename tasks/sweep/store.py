@@ -7,28 +7,35 @@ operating system releases when the process that holds it dies.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from cluster.trial_layout import FLOW_RUNS, HOLDER, LEASE, PLAN, RESULT, STATUS, STOP, TRIAL, TRIALS
 from experiments.atomic_file import atomic_write
-from experiments.config.errors import UserError
+from experiments.config.errors import DamagedFile, UserError
 from experiments.config.paths import runs_root
 from experiments.config.strict import Strict
-from experiments.spec.schema import Suite
+from experiments.json_file import parse_model, read_model, sealed_text
+from experiments.spec.schema import MOST_ROUNDS, Suite
+from experiments.stats.look import Look
 from experiments.trial import Outcome, Trial, TrialKey, TrialResult
 from tasks.sweep.early_plans import upgraded
-from tasks.sweep.seal import SEAL, SEALED_SINCE, seal_of, why_unsealed
+from tasks.sweep.race_settings import RaceSettings
+from tasks.sweep.result_file import read_result
+from tasks.sweep.seal import RESTORE, SEALED_SINCE, sealed_content
 
+_log = logging.getLogger(__name__)
 _SWEEP_ID = re.compile(r"^[a-z0-9][a-z0-9_-]{0,63}-\d{8}-\d{6}-[0-9a-f]{4}$")
 
 
@@ -49,6 +56,8 @@ class Request(Strict):
     set: dict[str, Any] = Field(default_factory=dict)
     only: dict[str, list[Any]] = Field(default_factory=dict)
     repeats: int | None = None
+    budget_s: float | None = Field(None, gt=0, description="rounds go on until trials have run for so long, s; null: as the suite says")
+    until_decided: bool | None = Field(None, description="of cells whose comparison is decided no more rounds; null: as the suite says")
     pool_wait_s: float | None = Field(None, ge=0, description="how long trials wait for a pool that is down; null: as the pool says")
 
 
@@ -57,6 +66,28 @@ class AaSettings(Strict):
 
     pairs: int = Field(ge=1, le=1000, description="the most pairs that are run")
     minutes: float | None = Field(None, gt=0, description="no pair starts once trials have run for so long; null: all pairs run")
+
+
+class Status(Strict):
+    """status.json: how the last flow over a sweep ended."""
+
+    status: int = Field(description="its exit status")
+    message: str = Field(description="a line for people")
+    at: float = Field(description="Unix time, s")
+
+
+class DecideSettings(Strict):
+    """What makes a sweep one that goes on round by round: see tasks/rounds/decide_plan.py."""
+
+    budget_s: float = Field(gt=0, description="no round starts that would not be over once trials have run for so long, s")
+    until_decided: bool = Field(False, description="cells whose comparison is decided take part in no more rounds; false: all cells do")
+    least: int = Field(3, ge=2, le=1000, description="rounds of all cells before the first look")
+    most: int = Field(MOST_ROUNDS, ge=2, le=1000, description="the most rounds that are run")
+    looks: list[Look] = Field(
+        default_factory=list, description="at which comparisons were judged, and what of the chance of error each may use"
+    )
+    expected_rounds: int | None = Field(None, description="how many rounds there was time for when the last one was planned; null: one is")
+    undecided: list[str] = Field(default_factory=list, description="names of the cells for whose sake the last round was planned")
 
 
 class Superseded(Strict):
@@ -79,27 +110,34 @@ class Plan(Strict):
     created_at: float = Field(description="Unix time, s")
     git: dict[str, Any] = Field(default_factory=dict)
     tree: str | None = Field(None, description="hash of the code that was to run (cluster/source_tree.py); null: of an early plan")
+    trees: dict[str, str] = Field(default_factory=dict, description="commit -> that hash, of trials that run another commit")
     trials: list[Trial]
     superseded: list[Superseded] = Field(default_factory=list)
     labels: dict[str, str] = Field(default_factory=dict, description="tags of the sweep's MLflow run")
     aa: AaSettings | None = Field(None, description="of an A/A sweep: see tasks/sweep/aa_plan.py; null for every other")
+    decide: DecideSettings | None = Field(
+        None, description="of a sweep with a budget of time; null: all its trials were planned at the start"
+    )
+    race: RaceSettings | None = Field(None, description="of a race: see tasks/rounds/race_plan.py; null for every other")
 
     @property
     def name(self) -> str:
         """The name of the suite, or of the night, which runs cells of several suites."""
         return self.suite.suite
 
+    @property
+    def last_round(self) -> int:
+        """The number of the last round of repeats, from 1; 0 without trials."""
+        return max((trial.repeat for trial in self.trials), default=0)
 
-def read_plan(path: Path) -> Plan:
-    """The plan in a plan.json, whether its seal holds or not (`why_unsealed` tells).
 
-    Raises FileNotFoundError, and ValueError (such as pydantic's ValidationError) for an invalid plan.
-    """
-    content = json.loads(path.read_text())
-    if not isinstance(content, dict):
-        raise ValueError("a plan is an object")
-    content.pop(SEAL, None)
-    return Plan.model_validate_json(json.dumps(upgraded(content, night=path.parent.name.startswith("nightly-"))))
+def read_plan(path: Path) -> Plan | None:
+    """The plan in a plan.json; None where there is none. Raises DamagedFile, also where its seal does not hold."""
+    content = sealed_content(path)
+    if content is None:
+        return None
+    plan = json.dumps(upgraded(content, night=path.parent.name.startswith("nightly-"))).encode()
+    return parse_model(plan, Plan, path, RESTORE)
 
 
 def new_sweep_id(suite: str) -> str:
@@ -119,54 +157,44 @@ class SweepStore:
     # --- the plan
 
     def exists(self) -> bool:
-        """True if the sweep has a plan."""
-        return (self.dir / PLAN).exists()
+        """True if the sweep has a plan, be it one that cannot be read."""
+        return os.path.lexists(self.dir / PLAN)
 
     def load_plan(self) -> Plan:
-        """The sweep's plan. Raises StoreError if there is none or it cannot be read."""
-        path = self.dir / PLAN
-        try:
-            return read_plan(path)
-        except FileNotFoundError:
-            hint = "`sweep list` shows them, and `last` is the newest"
-            raise StoreError(f"there is no sweep {self.sweep_id} under {self.dir.parent}; {hint}") from None
-        except ValueError as error:
-            raise StoreError(f"{path} is not a plan of this version: {error}") from error
+        """The sweep's plan. Raises StoreError if there is no sweep, and DamagedFile if its plan is missing or cannot be read."""
+        if (plan := read_plan(self.dir / PLAN)) is not None:
+            return plan
+        if (self.dir / TRIALS).is_dir():
+            raise DamagedFile(self.dir / PLAN, "", "is missing, though the sweep has trials", RESTORE)
+        hint = "`sweep list` shows them, and `last` is the newest"
+        raise StoreError(f"there is no sweep {self.sweep_id} under {self.dir.parent}; {hint}")
 
     def save_plan(self, plan: Plan) -> None:
         """Write plan.json with its seal, and trial.json of each trial that has none, each atomically.
 
-        Raises OSError, and StoreError where the plan.json that is there was changed by hand: a new seal would hide that.
+        Raises OSError, and DamagedFile where the plan.json that is there was changed by hand: a new seal would hide that.
         """
         self.dir.mkdir(parents=True, exist_ok=True)
-        sealed = plan.schema_version >= SEALED_SINCE
-        if sealed and self.exists() and (why := why_unsealed(self.dir / PLAN)):
-            raise StoreError(f"{why}; put back what the sweep wrote, or start another sweep")
+        sealed_content(self.dir / PLAN)  # raises
         for trial in plan.trials:
             folder = self.trial_dir(trial.key)
             folder.mkdir(parents=True, exist_ok=True)
             if not (folder / TRIAL).exists():
-                atomic_write(folder / TRIAL, trial.model_dump_json(indent=1))
-        content = plan.model_dump(mode="json")
-        atomic_write(self.dir / PLAN, json.dumps({**content, SEAL: seal_of(content)} if sealed else content, indent=1, ensure_ascii=False))
+                atomic_write(folder / TRIAL, sealed_text(trial))
+        sealed = plan.schema_version >= SEALED_SINCE
+        atomic_write(self.dir / PLAN, sealed_text(plan) if sealed else plan.model_dump_json(indent=1))
 
     def trial_dir(self, key: str) -> Path:
         """The folder of the trial with this key."""
         return self.dir / TRIALS / key
 
     def result(self, key: str) -> TrialResult | None:
-        """The trial's result; None while there is none. Raises StoreError if the file is damaged."""
-        path = self.trial_dir(key) / RESULT
-        try:
-            return TrialResult.model_validate_json(path.read_text())
-        except FileNotFoundError:
-            return None
-        except ValidationError as error:
-            raise StoreError(f"{path} is damaged ({error.error_count()} errors); move it away to run the trial again") from error
+        """The trial's result; None while there is none. Raises DamagedFile."""
+        return read_result(self.trial_dir(key), key)
 
     def save_result(self, result: TrialResult) -> None:
         """Write a trial's result.json atomically. Raises OSError."""
-        atomic_write(self.trial_dir(result.key) / RESULT, result.model_dump_json(indent=1))
+        atomic_write(self.trial_dir(result.key) / RESULT, sealed_text(result))
 
     # --- one worker at a time
 
@@ -181,6 +209,8 @@ class SweepStore:
             raise SweepBusy(
                 f"sweep {self.sweep_id} is being worked on by {self._holder(holder)}; `sweep stop {self.sweep_id}` ends it"
             ) from None
+        except OSError as error:
+            raise StoreError(f"{self.dir / LEASE} cannot be locked ({error.strerror}); nobody may write there, or it is no file") from error
         try:
             atomic_write(holder, json.dumps({"pid": os.getpid(), "host": os.uname().nodename, "since": time.time()}))
             self.stop_file.unlink(missing_ok=True)
@@ -197,12 +227,14 @@ class SweepStore:
                 return False
         except Timeout:
             return True
+        except OSError:  # nobody can
+            return False
 
     def _holder(self, path: Path) -> str:
         try:
             holder = json.loads(path.read_text())
             return f"process {holder['pid']} on {holder['host']}"
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, TypeError):
             return "another process"
 
     @property
@@ -217,9 +249,11 @@ class SweepStore:
     def stop_reason(self) -> str | None:
         """Why the sweep was asked to stop; None if it was not."""
         try:
-            return self.stop_file.read_text()
+            return self.stop_file.read_text(errors="replace")
         except FileNotFoundError:
             return None
+        except OSError as error:
+            return f"{self.stop_file} is there and cannot be read ({error.strerror})"
 
     # --- the Prefect flow runs that worked on the sweep, so that dead ones can be recognised
 
@@ -230,25 +264,24 @@ class SweepStore:
 
     def flow_runs(self) -> list[str]:
         """Ids of all Prefect flow runs that have worked on the sweep, oldest first."""
-        path = self.dir / FLOW_RUNS
-        return path.read_text().split() if path.exists() else []
+        try:
+            return (self.dir / FLOW_RUNS).read_text(errors="replace").split()
+        except OSError:
+            return []
 
     # --- progress
 
     def save_status(self, status: int, message: str) -> None:
         """Record how the last flow of this sweep ended: its exit status and a line for the user."""
-        atomic_write(self.dir / STATUS, json.dumps({"status": status, "message": message, "at": time.time()}, indent=1))
+        atomic_write(self.dir / STATUS, Status(status=status, message=message, at=time.time()).model_dump_json(indent=1))
 
-    def load_status(self) -> dict[str, Any] | None:
-        """{status, message, at (Unix time, s)} of `save_status`; None if no flow has ended."""
-        path = self.dir / STATUS
-        status: dict[str, Any] | None = json.loads(path.read_text()) if path.exists() else None
-        return status
+    def load_status(self) -> Status | None:
+        """What `save_status` wrote; None if no flow has ended. Raises DamagedFile."""
+        return read_model(self.dir / STATUS, Status, f"remove it; `sweep resume {self.sweep_id}` writes it again")
 
     def states(self, plan: Plan) -> dict[str, Outcome | None]:
-        """Trial key -> outcome; None for a trial without a result. Raises StoreError."""
-        results = {trial.key: self.result(trial.key) for trial in plan.trials}
-        return {key: result.outcome if result else None for key, result in results.items()}
+        """Trial key -> outcome; None for a trial without a result that can be read."""
+        return {trial.key: result.outcome if (result := readable_result(self, trial.key)) else None for trial in plan.trials}
 
 
 def exit_status(states: dict[str, Outcome | None]) -> int:
@@ -263,5 +296,38 @@ def list_sweeps(root: Path | None = None) -> list[str]:
     root = root or runs_root()
     if not root.is_dir():
         return []
-    sweep_ids = [path.parent.name for path in root.glob(f"*/{PLAN}") if _SWEEP_ID.match(path.parent.name)]
+    sweep_ids = [path.name for path in root.iterdir() if _SWEEP_ID.match(path.name) and _begun(path)]
     return sorted(sweep_ids, key=lambda sweep_id: sweep_id[-20:], reverse=True)
+
+
+def _begun(folder: Path) -> bool:
+    """Whether a folder is a sweep's: with a plan, be it one that cannot be read, or with trials that have lost theirs."""
+    return os.path.lexists(folder / PLAN) or (folder / TRIALS).is_dir()
+
+
+# --- what past sweeps say, whatever state they are in
+
+
+def readable_plans(root: Path | None = None) -> Iterator[tuple[SweepStore, Plan]]:
+    """Every sweep whose plan can be read, newest first. A damaged one is logged, once a process, and left out."""
+    for sweep_id in list_sweeps(root):
+        store = SweepStore(sweep_id, root)
+        try:
+            yield store, store.load_plan()
+        except UserError as error:
+            warn_once(f"left out: {error}")
+
+
+def readable_result(store: SweepStore, key: str) -> TrialResult | None:
+    """A trial's result; None without one that can be read. A damaged one is logged, once a process."""
+    try:
+        return store.result(key)
+    except DamagedFile as error:
+        warn_once(f"left out: {error}")
+        return None
+
+
+@lru_cache(maxsize=1024)
+def warn_once(text: str) -> None:
+    """Log a warning, the same one once a process."""
+    _log.warning("%s", text)

@@ -8,6 +8,7 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
+from cluster.environments.build import Environment
 from cluster.pools.device_kinds import device_kinds
 from cluster.pools.pool import Pool
 from experiments.config.paths import REPOSITORY, extra_folders
@@ -36,9 +37,10 @@ _TABLES = (".csv", ".json", ".txt", ".yaml")
 
 
 @cache
-def code_version(workload: str, device: str) -> str:
+def code_version(workload: str, device: str, repository: Path = REPOSITORY) -> str:
     """16 hex digits over the names and contents of `code_files`, whose change can change a trial's result. Raises ConfigError."""
-    return digest({name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in code_files(workload, device).items()})
+    files = code_files(workload, device, repository)
+    return digest({name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()})
 
 
 def code_files(workload: str, device: str, repository: Path = REPOSITORY) -> dict[str, Path]:
@@ -61,8 +63,14 @@ def code_files(workload: str, device: str, repository: Path = REPOSITORY) -> dic
     return closure | tables
 
 
-def libraries_version(pool: Pool) -> str:
-    """16 hex digits for the pool's software: local library versions for an embedded pool, else the declared image and Python."""
+def libraries_version(pool: Pool, environment: Environment | None = None) -> str:
+    """16 hex digits for the software: local library versions for an embedded pool, else the declared image and Python.
+
+    In an environment those that are there, and all that was installed into it.
+    """
+    if environment:
+        ours = {name: environment.packages.get(name) for name in _LIBRARIES}
+        return digest({"python": environment.python_version, **ours, **environment.own})
     if not pool.embedded or pool.python:
         return digest({"image": pool.image, "python": pool.python})
     return digest({"python": platform.python_version(), **{name: _version(name) for name in _LIBRARIES}})

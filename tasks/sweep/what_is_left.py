@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from cluster import launchers
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.sweep.store import Plan, SweepStore
+from tasks.sweep.trial_record import damage_of
 
 
 @dataclass(frozen=True)
@@ -16,12 +17,16 @@ class Left:
     done: list[tuple[Trial, TrialResult]] = field(default_factory=list)  # with a final result
     begun: list[Trial] = field(default_factory=list)  # started by another flow, which did not see their end: perhaps running still
     rest: list[Trial] = field(default_factory=list)
+    damaged: list[Trial] = field(default_factory=list)  # whose records do not hold what they should: they run again
 
 
 def what_is_left(store: SweepStore, plan: Plan) -> Left:
-    """The plan's trials by what has become of them. Raises StoreError."""
+    """The plan's trials by what has become of them."""
     left = Left()
     for trial in plan.trials:
+        if damage_of(trial, store.trial_dir(trial.key)) is not None:
+            left.damaged.append(trial)
+            continue
         result = store.result(trial.key)
         if result is not None and result.outcome.final:
             left.done.append((trial, result))

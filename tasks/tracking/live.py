@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cluster.journal.journal import Record, read_journal
-from cluster.trial_layout import JOURNAL
+from cluster.journal.journal import Record
 from experiments.trial import Trial, TrialResult
 from tasks.sweep.store import Plan
+from tasks.sweep.trial_record import measured_journal
 from tasks.tracking.client import connect
 from tasks.tracking.log_trial import finish_trial, log_records
 from tasks.tracking.runs import SweepRuns
@@ -96,7 +96,7 @@ class LivePublisher:
             self._sent.setdefault((key, attempt), set()).update(record["step"] for record in records if record["kind"] == "step")
         for key, result, folder in batch.ended:
             sent_steps = self._sent.pop((key, result.attempt), set())
-            finish_trial(runs, self._trials[key], read_journal(folder / JOURNAL, result.attempt), result, folder, sent_steps)
+            finish_trial(runs, self._trials[key], measured_journal(folder, result, key), result, folder, sent_steps)
 
     def _gather(self) -> tuple[_Batch, bool]:
         batch = _Batch()

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
 
 
+PACKAGES = "packages.txt"  # artifact: name==version of all that was installed
+
+
 def log_records(client: MlflowClient, run_id: str, records: Iterable[Record]) -> None:
     """Log the metrics of `step` records with the journal's timestamps."""
     log_metrics(client, run_id, list(step_metrics(records)))
@@ -43,6 +46,8 @@ def finish_trial(
     log_metrics(client, run_id, list(_summary_metrics(journal, result)))
     log_tags(client, run_id, _end_tags(trial, journal, result))
     _log_files(client, run_id, trial_dir)
+    if journal.packages:
+        client.log_text(run_id, "".join(f"{name}=={version}\n" for name, version in journal.packages.items()), PACKAGES)
     client.set_tag(run_id, PUBLISHED, stamp)  # last: a run with this tag is complete
     client.set_terminated(run_id, _status(result.outcome), end_time=milliseconds(result.finished_at))
     return run_id

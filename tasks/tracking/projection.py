@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from logging import Logger, LoggerAdapter, getLogger
 from pathlib import Path
 
-from cluster.journal.journal import JournalError, read_journal
-from cluster.trial_layout import JOURNAL
+from experiments.config.errors import DamagedFile
 from experiments.trial import Outcome, TrialResult
 from tasks.analysis.held_files import read_kept
 from tasks.analysis.held_time import HeldTime
-from tasks.sweep.store import Plan, SweepStore
+from tasks.sweep.store import Plan, SweepStore, readable_result
+from tasks.sweep.trial_record import measured_journal
 from tasks.tracking import pages
 from tasks.tracking.client import connect, tracking_uri, ui_url
 from tasks.tracking.finish_sweep import finish_sweep
@@ -59,7 +59,7 @@ def publish_sweep(
 ) -> Published:
     """Publish every finished trial from its journal and close the sweep's own run.
 
-    Retries for `wait_s` seconds while MLflow does not answer or its database is locked, then raises MLflow's error. Raises JournalError for
+    Retries for `wait_s` seconds while MLflow does not answer or its database is locked, then raises MLflow's error. Raises DamagedFile for
     a journal that was changed by others, after publishing all other trials.
     """
     deadline = time.monotonic() + wait_s
@@ -67,7 +67,7 @@ def publish_sweep(
     while True:
         try:
             return _publish_once(store, plan, list(artifacts), reason)
-        except JournalError:
+        except DamagedFile:
             raise
         except Exception as error:
             if time.monotonic() + pause > deadline:
@@ -81,15 +81,15 @@ def publish_sweep(
 def _publish_once(store: SweepStore, plan: Plan, artifacts: list[Path], reason: str | None) -> Published:
     runs = SweepRuns(connect(), plan)
     run_ids: dict[str, str] = {}
-    damaged: JournalError | None = None
-    results = {trial.key: store.result(trial.key) for trial in plan.trials}
+    damaged: DamagedFile | None = None
+    results = {trial.key: readable_result(store, trial.key) for trial in plan.trials}
     for trial in plan.trials:
         if (result := results[trial.key]) is None:
             continue
         folder = store.trial_dir(trial.key)
         try:
-            run_ids[trial.key] = finish_trial(runs, trial, read_journal(folder / JOURNAL, result.attempt), result, folder)
-        except JournalError as error:
+            run_ids[trial.key] = finish_trial(runs, trial, measured_journal(folder, result, trial.key), result, folder)
+        except DamagedFile as error:
             damaged = damaged or error
     states = {key: result.outcome if result else None for key, result in results.items()}
     finish_sweep(runs, states, artifacts, reason, {**sweep_metrics(plan, results), **held_metrics(store)})

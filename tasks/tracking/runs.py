@@ -74,6 +74,7 @@ class SweepRuns:
         return {
             "mlflow.parentRunId": self.parent,
             **pages.source_tags(self.plan),
+            **_variant_tags(trial),
             "sweep.id": trial.sweep_id,
             "sweep.role": "trial",
             "trial.key": trial.key,
@@ -109,6 +110,13 @@ def search(client: MlflowClient, experiment_id: str, query: str) -> list[Run]:
         token = page.token
         if not token:
             return runs
+
+
+def _variant_tags(trial: Trial) -> dict[str, str]:
+    """What it runs in besides its pool, where that is not the usual."""
+    environment = {"trial.environment": trial.environment, "trial.environment_digest": trial.environment_digest}
+    commit = {"trial.commit": trial.commit, "mlflow.source.git.commit": trial.commit}
+    return {name: value for name, value in {**environment, **commit}.items() if value}
 
 
 def find_experiment(client: MlflowClient, name: str) -> str:

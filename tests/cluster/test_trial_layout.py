@@ -29,6 +29,8 @@ NAMES = {
     "COMPILE_CACHE": ".compile-cache",
     "WEIGHTS": ".weights",
     "TRIAL": "trial.json",
+    "HOLD": ".hold",
+    "TOLD": "trial-of-commit.json",
     "LAUNCH": "launch.json",
     "JOURNAL": "journal.jsonl",
     "RESULT": "result.json",

@@ -73,11 +73,15 @@ def test_row_7_and_15_kill_9_then_resume(tmp_path: Path) -> None:
     lines[number] = lines[number].replace(b'"loss":', b'"loss":1', 1)
     path.write_bytes(b"".join(lines))
     before = path.read_bytes()
-    for command in ("report", "resume"):
-        status, text = sweep(command, "last", folder=tmp_path)
-        assert status == 1, text
-        assert f"{path}, line {number + 1}: " in text
+    status, text = sweep("report", "last", folder=tmp_path)
+    assert status == 1 and f"left out: {path}, line {number + 1}: " in text, text
     assert path.read_bytes() == before
+    status, text = sweep("resume", "last", folder=tmp_path)
+    assert status == 0 and f"{path}, line {number + 1}: " in text, text
+    assert (path.parent / "damaged-a1" / "journal.jsonl").read_bytes() == before, "kept, and measured anew"
+    result = store.result(trial.key)
+    assert result is not None and (result.outcome, result.attempt) == (Outcome.OK, 2)
+    check_projection(store)
 
 
 def test_row_8_told_to_end_interrupted_and_stopped(tmp_path: Path) -> None:

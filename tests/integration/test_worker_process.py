@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from cluster.journal.journal import read_journal
+from experiments.json_file import parse_model
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.sweep.trial_key import code_files
 
@@ -52,7 +53,7 @@ def start(folder: Path, workload: str, *, emulated: bool = False, **parameters: 
 def finish(folder: Path, process: subprocess.Popen[bytes]) -> TrialResult:
     code = process.wait(timeout=240)
     assert code == 0, (folder / "log.txt").read_text()[-3000:]
-    return TrialResult.model_validate_json((folder / "result.json").read_text())
+    return parse_model((folder / "result.json").read_bytes(), TrialResult, folder, "")
 
 
 def test_two_ranks_learn_what_one_does_with_both_their_batches(tmp_path: Path) -> None:

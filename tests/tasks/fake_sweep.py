@@ -12,9 +12,9 @@ import numpy as np
 
 from cluster.journal.journal import JournalWriter
 from experiments.atomic_file import atomic_write
+from experiments.json_file import seal_of
 from experiments.spec.schema import Suite
 from experiments.trial import Outcome, Trial, TrialResult, digest
-from tasks.sweep.seal import seal_of
 from tests.tasks.plan_support import make_suite
 
 SUITE: dict[str, Any] = {

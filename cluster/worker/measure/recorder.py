@@ -45,6 +45,10 @@ class Recorder:
         """Record the environment; readers take the last record of an attempt."""
         self._sink.append("environment", **fields)
 
+    def packages(self, versions: Mapping[str, str]) -> None:
+        """Record the versions of all installed packages."""
+        self._sink.append("packages", versions=dict(versions))
+
     def note(self, text: str) -> None:
         """Record a sentence for people."""
         self._sink.append("note", text=text)

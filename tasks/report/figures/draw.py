@@ -14,6 +14,7 @@ from experiments.spec.schema import ReportFigure
 from tasks.analysis.aa import AaResult
 from tasks.analysis.cell import Cell
 from tasks.analysis.held_time import HeldTime
+from tasks.analysis.race import Race
 from tasks.report.figures.aa_pairs import aa_figure
 from tasks.report.figures.axis import axis_figure
 from tasks.report.figures.decomposition import decomposition_figure
@@ -22,6 +23,7 @@ from tasks.report.figures.loss import loss_figure
 from tasks.report.figures.loss_parity import parity_figure
 from tasks.report.figures.loss_spikes import spike_figure
 from tasks.report.figures.numbered import numbered_figure
+from tasks.report.figures.race import race_figure
 from tasks.report.figures.style import STYLE
 from tasks.report.figures.throughput import throughput_figure
 
@@ -43,13 +45,15 @@ def draw_figures(
     own: Sequence[ReportFigure] = (),
     winners: Sequence[Cell] = (),
     aa: AaResult | None = None,
+    race: Race | None = None,
     held: HeldTime | None = None,
     names: Mapping[str, str] = MappingProxyType({}),
 ) -> list[tuple[str, Path]]:
     """(title, SVG path) of each figure that there is data for; a PNG lies beside each. Old figures of the same name are replaced.
 
     `own`: the figures that the suite asks for (`report.figures`); they come first. `winners`: the cells that stand out. `aa`: of an A/A
-    sweep, whose pairs are drawn. `held`: where the time went that the pools were held, with the `names` of trials by key.
+    sweep, whose pairs are drawn. `race`: of a race. `held`: where the time went that the pools were held, with the `names` of trials by
+    key.
     """
     folder.mkdir(parents=True, exist_ok=True)
     made = []
@@ -58,6 +62,7 @@ def draw_figures(
         for at, figure_spec in enumerate(own, 1)
     ]
     asked.append(("aa-pairs", "Each A/A pair, with the 95 % interval it would have had alone", lambda _: aa_figure(aa)))
+    asked.append(("race", "The race: each setting against the leader, until it drops out", lambda _: race_figure(race)))
     asked.append(("throughput", "Each cell, with 95 % intervals", partial(throughput_figure, winners=winners)))
     last = ("held-time", "Where the time went that the pools were held", lambda _: held_time_figure(held, names))
     for name, title, draw in (*asked, *_FIGURES, last):

@@ -12,6 +12,7 @@ from tasks.report.sections import (
     data_loading,
     device_state,
     environment,
+    environments,
     evaluation,
     figures,
     held_time,
@@ -22,16 +23,20 @@ from tasks.report.sections import (
     notes,
     outcomes,
     profile,
+    race,
     replication,
     scaling,
     settings,
+    standing,
     step_decomposition,
     sweep_facts,
     trials,
 )
 
 SECTIONS: Sequence[Callable[[ReportSource], Section | None]] = (
+    race.section,
     comparison.section,
+    standing.section,  # a part of the comparison
     data_loading.section,  # a part of the comparison
     certificates.section,
     settings.section,
@@ -44,6 +49,7 @@ SECTIONS: Sequence[Callable[[ReportSource], Section | None]] = (
     loss_spikes.section,
     outcomes.section,
     device_state.section,
+    environments.section,
     confounders.section,
     literature_table.section,
     nearest_literature.section,

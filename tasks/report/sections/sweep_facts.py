@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from tasks.analysis.results import Sweep
-from tasks.report.provenance import commit_text, tree_text
+from tasks.report.provenance import commit_text, commits_text, tree_text
 from tasks.report.section import Facts, ReportSource, Section
 
 COMMAND = "Command"
@@ -25,6 +25,7 @@ def sweep_facts(sweep: Sweep) -> list[tuple[str, str]]:
         ("Trials", f"{ended} of {len(sweep.rows)} ended" if ended < len(sweep.rows) else f"{ended}, all ended"),
         ("Commit", commit_text(plan)),
         ("Tree", tree_text(sweep)),
+        ("Commits of trials", commits_text(plan)),
         (COMMAND, plan.command),
     ]
     return [(name, value) for name, value in facts if value]

@@ -206,8 +206,8 @@ def test_a_mirror_sends_by_itself_and_goes_on_after_a_failure(tmp_path: Path) ->
         until(lambda: flaky.get(journal_segment(1, 0, 0)) is not None)
         until(lambda: mirror.error is None)
         assert mirror.failures == 2
-    mirror.close()
-    assert set(flaky.names()) == {journal_segment(1, 0, 0)}, "nothing new is no segment"
+        mirror.close()
+        assert set(flaky.names()) == {journal_segment(1, 0, 0)}, "nothing new is no segment"
 
 
 def test_the_last_segment_of_a_part_may_come_between_the_two_looks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,7 +305,7 @@ def test_attempts_and_parts_follow_each_other_and_a_dead_flows_copy_is_gone_on_w
     journal = read_journal(copied)
     assert (journal.attempt, [step["step"] for step in journal.steps]) == (2, [1, 2, 3])
     kinds = [json.loads(line)["kind"] for line in copied.read_text().splitlines()]
-    assert kinds == ["attempt", "step", "step", "attempt", "note", "attempt", "step", "step", "step"]
+    assert kinds == ["attempt", "step", "step", "close", "attempt", "note", "close", "attempt", "step", "step", "step", "close"]
 
 
 def send(storage: Storage, folder: Path, attempt: int, part: int, steps: list[int], note: str | None = None) -> None:

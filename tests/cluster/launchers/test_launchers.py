@@ -24,7 +24,7 @@ POOL = Pool(name="cpu", device="cpu", address="embedded")
 def test_the_local_launcher_keeps_the_contract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a worker that starts in a moment; the real one is below."""
     monkeypatch.setenv("SWEEPBENCH_EXTRA", str(TESTS / "workloads_for_tests"))
-    monkeypatch.setattr(local, "trial_command", lambda folder, attempt: [str(TESTS / "light_worker.py"), str(folder), str(attempt)])
+    monkeypatch.setattr(local, "trial_command", lambda folder, attempt, told: [str(TESTS / "light_worker.py"), str(folder), str(attempt)])
     launcher_contract(lambda: LocalLauncher(POOL), tmp_path)
 
 

@@ -34,7 +34,7 @@ class Programs:
         self.launcher = LocalLauncher(SHELL)
 
     def start(self, text: str, attempt: int = 1) -> Launch:
-        self._monkeypatch.setattr(local, "trial_command", lambda folder, number: ["-c", f"cd {folder}; attempt={number}; {text}"])
+        self._monkeypatch.setattr(local, "trial_command", lambda folder, number, told: ["-c", f"cd {folder}; attempt={number}; {text}"])
         return self.launcher.start(self.trial, self.folder, attempt)
 
     def sleep(self, attempt: int = 1, before: str = ":") -> Launch:
@@ -168,7 +168,7 @@ def test_a_python_that_is_not_there_is_named(programs: Programs, tmp_path: Path)
 
 
 def test_a_pool_without_a_python_of_its_own_uses_this_one(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "trial_command", lambda folder, number: ["-S", "-c", "import sys; print(sys.executable)"])
+    monkeypatch.setattr(local, "trial_command", lambda folder, number, told: ["-S", "-c", "import sys; print(sys.executable)"])
     programs.launcher = LocalLauncher(SHELL.model_copy(update={"python": None}))
     launch = programs.launcher.start(programs.trial, programs.folder, 1)
     assert programs.end(launch) == 0

@@ -37,7 +37,7 @@ def head(monkeypatch: pytest.MonkeyPatch) -> Head:
     made = Head()
     monkeypatch.setattr(RayJobLauncher, "_client", lambda self: made)
     monkeypatch.setattr(ray_job, "admit", lambda pool, placement: None)
-    monkeypatch.setattr(code_package, "build", lambda: Package(Path("/packages/0123"), {"SWEEPBENCH_COMMIT": "abc"}))
+    monkeypatch.setattr(code_package, "build", lambda root: Package(Path("/packages/0123"), {"SWEEPBENCH_COMMIT": "abc"}))
     return made
 
 
@@ -86,7 +86,7 @@ def test_trials_share_a_template_if_their_imports_are_the_same(head: Head, tmp_p
         template(launcher(), workload="canary"),
         template(launcher(), threads=2),  # Ray gives the job as many CPUs, and OMP_NUM_THREADS with them
     ]
-    monkeypatch.setattr(code_package, "build", lambda: Package(Path("/packages/4567"), {"SWEEPBENCH_COMMIT": "abc"}))
+    monkeypatch.setattr(code_package, "build", lambda root: Package(Path("/packages/4567"), {"SWEEPBENCH_COMMIT": "abc"}))
     others.append(template(launcher()))
     assert len({key, *others}) == 1 + len(others)
 

@@ -27,7 +27,7 @@ def test_a_data_set_of_this_machine_reaches_the_node_once(tmp_path: Path, monkey
     trial = make_trial(tmp_path / "trial", "abcd000000000001").model_copy(update={"data": data})
     files = SharedFiles(Pool(name="p", device="cpu", address="http://h:1", storage=str(tmp_path / "store")))
     where = files.folder(trial, tmp_path / "trial")
-    files.send(trial, where)
+    files.send(trial, where, Trial.model_dump_json)
     text = Storage(where).get("trial.json")
     assert text is not None
     sent = Trial.model_validate_json(text)
@@ -54,7 +54,7 @@ def test_a_data_set_is_sent_once_for_all_trials_of_a_flow(tmp_path: Path, monkey
         trial = make_trial(tmp_path / "trial", f"abcd00000000001{number}").model_copy(update={"data": data})
         where = files.folder(trial, tmp_path / "trial")
         assert where == f"{tmp_path}/store/{trial.sweep_id}/{trial.key}"
-        files.send(trial, where)
+        files.send(trial, where, Trial.model_dump_json)
         sent = Trial.model_validate_json(Storage(where).get("trial.json") or b"")
         if uri.startswith("/"):
             assert sent == trial.model_copy(
@@ -72,7 +72,7 @@ def test_a_pool_that_shares_the_trials_folder_needs_no_copies(tmp_path: Path, mo
     assert files.folder(trial, Path("trial")) == str(tmp_path / "trial"), "a node may start in another folder"
     before = sorted(tmp_path.rglob("*"))
     launch = Launch(launcher="ray_job", key=trial.key, attempt=1, id="x-a1", folder=str(tmp_path / "trial"))
-    files.send(trial, str(tmp_path / "elsewhere"))
+    files.send(trial, str(tmp_path / "elsewhere"), Trial.model_dump_json)
     files.fetch(launch, tmp_path / "trial", last=True)
     files.keep(launch, tmp_path / "trial")
     files = SharedFiles(pool(tmp_path / "store"))

@@ -18,6 +18,7 @@ import pytest
 from cluster.launchers import Launch, processes, template
 from cluster.launchers.local import LocalLauncher
 from cluster.launchers.template import Template, TemplateCache, TemplateError
+from cluster.launchers.variant import Variant
 from cluster.pools.pool import Pool
 from cluster.process_marks import MARK, NO_TRIAL
 from cluster.worker.fork_server import ForkServer
@@ -134,7 +135,7 @@ class Named:
 
     running = True
 
-    def __init__(self, python: str, workload: str, environment: dict[str, str], log: Path) -> None:
+    def __init__(self, python: str, workload: str, environment: dict[str, str], log: Path, inherited: tuple[int, ...]) -> None:
         self.environment, self.closed = environment, False
 
     def close(self) -> None:
@@ -144,18 +145,35 @@ class Named:
 def test_a_template_serves_trials_that_import_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(template, "Template", Named)
     trial, cache = make_trial(tmp_path, FIRST), TemplateCache()
-    first = cache.get("python", trial, {"HF_HUB_OFFLINE": "1", MARK: FIRST}, tmp_path / "log")
+    first = cache.get(Variant("python"), trial, {"HF_HUB_OFFLINE": "1", MARK: FIRST}, tmp_path / "log")
     assert first.environment["HF_HUB_OFFLINE"] == "1" and first.environment["CUDA_VISIBLE_DEVICES"] == "" and MARK not in first.environment
     monkeypatch.setenv("PREFECT_PROFILE", "other")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
-    assert cache.get("python", trial, {"HF_HUB_OFFLINE": "1", MARK: SECOND}, tmp_path / "log") is first
-    other = trial.model_copy(update={"workload": "canary"})
-    for changed in (("python3", trial, {"HF_HUB_OFFLINE": "1"}), ("python3", other, {"HF_HUB_OFFLINE": "1"}), ("python3", other, {})):
-        before, now = first, cache.get(*changed, tmp_path / "log")
-        assert now is not before and before.closed
-        first = now
-    monkeypatch.setattr(template, "_code_state", lambda: [("worker.py", 1)])
-    assert cache.get("python3", other, {}, tmp_path / "log") is not first
+    assert cache.get(Variant("python"), trial, {"HF_HUB_OFFLINE": "1", MARK: SECOND}, tmp_path / "log") is first
+    other, seen = trial.model_copy(update={"workload": "canary"}), [first]
+    for python, changed, variables in (("python3", trial, {"HF_HUB_OFFLINE": "1"}), ("python3", other, {"A": "1"}), ("python3", other, {})):
+        seen.append(cache.get(Variant(python), changed, variables, tmp_path / "log"))
+    assert len({id(one) for one in seen}) == 4
+    monkeypatch.setattr(template, "_code_state", lambda root: [("worker.py", 1)])
+    assert cache.get(Variant("python3"), other, {}, tmp_path / "log") is not seen[-1] and seen[-1].closed
+
+
+def test_environments_in_turns_keep_their_templates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(template, "Template", Named)
+    trial, cache = make_trial(tmp_path, FIRST), TemplateCache()
+
+    def get(python: str) -> Named:
+        return cache.get(Variant(python), trial, {}, tmp_path / "log")  # type: ignore[return-value]
+
+    a, b = get("a"), get("b")
+    assert (get("b"), get("a")) == (a, b)[::-1] and not a.closed and not b.closed
+    c = get("c")
+    d = get("d")  # one more than are kept: b was used longest ago
+    assert (a.closed, b.closed, c.closed, d.closed) == (False, True, False, False)
+    cache.drop(c)  # type: ignore[arg-type]
+    assert c.closed and not d.closed and get("a") is a
+    cache.close()
+    assert a.closed and d.closed and get("a") is not a
 
 
 def run(code: str, **variables: str) -> str:

@@ -10,6 +10,7 @@ import pytest
 from cluster.journal.journal import JournalWriter
 from cluster.worker.main import write_result
 from cluster.worker.outcome import Termination
+from experiments.json_file import parse_model
 from experiments.trial import Outcome, TrialResult
 from tests.contracts import make_trial
 
@@ -32,7 +33,7 @@ def write(folder: Path, attempt: int, others: list[dict[str, Any]]) -> None:
 
 def result_of(folder: Path, attempt: int, ending: Termination) -> TrialResult:
     write_result(make_trial(folder, KEY), folder, attempt, 0.0, ending)
-    return TrialResult.model_validate_json((folder / "result.json").read_text())
+    return parse_model((folder / "result.json").read_bytes(), TrialResult, folder, "")
 
 
 def test_the_state_of_the_measured_window_is_in_the_result(tmp_path: Path) -> None:

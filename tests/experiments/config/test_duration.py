@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.config.duration import option_seconds, seconds
+from experiments.config.duration import about, option_seconds, seconds, text
 from experiments.config.errors import ConfigError
 
 
 def test_durations() -> None:
-    assert [seconds(text) for text in ("2h", "90m", "1h30m", "45s", "1.5h")] == [7200, 5400, 5400, 45, 5400]
+    assert [seconds(one) for one in ("2h", "90m", "1h30m", "45s", "1.5h")] == [7200, 5400, 5400, 45, 5400]
     for wrong in ("", "2", "h", "0m", "-1h", "2 hours"):
         with pytest.raises(ValueError, match=r"duration|no time"):
             seconds(wrong)
@@ -19,3 +19,12 @@ def test_an_option_is_named_with_what_would_be_right() -> None:
     assert option_seconds("--budget", "25m") == 1500
     with pytest.raises(ConfigError, match=r"--budget: '25' is not a duration; write it as 2h, 90m or 1h30m"):
         option_seconds("--budget", "25")
+
+
+@pytest.mark.parametrize(
+    ("duration_s", "written", "said"),
+    [(0.2, "1s", "1 s"), (45.0, "45s", "45 s"), (89.6, "1m30s", "90 s"), (1500.0, "25m", "25 min"), (7500.0, "2h5m", "2 h 05 min")],
+)
+def test_durations_as_text(duration_s: float, written: str, said: str) -> None:
+    assert (text(duration_s), about(duration_s)) == (written, said)
+    assert seconds(written) == pytest.approx(max(1.0, duration_s), abs=0.5)

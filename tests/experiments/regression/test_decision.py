@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from experiments.regression.decision import FASTER, SAME, SLOWER, UNDECIDED, as_estimate, decide, interim_levels, word
+from experiments.regression.decision import FASTER, SAME, SLOWER, UNDECIDED, as_estimate, decide, word
 from experiments.regression.effect import NightEffect
+from experiments.stats.sequential import interim_levels
 from experiments.stats.verdict import Verdict
 
 
@@ -16,16 +17,6 @@ def effects(sizes: list[float], se: float | list[float] = 0.01, df: float = 19) 
     errors = np.broadcast_to(np.array(se, dtype=float), size.shape)
     same = np.full(size.shape, df)
     return NightEffect(size, errors, same, size, np.zeros(size.shape), errors, errors)
-
-
-def test_interim_levels_spend_the_whole_alpha_and_nearly_all_of_it_at_the_end() -> None:
-    levels = interim_levels([3, 5, 8], 0.01)
-    assert sum(levels) == pytest.approx(0.01)
-    assert levels == sorted(levels) and levels[0] < 1e-4 and levels[-1] > 0.008
-    assert interim_levels([4]) == pytest.approx([0.01])
-    for wrong in ([], [3, 3], [5, 3], [0, 2]):
-        with pytest.raises(ValueError, match="rising numbers of repeats"):
-            interim_levels(wrong)
 
 
 def test_interim_analyses_raise_no_more_alarms_than_one_analysis() -> None:
@@ -74,16 +65,6 @@ def test_an_estimate_for_people() -> None:
 def chance_of(p: float, df: float = 19, se: float = 0.03) -> float:
     """A slow-down with this two-sided p."""
     return float(-stats.t.isf(p / 2, df)) * se
-
-
-def test_interim_levels_by_hand() -> None:
-    # what O'Brien and Fleming have spent by a share s of the repeats: 2 * (1 - Phi(z / sqrt(s))), z = 2.5758 for 0.01
-    spent = [2 * stats.norm.sf(2.5758293035 / np.sqrt(count / 8)) for count in (3, 5)] + [0.01]
-    assert spent[:2] == pytest.approx([2.5981e-5, 0.0011218], rel=1e-3)
-    assert interim_levels([3, 5, 8]) == pytest.approx([spent[0], spent[1] - spent[0], spent[2] - spent[1]])
-    assert interim_levels([1, 4], 0.05) == pytest.approx([8.8575e-5, 0.05 - 8.8575e-5], rel=1e-4)
-    with pytest.raises(ValueError, match="rising numbers of repeats"):
-        interim_levels([1, 4, 4])
 
 
 @pytest.mark.parametrize(("p", "expected"), [(0.0099, SLOWER), (0.0101, UNDECIDED), (0.04, UNDECIDED)])

@@ -154,3 +154,11 @@ def test_steady_state_wants_both_halves_alike_or_too_noisy_to_tell(change: float
     assert found.drift == pytest.approx(79 * slope / begin)
     assert (found.settled, found.start) == (settled, 0 if settled else None)
     assert steady_state(np.repeat(medians, 5), tolerance=0.18).settled
+
+
+def test_a_line_that_begins_at_0_or_below_has_no_relative_drift() -> None:
+    """Times that grow from almost nothing: infinity would be a result that cannot be written."""
+    found = steady_state([0.001] * 40 + [0.001 * 1.12**step for step in range(80)])
+    assert found.drift is None or math.isfinite(found.drift)
+    with_kinds = [steady_state([*([1e-4] * (200 - late)), *([1.0] * late)]).drift for late in (20, 40, 60)]
+    assert all(drift is None or math.isfinite(drift) for drift in with_kinds)

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from experiments.trial import Outcome
 from flows.cli import run_sweep as module
-from flows.cli.run_sweep import run_sweep
+from flows.cli.run_sweep import FlowEnd, run_sweep
 from flows.runtime import handover
 from flows.runtime.prefect_server import PrefectServerError
 from tasks.sweep.store import Plan, SweepStore
@@ -27,14 +27,14 @@ class Stage:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.done: list[Any] = []
-        self.flow: Callable[[], object] = lambda: None
+        self.flow: Callable[[], FlowEnd] = lambda: FlowEnd(1, "not all", finished=True)
         self.on_wait: Callable[[], object] = lambda: None
         self.err = Console(file=StringIO(), width=200)
         monkeypatch.setattr(module, "prepare_environment", lambda: None)
         monkeypatch.setattr(module, "_warn_of_other_work", lambda plan, err, look: self.done.append("look"))
         monkeypatch.setattr(module, "head_start", self.head_start)
         monkeypatch.setattr(module, "own_server", self.own_server)
-        monkeypatch.setattr(module, "_run_flow", lambda store, plan, progress, err: self.run())
+        monkeypatch.setattr(module, "_run_flow", lambda plan, expected, err, budget, until_decided: self.run())
         monkeypatch.setattr(module, "print_comparison", lambda out, store: None)
         monkeypatch.setattr(module, "print_where", lambda out, store: None)
         monkeypatch.setattr(module, "heeded", lambda running, resume: nullcontext())
@@ -60,11 +60,11 @@ class Stage:
         self.done.append("wait")
         self.on_wait()
 
-    def run(self) -> None:
+    def run(self) -> FlowEnd:
         handed = handover.CURRENT.get()
         assert handed is not None and handed.sweep_id == SWEEP_ID and SweepStore(SWEEP_ID).is_held()
         self.done.append("flow")
-        self.flow()
+        return self.flow()
 
     def sweep(self) -> tuple[int, str]:
         """The exit status, and what was printed."""
@@ -80,7 +80,8 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
 
 
 def test_the_trial_begins_before_the_server_and_the_flow_after_it(stage: Stage) -> None:
-    stage.flow = lambda: SweepStore(SWEEP_ID).save_status(0, "all well")
+    saved(PLAN, t1=Outcome.OK)
+    stage.flow = lambda: FlowEnd(0, "all well", finished=True)
     status, text = stage.sweep()
     assert status == 0 and stage.done == ["look", "begin", "server", "wait", "flow", "server ends", "end"]
     assert "starting a Prefect server for this command" in text and f"meanwhile {PLAN.trials[0].name} begins on pool cpu" in text
@@ -93,7 +94,7 @@ def test_ctrl_c_while_prefect_starts_ends_what_was_begun(stage: Stage) -> None:
     stage.on_wait = interrupt
     status, text = stage.sweep()
     assert status == 1 and stage.done == ["look", "begin", "server", "wait", "server ends", "end"]
-    assert f"`sweep resume {SWEEP_ID}` tries again" in text
+    assert "interrupted before the sweep began" in text and f"go on with it: sweep resume {SWEEP_ID}" in text
 
 
 def test_a_server_that_does_not_start_ends_what_was_begun(stage: Stage) -> None:
@@ -128,4 +129,4 @@ def test_a_sweep_that_is_complete_starts_nothing(
     monkeypatch.setattr(module, "is_published", lambda store, plan: published)
     ended, text = stage.sweep()
     assert (stage.done == []) is complete and ("nothing is left to run" in text) is complete
-    assert ended == (1 if status is None else status)
+    assert ended == (status if complete else 1)

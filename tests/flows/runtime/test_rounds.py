@@ -22,6 +22,7 @@ class Session:
     def __init__(self, plan: Plan, monkeypatch: pytest.MonkeyPatch, trial_s: float, on_run: Callable[[Session], object]) -> None:
         self.plan, self.store = plan, SweepStore(plan.sweep_id)
         self.store.save_plan(plan)
+        self.progress = SimpleNamespace(note="")
         self.stopped, self.now, self.rounds = False, 1000.0, list[int]()
         self.stop = SimpleNamespace(is_set=lambda: self.stopped)
         self._trial_s, self._on_run = trial_s, on_run

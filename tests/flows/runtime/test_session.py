@@ -110,7 +110,7 @@ def end(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
             told.calls.append(("report", mlflow_links))
             if told.report:
                 raise told.report
-            return SimpleNamespace(all=told.files)
+            return SimpleNamespace(all=told.files, damage=[])
 
         def with_options(self, task_run_name: str) -> Report:
             told.calls.append(task_run_name)

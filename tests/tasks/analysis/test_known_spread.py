@@ -83,7 +83,7 @@ def test_damaged_files_are_named_and_skipped(tmp_path: Path, caplog: pytest.LogC
     (sweep.dir / "known_spread.json").write_text("{")
     with caplog.at_level(logging.WARNING):
         assert known_for(sweep).spreads.at(*PLACE).trial is not None
-    assert "known_spread.json is damaged" in caplog.text and "broken.json is damaged and was skipped" in caplog.text
+    assert "known_spread.json, line 1: is not JSON" in caplog.text and "broken.json is damaged and was skipped" in caplog.text
 
 
 def test_a_metric_that_reached_zero_has_no_known_spread(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Commits, their files in worktrees, and what is said of a trial that leaves no value."""
+"""Commits, and what is said of a trial that leaves no value."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.nightly.bisect import BisectError, commits_between, run_once, subject, worktrees
+from cluster.commits.resolve import CommitError
+from tasks.nightly import bisect
+from tasks.nightly.bisect import BisectError, commits_between, run_once, subject
 from tests.contracts import make_trial
 
 
@@ -35,28 +37,17 @@ def test_commits_are_listed_oldest_first_without_the_good_one(repository: Path) 
 
 
 def test_commits_that_cannot_be_compared_are_named(repository: Path) -> None:
-    with pytest.raises(BisectError, match="'nowhere' is no commit"):
+    with pytest.raises(CommitError, match="'nowhere' is no commit"):
         commits_between("nowhere", "main", repository)
     with pytest.raises(BisectError, match="main is no ancestor of HEAD~1: name the older commit"):
         commits_between("main", "HEAD~1", repository)
-    with pytest.raises(BisectError, match="is no commit"):
+    with pytest.raises(CommitError, match="is no commit"):
         commits_between("--all", "main", repository)
 
 
-def test_each_commit_has_its_files_and_no_worktree_is_left(repository: Path, tmp_path: Path) -> None:
-    good, commits = commits_between("HEAD~2", "main", repository)
-    with worktrees(tmp_path / "trees", repository) as tree:
-        assert [(tree(commit) / "file").read_text() for commit in (good, *commits)] == ["1", "2", "3"]
-        assert tree(good) == tree(good)
-        assert len(git(repository, "worktree", "list").splitlines()) == 4
-    assert len(git(repository, "worktree", "list").splitlines()) == 1
-    assert not any((tmp_path / "trees").iterdir())
-
-
-def test_a_commit_that_cannot_run_a_trial_does_not_run_another_ones_code(repository: Path, tmp_path: Path) -> None:
+def test_a_trial_that_leaves_no_result_is_told_with_its_log(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trial = make_trial(tmp_path / "trial", "aaaa0000000000ff")
-    with pytest.raises(BisectError, match=r"repository has no cluster/worker/main\.py"):
-        run_once(repository, trial, tmp_path / "out", "throughput")
+    monkeypatch.setattr(bisect, "told", lambda trial, tree: trial.model_dump_json())
     (repository / "cluster" / "worker").mkdir(parents=True)
     for path in (repository / "cluster" / "__init__.py", repository / "cluster" / "worker" / "__init__.py"):
         path.touch()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from experiments.config.errors import DamagedFile
 from experiments.regression.history_segments import Change
 from experiments.stats.verdict import Verdict
 from tasks.nightly.accept import accept_change, find_cell
@@ -48,11 +49,11 @@ def test_changes_are_recorded_once_and_damage_is_named(tmp_path: Path) -> None:
     assert [entry.since for entry in store.changes()] == ["2026-11-01", "2026-11-05"]
     path = tmp_path / "nightly" / "n" / "changes.jsonl"
     path.write_text(path.read_text() + "{}\n")
-    with pytest.raises(StoreError, match=r"changes.jsonl, line 3 is no change"):
+    with pytest.raises(DamagedFile, match=r"changes.jsonl, line 3, cell: is missing, and 5 more"):
         store.changes()
     (store.folder("2026-11-21")).mkdir()
     (store.folder("2026-11-21") / "night.json").write_text("{")
-    with pytest.raises(StoreError, match=r"night\.json is not a night"):
+    with pytest.raises(DamagedFile, match=r"night\.json, line 1: is not JSON"):
         store.load("2026-11-21")
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.regression.decision import interim_levels
 from experiments.regression.definition import NightFile
 from experiments.regression.history_segments import Change
+from experiments.stats.sequential import interim_levels
 from experiments.stats.verdict import Verdict
 from tasks.nightly.history import History
 from tasks.nightly.store import CellVerdict, Night

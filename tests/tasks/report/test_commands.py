@@ -24,7 +24,9 @@ def test_a_command_that_chooses_pools_names_the_cells_once(command: str) -> None
     assert reproduce(TRIAL, command) == f"sweep run s --profile full --pool 'a b' {ONLY}"
 
 
-@pytest.mark.parametrize("old", [" --repeats 1", " -n 1", " --repeats=1", ""])
+@pytest.mark.parametrize(
+    "old", [" --repeats 1", " -n 1", " --repeats=1", " --budget 2m --until-decided", " --no-until-decided --budget=2m", ""]
+)
 def test_more_repeats_replace_those_of_the_command(old: str) -> None:
     assert with_repeats(f"sweep run s{old} --set a=1", 6) == "sweep run s --set a=1 --repeats 6"
 

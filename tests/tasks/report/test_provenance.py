@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tasks.analysis.results import Sweep, TrialRow
-from tasks.report.provenance import commit_text, provenance_cautions, tree_text
+from tasks.report.provenance import commit_text, commits_text, provenance_cautions, tree_text
 from tests.tasks.cell_support import row, workers
 from tests.tasks.plan_support import make_plan, make_trial
 
@@ -36,6 +37,24 @@ def test_a_trial_of_another_tree_is_named() -> None:
     assert tree_text(one) == f"{PLANNED} planned; {PLANNED} in 1 trial, {OTHER} in 1 trial and unknown in 1 trial"
 
 
+def test_a_trial_of_a_commit_is_held_to_its_commits_tree() -> None:
+    commit, early = "c" * 40, "d" * 40
+
+    def of(number: int, commit: str, tree: str | None) -> TrialRow:
+        one = ran(number, tree)
+        return replace(one, trial=one.trial.model_copy(update={"commit": commit, "axes": {"commit": "main", **one.trial.axes}}))
+
+    rows = [ran(0, PLANNED), of(1, commit, OTHER), of(2, early, None)]
+    one = Sweep(Path("nowhere"), make_plan([each.trial for each in rows], tree=PLANNED, trees={commit: OTHER}), rows)
+    assert provenance_cautions(one) == [] and tree_text(one) == f"{PLANNED} in the 1 trial without a commit"
+    assert commits_text(one.plan) == f"main: {'c' * 12}, tree {OTHER}; main: {'d' * 12}, tree unknown"
+    rows[1] = of(1, commit, PLANNED)
+    assert provenance_cautions(replace(one, rows=rows)) == [
+        f"1 trial ran other code (tree {PLANNED}) than was planned (tree {OTHER}): commit main · cpu · MP-1 · #1."
+    ]
+    assert tree_text(replace(one, rows=rows[1:])) == ""
+
+
 def test_an_early_plan_says_nothing_of_trees() -> None:
     one = sweep(ran(0, None), tree=None, schema_version=2, git={"commit": "c" * 40, "dirty": False})
     assert provenance_cautions(one) == [] and tree_text(one) == ""
@@ -48,11 +67,3 @@ def test_a_commit_that_nobody_checked_says_so() -> None:
     assert provenance_cautions(one) == [f"The commit {'c' * 12} is asserted, not checked: there was no git where the sweep was planned."]
     checked = sweep(ran(0, PLANNED), git={"commit": "c" * 40, "dirty": False, "checked": True})
     assert commit_text(checked.plan) == "c" * 12 and provenance_cautions(checked) == []
-
-
-def test_a_plan_whose_seal_does_not_hold_says_so(tmp_path: Path) -> None:
-    one = sweep(ran(0, PLANNED))
-    (tmp_path / "plan.json").write_text('{"schema_version": 3, "seal": "x"}')
-    assert provenance_cautions(Sweep(tmp_path, one.plan, one.rows)) == [
-        "The plan was changed after it was written: its seal does not hold."
-    ]

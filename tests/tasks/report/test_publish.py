@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from cluster.journal.journal import JournalWriter
 from experiments.config.paths import runs_root
+from experiments.json_file import seal_of
 from experiments.trial import Outcome
 from flows.cli.commands import app
 from tasks.analysis.results import ResultsError, load_sweep, write_steps
@@ -21,7 +22,6 @@ from tasks.report.manifest import check_published
 from tasks.report.model import make_report
 from tasks.report.publish import PublishError, publish
 from tasks.report.whole_sweep import why_not_whole
-from tasks.sweep.seal import seal_of
 from tasks.sweep.store import SweepStore
 from tests.tasks.fake_sweep import SWEEP_ID, TREE, Fake, make_sweep, trial_dirs
 from tests.tasks.held_support import write_slots
@@ -192,12 +192,15 @@ def edited_journal(store: SweepStore, trials: list[Path]) -> None:
 BROKEN: dict[str, tuple[Break, str]] = {
     "edited plan": (lambda store, trials: edit(store.dir / "plan.json", command="x"), r"plan\.json was changed after it was written"),
     "early plan": (lambda store, trials: edit(store.dir / "plan.json", schema_version=2, seal="x"), r"plan\.json was changed after"),
-    "spliced trial": (splice, rf"trial\.json belongs to sweep {OTHER_ID}"),
+    "spliced trial": (splice, r"trial\.json is of trial \w{16}"),
     "spliced plan": (resealed, rf"plan\.json: trial \w+ belongs to sweep {OTHER_ID}"),
     "edited trial": (lambda store, trials: edit(trials[1] / "trial.json", index=7), r"trial\.json differs from the trial in the plan"),
     "no trial": (lambda store, trials: (trials[1] / "trial.json").unlink(), r"trial\.json does not exist: the trial's folder is not whole"),
     "to do": (lambda store, trials: (trials[1] / "result.json").unlink(), r"result\.json does not exist: the trial is still to do"),
-    "damaged": (lambda store, trials: edit(trials[1] / "result.json", attempt=0), r"result\.json is damaged \(1 errors\)"),
+    "damaged": (
+        lambda store, trials: edit(trials[1] / "result.json", attempt=0),
+        r"result\.json, attempt: is 0: Input should be",
+    ),
     "other result": (lambda store, trials: edit(trials[1] / "result.json", key="0" * 16), r"result\.json is of trial 0{16}"),
     "infra": (
         lambda store, trials: edit(trials[1] / "result.json", outcome="infra"),
@@ -212,7 +215,7 @@ BROKEN: dict[str, tuple[Break, str]] = {
         r"journal\.jsonl is of attempt 1, and result.json of",
     ),
     "no journal": (lambda store, trials: (trials[1] / "journal.jsonl").unlink(), r"journal\.jsonl does not exist"),
-    "other journal": (other_journal, r"journal\.jsonl is of trial \w{16}"),
+    "other journal": (other_journal, r"journal\.jsonl, line 1: is of trial \w{16}, not of \w{16}"),
     "edited journal": (edited_journal, r"journal\.jsonl"),
     "edited steps": (edited_steps, r"steps\.parquet is not what journal\.jsonl beside it gives"),
 }
@@ -311,7 +314,9 @@ def test_a_plan_that_was_changed_with_its_checksum_is_found_by_its_seal(page: Pa
     manifest = json.loads((page / "manifest.json").read_text())
     manifest["files"][f"{SWEEP_ID}/plan.json"] = hashlib.sha256(path.read_bytes()).hexdigest()
     (page / "manifest.json").write_text(json.dumps(manifest))
-    assert check_published(page) == [f"{path} was changed after it was written: its seal does not hold"]
+    assert check_published(page) == [
+        f"{path} was changed after it was written: its seal does not hold; put back what the sweep wrote, or start another sweep"
+    ]
     (page / "manifest.json").write_text("[]")
     with pytest.raises(ResultsError, match=r"manifest\.json is no manifest"):
         check_published(page)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from experiments.config.errors import DamagedFile
+from experiments.json_file import seal_of
 from tasks.sweep.store import read_plan
 from tests.tasks.plan_support import make_plan, make_suite, make_trial
 
@@ -17,15 +20,18 @@ def test_what_was_called_latency_was_a_service_time(tmp_path: Path, version: int
     figures = [{"title": "t", "metric": "latency_per_sample_s", "x": "number"}, {"title": "t", "metric": "throughput", "x": "number"}]
     content["suite"]["report"] |= {"metric": "latency_p50_s", "figures": figures}
     path = tmp_path / "plan.json"
-    path.write_text(json.dumps({**content, "schema_version": version}))
-    report = read_plan(path).suite.report
+    content["schema_version"] = version
+    path.write_text(json.dumps({**content, "seal": seal_of(content)} if version == 3 else content))
+    plan = read_plan(path)
+    assert plan is not None
+    report = plan.suite.report
     assert report.metric == expected
     per_sample = "latency_per_sample_s" if version == 3 else "service_time_per_sample_s"
     assert [figure.metric for figure in report.figures] == [per_sample, "throughput"]
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", '{"suite": 1}', '{"schema_version": "x", "suite": {"report": {}}}'])
-def test_what_is_no_plan_is_an_error_of_its_value(tmp_path: Path, text: str) -> None:
+def test_what_is_no_plan_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "plan.json").write_text(text)
-    with pytest.raises(ValueError):
+    with pytest.raises(DamagedFile, match=re.escape(str(tmp_path / "plan.json"))):
         read_plan(tmp_path / "plan.json")

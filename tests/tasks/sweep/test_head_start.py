@@ -196,7 +196,13 @@ def all_done(plan: Plan) -> Plan:
     return plan
 
 
-@pytest.mark.parametrize("change", [left_running, superseded, all_done])
+def of_a_commit(plan: Plan) -> Plan:
+    """Its code may not know that it is to wait."""
+    first, *rest = plan.trials
+    return plan.model_copy(update={"trials": [first.model_copy(update={"commit": "c" * 40}), *rest]})
+
+
+@pytest.mark.parametrize("change", [left_running, superseded, all_done, of_a_commit])
 def test_a_flow_that_has_something_else_to_do_first_does_all_itself(launcher: Fake, change: Callable[[Plan], Plan]) -> None:
     plan = make_plan([make_trial(1), make_trial(2)])
     saved(plan)

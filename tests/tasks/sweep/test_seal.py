@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from experiments.config.errors import DamagedFile
+from experiments.json_file import seal_of
 from experiments.trial import Trial
-from tasks.sweep.seal import seal_of, why_unsealed
-from tasks.sweep.store import StoreError, SweepStore
+from tasks.sweep.seal import why_unsealed
+from tasks.sweep.store import SweepStore
 from tests.tasks.plan_support import make_plan, make_trial, saved
 
 
@@ -47,10 +49,12 @@ def test_a_plan_that_was_edited_has_no_seal_that_holds(how: str) -> None:
             "extra": {"labels": {"a": "b"}},
         }[how],
     )
-    assert why_unsealed(path) == f"{path} was changed after it was written: its seal does not hold"
-    plan = one.load_plan()
-    with pytest.raises(StoreError, match="was changed after it was written"):
-        one.save_plan(plan)
+    said = f"{path} was changed after it was written: its seal does not hold; put back what the sweep wrote, or start another sweep"
+    assert why_unsealed(path) == said
+    with pytest.raises(DamagedFile, match="was changed after it was written"):
+        one.load_plan()
+    with pytest.raises(DamagedFile, match="was changed after it was written"):
+        one.save_plan(make_plan([make_trial(1), make_trial(2)], tree="0" * 16))
     assert why_unsealed(path) is not None, "resuming the sweep does not seal it anew"
 
 
@@ -60,16 +64,16 @@ def test_a_seal_cannot_be_taken_off_and_an_early_plan_has_none() -> None:
     content = json.loads(path.read_text())
     content.pop("seal")
     path.write_text(json.dumps(content))
-    assert why_unsealed(path) == f"{path} has no seal: it was taken off"
-    with pytest.raises(StoreError, match="taken off"):
-        one.save_plan(one.load_plan())
+    assert str(why_unsealed(path)).startswith(f"{path} has no seal: it was taken off; ")
+    with pytest.raises(DamagedFile, match="taken off"):
+        one.load_plan()
     change(path, schema_version=2)
     assert why_unsealed(path) == f"{path} has no seal: an earlier version wrote it"
     early = one.load_plan()
     one.save_plan(early)
     assert "seal" not in json.loads(path.read_text()), "going on with it makes it no sealed one"
     path.write_text("{")
-    assert why_unsealed(path) == f"{path} is not JSON"
+    assert str(why_unsealed(path)).startswith(f"{path}, line 1: is not JSON (")
 
 
 def test_a_plan_that_grows_is_sealed_anew() -> None:

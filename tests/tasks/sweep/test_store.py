@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
+from experiments.config.errors import DamagedFile
+from experiments.json_file import seal_of, sealed_text
 from experiments.trial import Outcome
 from tasks.sweep.store import StoreError, SweepBusy, SweepStore, exit_status, list_sweeps, new_sweep_id, read_plan
 from tests.tasks.plan_support import SWEEP_ID, make_plan, make_result, make_trial, saved
@@ -39,7 +41,8 @@ def test_a_plan_is_read_as_it_was_saved() -> None:
     store.save_plan(plan)
     assert store.exists() and SweepStore(plan.sweep_id).load_plan() == plan
     told = [json.loads((store.trial_dir(trial.key) / "trial.json").read_text()) for trial in plan.trials]
-    assert told == [trial.model_dump(mode="json") for trial in plan.trials]
+    assert [{**one, "seal": None} for one in told] == [{**trial.model_dump(mode="json"), "seal": None} for trial in plan.trials]
+    assert [one["seal"] for one in told] == [seal_of(one) for one in told]
 
 
 def test_what_a_worker_was_told_is_not_written_anew() -> None:
@@ -55,7 +58,11 @@ def test_a_plan_that_is_not_there_or_not_readable_is_named() -> None:
         store.load_plan()
     store.dir.mkdir(parents=True)
     (store.dir / "plan.json").write_text("{}")
-    with pytest.raises(StoreError, match=re.escape(f"{store.dir / 'plan.json'} is not a plan of this version")):
+    with pytest.raises(DamagedFile, match=re.escape(f"{store.dir / 'plan.json'}, sweep_id: is missing, and ")):
+        store.load_plan()
+    (store.dir / "plan.json").unlink()
+    (store.dir / "trials").mkdir()
+    with pytest.raises(DamagedFile, match=re.escape(f"{store.dir / 'plan.json'} is missing, though the sweep has trials")):
         store.load_plan()
 
 
@@ -65,9 +72,9 @@ def test_a_key_that_leads_out_of_the_sweep_is_refused_and_nothing_is_written(key
     path = store.dir / "plan.json"
     content = json.loads(path.read_text())
     content["trials"][0]["key"] = key
-    path.write_text(json.dumps(content))
+    path.write_text(json.dumps({**content, "seal": seal_of(content)}))
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(StoreError, match=re.escape(str(path)) + r"(.|\n)*key"):
+    with pytest.raises(DamagedFile, match=re.escape(str(path)) + r", trials\[0\]\.key: is .*: String should match pattern"):
         store.load_plan()
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -76,8 +83,9 @@ def test_a_key_that_leads_out_of_the_sweep_is_refused_and_nothing_is_written(key
 def test_a_plan_of_a_later_version_is_refused(version: int) -> None:
     store = saved(make_plan([make_trial(1)]))
     path = store.dir / "plan.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "schema_version": version}))
-    with pytest.raises(StoreError, match=re.escape(str(path)) + r" is not a plan of this version(.|\n)*schema_version"):
+    content = {**json.loads(path.read_text()), "schema_version": version}
+    path.write_text(json.dumps({**content, "seal": seal_of(content)}))
+    with pytest.raises(DamagedFile, match=re.escape(str(path)) + rf", schema_version: is {version}: Input should be"):
         store.load_plan()
 
 
@@ -90,7 +98,7 @@ def test_results_are_read_as_they_were_saved_and_a_damaged_one_is_named() -> Non
     assert store.result(trial.key) == result
     path = store.trial_dir(trial.key) / "result.json"
     path.write_text(path.read_text()[:-10])
-    with pytest.raises(StoreError, match=re.escape(f"{path} is damaged (1 errors); move it away to run the trial again")):
+    with pytest.raises(DamagedFile, match=re.escape(str(path)) + ", line [0-9]+: is not JSON .*; `sweep resume` keeps it aside"):
         store.result(trial.key)
 
 
@@ -162,7 +170,7 @@ def test_the_status_is_kept() -> None:
     assert store.load_status() is None
     store.save_status(2, "some failed")
     found = store.load_status()
-    assert found is not None and (found["status"], found["message"]) == (2, "some failed")
+    assert found is not None and (found.status, found.message) == (2, "some failed")
 
 
 def test_each_trial_has_a_state_by_its_key() -> None:
@@ -226,5 +234,5 @@ def test_a_night_of_this_version_is_read_as_it_is(tmp_path: Path) -> None:
     plan = make_plan([make_trial(1)])
     path = tmp_path / "nightly-small-20260101-000000-0000" / "plan.json"
     path.parent.mkdir()
-    path.write_text(plan.model_dump_json())
+    path.write_text(sealed_text(plan))
     assert read_plan(path) == plan

@@ -350,7 +350,7 @@ def test_each_record_is_passed_on_once_with_its_attempt(cluster: Cluster) -> Non
     cluster.on_ask = second
     runner(cluster, observed=observed).run(made)
     kinds = [(attempt, record["kind"]) for attempt, records in observed for record in records]
-    assert kinds == [(attempt, kind) for attempt in (1, 2) for kind in ("attempt", "environment", "step")]
+    assert kinds == [(attempt, kind) for attempt in (1, 2) for kind in ("attempt", "environment", "step", "close")]
 
 
 def test_a_stopped_sweep_cancels_the_trial_and_says_why(cluster: Cluster) -> None:

@@ -38,7 +38,7 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("cluster", "experiments"):
         shutil.copytree(REPOSITORY / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(REPOSITORY / "tasks" / "report", root / "tasks" / "report", ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(trial_key, "code_files", lambda workload, device: code_files(workload, device, root))
+    monkeypatch.setattr(trial_key, "code_files", lambda workload, device, here: code_files(workload, device, root))
     return root
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from experiments.trial import Outcome
+from tasks.rounds.growth import growth, seconds_run
 from tasks.sweep.aa_plan import one_more_pair
-from tasks.sweep.growth import growth, seconds_run
 from tasks.sweep.store import AaSettings, SweepStore
 from tests.tasks.plan_support import make_plan, make_result, make_trial
 

@@ -1,0 +1,15 @@
+"""Plain data of decisions that are made while a sweep runs: without numpy, since every plan may hold some."""
+
+from __future__ import annotations
+
+from experiments.config.strict import Strict
+
+KEPT = 0.25  # of what is left of the chance of error: kept for rounds that a larger budget adds
+RACE_CHANCE = 0.05  # of dropping the best setting, or of a wrong winner, over a whole race
+
+
+class Look(Strict):
+    """A look at all comparisons after `round` rounds. `spent`: the share of the chance of error that looks may have used by then."""
+
+    round: int
+    spent: float

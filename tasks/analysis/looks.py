@@ -1,0 +1,106 @@
+"""Cells of a sweep that is looked at after several of its rounds: a verdict belongs to the look at which it fell, and stays.
+
+The plan holds which looks there were (`Plan.decide`). What a look saw is found again from the trials, so that the report says what ended
+the rounds of a cell, however often it is derived.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from experiments.spec.schema import Suite
+from experiments.stats.estimate import LEVEL
+from experiments.stats.look import Look
+from experiments.stats.sequential import look_levels
+from experiments.stats.spread import SpreadLookup
+from experiments.stats.verdict import CHANCE, Levels, Verdict
+from tasks.analysis.cell import Cell
+from tasks.analysis.compare_cells import compared_pairs, laid_out_cells, make_cells, shown, take
+from tasks.analysis.judge_cells import Comparison, judge_ratios, ratio_of, scaled_p
+from tasks.analysis.parity_gate import gate_on_parity
+from tasks.analysis.results import TrialRow
+from tasks.sweep.store import Plan
+
+NOT_LOOKED = "its rounds are not done"  # why a comparison without a look is undecided
+
+
+NO_LOOK = Levels(0.0, LEVEL)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the last look at a comparison found, and what it was held to."""
+
+    found: Comparison
+    levels: Levels
+    round: int
+    p: float  # `scaled_p`
+
+    @property
+    def decided(self) -> bool:
+        return self.found.verdict is not Verdict.UNDECIDED
+
+
+def cells_of_plan(rows: Sequence[TrialRow], plan: Plan, *, emulated: bool = False, known: SpreadLookup | None = None) -> list[Cell]:
+    """The cells of a sweep as `make_cells` has them, with verdicts by the plan's looks where it has such.
+
+    Values and loss parity are of all trials. A speed-up and its verdict are of the look that decided them, else of the last one.
+    """
+    if plan.decide is None:
+        return make_cells(rows, plan.suite, emulated=emulated, known=known)
+    cells = laid_out_cells(rows, plan.suite, emulated=emulated, known=known)
+    seen = _look([row for row in rows if row.emulated == emulated], plan.suite, plan.decide.looks, emulated=emulated, known=known)
+    for cell, baseline in compared_pairs(cells):
+        last = seen.get(cell.trial.cell)
+        cell.levels = last.levels if last else NO_LOOK
+        take(cell, last.found if last else Comparison(ratio_of(cell, baseline), Verdict.UNDECIDED, NOT_LOOKED))
+        if last and last.decided and cell.verdict is not None:
+            cell.decided_after = last.round
+    gate_on_parity(cells)
+    return shown(cells)
+
+
+def _look(rows: Sequence[TrialRow], suite: Suite, looks: Sequence[Look], *, emulated: bool, known: SpreadLookup | None) -> dict[str, Seen]:
+    """What the looks found of each cell, by its hash: the look that decided it, else the last."""
+    seen: dict[str, Seen] = {}
+    for count in range(1, len(looks) + 1):
+        seen |= next_seen(rows, suite, looks[:count], seen, emulated=emulated, known=known)
+    return seen
+
+
+def next_seen(
+    rows: Sequence[TrialRow],
+    suite: Suite,
+    looks: Sequence[Look],
+    seen: Mapping[str, Seen],
+    *,
+    emulated: bool = False,
+    known: SpreadLookup | None = None,
+) -> dict[str, Seen]:
+    """What the last of these looks found of the cells, by their hash, that those before it (`seen`) left undecided."""
+    levels = Levels(look_levels(looks, CHANCE)[-1], 1 - look_levels(looks, 1 - LEVEL)[-1])
+    cells = laid_out_cells(rows_at(rows, looks[-1].round), suite, emulated=emulated, known=known)
+    for cell in cells:
+        cell.levels = levels
+    decided = {cell: one.p for cell, one in seen.items() if one.decided}
+    pairs = [(cell, baseline) for cell, baseline in compared_pairs(cells) if cell.trial.cell not in decided]
+    ratios = [ratio_of(*pair) for pair in pairs]
+    found = judge_ratios(pairs, ratios, suite.report.minimum_effect, decided=list(decided.values()))
+    return {
+        cell.trial.cell: Seen(one, levels, looks[-1].round, scaled_p(cell, baseline, ratio))
+        for (cell, baseline), ratio, one in zip(pairs, ratios, found, strict=True)
+    }
+
+
+def rows_at(rows: Sequence[TrialRow], at: int) -> list[TrialRow]:
+    """The trials that the look after round `at` saw: of rounds up to it, without those that ran again once a later round had a result."""
+    over = [row.result.finished_at for row in rows if row.trial.repeat > at and row.result is not None]
+    end = min(over, default=math.inf)
+    return [row for row in rows if row.trial.repeat <= at and (row.result is None or row.result.started_at < end)]
+
+
+def undecided_cells(cells: Sequence[Cell]) -> list[Cell]:
+    """Those whose comparison another round may decide: not where the loss is struck, since then nothing is claimed anyway."""
+    return [cell for cell in cells if cell.verdict is Verdict.UNDECIDED and not cell.struck]

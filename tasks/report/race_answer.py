@@ -1,0 +1,139 @@
+"""The answer of a race: who won, or who is level, by how much, and who dropped out why. What tasks/report/answer.py is for other sweeps."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+
+from experiments.config import duration
+from experiments.trial import label
+from tasks.analysis.cell import Cell
+from tasks.analysis.race import Dropout, Race, State, Why
+from tasks.report.answer import MOST_NAMES, Answer, figures_of, superlative, value_of
+from tasks.report.text_format import OUTCOMES, listed, percent, plural, times
+
+_DID = {Why.NO_VALUE: "without {what}", Why.LIMIT: "surely not {what}", Why.STRUCK: "loss struck", Why.BEHIND: "surely behind"}
+_AGAIN = "dropped by a trial that ran again since"
+
+
+def race_answer(race: Race, cells: Sequence[Cell], command: str) -> Answer | None:
+    """None where no setting leads. `cells`: the report's; `command`: the sweep's own."""
+    by_hash = {cell.trial.cell: cell for cell in cells}
+    leader = race.leader
+    best = by_hash.get(race.trials[leader].cell) if leader is not None else None
+    if leader is None or best is None or best.estimate is None:
+        return None
+    others = [by_hash[race.trials[racer].cell].name for racer in race.level_with(leader)]
+    tail = [*_open_limits(race), *_next(race), *_counts(race)]
+    count, margin = len(race.trials), percent(race.settings.minimum)
+    value, what = value_of(best)
+    if race.state is State.OPEN:
+        headline = f"Not decided: {best.name} leads" + (f", and {_apart(others)}" if others else "")
+        more = _more(race, cells, command)
+        return Answer(headline, best, count, certainty=[f"{value}, {what}.", *tail], next_step=more)
+    if best.disturbed:
+        headline = f"{best.name} leads, but all of its trials were disturbed by other work: nothing is claimed"
+        return Answer(headline, best, count, certainty=[f"{value}, {what}.", *tail])
+    tail += _disturbed(race, by_hash)
+    unproven = not all(best.may_lead(cell) for cell in cells if cell is not best and cell.measured and not cell.struck)
+    won = f"The chance of a wrong winner is at most {percent(race.settings.chance)}."
+    if race.state is State.LEVEL:
+        headline = f"No clear winner: {best.name} is within {margin} of the {superlative(best.metric)}, and {_apart(others)}"
+        return Answer(headline, best, count, certainty=[f"{value}, {what}.", *_parity(best, unproven=unproven), won, *tail])
+    if unproven:
+        headline = f"{best.name} was measured {superlative(best.metric)}, but its loss parity is {best.parity_note or 'unproven'}"
+        return Answer(headline, best, count, certainty=[f"{value}, {what}.", *_parity(best, unproven=True), *tail])
+    headline = f"{best.name} is {superlative(best.metric)}"
+    return Answer(headline, best, count, winner=best, figures=figures_of(best), certainty=[won, *tail])
+
+
+def no_race_answer(race: Race) -> str:
+    """Why no setting leads."""
+    if race.state is State.NOBODY:
+        return " ".join(["No setting is left.", *_counts(race)])
+    open_limits = " ".join(_open_limits(race))
+    return (
+        f"No setting can be judged before {'it keeps all limits for sure. ' if open_limits else 'two whole rounds.'}{open_limits}".strip()
+    )
+
+
+def why_out(one: Dropout) -> str:
+    """Why a setting dropped out, in a few words: `did not fit`, `surely behind: x1.07 (at least x1.03)`."""
+    if one.why is Why.ENDED:
+        return f"{OUTCOMES.get(one.what, one.what)}{f': {one.reason}' if one.reason else ''}"
+    said = _kind(one)
+    if one.ratio is None:
+        return said
+    return f"{said}: the leader is {times(one.ratio[0])}" + (f", at least {one.ratio[1]:.3f}" if one.ratio[1] > 1 else "")
+
+
+def setting_name(race: Race, racer: int) -> str:
+    """For people, by what tells settings apart: `bf16 · MP-1`."""
+    axes = race.trials[racer].axes
+    varied = [name for name in axes if len({repr(trial.axes.get(name)) for trial in race.trials}) > 1]
+    return " · ".join(label(name, axes[name]) for name in varied or axes)
+
+
+def _kind(one: Dropout) -> str:
+    if one.why is Why.ENDED:
+        return OUTCOMES.get(one.what, one.what)
+    return _DID[one.why].format(what=one.what) if one.why in _DID else _AGAIN
+
+
+def _apart(names: list[str]) -> str:
+    return f"{listed(names, MOST_NAMES)} cannot be told apart from it"
+
+
+def _next(race: Race) -> list[str]:
+    """The nearest of those that were dropped for being behind."""
+    behind = [one for one in race.dropouts if one.ratio is not None]
+    if not behind or len(race.left) > 1:
+        return []
+    near = min(behind, key=lambda one: one.ratio[0] if one.ratio else 0.0)
+    assert near.ratio is not None
+    return [f"The next, {setting_name(race, near.racer)}, dropped out after round {near.round}: {why_out(near)}."]
+
+
+def _counts(race: Race) -> list[str]:
+    """How many dropped out for what."""
+    kinds: dict[str, int] = {}
+    for one in race.dropouts:
+        kinds[_kind(one)] = kinds.get(_kind(one), 0) + 1
+    rounds = plural(len(race.rounds), "round")
+    if not kinds:
+        return [f"None of {plural(len(race.trials), 'setting')} dropped out in {rounds}."]
+    said = listed([f"{count} {kind}" for kind, count in kinds.items()], len(kinds))
+    return [f"Of {plural(len(race.trials), 'setting')}, {len(race.dropouts)} dropped out in {rounds} ({said})."]
+
+
+def _disturbed(race: Race, by_hash: Mapping[str, Cell]) -> list[str]:
+    """The settings that are behind by disturbed trials alone: they may be faster than they seem."""
+    behind = [by_hash.get(race.trials[one.racer].cell) for one in race.dropouts if one.why is Why.BEHIND]
+    names = [cell.name for cell in behind if cell is not None and cell.disturbed]
+    return [f"All trials of {listed(names, MOST_NAMES)} were disturbed by other work: perhaps not that far behind."] if names else []
+
+
+def _open_limits(race: Race) -> list[str]:
+    """Limits of which it is open whether settings that are left keep them: these cannot win."""
+    names: dict[str, list[str]] = {}
+    for racer, limits in race.open_limits.items():
+        for limit in limits:
+            names.setdefault(limit.text, []).append(setting_name(race, racer))
+    return [f"Whether {listed(each, MOST_NAMES)} keeps {text} is open." for text, each in names.items()]
+
+
+def _parity(best: Cell, *, unproven: bool) -> list[str]:
+    if not unproven:
+        return []
+    return [f"Loss parity of {best.name}: {best.parity_note or 'unproven, since no reference ran; --parity runs one'}."]
+
+
+def _more(race: Race, cells: Sequence[Cell], command: str) -> str:
+    """What would decide more: the sweep's rest, where trials are still to do; else twice the time."""
+    if any(row.outcome in ("to do", "cancelled") for cell in cells for row in cell.rows):
+        return f"sweep resume {race.trials[0].sweep_id}"
+    words = shlex.split(command)
+    if "--budget" not in words:
+        return ""
+    words[words.index("--budget") + 1] = duration.text(2 * race.settings.budget_s)
+    return shlex.join(words)

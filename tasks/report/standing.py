@@ -1,0 +1,83 @@
+"""How the comparisons of a sweep with a budget stand, and what it would take to decide the rest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from experiments.config import duration
+from experiments.stats.verdict import Verdict
+from tasks.analysis.cell import Cell
+from tasks.analysis.looks import undecided_cells
+from tasks.analysis.results import Sweep
+from tasks.analysis.rounds_left import SENSIBLE, rounds_left
+from tasks.report.text_format import plural
+from tasks.sweep.round_time import trial_times
+
+_MARGIN = 1.1  # of the time that is asked for, over what is expected
+
+
+@dataclass(frozen=True)
+class Standing:
+    """`line`: of all comparisons, in one sentence without its stop. `command`: what would decide more; empty where nothing would.
+
+    `left`: an undecided cell's name -> about how many more rounds would decide it; None where no sensible number does.
+    """
+
+    line: str
+    command: str = ""
+    left: Mapping[str, int | None] = field(default_factory=dict)
+
+
+def standing_of(sweep: Sweep, cells: Sequence[Cell]) -> Standing | None:
+    """None for a sweep whose trials were all planned at the start, and for one that compares nothing."""
+    settings = sweep.plan.decide
+    compared = [cell for cell in cells if cell.verdict is not None]
+    if settings is None or not compared:
+        return None
+    resume = f"sweep resume {sweep.sweep_id}"
+    if not settings.looks:
+        return Standing(f"No comparison is decided yet: the first look is after {plural(settings.least, 'round')}", resume)
+    unfinished = any(row.result is None or not row.result.outcome.final for row in sweep.rows)
+    undecided = undecided_cells(compared)
+    left = {cell.name: rounds_left(cell, settings.looks, sweep.plan.suite.report.minimum_effect) for cell in undecided}
+    takes = [rounds for rounds in left.values() if rounds is not None]
+    said = [_decided(compared)]
+    command = resume if unfinished else ""
+    if undecided and takes:
+        needed_s = max(takes) * _round_s(sweep, [cell for cell in undecided if left[cell.name] is not None])
+        about = f"about {plural(max(takes), 'more round')}, {duration.about(needed_s)}"
+        said.append(about if len(compared) == 1 else f"{len(takes)} undecided: {about}")
+        command = f"{resume} --budget {duration.text(60 * max(1, math.ceil(_MARGIN * needed_s / 60)))}"
+    if hopeless := len(undecided) - len(takes):
+        which = "it" if len(compared) == 1 else str(hopeless)
+        said.append(f"{which} cannot be decided with a sensible number of repeats: more than {SENSIBLE} rounds as it looks now")
+    return Standing("; ".join(said), command, left)
+
+
+def stands(cell: Cell, standing: Standing) -> str:
+    """Of one comparison: `decided after 3 rounds`, `about 6 more rounds`."""
+    if cell.verdict is not Verdict.UNDECIDED:
+        return f"decided after {plural(cell.decided_after, 'round')}" if cell.decided_after else "decided"
+    if cell.struck:
+        return "not pursued: the loss is not its reference's"
+    rounds = standing.left.get(cell.name)
+    return f"about {plural(rounds, 'more round')}" if rounds else f"more than {SENSIBLE} more rounds" if standing.left else "no look yet"
+
+
+def _decided(compared: Sequence[Cell]) -> str:
+    rounds = sorted({cell.decided_after for cell in compared if cell.decided_after is not None})
+    count = sum(cell.decided_after is not None for cell in compared)
+    which = "all" if count == len(compared) else str(count)
+    of = "" if count == len(compared) else f" of {len(compared)}"
+    many = f"{which}{of} comparisons are decided" if len(compared) > 1 else f"the comparison is {'decided' if count else 'undecided'}"
+    after = f" after {rounds[0]}{f' to {rounds[-1]}' if len(rounds) > 1 else ''} rounds" if rounds else ""
+    return f"{many[:1].upper()}{many[1:]}{after}"
+
+
+def _round_s(sweep: Sweep, undecided: Sequence[Cell]) -> float:
+    """What a round of these cells and their baselines takes, s."""
+    times = trial_times([(row.trial, row.result) for row in sweep.rows if row.result is not None])
+    both = {one.trial.cell: one.trial for cell in undecided for one in (cell, cell.baseline) if one is not None}
+    return times.of_round(both.values()) or 0.0

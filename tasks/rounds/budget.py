@@ -1,0 +1,55 @@
+"""More time for a sweep that exists."""
+
+from __future__ import annotations
+
+from experiments.config.errors import ConfigError
+from experiments.spec.schema import MOST_ROUNDS
+from experiments.stats.look import KEPT, Look
+from experiments.trial import Trial
+from tasks.analysis.looks import cells_of_plan, undecided_cells
+from tasks.analysis.results import load_sweep
+from tasks.rounds.growth import seconds_run
+from tasks.sweep.budget import too_short
+from tasks.sweep.round_time import trial_times
+from tasks.sweep.store import DecideSettings, Plan, SweepStore
+
+
+def with_budget(store: SweepStore, plan: Plan, budget_s: float | None, until_decided: bool | None = None) -> Plan:
+    """The plan of a sweep that exists with so much more time from now on, s; None leaves what it has.
+
+    A sweep whose trials were all planned at the start was looked at when they were done: that look is noted, and its comparisons that are
+    decided get no more rounds unless `until_decided` is False. Raises ConfigError for a sweep that cannot have a budget, and for a budget
+    that is too short.
+    """
+    if plan.aa is not None or plan.name.startswith("nightly-"):
+        kind = "an A/A sweep: it goes on by pairs" if plan.aa else "a night, whose definition says its budget"
+        raise ConfigError.one("--budget", None, "", f"{plan.sweep_id} is {kind}", "give the id of a sweep of `sweep run`")
+    settings = plan.decide
+    if settings is None:
+        if budget_s is None:
+            raise ConfigError.one("--until-decided", None, "", f"{plan.sweep_id} has no budget of time", "add --budget 25m")
+        rounds = plan.last_round
+        looks = [Look(round=rounds, spent=1 - KEPT)] if rounds >= 2 else []
+        settings = DecideSettings(budget_s=budget_s, until_decided=True, least=rounds if looks else 3, looks=looks)
+    if until_decided is not None:
+        settings = settings.model_copy(update={"until_decided": until_decided})
+    if budget_s is not None:
+        settings = settings.model_copy(update={"budget_s": seconds_run(store, plan) + budget_s, "most": MOST_ROUNDS})
+    plan = plan.model_copy(update={"decide": settings})
+    if budget_s is not None and all(outcome is not None and outcome.final for outcome in store.states(plan).values()):
+        _check_room(store, plan, budget_s)
+    return plan
+
+
+def _check_room(store: SweepStore, plan: Plan, budget_s: float) -> None:
+    """Raise ConfigError where a round of what is undecided takes longer than the time that was given for it."""
+    assert plan.decide is not None
+    rows = load_sweep(store.dir).rows
+    cells = undecided_cells(cells_of_plan(rows, plan)) if plan.decide.until_decided and plan.decide.looks else []
+    open_cells = {one.trial.cell for cell in cells for one in (cell, cell.baseline) if one is not None}
+    first: dict[str, Trial] = {trial.cell: trial for trial in plan.trials if not open_cells or trial.cell in open_cells}
+    times = trial_times([(row.trial, row.result) for row in rows if row.result is not None])
+    trials = [trial for trial in first.values() if trial.cell in times.seconds]
+    round_s = times.of_round(trials)
+    if trials and round_s is not None and round_s > budget_s:
+        raise too_short(plan, budget_s, round_s, len(trials))

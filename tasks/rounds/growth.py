@@ -1,0 +1,40 @@
+"""Which sweeps have plans that grow while they run, and by what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tasks.rounds.decide_plan import decide_note, one_more_round
+from tasks.rounds.race_plan import one_more_heat, race_note
+from tasks.sweep.aa_plan import one_more_pair
+from tasks.sweep.store import Plan, SweepStore, readable_result
+
+# (the sweep, its plan, for how long its trials have run, s) -> the plan with another round; None where it is complete
+More = Callable[[SweepStore, Plan, float], Plan | None]
+
+
+def growth(plan: Plan) -> More | None:
+    """What adds rounds to this plan. None where all trials are planned from the start."""
+    if plan.aa:
+        return one_more_pair
+    if plan.race:
+        return one_more_heat
+    return one_more_round if plan.decide else None
+
+
+def seconds_run(store: SweepStore, plan: Plan) -> float:
+    """What the trials that have ended took, one after the other on each pool, pools side by side, s."""
+    by_pool: dict[str, float] = {}
+    for trial in plan.trials:
+        if (result := readable_result(store, trial.key)) is not None:
+            by_pool[trial.pool] = by_pool.get(trial.pool, 0.0) + result.finished_at - result.started_at
+    return max(by_pool.values(), default=0.0)
+
+
+def round_note(plan: Plan) -> str:
+    """What is running, for the live table: `round 4 of up to 8, for the sake of bf16 · MP-1`; empty where all was planned at the start."""
+    if plan.aa:
+        return f"pair {len(plan.trials) // 2} of up to {plan.aa.pairs}" if plan.aa.minutes is not None else ""
+    if plan.race:
+        return race_note(plan)
+    return "" if plan.decide is None else decide_note(plan)

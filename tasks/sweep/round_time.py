@@ -1,0 +1,42 @@
+"""How long a round of trials takes: from what trials of this sweep took, and of past ones where it has none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean, median
+
+from experiments.trial import Outcome, Trial, TrialResult
+
+
+@dataclass(frozen=True)
+class TrialTimes:
+    """`seconds`: cell's hash -> what its trials took on average, s. `between_s`: from a trial's end to the next one's start on its pool."""
+
+    seconds: Mapping[str, float]
+    between_s: float = 0.0
+
+    def of_round(self, trials: Iterable[Trial]) -> float | None:
+        """What these trials take one after the other, pools side by side, s. None where nothing is known of one of them."""
+        by_pool: dict[str, float] = {}
+        for trial in trials:
+            if trial.cell not in self.seconds:
+                return None
+            by_pool[trial.pool] = by_pool.get(trial.pool, 0.0) + self.seconds[trial.cell] + self.between_s
+        return max(by_pool.values(), default=0.0)
+
+
+def trial_times(ended: Sequence[tuple[Trial, TrialResult]], expected: Mapping[str, float] | None = None) -> TrialTimes:
+    """What the trials that ended ok took. `expected`: cell -> s, for cells of which none has."""
+    took: dict[str, list[float]] = {}
+    by_pool: dict[str, list[TrialResult]] = {}
+    for trial, result in ended:
+        by_pool.setdefault(trial.pool, []).append(result)
+        if result.outcome is Outcome.OK:
+            took.setdefault(trial.cell, []).append(result.finished_at - result.started_at)
+    gaps = []
+    for results in by_pool.values():
+        ordered = sorted(results, key=lambda result: result.started_at)
+        gaps += [max(0.0, after.started_at - before.finished_at) for before, after in pairwise(ordered)]
+    return TrialTimes({**(expected or {}), **{cell: fmean(each) for cell, each in took.items()}}, median(gaps) if gaps else 0.0)

@@ -1,0 +1,132 @@
+"""What a trial's folder holds, checked: that each file is as it was written, is of this trial, and fits the others.
+
+A damaged record is kept aside, below `damaged-a<attempt>` in the trial's folder, and the trial is measured anew.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from cluster import launchers
+from cluster.journal.journal import VERSION, Journal, JournalError, JournalFollower, read_journal
+from cluster.sampler.state_file import read_records
+from cluster.trial_layout import DEVICE_STATE, JOURNAL, LAUNCH, RESULT, STEPS, TRIAL, kept_aside
+from experiments.config.errors import DamagedFile
+from experiments.json_file import read_model
+from experiments.trial import Outcome, Trial, TrialResult
+from tasks.sweep.result_file import AGAIN, read_result
+
+Stamp = tuple[int, int, int, int] | None
+
+_RECORD = (TRIAL, LAUNCH, JOURNAL, DEVICE_STATE, RESULT, STEPS)  # what is kept aside; the log goes on
+_ATTEMPT = re.compile(rb'"attempt":\s*(\d{1,4})\b')
+
+
+def journal_of(folder: Path, result: TrialResult | None, key: str | None = None) -> Journal:
+    """The attempt that the result is of; the last one where there is no result, or the journal does not have its attempt.
+
+    They differ where a disturbed trial was to be measured again and that attempt was lost: what the first one measured stays the result.
+    `key`: the trial that the journal must be of. Raises JournalError, also where it is not what the result says of it.
+    """
+    journal = measured_journal(folder, result, key) if result else Journal()
+    return journal if journal.attempt else read_journal(folder / JOURNAL, trial=key)
+
+
+def measured_journal(folder: Path, result: TrialResult, key: str | None = None) -> Journal:
+    """The attempt that the result is of; empty where it left none. Raises JournalError as `journal_of`."""
+    path = folder / JOURNAL
+    journal = read_journal(path, result.attempt, key)
+    if result.journal is not None and journal.mark != result.journal:
+        if not os.path.lexists(path):
+            raise JournalError(path, 0, f"is missing, and {RESULT} counts {result.journal.records} records")
+        found = f"{journal.mark.records} other records" if journal.mark else "an attempt that was never closed"
+        raise JournalError(path, _lines(path), f"has {found}, and {RESULT} counts {result.journal.records} of attempt {result.attempt}")
+    if result.outcome is Outcome.OK and journal.version >= VERSION and journal.mark is None:
+        raise JournalError(path, _lines(path), f"ends before attempt {result.attempt} was closed, and {RESULT} says that it ended")
+    return journal
+
+
+def _lines(path: Path) -> int:
+    follower = JournalFollower(path)
+    follower.poll()
+    return follower.lines
+
+
+@dataclass(frozen=True)
+class TrialRecord:
+    """A trial's result, None while it has none, and the attempt of its journal that the result is of, else the last; empty without one."""
+
+    result: TrialResult | None
+    journal: Journal
+
+
+def read_record(key: str, folder: Path) -> TrialRecord:
+    """The record of the trial with this key, whole as far as it goes: also of one that has not begun or not ended. Raises DamagedFile."""
+    told = read_model(folder / TRIAL, Trial, AGAIN)
+    if told is not None and told.key != key:
+        raise DamagedFile(folder / TRIAL, "", f"is of trial {told.key}", AGAIN)
+    launchers.load(folder)
+    result = read_result(folder, key)
+    return TrialRecord(result, journal_of(folder, result, key))
+
+
+def damage_of(trial: Trial, folder: Path) -> DamagedFile | None:
+    """The first thing that is wrong with a trial's record, the sampler's records included; None for a whole one.
+
+    Files that stayed the same since this process last looked are not read again: a resume asks several times.
+    """
+    return _damage_of(trial.key, folder, tuple(_stamp(folder / name) for name in _RECORD))
+
+
+@lru_cache(maxsize=4096)
+def _damage_of(key: str, folder: Path, stamps: tuple[Stamp, ...]) -> DamagedFile | None:
+    try:
+        result = read_record(key, folder).result
+        if result is not None:
+            read_records(folder / DEVICE_STATE, result.attempt, result.device_state)
+    except DamagedFile as error:
+        return error
+    return None
+
+
+def _stamp(path: Path) -> Stamp:
+    """Another one for another content, unless somebody hides the change; None where there is nothing."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def keep_aside(folder: Path) -> Path:
+    """Move a trial's record into a folder of its own beside it, named for its last attempt as far as that can be told. Raises OSError."""
+    attempt = max(1, last_attempt(folder), *_numbers(folder, RESULT))
+    while os.path.lexists(folder / kept_aside(attempt)):
+        attempt += 1
+    aside = folder / kept_aside(attempt)
+    aside.mkdir()
+    for name in _RECORD:
+        if os.path.lexists(folder / name):
+            (folder / name).rename(aside / name)
+    return aside
+
+
+def last_attempt(folder: Path) -> int:
+    """The highest number of an attempt that was started, damaged files and records kept aside included; 0 for none.
+
+    Numbers go on after damage: a job and the objects on a storage are named for their attempt.
+    """
+    aside = [int(number) for path in folder.glob(kept_aside("*")) if (number := path.name.rpartition("-a")[2]).isdigit()]
+    return max(0, *aside, *_numbers(folder, LAUNCH), *_numbers(folder, JOURNAL))
+
+
+def _numbers(folder: Path, name: str) -> list[int]:
+    """Every number of an attempt in a file, [0] in one without any: of a damaged one it tells what is still to be seen."""
+    try:
+        return [0, *(int(found) for found in _ATTEMPT.findall((folder / name).read_bytes()))]
+    except OSError:
+        return [0]

@@ -1,0 +1,75 @@
+"""What `sweep run` and `sweep resume` say at the end is about the flow that they ran, and about what is on disk."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+import pytest
+from prefect import flow
+from prefect.client.schemas.objects import State
+from prefect.states import Completed, Failed
+from rich.console import Console
+
+from experiments.trial import Outcome
+from flows.cli import run_sweep as module
+from flows.cli.run_sweep import FlowEnd, _say_end, end_of
+from tasks.sweep.store import SweepBusy, SweepStore
+from tests.tasks.plan_support import make_plan, make_trial, saved
+
+
+def state_of(error: BaseException) -> State[None]:
+    """The state of a flow that raises it."""
+    return Failed(message=f"Flow run encountered an exception: {error!r}", data=error)
+
+
+def test_the_end_of_a_flow_is_its_own() -> None:
+    assert end_of((0, "all well"), Completed()) == FlowEnd(0, "all well", finished=True)
+    assert end_of((2, "some failed"), Failed()) == FlowEnd(2, "some failed", finished=True)
+    assert end_of((0, "all well"), None).status == 1, "interrupted after it"
+    assert end_of((0, "all well"), Failed()).status == 1, "it failed after it"
+    assert end_of(None, None) == FlowEnd(1, "interrupted before the sweep began", finished=False)
+
+
+def test_a_flow_that_failed_before_its_end_says_why() -> None:
+    busy = end_of(None, state_of(SweepBusy("sweep x is being worked on by process 7")))
+    assert busy == FlowEnd(1, "the sweep could not be run: sweep x is being worked on by process 7", finished=False)
+    odd = end_of(None, state_of(ValueError("odd")))
+    assert odd == FlowEnd(1, "the sweep could not be run: ValueError: odd", finished=False)
+    assert callable(flow), "Prefect is there"
+
+
+@pytest.fixture
+def printed(monkeypatch: pytest.MonkeyPatch) -> StringIO:
+    for name in ("print_comparison", "print_where"):
+        monkeypatch.setattr(module, name, lambda out, store: out.print("the comparison"))
+    return StringIO()
+
+
+def say(store: SweepStore, end: FlowEnd, text: StringIO) -> int:
+    console = Console(file=text, width=200)
+    return _say_end(store, end, console, console)
+
+
+def test_the_status_of_an_earlier_flow_is_not_this_ones(printed: StringIO) -> None:
+    store = saved(make_plan([make_trial(1), make_trial(2)]), t1=Outcome.OK)
+    store.save_status(0, "every trial ended as expected")
+    assert say(store, FlowEnd(1, "the sweep could not be run: it is busy", finished=False), printed) == 1
+    text = printed.getvalue()
+    assert "it is busy" in text and "as expected" not in text and "the comparison" not in text and "sweep resume" in text
+
+
+@pytest.mark.parametrize(
+    ("ended", "told", "status"),
+    [
+        ({"t1": Outcome.OK, "t2": Outcome.OK}, 0, 0),
+        ({"t1": Outcome.OK, "t2": Outcome.OK}, 2, 2),
+        ({"t1": Outcome.OK, "t2": Outcome.CRASHED}, 0, 2),
+        ({"t1": Outcome.OK}, 0, 1),
+        ({"t1": Outcome.OK}, 2, 1),
+        ({"t1": Outcome.OK, "t2": Outcome.OK}, 1, 1),
+    ],
+)
+def test_what_is_on_disk_can_only_make_the_status_worse(printed: StringIO, ended: dict[str, Outcome], told: int, status: int) -> None:
+    store = saved(make_plan([make_trial(1), make_trial(2)]), **ended)
+    assert say(store, FlowEnd(told, "said", finished=True), printed) == status
+    assert "the comparison" in printed.getvalue()

@@ -1,0 +1,76 @@
+"""How the comparisons of a sweep with a budget stand, and the command that would decide the rest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from experiments.stats.look import Look
+from tasks.analysis.results import TrialRow
+from tasks.analysis.rounds_left import SENSIBLE
+from tasks.report.model import Report
+from tasks.report.standing import standing_of
+from tasks.sweep.store import DecideSettings
+from tests.tasks.cell_support import repeats, report_of, source_of, workers
+
+LOOKS = [Look(round=3, spent=0.2), Look(round=5, spent=0.75)]
+QUIET = (0.001, -0.001, 0.0005, -0.0005, 0.0)
+
+
+def rows(*cells: tuple[float, tuple[float, ...]]) -> list[TrialRow]:
+    """Cells with 0, 1, ... loader processes: rate and deviations; 50 s a trial, a minute apart."""
+    made = [one for count, (rate, noise) in enumerate(cells) for one in repeats(workers(count), rate, noise)]
+    starts = [60.0 * (len(cells) * one.trial.repeat + one.trial.axes["dataloader_workers"]) for one in made]  # type: ignore[operator]
+    times = [{"started_at": start, "finished_at": start + 50.0} for start in starts]
+    return [replace(one, result=one.result.model_copy(update=when)) for one, when in zip(made, times, strict=True) if one.result]
+
+
+def reported(looks: list[Look], *cells: tuple[float, tuple[float, ...]]) -> Report:
+    return report_of(rows(*cells), decide=DecideSettings(budget_s=600.0, until_decided=True, looks=looks))
+
+
+def scaled(by: float) -> tuple[float, ...]:
+    return tuple(by * one for one in (1.0, -1.0, 0.5, -0.8, 0.3))
+
+
+def test_all_are_decided() -> None:
+    standing = reported(LOOKS, (100.0, QUIET), (130.0, QUIET[::-1]), (150.0, QUIET)).standing
+    assert standing is not None
+    assert (standing.line, standing.command) == ("All comparisons are decided after 3 rounds", "")
+
+
+def test_what_the_rest_would_take() -> None:
+    report = reported(LOOKS, (100.0, QUIET), (130.0, QUIET[::-1]), (106.0, scaled(0.035)))
+    standing = report.standing
+    assert standing is not None
+    [(name, left)] = standing.left.items()
+    assert left is not None and 2 <= left <= 8, "its standard error is about 1.2 %, its effect 6 %"
+    minutes = 2 * left  # two cells of a minute each
+    assert standing.line == f"1 of 2 comparisons are decided after 3 rounds; 1 undecided: about {left} more rounds, {minutes} min"
+    needed = -(-11 * minutes // 10)
+    assert report.next_step == standing.command == f"sweep resume made-up --budget {needed}m"
+    table = report.section("standing").table
+    assert [row[0] for row in table.rows] == ["cpu · MP-1", name] and table.rows[0][1::2] == ["faster", "decided after 3 rounds"]
+    assert table.rows[1][1::2] == ["undecided", f"about {left} more rounds"]
+
+
+def test_what_no_sensible_number_of_rounds_decides() -> None:
+    standing = reported(LOOKS, (100.0, QUIET), (102.0, scaled(0.2))).standing
+    assert standing is not None and standing.command == "" and list(standing.left.values()) == [None]
+    hopeless = f"it cannot be decided with a sensible number of repeats: more than {SENSIBLE} rounds as it looks now"
+    assert standing.line == f"The comparison is undecided; {hopeless}"
+
+
+def test_before_the_first_look() -> None:
+    report = reported([], (100.0, QUIET[:2]), (130.0, QUIET[:2]))
+    assert report.standing is not None and report.standing.line == "No comparison is decided yet: the first look is after 3 rounds"
+    assert report.next_step == "sweep resume made-up"
+
+
+@pytest.mark.parametrize("plan", [{}, {"decide": DecideSettings(budget_s=600.0, looks=LOOKS)}])
+def test_a_sweep_that_compares_nothing_or_has_no_budget_says_nothing(plan: dict[str, Any]) -> None:
+    cells = rows((100.0, QUIET)) if plan else rows((100.0, QUIET), (130.0, QUIET))
+    source = source_of(cells, **plan)
+    assert standing_of(source.sweep, source.cells) is None

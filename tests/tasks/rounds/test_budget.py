@@ -1,0 +1,80 @@
+"""Budgets: too short for a round, how many rounds fit, and more time for a sweep that exists."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from experiments.config.errors import ConfigError
+from experiments.spec.schema import MOST_ROUNDS
+from experiments.stats.look import Look
+from experiments.trial import Outcome
+from tasks.rounds.budget import with_budget
+from tasks.sweep import budget
+from tasks.sweep.budget import check_budget, rounds_that_fit
+from tasks.sweep.store import AaSettings, DecideSettings, Plan, Request
+from tests.tasks.plan_support import make_plan, make_suite, make_trial, saved
+
+
+@pytest.fixture
+def history(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
+    known: dict[str, float] = {make_trial(1).cell: 20.0, make_trial(2).cell: 30.0}
+    monkeypatch.setattr(budget, "expected_seconds", lambda plan: known)
+    return known
+
+
+def planned(**settings: Any) -> Plan:
+    request = Request(suite="made_up", budget_s=60.0)
+    return make_plan([make_trial(1), make_trial(2)], request=request, decide=DecideSettings(**{"budget_s": 60.0, **settings}))
+
+
+def test_how_many_rounds_fit(history: dict[str, float]) -> None:
+    assert rounds_that_fit(planned()) == (50.0, 1)
+    assert rounds_that_fit(planned(budget_s=1000.0, most=8)) == (50.0, 8)
+    del history[make_trial(2).cell]
+    assert rounds_that_fit(planned()) is None
+
+
+def test_a_budget_too_short_for_a_round_is_refused_before_anything_starts(history: dict[str, float]) -> None:
+    check_budget(planned(budget_s=50.0))
+    with pytest.raises(ConfigError, match=r"--budget.*49s is too short: a round of 2 trials takes about 50s here.*--budget 3m20s"):
+        check_budget(planned(budget_s=49.0))
+    history.clear()
+    check_budget(planned(budget_s=1.0))
+
+
+def test_more_time_for_a_sweep_with_a_budget() -> None:
+    plan = planned(budget_s=100.0, most=8, until_decided=True, looks=[Look(round=3, spent=0.75)])
+    store = saved(plan, t1=Outcome.OK)
+    found = with_budget(store, plan, 90.0).decide
+    assert found == DecideSettings(budget_s=150.0, most=MOST_ROUNDS, until_decided=True, looks=[Look(round=3, spent=0.75)])
+    assert with_budget(store, plan, None, until_decided=False).decide == plan.decide.model_copy(update={"until_decided": False})  # type: ignore[union-attr]
+
+
+def test_a_sweep_without_a_budget_had_one_look_at_its_end() -> None:
+    trials = [make_trial(1), make_trial(2), make_trial(3, repeat=2), make_trial(4, repeat=2)]
+    plan = make_plan(trials)
+    found = with_budget(saved(plan, t1=Outcome.OK), plan, 600.0).decide
+    assert found == DecideSettings(budget_s=660.0, until_decided=True, least=2, looks=[Look(round=2, spent=0.75)])
+    once = make_plan(trials[:2])
+    assert with_budget(saved(once, t1=Outcome.OK), once, 600.0).decide == DecideSettings(budget_s=660.0, until_decided=True, least=3)
+
+
+def test_what_cannot_have_a_budget() -> None:
+    twins = make_plan([make_trial(1)], aa=AaSettings(pairs=1))
+    with pytest.raises(ConfigError, match="is an A/A sweep"):
+        with_budget(saved(twins), twins, 60.0)
+    night = make_plan([make_trial(1)], suite=make_suite("nightly-regression"))
+    with pytest.raises(ConfigError, match="is a night"):
+        with_budget(saved(night), night, 60.0)
+    plain = make_plan([make_trial(1)])
+    with pytest.raises(ConfigError, match=r"has no budget of time.*--budget 25m"):
+        with_budget(saved(plain), plain, None, until_decided=True)
+
+
+def test_more_time_that_is_too_short_for_a_round_is_refused() -> None:
+    plan = planned(until_decided=False)
+    store = saved(plan, t1=Outcome.OK, t2=Outcome.OK)
+    with pytest.raises(ConfigError, match="59s is too short: a round of 2 trials takes about 2m here"):
+        with_budget(store, plan, 59.0)

@@ -1,0 +1,29 @@
+"""What a round takes: means of what ran here, with the time between trials, pools side by side."""
+
+from __future__ import annotations
+
+import pytest
+
+from experiments.trial import Outcome
+from tasks.sweep.round_time import TrialTimes, trial_times
+from tests.tasks.plan_support import make_result, make_trial
+
+
+def test_means_of_what_ended_ok_and_the_time_between() -> None:
+    one, two = make_trial(1), make_trial(2)
+    ended = [
+        (one, make_result(one, started_at=0.0, finished_at=10.0)),
+        (two, make_result(two, started_at=12.0, finished_at=32.0)),
+        (one, make_result(one, started_at=34.0, finished_at=48.0)),
+        (two, make_result(two, Outcome.CRASHED, started_at=50.0, finished_at=51.0)),
+    ]
+    times = trial_times(ended, {one.cell: 99.0, "other": 5.0})
+    assert times.seconds == {one.cell: 12.0, two.cell: 20.0, "other": 5.0}
+    assert times.between_s == 2.0
+    assert times.of_round([one, two]) == pytest.approx(36.0)
+    assert times.of_round([make_trial(3)]) is None and times.of_round([]) == 0.0
+
+
+def test_pools_work_side_by_side() -> None:
+    one, other = make_trial(1, pool="a"), make_trial(2, pool="b")
+    assert TrialTimes({one.cell: 30.0, other.cell: 40.0}, 1.0).of_round([one, other]) == 41.0
