@@ -27,7 +27,11 @@ def heeded(running: Callable[[], Iterable[Trial]], resume: str) -> Iterator[None
     A second Ctrl-C kills all processes of the trials that are `running` on this machine, says so and how to `resume`, and ends this process
     with status 1. What a shell's `nohup` has it ignore stays ignored.
     """
-    handlers = {signal.SIGTERM: _terminated, signal.SIGHUP: _terminal_closed, signal.SIGINT: _Interrupted(running, resume)}
+    handlers: dict[int, Callable[[int, FrameType | None], None]] = {
+        signal.SIGTERM: _terminated,
+        signal.SIGHUP: _terminal_closed,
+        signal.SIGINT: _Interrupted(running, resume),
+    }
     before = {number: signal.getsignal(number) for number in handlers}
     for number, handler in handlers.items():
         if before[number] is not signal.SIG_IGN:
