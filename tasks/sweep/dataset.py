@@ -45,6 +45,11 @@ def resolve(parameters: Mapping[str, Any]) -> DataSource | None:
     return DataSource(uri=dataset, fingerprint=_listing(dataset))
 
 
+def is_drawn(parameters: Mapping[str, Any]) -> bool:
+    """True if the trials' data set is synthetic."""
+    return parameters.get("dataset") in _GENERATORS
+
+
 def is_built(parameters: Mapping[str, Any]) -> bool:
     """True unless the set is synthetic and has not been generated yet. Raises DatasetError."""
     source = resolve(parameters)
