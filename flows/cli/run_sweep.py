@@ -21,7 +21,7 @@ from flows.cli import live_table
 from flows.cli.show_comparison import print_comparison, print_where
 from flows.runtime.handover import CURRENT, Handover
 from flows.runtime.prefect_server import own_server
-from tasks.analysis.ab import UNDECIDED
+from tasks.analysis.ab import SLOWER, UNDECIDED
 from tasks.report.ab_summary import status_of
 from tasks.report.text_format import plural
 from tasks.sweep.head_start import HeadStart, head_start
@@ -87,6 +87,9 @@ def _say_end(store: SweepStore, end: FlowEnd, out: Console, err: Console) -> int
         status = max(status, exit_status(store.states(store.load_plan())), key=_SEVERITY.index)
     if end.finished and status == 0:
         status = status_of(store.dir)  # what the trials found, once nothing is wrong with them
+        if status:
+            said = "a cell of B is worse" if status == SLOWER else "no cell of B is shown to be worse, and not all are decided"
+            err.print(f"exit status {status}: {said}", highlight=False, soft_wrap=True)
     colour = {0: "green", 2: "yellow", UNDECIDED: "yellow"}.get(status, "red")
     err.print(f"[{colour}]{escape(end.message)}[/]", highlight=False, soft_wrap=True)
     if status == 1:

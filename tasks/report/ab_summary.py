@@ -38,8 +38,16 @@ def pull_request_comment(sweep_dir: Path) -> str:
         lines.append(f"- {md(report.standing.line)}")
     if report.next_step:
         lines.append(f"- to decide more: {code(report.next_step)}")
-    lines += [f"- with care: {md(caution)}" for caution in report.cautions]
     lines.append(f"- command: {code(sweep.plan.command)} (sweep {code(sweep.sweep_id)})")
+    if report.cautions:
+        lines += [
+            "",
+            "<details><summary>Read with care</summary>",
+            "",
+            *(f"- {md(caution)}" for caution in report.cautions),
+            "",
+            "</details>",
+        ]
     return "\n".join(lines) + "\n"
 
 

@@ -50,12 +50,14 @@ def plan_ab(request: Request, a: str, b: str, *, every: bool = False, say: Say =
     """
     sides = parse_sides(a, b)
     settings = AbSettings(kind=sides[0].kind, a=a, b=b)
-    plan, suite = make_plan(_with(request, sides[0]), build_environments=False)
+    plan, suite = _checked(request, sides[0], "A")
     pools = list(dict.fromkeys(trial.pool for trial in plan.trials)) if request.profile == "auto" else request.pools
     resolved = request.model_copy(update={"profile": plan.profile, "pools": pools})
-    other, suite_b = make_plan(_with(resolved, sides[1]), plan.sweep_id, build_environments=False)
+    other, suite_b = _checked(resolved, sides[1], "B", plan.sweep_id)
     pairs = _pairs(sides, suite, suite_b, every=every or bool(request.only))
     known = load_pools()
+    if settings.kind != "settings" and sides[0].sets == sides[1].sets and "commit" in sides[0].sets and sides[0].sets["commit"] != WORKTREE:
+        raise ConfigError.one("A and B", None, a, "is the same commit twice", "name two; `sweep aa` compares a cell with itself")
     if settings.kind != "settings":
         Variants(known).check([cell for pair in pairs for cell in (pair.a, pair.b)], "A and B")
     if metric_of(suite.report.metric).direction is Direction.NEITHER:
@@ -69,6 +71,14 @@ def plan_ab(request: Request, a: str, b: str, *, every: bool = False, say: Say =
     made: dict[str, Any] = {"suite": _of_sides(suite, sides, settings), "request": request, "trials": trials, "ab": settings}
     made |= {"trees": {**plan.trees, **other.trees}, "labels": {"sweep.ab": f"{b} against {a}"}}
     return plan.model_copy(update={**made, "command": _command(request, plan.profile, settings, every=every)})
+
+
+def _checked(request: Request, side: Side, name: str, sweep_id: str | None = None) -> tuple[Plan, Suite]:
+    """`make_plan` of a side, without building anything. What is wrong with what the side sets is said of the side."""
+    try:
+        return make_plan(_with(request, side), sweep_id, build_environments=False)
+    except ConfigError as error:
+        raise ConfigError([replace(one, file=name) if one.key in side.sets else one for one in error.problems]) from None
 
 
 def _with(request: Request, side: Side) -> Request:
@@ -154,7 +164,7 @@ def _plain(cell: PlannedCell) -> PlannedCell:
 
 
 def _check_budget(plan: Plan, trials: Sequence[Trial]) -> None:
-    """Raise ConfigError where one round surely takes longer: by what such cells took in past sweeps, else by their measured window alone."""
+    """Raise ConfigError where one round surely takes longer: by what such cells took in past sweeps, else by their measured windows."""
     assert plan.decide is not None
     known = expected_seconds(plan.model_copy(update={"trials": list(trials)}))
     least = sum(known.get(trial.cell, float(trial.parameters.get("measure_s") or 0.0)) for trial in trials)
