@@ -25,7 +25,7 @@ def ab_headline(pairs: Sequence[AbPair], settings: AbSettings) -> str:
 
 
 def ab_word(pair: AbPair, *, short: bool = False) -> str:
-    """`slower`, `undecided: too wide an interval`, `did not fit on B`; `short`: without the reason."""
+    """`slower`, `undecided: too wide an interval`, `does not fit on B`; `short`: without the reason."""
     b = pair.b
     if pair.a.estimate is None or b.estimate is None:
         lacking = [f"{_ended(cell)} on {name}" for name, cell in (("A", pair.a), ("B", b)) if cell.estimate is None]

@@ -59,7 +59,7 @@ def test_undecided_is_4_unless_another_is_slower() -> None:
 def test_b_without_a_value_is_worse_where_it_ended_by_itself() -> None:
     a = steady(axes(A), 100.0)
     (lost,) = pairs_of([*a, row(axes(B), None, outcome=Outcome.DOES_NOT_FIT)])
-    assert lost.worse and ab_status([lost]) == 3 and ab_word(lost) == "did not fit on B"
+    assert lost.worse and ab_status([lost]) == 3 and ab_word(lost) == "does not fit on B"
     for outcome in (Outcome.INFRA, None):
         (open_,) = pairs_of([*a, row(axes(B), None, outcome=outcome)])
         assert not open_.worse and ab_status([open_]) == 4

@@ -52,8 +52,9 @@ def test_the_baseline_cell_alone_runs_as_a_and_as_b_in_turns() -> None:
     assert sides(plan) == [("A", 64, 1), ("B", 64, 1)]
     assert [trial.parameters["injected_slowdown"] for trial in plan.trials] == [0.0, 0.3]
     assert [trial.axes["side"][0] for trial in round_of(plan, [trial.cell for trial in plan.trials])] == ["B", "A"]
-    assert plan.ab == AbSettings(kind="settings", a=SLOWED[0], b=SLOWED[1]) and plan.ab.labels == tuple(
-        f"{s}: {t}" for s, t in zip("AB", SLOWED)
+    assert plan.ab == AbSettings(kind="settings", a=SLOWED[0], b=SLOWED[1]) and plan.ab.labels == (
+        "A: injected_slowdown=0",
+        "B: injected_slowdown=0.3",
     )
     assert plan.decide is not None and (plan.decide.budget_s, plan.decide.until_decided, plan.decide.least) == (1200.0, True, 3)
     assert growth(plan) is not None
@@ -124,6 +125,8 @@ def test_what_cannot_be_compared_is_refused(a: str, b: str, request_: dict[str, 
 def test_one_commit_under_two_names_is_refused() -> None:
     with pytest.raises(ConfigError, match="main and again are the same commit aaaaaaaaaaaa"):
         planned("main", "again")
+    with pytest.raises(ConfigError, match="is the same commit twice"):
+        planned("main", "main")
 
 
 def test_sides_with_other_cells_do_not_pair_up() -> None:
