@@ -89,7 +89,7 @@ def running_step(number: int, step: int = 3, attempt: int = 1) -> Callable[[], S
 
     def there() -> SweepStore | None:
         store = only_store()
-        if store is None:
+        if store is None or not (store.dir / "plan.json").exists():  # its folders are made before its plan
             return None
         journal = read_journal(store.trial_dir(store.load_plan().trials[number].key) / "journal.jsonl")
         return store if journal.attempt == attempt and len(journal.steps) >= step else None

@@ -320,9 +320,9 @@ class Journal:
             case "attempt":
                 self.__init__()  # type: ignore[misc]
                 self.attempt, self.started_at, self.trial = record["attempt"], record["t"], record.get("trial")
+                self.version = record.get("version", 1)
             case "packages":
                 self.packages = record["versions"]
-                self.version = record.get("version", 1)
             case "environment":
                 self.environment = {k: v for k, v in record.items() if k not in ("kind", "t")}
             case "step":

@@ -95,8 +95,11 @@ def load(root: Path = REPOSITORY) -> Settings:
 
 def base_environment(settings: Settings) -> dict[str, str]:
     """Variables of every process of sweepbench, with or without the stack: telemetry off, Prefect's files under runs/."""
-    json_results = {"PREFECT_RESULTS_DEFAULT_SERIALIZER": "json"}  # Prefect's own default is pickle, which runs code when it is read
-    return {**TELEMETRY_OFF, **json_results, "SWEEPBENCH_RUNS": str(settings.runs), "PREFECT_HOME": str(settings.runs / ".prefect")}
+    prefect = {
+        "PREFECT_RESULTS_DEFAULT_SERIALIZER": "json",  # Prefect's own default is pickle, which runs code when it is read
+        "PREFECT_CLIENT_MAX_RETRIES": "1",  # after 2 s; its own 5 take a minute for each call to a server that is gone
+    }
+    return {**TELEMETRY_OFF, **prefect, "SWEEPBENCH_RUNS": str(settings.runs), "PREFECT_HOME": str(settings.runs / ".prefect")}
 
 
 def stack_environment(settings: Settings) -> dict[str, str]:

@@ -224,7 +224,8 @@ class ForkServer:
             self._teach(sorted(set(sys.modules) - modules), counts)
             worker.leave(status)
         except BaseException:
-            traceback.print_exc()
+            with suppress(OSError):  # the log's disk is full
+                traceback.print_exc()
         os._exit(status or 1)
 
     def _detach(self, connection: _Connection, request: dict[str, Any], template: int) -> None:

@@ -1,7 +1,7 @@
 """The trial's entry point. It reads trial.json and writes journal.jsonl and result.json, in a folder or on storage.
 
 With storage it works in a scratch folder on this node. Exit status 0: result.json was written, whatever the outcome. Any other status: it
-was not written; 75 if the storage was unreachable for too long.
+was not written; 75 if the storage was unreachable for too long, 74 if this node's disk is full.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
+from cluster.disk_full import DISK_FULL, is_disk_full
 from cluster.journal.journal import JournalError, read_journal
 from cluster.journal.object_store import StorageError
 from cluster.journal.replication import STORAGE_LOST
@@ -37,6 +39,16 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one attempt of one trial. Returns the exit status."""
     started_at = time.time()
     options = _parse(arguments)
+    try:
+        return _attempt(options, started_at)
+    except OSError as error:  # neither the journal nor the result could be written, and perhaps nor can this
+        if not is_disk_full(error):
+            raise
+        _say(f"disk full: {error}")
+        return DISK_FULL
+
+
+def _attempt(options: argparse.Namespace, started_at: float) -> int:
     out: Path = options.out or trial_files.scratch(options.store, options.attempt)
     options.out = out
     out.mkdir(parents=True, exist_ok=True)
@@ -54,7 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
         if options.placement and isinstance(error, SystemExit):  # Ray's driver replaces _cancel by its own handler
             error = Cancelled("told to end (SIGTERM)")
         ending = classify(error)
-        print(ending.detail, file=sys.stderr, flush=True)
+        _say(str(ending.detail))
     if rank != 0:
         return _write_rank_failure(out, options.attempt, rank, ending)
     try:
@@ -65,6 +77,12 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{error}; what the trial wrote is kept in {out} on {os.uname().nodename}", file=sys.stderr, flush=True)
         return STORAGE_LOST
     return 0
+
+
+def _say(text: str) -> None:
+    """Into the log, if the disk has room for it."""
+    with suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
 
 
 def write_result(trial: Trial, out: Path, attempt: int, started_at: float, ending: Termination) -> None:
@@ -187,8 +205,9 @@ def leave(status: int) -> NoReturn:
     for child in multiprocessing.active_children():  # DataLoader processes kept alive by an exception's traceback
         child.terminate()
         child.join()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):  # the log's disk is full
+            stream.flush()
     os._exit(status)
 
 

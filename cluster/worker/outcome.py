@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import re
 import traceback
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from cluster.devices import _hpu_tools
+from cluster.disk_full import is_disk_full
 from experiments.components.workload import Unsupported
 from experiments.trial import Outcome
 
@@ -154,7 +154,7 @@ _RULES: list[tuple[Outcome, str | None, Callable[[BaseException], bool]]] = [
     (Outcome.UNSUPPORTED, None, lambda error: isinstance(error, Unsupported)),
     (Outcome.DOES_NOT_FIT, None, _device_memory),
     (Outcome.INFRA, "host_oom", lambda error: isinstance(error, MemoryError) or _ray(error, {"OutOfMemoryError"})),
-    (Outcome.INFRA, "disk_full", lambda error: isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)),
+    (Outcome.INFRA, "disk_full", is_disk_full),
     (Outcome.INFRA, "disk_full", lambda error: _ray(error, {"OutOfDiskError"})),
     (Outcome.INFRA, "preempted", lambda error: _ray(error, {"PreemptionError"}) or getattr(error, "preempted", False) is True),
     (Outcome.INFRA, "storage_lost", lambda error: type(error).__name__ == "StorageError"),

@@ -14,6 +14,7 @@ from __future__ import annotations
 import gc
 import json
 import shutil
+import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -31,7 +32,11 @@ from experiments.atomic_file import atomic_file
 from experiments.parameters import NOT_OF_THE_MODEL, TrainingParameters
 from experiments.trial import Trial, digest
 
-WORTH_S, WORTH_BYTES = 1.0, 64 * 2**20  # of drawing (with a fresh process's imports) and of weights, from which a file is worth it
+WORTH_S, WORTH_BYTES = 1.0, 64 * 2**20  # of drawing and of weights, from which a file is worth it
+# Of drawing in a process that had to import the model's modules meanwhile: on one H200 that made 7.3 s of the 0.2 s in which BridgeTower
+# Large is drawn. A later trial of the template, which has imported them, sees what drawing takes
+WORTH_WITH_IMPORTS_S = 30.0
+IMPORTS = 20  # modules; fewer take no time that matters
 LIMIT_BYTES = 32 * 2**30  # of all files; beyond it those that were used longest ago are removed
 DEVICES = ("cpu", "cuda")  # on which weights are drawn that are kept
 _CPU_STATE, _DEVICE_STATE = ".generator.cpu", ".generator.device"  # no parameter's name begins with a dot
@@ -106,9 +111,11 @@ class StagedWeights:
                 self._say(f"weights: drawn again, and from now on always: without values the model is another ({_line(error)})")
                 refused.touch()
             path.unlink(missing_ok=True)
+        modules = len(sys.modules)
         built = drawn(draw, seed, place)
+        worth_s = WORTH_WITH_IMPORTS_S if len(sys.modules) - modules > IMPORTS and self._worth[0] else self._worth[0]
         size = sum(tensor.nbytes for tensor in {id(tensor): tensor for _, tensor in _named(built.model)}.values())
-        if built.drawn_s < self._worth[0] or size < self._worth[1] or not self._keeps or refused.exists():
+        if built.drawn_s < worth_s or size < self._worth[1] or not self._keeps or refused.exists():
             return built
         self._recorder.phase("keep_weights")
         kept_s = self._keep(path, built, size, place or torch.device("cpu"))

@@ -227,7 +227,8 @@ def pixels(data: bytes, size: int, name: str) -> Any:
     import numpy as np
     from PIL import Image
 
-    from experiments.components.data.images import CorruptRow, open_image
+    from experiments.components.data.images import open_image
+    from experiments.components.data.parquet import CorruptRow
 
     try:
         image = open_image(data).convert("RGB")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
@@ -33,6 +32,7 @@ from flows.cli.options import (
     sweep_ids,
 )
 from flows.cli.start_sweep import request_of, start, tell
+from flows.runtime import prefect_api
 
 
 @app.command(epilog="Examples: sweep plan bridgetower --profile smoke --only precision=bf16 · sweep plan --sweep last")
@@ -124,8 +124,9 @@ def resume(
     from flows.cli import show_plan
     from flows.cli.run_sweep import run_sweep
     from tasks.rounds.budget import with_budget
-    from tasks.sweep.plan import renew, states
+    from tasks.sweep.plan import check_configured, renew, states
     from tasks.sweep.store import SweepStore
+    from tasks.sweep.what_is_left import what_is_left
 
     look = Look()  # while the plan is renewed
     store = SweepStore(_sweep_id(sweep_id))
@@ -133,6 +134,8 @@ def resume(
     if budget is not None or until_decided is not None:
         seconds = None if budget is None else option_seconds("--budget", budget)
         sweep_plan = with_budget(store, sweep_plan, seconds, until_decided)
+    left = what_is_left(store, sweep_plan)
+    check_configured(sweep_plan, [*left.begun, *left.rest])
     if pool_wait is not None:
         sweep_plan = sweep_plan.model_copy(update={"request": sweep_plan.request.model_copy(update={"pool_wait_s": pool_wait})})
     show_plan.print_why_again(err, states(sweep_plan))
@@ -323,7 +326,7 @@ def main() -> None:
             raise
         show()
         status = 1
-    sys.exit(status or 0)
+    prefect_api.leave(status or 0)
 
 
 from flows.cli import aa as _aa  # noqa: E402, F401 - adds its commands

@@ -42,11 +42,11 @@ def show(progress: SweepProgress, console: Console) -> Iterator[None]:
 def render(progress: SweepProgress, height: int) -> Group:
     """The table, cut to the rows around the running trials where the terminal is short."""
     with progress.lock:
-        rows, pools = list(progress.rows.values()), dict(progress.pools)
+        rows, problems = list(progress.rows.values()), progress.problems()
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading, justify in (("trial", "left"), ("state", "left"), ("step", "right"), (_RATE, "right"), ("loss", "right")):
         table.add_column(heading, justify=justify, no_wrap=True)  # type: ignore[arg-type]
-    room = max(5, height - 6 - len(pools))
+    room = max(5, height - 6 - len(problems))
     first = next((i for i, row in enumerate(rows) if row.ended is None), len(rows))
     start = max(0, min(first - room // 2, len(rows) - room))
     for row in rows[start : start + room]:
@@ -56,7 +56,7 @@ def render(progress: SweepProgress, height: int) -> Group:
     footer = f"{finished} of {plural(len(rows), 'trial')}" + (
         f", about {clock(eta_s)} left" if eta_s is not None and finished < len(rows) else ""
     )
-    down = [Text(f"pool {name}: {problem}", style="red") for name, problem in pools.items()]
+    down = [Text(f"{name}: {problem}", style="red") for name, problem in problems.items()]
     return Group(table, *down, Text(f"{footer}. {progress.note}".strip(), style="bold"))
 
 
@@ -77,16 +77,16 @@ def _cells(row: TrialProgress) -> tuple[str | Text, ...]:
 
 def _lines(progress: SweepProgress, console: Console, stop: threading.Event) -> None:
     seen: dict[str, str] = {}
-    last_pools: dict[str, str] = {}
+    last_problems: dict[str, str] = {}
     while True:
         last = stop.is_set()
         with progress.lock:
-            rows, pools = list(progress.rows.values()), dict(progress.pools)
-        for name in last_pools.keys() | pools.keys():
-            if last_pools.get(name) != pools.get(name):
-                text = f"{time.strftime('%H:%M:%S')} pool {name}: {pools.get(name, 'answers again')}"
+            rows, problems = list(progress.rows.values()), progress.problems()
+        for name in last_problems.keys() | problems.keys():
+            if last_problems.get(name) != problems.get(name):
+                text = f"{time.strftime('%H:%M:%S')} {name}: {problems.get(name, 'answers again')}"
                 console.print(text, highlight=False, soft_wrap=True)
-        last_pools = pools
+        last_problems = problems
         for number, row in enumerate(rows, 1):
             if row.outcome is None or seen.get(row.trial.key) == row.outcome:
                 continue

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from experiments.config.errors import UserError
+from flows.cli.errors import line_of
 
 app = typer.Typer(
     name="sweep",
@@ -95,14 +95,16 @@ JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
 def clean_errors(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A UserError is printed as a message, without a traceback, and ends with status 1; so is an OSError that names a file."""
+    """Every error is printed as a message, without a traceback, and ends with status 1. See flows/cli/errors.py."""
 
     @wraps(command)
     def wrapped(*arguments: Any, **options: Any) -> Any:
         try:
             return command(*arguments, **options)
-        except UserError as error:
-            err.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+        except Exception as error:
+            if isinstance(error, typer.Exit | typer.Abort) or hasattr(error, "show"):  # click's own: how to leave, errors of use
+                raise
+            err.print(f"[bold red]error:[/] {escape(line_of(error))}", highlight=False, soft_wrap=True)
             raise typer.Exit(1) from None
         except OSError as error:
             if error.filename is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from flows.cli import live_table
-from flows.cli.run_sweep import Terminated, prepare_environment, terminated
+from flows.cli.run_sweep import prepare_environment
+from flows.runtime import prefect_api
+from flows.runtime.interrupts import Terminated, heeded
 from flows.runtime.prefect_server import own_server
 from tasks.nightly.store import NightStore
 
@@ -28,8 +29,9 @@ def run_night(definition: str, name: str, date: str, budget: str | None, pools: 
             err.print("starting a Prefect server for this command (`make up` starts one that stays) ...", highlight=False)
             os.environ["PREFECT_API_URL"] = stack.enter_context(own_server()).wait()
         else:
+            prefect_api.check(server)
             err.print(f"Prefect: {server.removesuffix('/api')}", highlight=False)
-        state, ended = _run(definition, date, budget, pools, err)
+        state, ended = _run(definition, date, budget, pools, f"sweep nightly {name} --date {date}", err)
     if state is None:
         err.print(f"interrupted; go on with it: sweep nightly {name} --date {date}", highlight=False, soft_wrap=True)
         return 1
@@ -47,16 +49,17 @@ def run_night(definition: str, name: str, date: str, budget: str | None, pools: 
     return ended[0] if ended else 1
 
 
-def _run(name: str, date: str, budget: str | None, pools: Sequence[str], err: Console) -> tuple[State[Any] | None, tuple[int, str] | None]:
+def _run(
+    name: str, date: str, budget: str | None, pools: Sequence[str], resume: str, err: Console
+) -> tuple[State[Any] | None, tuple[int, str] | None]:
     """The flow's last state, None if it was interrupted; and its exit status and message, None if it did not come to its end."""
     from flows.nightly import nightly
     from flows.runtime.progress import CURRENT, SweepProgress
 
-    signal.signal(signal.SIGTERM, terminated)
     progress = SweepProgress()
     CURRENT.set(progress)
     try:
-        with live_table.show(progress, err):
+        with heeded(progress.running, resume), live_table.show(progress, err):
             state: State[Any] = nightly(name=name, date=date, budget=budget, pools=list(pools), return_state=True)
             return state, progress.ended
     except (KeyboardInterrupt, Terminated):

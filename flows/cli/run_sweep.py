@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,10 +16,15 @@ from cluster.stack.settings import environment
 from cluster.trial_layout import REPORT
 from experiments.config import duration
 from experiments.config.errors import DamagedFile, UserError
+from experiments.trial import Trial
 from flows.cli import live_table
 from flows.cli.show_comparison import print_comparison, print_where
+from flows.runtime import prefect_api
 from flows.runtime.handover import CURRENT, Handover
+from flows.runtime.interrupts import Terminated, heeded
 from flows.runtime.prefect_server import own_server
+from flows.runtime.progress import CURRENT as PROGRESS
+from flows.runtime.progress import SweepProgress
 from tasks.analysis.ab import SLOWER, UNDECIDED
 from tasks.report.ab_summary import status_of
 from tasks.report.text_format import plural
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
 _SEVERITY = (0, 2, 1)  # exit statuses, the worst last
 _QUIET = {
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # the live table is what a person reads; Prefect's UI has the log
+    "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",  # each event that a server that is gone did not take, written out
     "GIT_PYTHON_REFRESH": "quiet",
 }
 
@@ -122,9 +127,17 @@ def _run_held(store: SweepStore, plan: Plan, server: str | None, err: Console, l
     """Run a sweep whose lease this process holds. `server`: a Prefect server's URL."""
     err.print(f"sweep [bold]{plan.sweep_id}[/]: {_size(plan)}, results in {store.dir}", highlight=False, soft_wrap=True)
     _warn_of_other_work(plan, err, look)
-    signal.signal(signal.SIGTERM, terminated)
+    if server is not None:
+        prefect_api.check(server)
+    first: list[Trial] = []  # begun before the flow
+
+    def running() -> list[Trial]:
+        progress = PROGRESS.get()
+        return [*first, *(progress.running() if progress else [])]
+
     try:
-        with head_start(store, plan) as begun:
+        with heeded(running, f"sweep resume {plan.sweep_id}"), head_start(store, plan) as begun:
+            first += [begun.trial] if begun else []
             expected = expected_seconds(plan)  # before Prefect, whose logging hides what this says of damaged sweeps
             with _prefect(server, begun, err):
                 CURRENT.set(Handover(plan.sweep_id, begun))
@@ -174,29 +187,32 @@ def _warn_of_other_work(plan: Plan, err: Console, look: Look | None) -> None:
 
 
 def _run_flow(plan: Plan, expected_s: dict[str, float], err: Console, budget: str | None, until_decided: bool | None) -> FlowEnd:
-    """The flow, under the live table."""
-    from flows.runtime.progress import CURRENT as PROGRESS
-    from flows.runtime.progress import SweepProgress
+    """The flow, under the live table. Raises PrefectAway where it could not begin."""
     from flows.sweep import sweep
 
     progress = SweepProgress(plan.trials, expected_s)
     PROGRESS.set(progress)
     request = plan.request
     state: State[Any] | None = None
+    over = False
     with suppress(KeyboardInterrupt, Terminated), live_table.show(progress, err):
-        state = sweep(
-            suite=request.suite,
-            profile=request.profile,
-            pools=request.pools,
-            set=request.set,
-            only=request.only,
-            repeats=request.repeats,
-            sweep_id=plan.sweep_id,
-            pool_wait_s=request.pool_wait_s,
-            budget=budget,
-            until_decided=until_decided,
-            return_state=True,
-        )
+        with prefect_api.not_needed_at_the_end(lambda: progress.ended is not None, err.print):
+            state = sweep(
+                suite=request.suite,
+                profile=request.profile,
+                pools=request.pools,
+                set=request.set,
+                only=request.only,
+                repeats=request.repeats,
+                sweep_id=plan.sweep_id,
+                pool_wait_s=request.pool_wait_s,
+                budget=budget,
+                until_decided=until_decided,
+                return_state=True,
+            )
+        over = True
+    if over and state is None and progress.ended is not None:  # Prefect did not record it
+        return FlowEnd(*progress.ended, finished=True)
     return end_of(progress.ended, state)
 
 
@@ -218,11 +234,3 @@ def _why(state: State[Any]) -> str:
     if isinstance(error, UserError):
         return str(error)
     return f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else str(state.message or state.name)
-
-
-class Terminated(BaseException):
-    """SIGTERM reached this process. The flow has dealt with it by then: Prefect passes the signal on to the handler that was there."""
-
-
-def terminated(number: int, frame: object) -> None:
-    raise Terminated

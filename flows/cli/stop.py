@@ -11,13 +11,13 @@ from cluster.pools.pool import find_pool, load_pools
 from experiments.config.errors import DamagedFile
 from experiments.trial import Outcome, TrialResult
 from flows.cli.run_sweep import prepare_environment
-from tasks.sweep.store import Status, SweepStore, readable_result
+from tasks.sweep.store import Plan, Status, SweepStore, readable_result
 
 _WAIT_S = 120.0
 
 
 def stop_sweep(store: SweepStore, reason: str, out: Console) -> int:
-    """Stop the sweep and wait until it is stopped. Returns 0, or 1 if its process did not obey in time."""
+    """Stop the sweep and wait until it is stopped. Returns 0, or 1 if not all is stopped, or MLflow could not be told."""
     plan = store.load_plan()
     if store.is_held():
         before = _status(store)
@@ -35,7 +35,7 @@ def stop_sweep(store: SweepStore, reason: str, out: Console) -> int:
         return 0
     with store.lease():
         store.request_stop(reason)
-        stopped = 0
+        stopped = left = 0
         known = load_pools()
         for trial in plan.trials:
             try:
@@ -44,7 +44,8 @@ def stop_sweep(store: SweepStore, reason: str, out: Console) -> int:
                     continue
                 launchers.for_pool(find_pool(known, trial.pool)).stop(launch)
             except (launchers.LaunchError, DamagedFile) as error:
-                out.print(f"{trial.name} cannot be stopped: {error}", highlight=False, soft_wrap=True)
+                out.print(f"{trial.name} cannot be stopped: {error}", highlight=False, markup=False, soft_wrap=True)
+                left += 1
                 continue
             now, ended = time.time(), readable_result(store, trial.key)
             if ended is None or ended.outcome in (Outcome.CRASHED, Outcome.INFRA, Outcome.CANCELLED):  # it was the stop that ended it
@@ -54,14 +55,28 @@ def stop_sweep(store: SweepStore, reason: str, out: Console) -> int:
                 store.save_result(result)
             stopped += 1
         if not stopped:
-            out.print(f"{store.sweep_id} is not running", highlight=False)
-            return 0
-        prepare_environment()
+            if not left:
+                out.print(f"{store.sweep_id} is not running", highlight=False)
+            return 1 if left else 0
+        out.print(f"{store.sweep_id}: its process was dead; stopped {stopped} trial(s) that it had left running", highlight=False)
+        published = _publish(store, plan, reason, out)
+    return 0 if published and not left else 1
+
+
+def _publish(store: SweepStore, plan: Plan, reason: str, out: Console) -> bool:
+    """Say in MLflow that the trials were stopped. False, and said, where it cannot be told: such as a damaged database."""
+    prepare_environment()
+    from tasks.tracking.live import first_line
+
+    try:
         from tasks.tracking.projection import publish_sweep
 
         publish_sweep(store, plan, [], reason, wait_s=10.0)
-        out.print(f"{store.sweep_id}: its process was dead; stopped {stopped} trial(s) that it had left running", highlight=False)
-    return 0
+    except Exception as error:
+        told = f"MLflow was not told: {first_line(error)}; `sweep resume {store.sweep_id}` tells it once it can be written"
+        out.print(told, highlight=False, markup=False, soft_wrap=True)
+        return False
+    return True
 
 
 def _status(store: SweepStore) -> Status | None:

@@ -71,7 +71,8 @@ def own_server() -> Iterator[OwnServer]:
         )
     try:
         yield OwnServer(f"http://127.0.0.1:{port}/api", server, folder / "server.log")
-        _send_the_rest()
+        if server.poll() is None:
+            _send_the_rest()
     finally:
         assert server.stdin is not None
         server.stdin.close()

@@ -44,6 +44,7 @@ class SweepProgress:
         self.note = ""
         self.ended: tuple[int, str] | None = None  # exit status and a line for people; None: the flow did not come to its end
         self.pools: dict[str, str] = {}  # pool -> what is wrong with it
+        self.prefect: str | None = None  # what is wrong with Prefect, which trials do not need
         self.expected_s = expected_s or {}
         self.fill(trials)
 
@@ -79,6 +80,20 @@ class SweepProgress:
             self.pools.pop(name, None)
             if problem:
                 self.pools[name] = problem
+
+    def set_prefect_problem(self, problem: str | None) -> None:
+        """What is wrong with Prefect's API now, None for nothing."""
+        with self.lock:
+            self.prefect = problem
+
+    def problems(self) -> dict[str, str]:
+        """What a person should know of pools and of Prefect: name -> what is wrong. For a holder of the lock."""
+        prefect = {"Prefect": self.prefect} if self.prefect else {}
+        return {**{f"pool {name}": problem for name, problem in self.pools.items()}, **prefect}
+
+    def running(self) -> list[Trial]:
+        """Trials that began and have not ended. Takes no lock: a signal's handler asks, whatever its thread was doing."""
+        return [row.trial for row in list(self.rows.values()) if row.started is not None and row.ended is None]
 
     def counts(self) -> tuple[int, int]:
         """(trials that ended, all trials)."""

@@ -13,12 +13,13 @@ from cluster.pools.pool import find_pool, load_pools
 from cluster.trial_layout import LAUNCH, SLOTS
 from experiments.config.errors import DamagedFile
 from experiments.trial import Trial
-from flows.runtime import artifacts
+from flows.runtime import artifacts, prefect_api
 from flows.runtime.progress import SweepProgress
 from flows.runtime.trial_records import TrialRecords
 from tasks.analysis.results import write_steps
 from tasks.report.prefect_tasks import report
 from tasks.sweep.failure_policy import Policy
+from tasks.sweep.first_failures import FirstFailures
 from tasks.sweep.head_start import HeadStart
 from tasks.sweep.pool_slots import PoolSlots
 from tasks.sweep.pool_trials import PoolTrials
@@ -53,6 +54,7 @@ class Session:
         self._records = TrialRecords(store, plan, progress, self._publisher, logger)
         self._slot_log = head_start.slot_log if head_start else SlotLog(store.dir / SLOTS)
         self._policy = Policy(retries=plan.suite.retries, disturbed=plan.suite.retries_disturbed, hang_timeout_s=plan.suite.hang_timeout_s)
+        self._failures = FirstFailures({trial.pool for trial in plan.trials})
         known = load_pools()
         self.pools = {
             name: self._pool_trials(PoolSlots(find_pool(known, name), plan.trials), pool_wait_s)
@@ -65,7 +67,8 @@ class Session:
         watch = PoolWatch(pool.name, wait_s, pool.lost_after_s, self._records.pool_changed)
         begun = self._head_start if self._head_start and self._head_start.trial.pool == pool.name else None
         launcher = begun.launcher if begun else launchers.for_pool(pool)  # one template for all trials of the pool
-        return PoolTrials(self.store, slots, launcher, self._policy, watch, self.stop, self._records, write_steps, self._slot_log, begun)
+        parts = (self.store, slots, launcher, self._policy, watch, self.stop, self._records, write_steps, self._slot_log, begun)
+        return PoolTrials(*parts, failures=self._failures)
 
     def to_do(self) -> list[Trial]:
         """Trials without a final result, in order; those that have begun come first, before anything else takes their pool.
@@ -135,7 +138,7 @@ class Session:
         self._publisher.close()
         for pool in self.pools.values():
             pool.launcher.close()
-        problems = [*self._records.damage]
+        problems = [*([self._failures.why] if self._failures.why else []), *self._records.damage]
         files: list[Path] = []
         try:
             written = report(self.store.dir)
@@ -156,5 +159,6 @@ class Session:
             problems.append(
                 f"not all is in MLflow ({first_line(error)}): nothing is lost, `sweep resume {self.store.sweep_id}` publishes it"
             )
-        artifacts.sweep(self.store, self.plan, published)
+        if prefect_api.problem() is None:
+            artifacts.sweep(self.store, self.plan, published)
         return "; ".join(dict.fromkeys(problems)) or None

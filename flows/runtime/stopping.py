@@ -12,6 +12,7 @@ from prefect.runtime import flow_run
 from cluster import launchers
 from experiments.config.errors import DamagedFile
 from flows.runtime import prefect_runs
+from flows.runtime.interrupts import TerminalClosed
 from flows.runtime.session import Session
 
 
@@ -42,6 +43,8 @@ def stop_trials(session: Session, reason: str) -> None:
 
 
 def _reason(error: BaseException) -> str:
+    if isinstance(error, TerminalClosed):
+        return "the terminal was closed (SIGHUP)"
     if isinstance(error, KeyboardInterrupt):
         return "interrupted (Ctrl-C)"
     if type(error).__name__ == "TerminationSignal":

@@ -11,7 +11,7 @@ from typing import Any
 from cluster.journal.journal import Record
 from cluster.trial_layout import LOG
 from experiments.trial import Outcome, Trial, TrialResult
-from flows.runtime import artifacts
+from flows.runtime import artifacts, prefect_api
 from flows.runtime.progress import SweepProgress
 from tasks.sweep.store import Plan, SweepStore
 from tasks.tracking.live import LivePublisher
@@ -68,8 +68,17 @@ class TrialRecords:
             f", {rate:.1f} samples/s" if rate else "",
             f" ({result.remark})" if result.remark else "",
         )
-        artifacts.trial(trial, result)
-        artifacts.progress(self._plan, self._progress)
+        if self._prefect_answers():
+            artifacts.trial(trial, result)
+            artifacts.progress(self._plan, self._progress)
+
+    def _prefect_answers(self) -> bool:
+        """Whether Prefect may be asked for pictures; says so where it does not answer, and that trials do not need it."""
+        problem = prefect_api.problem()
+        if problem is not None and self._progress.prefect is None:
+            self._log.warning("Prefect: %s", problem)
+        self._progress.set_prefect_problem(f"{problem}; trials go on and are recorded without it" if problem else None)
+        return problem is None
 
     def pool_changed(self, pool: str, problem: str | None, left_s: float) -> None:
         """A pool went down, or answers again (`problem` None). `left_s`: for how long its trials wait, s."""

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from cluster.trial_layout import CERTIFICATES, HELD_TIME, JOURNAL, KNOWN_SPREAD, PLAN, STEPS
+from experiments.atomic_file import atomic_write
 from experiments.config.errors import UserError
+from experiments.json_file import sealed_text
 from experiments.step_record import FIELDS
-from experiments.trial import TrialResult
+from experiments.trial import DataSource, TrialResult
 from tasks.analysis.published_steps import write_published_steps
 from tasks.analysis.results import Sweep, TrialRow, load_sweep, meta_of, steps_table
 from tasks.report.comparison_table import ComparisonTable
@@ -25,7 +27,8 @@ from tasks.report.provenance import commit_text, commits_text, tree_text
 from tasks.report.text_format import listed, plural
 from tasks.report.whole_sweep import why_not_whole
 from tasks.report.write import keep_knowledge, render_report
-from tasks.sweep.store import SweepStore
+from tasks.sweep.dataset import is_drawn
+from tasks.sweep.store import Plan, SweepStore
 
 README = "README.md"
 PRIVATE = frozenset({"host"})  # of the environment; `host_id` stays
@@ -99,7 +102,8 @@ def _publish_sweep(store: SweepStore, target: Path) -> PublishedSweep:
     sweep = load_sweep(store.dir)
     keep_knowledge(sweep)
     target.mkdir(parents=True)
-    for name in (PLAN, KNOWN_SPREAD, CERTIFICATES, HELD_TIME):
+    _publish_plan(sweep.plan, store.dir / PLAN, target / PLAN)
+    for name in (KNOWN_SPREAD, CERTIFICATES, HELD_TIME):
         if (store.dir / name).exists():  # an A/A sweep has no copy of certificates
             shutil.copyfile(store.dir / name, target / name)
     names = _host_names(sweep.rows)
@@ -110,6 +114,22 @@ def _publish_sweep(store: SweepStore, target: Path) -> PublishedSweep:
     head = paths.markdown.read_text().split("\n## ", 1)[0].split("\n", 1)[1].strip()
     table = report.section("comparison").block(ComparisonTable)
     return PublishedSweep(sweep.sweep_id, report.title, head, _facts(published), published.plan.command, table)
+
+
+def _publish_plan(plan: Plan, source: Path, target: Path) -> None:
+    """Synthetic data sets are named below runs/, wherever that lay: its place says nothing of the data, and may name a user."""
+    trials = [trial.model_copy(update={"data": _below_runs(trial.data)}) if is_drawn(trial.parameters) else trial for trial in plan.trials]
+    if trials == plan.trials:
+        shutil.copyfile(source, target)
+    else:
+        atomic_write(target, sealed_text(plan.model_copy(update={"trials": trials})))
+
+
+def _below_runs(data: DataSource | None) -> DataSource | None:
+    if data is None:
+        return None
+    uri = f"runs/data/{Path(data.uri).name}"
+    return data.model_copy(update={"uri": uri, "tokenizer": f"{uri}/tokenizer" if data.tokenizer else None})
 
 
 def _host_names(rows: Sequence[TrialRow]) -> Mapping[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cluster.disk_full import DISK_FULL
 from cluster.journal.journal import Journal
 from cluster.journal.replication import STORAGE_LOST
 from cluster.launchers import Status
@@ -28,6 +29,7 @@ class AttemptEnd:
     stalled_s: float | None = None  # it runs and has written no journal record for this long, s
     stopped: str | None = None  # why the sweep was asked to stop
     worker_result: TrialResult | None = None  # the result.json of its worker
+    folder: str | None = None  # where its worker writes
 
 
 def judge(end: AttemptEnd, trial: Trial, attempt: int, journal: Journal, now: float) -> TrialResult:
@@ -62,7 +64,7 @@ def flow_result(trial: Trial, attempt: int, outcome: Outcome, reason: str, now: 
 def _without_worker(end: AttemptEnd, journal: Journal) -> tuple[Outcome, str]:
     """Outcome and reason of an attempt without a result of its worker."""
     if end.exited is not None:
-        return _exited(end.exited)
+        return _exited(end.exited, end.folder)
     if end.unplaced is not None:
         return Outcome.INFRA, end.unplaced
     if end.unreachable is not None:
@@ -74,12 +76,15 @@ def _without_worker(end: AttemptEnd, journal: Journal) -> tuple[Outcome, str]:
     return Outcome.CANCELLED, end.stopped
 
 
-def _exited(status: Status) -> tuple[Outcome, str]:
+def _exited(status: Status, folder: str | None) -> tuple[Outcome, str]:
     """Outcome and reason of a process that ended without a result."""
     why, code = status.message or "it ended without a result", status.exit_code
     for phrase, kind in _KINDS.items():  # Ray lost the trial's process, which could not report this itself
         if phrase in why:
             return Outcome.INFRA, f"{kind}: {why}"
+    if code == DISK_FULL:
+        where = f" of {folder}" if folder else ", where the trial writes,"
+        return Outcome.INFRA, f"disk_full: no space left on the disk{where}: neither journal nor result could be written; free some"
     if code == STORAGE_LOST:
         return Outcome.INFRA, f"storage_lost: {why}"
     if 0 < (code or 0) < _KILLED:  # its own error, before it could write a result

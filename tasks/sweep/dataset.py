@@ -9,6 +9,7 @@ from typing import Any
 
 from filelock import FileLock
 
+from experiments.components.data.listing import fingerprint
 from experiments.config.errors import UserError
 from experiments.config.paths import runs_root
 from experiments.datasets import scenes, texts
@@ -33,15 +34,20 @@ def resolve(parameters: Mapping[str, Any]) -> DataSource | None:
     if dataset is None:
         return None
     if generator := _GENERATORS.get(dataset):
-        fingerprint = generator.fingerprint(**_generator_arguments(parameters))
-        folder = runs_root() / "data" / f"{generator.__name__.rpartition('.')[2]}-{fingerprint}"
-        return DataSource(uri=str(folder), fingerprint=fingerprint, tokenizer=str(folder / "tokenizer"))
+        version = generator.fingerprint(**_generator_arguments(parameters))
+        folder = runs_root() / "data" / f"{generator.__name__.rpartition('.')[2]}-{version}"
+        return DataSource(uri=str(folder), fingerprint=version, tokenizer=str(folder / "tokenizer"))
     if dataset.startswith("hf://"):
         revision = re.search(r"@([0-9a-f]{40})(/|$)", dataset)
         if not revision:
             raise DatasetError(f"dataset {dataset}: pin the revision, as in hf://datasets/OWNER/NAME@<40 hex digits>/FOLDER")
         return DataSource(uri=dataset, fingerprint=digest(dataset))
     return DataSource(uri=dataset, fingerprint=_listing(dataset))
+
+
+def is_drawn(parameters: Mapping[str, Any]) -> bool:
+    """True if the trials' data set is synthetic."""
+    return parameters.get("dataset") in _GENERATORS
 
 
 def is_built(parameters: Mapping[str, Any]) -> bool:
@@ -74,15 +80,11 @@ def _listing(dataset: str) -> str:
 
     uri = dataset if "://" in dataset else str(Path(dataset).resolve())
     try:
-        filesystem, path = fs.FileSystem.from_uri(uri)
-        kind = filesystem.get_file_info(path).type
-        if kind == fs.FileType.NotFound:
-            raise DatasetError(f"dataset {dataset} does not exist; give a folder of Parquet files, s3://, gs://, hf:// or {_NAMES}")
-        selector = fs.FileSelector(path, recursive=True) if kind == fs.FileType.Directory else [path]
-        files = [info for info in filesystem.get_file_info(selector) if info.type == fs.FileType.File]
-    except OSError as error:
+        version = fingerprint(*fs.FileSystem.from_uri(uri))
+    except FileNotFoundError:
+        raise DatasetError(f"dataset {dataset} does not exist; give a folder of Parquet files, s3://, gs://, hf:// or {_NAMES}") from None
+    except (OSError, ValueError) as error:
         raise DatasetError(f"dataset {dataset} cannot be read: {error}") from error
-    parquet = sorted((info.path, info.size, info.mtime_ns or 0) for info in files if info.path.endswith(".parquet"))
-    if not parquet:
+    if version is None:
         raise DatasetError(f"dataset {dataset}: no *.parquet file there; give a folder of Parquet files, s3://, gs://, hf:// or {_NAMES}")
-    return digest([list(entry) for entry in parquet])
+    return version

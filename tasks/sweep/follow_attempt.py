@@ -42,7 +42,7 @@ class AttemptFollower:
         result = self._context.result_of(self._launch)  # it may exist before the process ends: what was measured is kept
         stopped = self._context.why_stopped() if self._context.stop.is_set() else None
         if status is not None and not status.running:
-            return AttemptEnd(exited=status, stopped=stopped, worker_result=result)
+            return AttemptEnd(exited=status, stopped=stopped, worker_result=result, folder=self._launch.folder or str(self._folder))
         if status is not None and status.overdue is not None:
             return AttemptEnd(unplaced=status.overdue, stopped=stopped, worker_result=result)
         if unreachable is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from cluster.git_state import git_state
@@ -192,13 +192,36 @@ def once_more(trial: Trial, repeat: int, index: int, *, seed: int | None = None)
 
 
 def check_ready(plan: Plan) -> None:
-    """Raise ConfigError if a parameter without a value needs one, such as a data set that the repository must not contain."""
+    """Raise ConfigError if a parameter that needs a value has none, such as a data set of the user's own, or a pool no address."""
     lacking: dict[str, str] = {}
     for trial in plan.trials:
         lacking |= workloads.load(trial.workload).Parameters.model_validate(trial.parameters).lacking()
     if lacking:
         file = plan.suite.file or plan.request.suite
         raise ConfigError([Problem(file, None, name, "is not set", f"give {what}: --set {name}=...") for name, what in lacking.items()])
+    check_configured(plan, plan.trials)
+
+
+def check_configured(plan: Plan, trials: Sequence[Trial]) -> None:
+    """Raise ConfigError if the pool of one of these trials has no address: it would wait in vain. A pool that is down is waited for."""
+    pools = load_pools()
+    used = dict.fromkeys(trial.pool for trial in trials)
+    lacking = [name for name in used if name in pools and pools[name].address is None]
+    rest = " ".join(f"--pool {name}" for name in used if name not in lacking)
+    other = f"or run the rest: {rest}" if rest else "or name another: --pool NAME (`sweep pools` shows them)"
+    if lacking:
+        raise ConfigError(
+            [
+                Problem(
+                    plan.suite.file or plan.request.suite,
+                    None,
+                    f"pool {name}",
+                    "is not configured",
+                    f"set {pools[name].address_env} to the URL of its Ray head, http://host:8265, {other}",
+                )
+                for name in lacking
+            ]
+        )
 
 
 def renew(plan: Plan, *, build_environments: bool = True, say: Say = lambda text: None) -> Plan:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cluster import launchers
+from cluster.disk_full import is_disk_full
 from cluster.journal.journal import Record
 from cluster.launchers import Launcher, LaunchError
 from cluster.trial_layout import JOURNAL
@@ -16,6 +17,7 @@ from experiments.config.errors import DamagedFile
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.sweep.disturbances import Disturbances
 from tasks.sweep.failure_policy import Policy
+from tasks.sweep.first_failures import FirstFailures
 from tasks.sweep.head_start import HeadStart
 from tasks.sweep.pool_slots import PoolSlots
 from tasks.sweep.pool_watch import PoolWatch
@@ -49,7 +51,7 @@ class PoolTrials:
     """What the trials of one sweep on one pool share.
 
     `write_steps`: the analysis', which makes steps.parquet in a trial's folder. `head_start`: of the sweep's first trial, where it began on
-    this pool before the flow.
+    this pool before the flow. `failures`: shared by all pools of the sweep.
     """
 
     store: SweepStore
@@ -63,19 +65,33 @@ class PoolTrials:
     slot_log: SlotLog
     head_start: HeadStart | None = None
     disturbances: Disturbances = field(default_factory=Disturbances)
+    failures: FirstFailures = field(default_factory=FirstFailures)
 
     def run(self, trial: Trial, log: Any) -> TrialResult:
-        """Run one trial to its result. A file of it that others changed ends it as `infra`, which is told and not published."""
+        """Run one trial to its result. A file of it that others changed ends it as `infra`, which is told and not published.
+
+        So does a full disk under the sweep's folder, which also stops the sweep.
+        """
         with self.stop.running_trial():
             log.info("trial %s (%s) on pool %s", trial.name, trial.key, trial.pool)
             try:
                 result = self._run(trial)
                 self._complete_files(trial, log)
             except DamagedFile as error:
-                result = _damaged(trial, error)
+                result = _not_followed(trial, str(error))
+                self.events.damaged(trial, result, log)
+            except OSError as error:
+                if not is_disk_full(error):
+                    raise
+                self.stop.event.set()  # what the other trials measure could not be recorded either
+                result = _not_followed(
+                    trial, f"disk_full: the sweep's folder {self.store.dir} cannot be written ({error.strerror}); free some"
+                )
                 self.events.damaged(trial, result, log)
             else:
                 self.events.finished(trial, result, log)
+            if why := self.failures.note(trial, result):
+                self.stop.give_up(why)
             return result
 
     def _run(self, trial: Trial) -> TrialResult:
@@ -105,8 +121,8 @@ class PoolTrials:
                 log.warning("results are here and not on the pool's storage: %s", error)
 
 
-def _damaged(trial: Trial, error: DamagedFile) -> TrialResult:
+def _not_followed(trial: Trial, reason: str) -> TrialResult:
     now = time.time()
     return TrialResult(
-        key=trial.key, attempt=1, outcome=Outcome.INFRA, reason=str(error), started_at=now, finished_at=now, emulated=trial.emulated
+        key=trial.key, attempt=1, outcome=Outcome.INFRA, reason=reason, started_at=now, finished_at=now, emulated=trial.emulated
     )

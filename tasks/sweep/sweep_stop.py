@@ -42,10 +42,14 @@ class SweepStop:
             if self._store.stop_reason() is not None:
                 self.event.set()
 
-    def request(self, reason: str) -> None:
-        """Stop the trials, and wait (at most 20 s) until each has ended and its end is recorded. The first reason is kept."""
+    def give_up(self, reason: str) -> None:
+        """Stop the trials without waiting for their ends: for a trial's own thread. The first reason is kept."""
         if self._store.stop_reason() is None:
             self._store.request_stop(reason)
         self.event.set()
+
+    def request(self, reason: str) -> None:
+        """Stop the trials, and wait (at most 20 s) until each has ended and its end is recorded. The first reason is kept."""
+        self.give_up(reason)
         with self._trial_ended:  # each trial's own thread stops it and records how it ended; only then can that be published
             self._trial_ended.wait_for(lambda: self._running == 0, timeout=_END_S)

@@ -29,6 +29,7 @@ def connect() -> MlflowClient:
 
     for name in ("mlflow", "alembic"):
         getLogger(name).setLevel("WARNING")  # otherwise they log the creation of tables into the live table
+    getLogger("mlflow.store").setLevel("CRITICAL")  # it writes the traceback of an error that it raises: who catches it says it in a line
     uri = tracking_uri()
     client = MlflowClient(tracking_uri=uri)
     if uri.startswith("sqlite:"):

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from experiments.components.data.parquet import BatchIndices, Rows
+from experiments.components.data.parquet import BatchIndices, CorruptRow, Rows
 from experiments.components.workload import Batch, DataError
 
 if TYPE_CHECKING:
@@ -23,10 +23,6 @@ CORRUPT_ALWAYS_ALLOWED = 3
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")  # that a data set may hold
 END_OF_JPEG = b"\xff\xd9"
 KEPT_BYTES = 8 * 2**30  # of decoded images in a process, at most; what is beyond is decoded each time
-
-
-class CorruptRow(Exception):
-    """This row cannot be used; the message says why."""
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.components.data.images import END_OF_JPEG, CorruptRow, CorruptRows, open_image
-from experiments.components.data.parquet import BatchIndices, Rows
+from experiments.components.data.images import END_OF_JPEG, CorruptRows, open_image
+from experiments.components.data.parquet import BatchIndices, CorruptRow, Rows
 from experiments.components.workload import Batch, DataError
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ def export(rows: Rows, fingerprint: str, split: str, root: Path) -> Exported:
             corrupt: list[tuple[int, str, str]] = []
             try:
                 for row in range(len(rows)):
-                    data, _ = rows.read(row)
                     try:
+                        data, _ = rows.read(row)
                         (folder / f"{row}.jpg").write_bytes(_checked(data))
                     except CorruptRow as error:
                         corrupt.append((row, rows.name(row), str(error)))

@@ -49,7 +49,7 @@ class Pairs(Splits):
     parameters: PairParameters
 
     def __init__(self, context: Context, text_length: int) -> None:
-        super().__init__(context, (context.parameters.image_column, context.parameters.caption_column))
+        super().__init__(context, (context.parameters.image_column, context.parameters.caption_column), ("image", "text"))
         self.text_length = text_length
 
     def dataset(

@@ -8,11 +8,22 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from experiments.components.workload import DataError
 
 WINDOW_BYTES = 256 * 2**20  # rows are shuffled within row groups of about this size, so that one process never holds more
+
+
+Holds = Literal["image", "text"]  # what a column holds
+_WANTED: dict[Holds, str] = {
+    "image": "encoded images: binary, or struct{bytes: binary, path}",
+    "text": "text: string, or a list of strings",
+}
+
+
+class CorruptRow(Exception):
+    """This row cannot be used; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +45,8 @@ def split_files(folder: Path, split: str) -> list[Path]:
     return files
 
 
-def read_index(files: list[Path], columns: tuple[str, str]) -> list[RowGroup]:
-    """Every row group of the files. Raises DataError naming a file that is not whole Parquet or lacks a column."""
+def read_index(files: list[Path], columns: tuple[str, str], holds: tuple[Holds, Holds] = ("text", "text")) -> list[RowGroup]:
+    """Every row group of the files. Raises DataError naming a file that is not whole Parquet, lacks a column or has another type in it."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -46,10 +57,12 @@ def read_index(files: list[Path], columns: tuple[str, str]) -> list[RowGroup]:
             metadata = pq.read_metadata(path)
         except (pa.ArrowInvalid, OSError) as error:
             raise DataError(f"{path} is not a whole Parquet file (cut off, or still being written?): {error}") from error
-        names = metadata.schema.to_arrow_schema().names
-        for column in columns:
-            if column not in names:
-                raise DataError(f"{path} has no column {column!r}; it has {', '.join(names)}")
+        schema = metadata.schema.to_arrow_schema()
+        for column, kind in zip(columns, holds, strict=True):
+            if column not in schema.names:
+                raise DataError(f"{path} has no column {column!r}; it has {', '.join(schema.names)}")
+            if not _is_of_kind(schema.field(column).type, kind):
+                raise DataError(f"{path}: column {column!r} holds {schema.field(column).type}, wanted {_WANTED[kind]}")
         for group in range(metadata.num_row_groups):
             part = metadata.row_group(group)
             groups.append(RowGroup(path, group, first, part.num_rows, part.total_byte_size))
@@ -57,6 +70,26 @@ def read_index(files: list[Path], columns: tuple[str, str]) -> list[RowGroup]:
     if first == 0:
         raise DataError(f"{', '.join(map(str, files))}: no rows")
     return groups
+
+
+def _is_of_kind(kind_of_column: Any, kind: Holds) -> bool:
+    """Whether a column of this Arrow type may hold images or text."""
+    from pyarrow import types
+
+    def binary(one: Any) -> bool:
+        return bool(types.is_binary(one) or types.is_large_binary(one))
+
+    def text(one: Any) -> bool:
+        plain = one.value_type if types.is_dictionary(one) else one
+        return bool(types.is_string(plain) or types.is_large_string(plain))
+
+    if kind == "text":
+        several = types.is_list(kind_of_column) or types.is_large_list(kind_of_column)
+        return text(kind_of_column.value_type if several else kind_of_column)
+    if types.is_struct(kind_of_column):
+        inside = kind_of_column.get_field_index("bytes")
+        return inside >= 0 and binary(kind_of_column.field(inside).type)
+    return binary(kind_of_column)
 
 
 class Rows:
@@ -80,11 +113,18 @@ class Rows:
         return f"{group.path.name} row {row - first}"
 
     def read(self, row: int) -> tuple[bytes | None, str | None]:
-        """The encoded image and the caption; None where the file has none. Raises DataError for a broken row group."""
+        """The encoded image and the caption, of several the first; None where the file has none.
+
+        Raises DataError for a broken row group, CorruptRow for text that is not UTF-8.
+        """
         index = self._find(row)
         images, captions = self._group(index)
         offset = row - self.groups[index].first
-        return images[offset].as_py(), captions[offset].as_py()
+        try:
+            image, caption = images[offset].as_py(), captions[offset].as_py()
+        except UnicodeDecodeError as error:
+            raise CorruptRow(f"column {self.columns[1]!r} is not UTF-8 text ({error.reason} at byte {error.start})") from None
+        return image, next(iter(caption), None) if isinstance(caption, list) else caption
 
     def _find(self, row: int) -> int:
         from bisect import bisect_right
@@ -120,12 +160,7 @@ class Rows:
         images = table.column(image_column).combine_chunks()
         if pa.types.is_struct(images.type):  # the Hugging Face layout: struct{bytes, path}
             images = images.field("bytes")
-        captions = table.column(caption_column).combine_chunks()
-        if pa.types.is_list(captions.type):  # several captions a row: the first
-            import pyarrow.compute as pc
-
-            captions = pc.list_element(captions, 0)
-        return images, captions
+        return images, table.column(caption_column).combine_chunks()
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from experiments.components.workload import Batch, Context, DataError
 from experiments.parameters import TrainingParameters
 
 if TYPE_CHECKING:
-    from experiments.components.data.parquet import BatchIndices
+    from experiments.components.data.parquet import BatchIndices, Holds
 
 FOLDER = "or a folder of Parquet: a path, s3://, gs://, hf://datasets/ID@COMMIT"
 SPARE_ROWS = 4  # of the held-out split, its last ones: they stand in for corrupt rows of an evaluation batch
@@ -36,7 +36,7 @@ class Splits:
     Raises DataError without a data set, for a folder without the splits, and for a file that is damaged or lacks a column.
     """
 
-    def __init__(self, context: Context, columns: tuple[str, str]) -> None:
+    def __init__(self, context: Context, columns: tuple[str, str], holds: tuple[Holds, Holds] = ("text", "text")) -> None:
         from experiments.components.data import parquet, staging
         from experiments.components.data.images import CorruptRows
 
@@ -45,9 +45,9 @@ class Splits:
         if context.data is None:
             raise DataError("the trial names no data set (trial.json: data)")
         splits = (self.parameters.train_split, self.parameters.validation_split)
-        folder = staging.local_folder(context.data.uri, splits)
+        folder = staging.local_folder(context.data.uri, splits, context.data.fingerprint)
         self.train, self.held_out = (
-            parquet.Rows(parquet.read_index(parquet.split_files(folder, split), columns), *columns) for split in splits
+            parquet.Rows(parquet.read_index(parquet.split_files(folder, split), columns, holds), *columns) for split in splits
         )
         self.corrupt = CorruptRows(len(self.train), context.note)
         self.corrupt_held_out = CorruptRows(len(self.held_out), context.note)
@@ -71,10 +71,20 @@ class Splits:
         raise DataError(f"no tokenizer.json in {', '.join(places) or 'the data set'}: set tokenizer")
 
     def train_indices(self) -> Iterator[BatchIndices]:
-        """The rows of each training batch of this rank, without end."""
+        """The rows of each training batch of this rank, without end.
+
+        Raises DataError for the user's own rows where they are fewer than a batch: it would hold some of them twice.
+        """
         from experiments.components.data import parquet
 
-        context = self.context
+        context, rows = self.context, len(self.train)
+        together = context.batch_size * context.world_size
+        if rows < together and not str(getattr(self.parameters, "dataset", "")).startswith("drawn"):
+            files = ", ".join(dict.fromkeys(group.path.name for group in self.train.groups))
+            raise DataError(
+                f"{files}: {rows} rows are fewer than one batch of {together} (batch_size {context.batch_size} on {context.world_size} "
+                f"devices), which would hold copies; give more rows, or batch_size {rows // context.world_size} at most"
+            )
         return parquet.batch_indices(
             self.train.groups, batch=context.batch_size, rank=context.rank, world=context.world_size, seed=self.parameters.seed
         )

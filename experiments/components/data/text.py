@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
-from experiments.components.data.images import CorruptRow
+from experiments.components.data.parquet import CorruptRow
 from experiments.components.data.splits import FOLDER, SplitParameters, Splits
 from experiments.components.workload import Batch, DataError
 
@@ -41,12 +41,10 @@ def check_vocabulary(tokenizer: Any, vocabulary: int) -> None:
 
 
 def text_of(rows: Any, row: int, column: int) -> str:
-    """The text in the row's first (0) or second (1) column. Raises CorruptRow where there is none, DataError where it is no text."""
-    text = rows.read(row)[column]
-    if text is None or text == "":
+    """The text in the row's first (0) or second (1) column. Raises CorruptRow where there is none."""
+    text: str | None = rows.read(row)[column]
+    if not text:
         raise CorruptRow(f"no {rows.columns[column]}")
-    if not isinstance(text, str):
-        raise DataError(f"{rows.name(row)}: column {rows.columns[column]!r} holds {type(text).__name__}, wanted text")
     return text
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,22 @@ def test_what_is_quickly_drawn_or_small_is_not_kept_and_one_rank_of_a_node_keeps
         assert stage(tmp_path, Odd, **options).read_s is None
     assert not list(tmp_path.iterdir())
     assert (staged_weights.WORTH_S, staged_weights.WORTH_BYTES) == (1.0, 64 * 2**20)
+
+
+@pytest.mark.parametrize(("modules", "took", "kept"), [(21, 29.9, False), (21, 30.0, True), (20, 1.0, True), (20, 0.99, False)])
+def test_imports_are_not_taken_for_drawing(modules: int, took: float, kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a process that imports the model's modules while it draws, only a drawing that is long beside any import is worth a file."""
+    now = [0.0]
+    monkeypatch.setattr(staged_weights.time, "perf_counter", lambda: now[0])
+
+    def importing() -> torch.nn.Module:
+        now[0] += took
+        for index in range(modules):
+            monkeypatch.setitem(sys.modules, f"imported_{index}", sys)
+        return torch.nn.Linear(4, 4)
+
+    StagedWeights(tmp_path, KEY, Recorder(Sink()), worth=(1.0, 0)).build(importing, 1, CPU)
+    assert (tmp_path / f"{KEY}.safetensors").exists() is kept
 
 
 def _cut(path: Path) -> None:

@@ -212,7 +212,7 @@ def test_the_schema_needs_no_torch() -> None:
 
 
 def test_the_order_is_the_seeds_and_ranks_share_it(drawn: Path) -> None:
-    groups = read_index([drawn / "train.parquet"], scenes.COLUMNS)
+    groups = read_index([drawn / "train.parquet"], scenes.COLUMNS, ("image", "text"))
     alone = [indices.rows for indices in islice(batch_indices(groups, batch=16, rank=0, world=1, seed=7), 16)]
     assert sorted(row for rows in alone for row in rows) == list(range(256)), "an epoch visits every row once"
     ranks = [[indices.rows for indices in islice(batch_indices(groups, batch=8, rank=rank, world=2, seed=7), 16)] for rank in (0, 1)]

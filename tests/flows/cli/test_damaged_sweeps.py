@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from experiments.config.paths import runs_root
 from experiments.trial import Outcome
 from flows.cli.commands import app
+from flows.cli.options import out
 from tasks.nightly.store import NightStore, night_names
 from tasks.sweep import store as sweeps
 from tasks.sweep.plan import compare_with_last, expected_seconds, states
@@ -43,8 +44,9 @@ def damage(path: Path, kind: str) -> None:
 
 
 @pytest.fixture
-def both() -> tuple[SweepStore, SweepStore]:
+def both(monkeypatch: pytest.MonkeyPatch) -> tuple[SweepStore, SweepStore]:
     """The sweep that gets damaged, newer than the other, so that it is met first; both of the same cells."""
+    monkeypatch.setattr(out, "_width", 300)  # a table breaks no word
     warn_once.cache_clear()
     old = saved(make_plan([make_trial(1, sweep_id=BAD)]), t1=Outcome.OK)
     return old, saved(make_plan([make_trial(1, sweep_id=GOOD)]), t1=Outcome.OK)

@@ -70,7 +70,7 @@ def test_what_nobody_gave_is_asked_for_before_anything_starts(monkeypatch: pytes
     assert "clip_weights" in only.output and "bridgetower_weights" not in only.output
 
 
-def test_what_a_user_can_mend_is_a_message_and_a_bug_is_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_user_can_mend_is_a_message_and_so_is_a_bug_whose_traceback_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
     def fail(error: Exception) -> None:
         raise error
 
@@ -78,8 +78,14 @@ def test_what_a_user_can_mend_is_a_message_and_a_bug_is_a_traceback(capsys: pyte
         clean_errors(fail)(StoreError("there is no sweep [x]"))
     assert ended.value.exit_code == 1
     assert capsys.readouterr().err == "error: there is no sweep [x]\n"
-    with pytest.raises(ZeroDivisionError):
-        clean_errors(fail)(ZeroDivisionError())
+    with pytest.raises(typer.Exit) as ended:
+        clean_errors(fail)(ZeroDivisionError("of [nothing]"))
+    assert ended.value.exit_code == 1
+    said = capsys.readouterr().err
+    assert said.startswith("error: ZeroDivisionError: of [nothing]; this is unexpected: its traceback is in ") and said.count("\n") == 1
+    for own in (typer.Exit(3), typer.Abort(), typer.BadParameter("no")):
+        with pytest.raises(type(own)):
+            clean_errors(fail)(own)
 
 
 @pytest.mark.parametrize(

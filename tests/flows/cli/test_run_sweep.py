@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from io import StringIO
 from types import SimpleNamespace
 from typing import Any
@@ -37,7 +37,7 @@ class Stage:
         monkeypatch.setattr(module, "_run_flow", lambda plan, expected, err, budget, until_decided: self.run())
         monkeypatch.setattr(module, "print_comparison", lambda out, store: None)
         monkeypatch.setattr(module, "print_where", lambda out, store: None)
-        monkeypatch.setattr(module.signal, "signal", lambda number, handler: None)
+        monkeypatch.setattr(module, "heeded", lambda running, resume: nullcontext())
         monkeypatch.setenv("PREFECT_API_URL", "before")
 
     @contextmanager

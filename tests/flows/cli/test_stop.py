@@ -165,7 +165,7 @@ def test_a_trial_that_cannot_be_stopped_is_named_and_the_others_are_stopped(stag
             raise LaunchError("pool cpu does not answer")
 
     stage.launcher.on_stop = refuse
-    assert stage.stop() == 0
+    assert stage.stop() == 1
     assert stage.text.splitlines() == [
         f"{plan.trials[1].name} cannot be stopped: pool cpu does not answer",
         f"{SWEEP_ID}: its process was dead; stopped 1 trial(s) that it had left running",
@@ -180,3 +180,28 @@ def test_a_sweep_that_left_nothing_is_not_running(stage: Stage) -> None:
     assert stage.stop() == 0
     assert stage.text == f"{SWEEP_ID} is not running"
     assert stage.launcher.stopped == [] and stage.published == []
+
+
+@pytest.mark.parametrize("damage", ["{", "\x00", "{}"])
+def test_a_launch_that_cannot_be_read_is_named_and_the_others_are_stopped(stage: Stage, damage: str) -> None:
+    plan = make_plan([make_trial(1), make_trial(2)])
+    begun(plan, 1, 2)
+    path = saved(plan).trial_dir(plan.trials[0].key) / "launch.json"
+    path.write_text(damage)
+    assert stage.stop() == 1
+    assert f"{path}" in stage.text and "cannot be stopped: " in stage.text
+    assert stage.launcher.stopped == [plan.trials[1].key]
+
+
+def test_mlflow_that_cannot_be_written_does_not_hide_that_the_trials_were_stopped(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = make_plan([make_trial(1)])
+    begun(plan, 1)
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError("file is not a database\n(Background on this error)")
+
+    monkeypatch.setattr(projection, "publish_sweep", fail)
+    assert stage.stop() == 1
+    assert "stopped 1 trial(s) that it had left running" in stage.text
+    assert f"MLflow was not told: file is not a database; `sweep resume {SWEEP_ID}` tells it once it can be written" in stage.text
+    assert (result := saved(plan).result(plan.trials[0].key)) is not None and result.outcome is Outcome.CANCELLED

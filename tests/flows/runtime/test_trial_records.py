@@ -106,3 +106,16 @@ def test_a_pool_that_is_down_shows_with_what_becomes_of_its_trials(stage: Stage,
     assert session.progress.pools == {"cpu": "refuses the token; its trials end as infra"}
     records.pool_changed("cpu", None, 60.0)
     assert session.progress.pools == {}
+
+
+def test_without_prefect_a_trial_is_recorded_and_no_picture_is_asked_for(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = make_trial(1)
+    session = stage.session(make_plan([trial]))
+    answers: list[str | None] = ["http://x does not answer", None]
+    monkeypatch.setattr(trial_records.prefect_api, "problem", lambda: answers.pop(0))
+    session._records.finished(trial, make_result(trial), logging.getLogger())
+    assert stage.artifacts.made == []
+    assert session.progress.problems() == {"Prefect": "http://x does not answer; trials go on and are recorded without it"}
+    assert session.progress.rows[trial.key].outcome is Outcome.OK and calls(session)[-1][0] == "finish"
+    session._records.finished(trial, make_result(trial), logging.getLogger())
+    assert (stage.artifacts.made, session.progress.problems()) == (["trial", "progress"], {})

@@ -62,4 +62,4 @@ def test_what_is_kept_replaces_what_is_not_published(caplog: pytest.LogCaptureFi
     (store.dir / "slots.jsonl").unlink()
     assert derived is not None and held_of(sweep) == derived == read_kept(store.dir)
     kept.write_text("{")
-    assert read_kept(store.dir) is None and "held_time.json is damaged" in caplog.text
+    assert read_kept(store.dir) is None and "held_time.json, line 1: is not JSON" in caplog.text

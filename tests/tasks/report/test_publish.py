@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from cluster.journal.journal import JournalWriter
 from experiments.config.paths import runs_root
-from experiments.json_file import seal_of
-from experiments.trial import Outcome
+from experiments.json_file import seal_of, sealed_text
+from experiments.trial import DataSource, Outcome
 from flows.cli.commands import app
 from tasks.analysis.results import ResultsError, load_sweep, write_steps
 from tasks.report.manifest import check_published
@@ -81,6 +81,23 @@ def test_a_whole_sweep_is_published_and_read_as_it_was(tmp_path: Path) -> None:
     files = {"plan.json", "results.parquet", "steps.parquet", "report.md", "report.html", "known_spread.json", "certificates.json"}
     assert {name for name in names if "/figures/" not in name} == {"README.md", "manifest.json", *(f"{SWEEP_ID}/{name}" for name in files)}
     assert check_published(page) == []
+
+
+def test_a_drawn_data_set_is_named_without_the_place_of_runs(tmp_path: Path) -> None:
+    store, page = whole(), tmp_path / "page"
+    plan = store.load_plan()
+    drawn = DataSource(
+        uri="/home/somebody/runs/data/scenes-12ab", fingerprint="12ab", tokenizer="/home/somebody/runs/data/scenes-12ab/tokenizer"
+    )
+    trials = [trial.model_copy(update={"data": drawn, "parameters": {**trial.parameters, "dataset": "drawn"}}) for trial in plan.trials]
+    for trial in trials:
+        (store.trial_dir(trial.key) / "trial.json").write_text(sealed_text(trial))
+    store.save_plan(plan.model_copy(update={"trials": trials}))
+    publish([store], page)
+    assert not [path for path in page.rglob("*") if path.is_file() and b"somebody" in path.read_bytes()]
+    published = SweepStore(SWEEP_ID, page).load_plan().trials
+    told = {"uri": "runs/data/scenes-12ab", "fingerprint": "12ab", "tokenizer": "runs/data/scenes-12ab/tokenizer"}
+    assert [trial.data.model_dump() if trial.data else None for trial in published] == [told] * len(trials)
 
 
 def test_the_readme_says_what_the_data_say_and_no_file_names_a_host(page: Path) -> None:

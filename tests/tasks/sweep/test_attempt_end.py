@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cluster.disk_full import DISK_FULL
 from cluster.journal.journal import Journal
 from cluster.journal.replication import STORAGE_LOST
 from cluster.launchers import Status
@@ -99,3 +100,10 @@ def test_a_result_made_here_has_what_the_journal_knows(tmp_path: Path) -> None:
     bare = flow_result(trial, 2, Outcome.INFRA, "x", NOW)
     assert (bare.started_at, bare.finished_at, bare.emulated, bare.environment) == (NOW, NOW, trial.emulated, {})
     assert flow_result(trial.model_copy(update={"emulated": True}), 2, Outcome.INFRA, "x", NOW).emulated is True
+
+
+def test_a_full_disk_is_named_with_the_folder_that_is_on_it(ended: Any) -> None:
+    end = AttemptEnd(exited=exited(DISK_FULL, "exit status 74"), folder="/runs/x")
+    text = "disk_full: no space left on the disk of /runs/x: neither journal nor result could be written; free some"
+    assert ended(end) == (Outcome.INFRA, text)
+    assert ended(AttemptEnd(exited=exited(DISK_FULL)))[1] == text.replace(" of /runs/x", ", where the trial writes,")

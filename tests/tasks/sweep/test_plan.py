@@ -167,6 +167,23 @@ def test_a_value_that_nobody_gave_is_asked_for_before_anything_starts(monkeypatc
     check_ready(plan)
 
 
+def test_a_pool_that_is_not_configured_is_refused_with_its_variable_and_one_that_is_down_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SWEEPBENCH_A100_ADDRESS", raising=False)
+    plan = make_plan([make_trial(1), make_trial(2, pool="a100"), make_trial(3, pool="gaudi2")])
+    with pytest.raises(ConfigError) as caught:
+        tasks_plan.check_configured(plan, plan.trials)
+    set_it = "set SWEEPBENCH_{} to the URL of its Ray head, http://host:8265, or run the rest: --pool cpu"
+    assert [(problem.key, problem.problem, problem.hint) for problem in caught.value.problems] == [
+        ("pool a100", "is not configured", set_it.format("A100_ADDRESS")),
+        ("pool gaudi2", "is not configured", set_it.format("GAUDI2_ADDRESS")),
+    ]
+    with pytest.raises(ConfigError, match=r"or name another: --pool NAME"):
+        tasks_plan.check_configured(plan, plan.trials[1:])
+    tasks_plan.check_configured(plan, plan.trials[:1])  # what is left to run of a resumed sweep
+    monkeypatch.setenv("SWEEPBENCH_A100_ADDRESS", "http://127.0.0.1:9")
+    tasks_plan.check_configured(plan, plan.trials[:2])
+
+
 # --- going on with a plan under changed code, data, libraries
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
 from collections.abc import Callable
@@ -167,3 +168,39 @@ def test_a_trial_that_began_before_its_flow_is_run_with_the_slots_and_the_attemp
     assert trials.run(trial, LOG).outcome is Outcome.OK
     assert trials.run(other, LOG).outcome is Outcome.OK  # the slot is free again
     assert asked == [trial, other] and BEGUN == ["its attempt", None]
+
+
+def test_a_full_disk_under_the_sweep_is_told_and_stops_it(cpu: Callable[..., PoolTrials]) -> None:
+    trial = make_trial(1)
+    store = saved(make_plan([trial]))
+
+    def body(trial: Trial) -> TrialResult:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    trials = cpu(store, trial, body)
+    result = trials.run(trial, LOG)
+    said = f"disk_full: the sweep's folder {store.dir} cannot be written (No space left on device); free some"
+    assert (result.outcome, result.reason) == (Outcome.INFRA, said)
+    assert trials.events.told == [("started", 1), ("damaged", 1, Outcome.INFRA, said)]  # type: ignore[attr-defined]
+    assert trials.stop.is_set() and store.stop_reason() is None, "nothing could be written"
+
+
+def test_another_error_of_the_disk_is_the_trials_own(cpu: Callable[..., PoolTrials]) -> None:
+    trial = make_trial(1)
+
+    def body(trial: Trial) -> TrialResult:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with pytest.raises(OSError, match="Input/output"):
+        cpu(saved(make_plan([trial])), trial, body).run(trial, LOG)
+
+
+def test_first_trials_that_fail_alike_stop_the_sweep(cpu: Callable[..., PoolTrials]) -> None:
+    trials = [make_trial(number) for number in (1, 2, 3)]
+    pool = cpu(saved(make_plan(trials)), trials[0], lambda trial: make_result(trial, Outcome.CRASHED))
+    for trial in trials[:2]:
+        pool.run(trial, LOG)
+    assert not pool.stop.is_set()
+    pool.run(trials[2], LOG)
+    assert pool.stop.is_set() and pool.store.stop_reason() == pool.failures.why
+    assert str(pool.failures.why).startswith("stopped: the first 3 trials, of 3 cells, all ended as crashed (")

@@ -8,7 +8,8 @@ import pytest
 from PIL import Image
 
 from experiments.components.data import images
-from experiments.components.data.images import FORMATS, CorruptRow, open_image
+from experiments.components.data.images import FORMATS, open_image
+from experiments.components.data.parquet import CorruptRow
 
 EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n%%EOF\n"
 

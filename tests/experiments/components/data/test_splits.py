@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -70,3 +71,14 @@ def test_the_tokenizer_is_the_parameters_then_the_data_sets_then_the_weights_own
     empty = tmp_path / "empty"
     with pytest.raises(DataError, match=rf"^no tokenizer\.json in {empty}: set tokenizer$"):
         splits(tmp_path, data_tokenizer=empty).tokenizer()
+
+
+def test_rows_that_do_not_fill_a_batch_are_refused_instead_of_copied(tmp_path: Path) -> None:
+    one = splits(tmp_path)
+    assert len(next(one.train_indices()).rows) == 4
+    one.context = dataclasses.replace(one.context, batch_size=10, world_size=2)
+    assert len(next(one.train_indices()).rows) == 10, "20 rows are a batch of 20"
+    one.context = dataclasses.replace(one.context, batch_size=11)
+    message = r"^train\.parquet: 20 rows are fewer than one batch of 22 \(batch_size 11 on 2 devices\), .* batch_size 10 at most$"
+    with pytest.raises(DataError, match=message):
+        one.train_indices()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from cluster.trial_layout import AA_CERTIFICATES
+from experiments.json_file import seal_of
 from experiments.stats.coverage import Share
 from experiments.trial import Outcome
 from tasks.analysis.aa import AaResult, GroupShares
@@ -96,7 +97,8 @@ def aa_on_disk(root: Path, name: str, pairs: int) -> Path:
     fakes = [Fake({"pool": "gpu", "twin": twin}, repeats=pairs, between=0.02) for twin in "AB"]
     folder = make_sweep(root, fakes, sweep_id=name, suite=SETTINGS)
     plan = folder / "plan.json"
-    plan.write_text(re.sub(r"^\{", '{"aa": {"pairs": 9, "minutes": null}, ', plan.read_text()))
+    content = {**json.loads(plan.read_text()), "aa": {"pairs": 9, "minutes": None}}
+    plan.write_text(json.dumps({**content, "seal": seal_of(content)}))
     for path in folder.glob("trials/*/result.json"):  # as if a sampler had been beside them
         path.write_text(path.read_text().replace('"summary":{}', '"summary":{"state_coverage":1.0}'))
     return folder

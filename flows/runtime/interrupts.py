@@ -1,0 +1,79 @@
+"""What ends a command that runs trials: SIGTERM, a closed terminal, Ctrl-C. Its trials are stopped in order; a second Ctrl-C kills them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+from experiments.trial import Trial
+
+
+class Terminated(BaseException):
+    """SIGTERM reached this process. The flow has dealt with it by then: Prefect passes the signal on to the handler that was there."""
+
+
+class TerminalClosed(KeyboardInterrupt):
+    """The terminal that the command runs in was closed (SIGHUP)."""
+
+
+@contextmanager
+def heeded(running: Callable[[], Iterable[Trial]], resume: str) -> Iterator[None]:
+    """Inside the block SIGTERM raises Terminated, a closed terminal TerminalClosed and Ctrl-C KeyboardInterrupt.
+
+    A second Ctrl-C kills all processes of the trials that are `running` on this machine, says so and how to `resume`, and ends this process
+    with status 1. What a shell's `nohup` has it ignore stays ignored.
+    """
+    handlers: dict[int, Callable[[int, FrameType | None], None]] = {
+        signal.SIGTERM: _terminated,
+        signal.SIGHUP: _terminal_closed,
+        signal.SIGINT: _Interrupted(running, resume),
+    }
+    before = {number: signal.getsignal(number) for number in handlers}
+    for number, handler in handlers.items():
+        if before[number] is not signal.SIG_IGN:
+            signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        for number, handler_before in before.items():
+            signal.signal(number, handler_before)
+
+
+def _terminated(number: int, frame: FrameType | None) -> None:
+    raise Terminated
+
+
+def _terminal_closed(number: int, frame: FrameType | None) -> None:
+    """Its output goes nowhere from here on: a write to a terminal that is gone would fail, and with it the orderly end."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.__stdout__, sys.__stderr__):
+        with suppress(OSError, ValueError, AttributeError):
+            if os.isatty(stream.fileno()):  # type: ignore[union-attr]
+                os.dup2(nowhere, stream.fileno())  # type: ignore[union-attr]
+    raise TerminalClosed
+
+
+class _Interrupted:
+    """The handler of SIGINT."""
+
+    def __init__(self, running: Callable[[], Iterable[Trial]], resume: str) -> None:
+        self._running, self._resume, self._count = running, resume, 0
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self._count += 1
+        if self._count == 1:
+            raise KeyboardInterrupt
+        from cluster.launchers import processes
+
+        signal.signal(number, signal.SIG_IGN)
+        killed = sum(processes.end_all(trial.key) for trial in self._running())
+        text = (
+            f"\ninterrupted twice: {killed} processes of trials on this machine were killed; a Ray job may run on (`sweep stop` ends it)\n"
+        )
+        os.write(2, f"{text}go on with it: {self._resume}\n".encode())  # the console's lock may be held
+        os._exit(1)

@@ -1,0 +1,70 @@
+"""Signals that end a command."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from cluster.launchers import processes
+from flows.runtime import interrupts
+from flows.runtime.interrupts import TerminalClosed, Terminated, heeded
+from flows.runtime.stopping import _reason
+from tests.tasks.plan_support import make_trial
+
+NUMBERS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in NUMBERS}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize(
+    ("number", "raised"), [(signal.SIGTERM, Terminated), (signal.SIGHUP, TerminalClosed), (signal.SIGINT, KeyboardInterrupt)]
+)
+def test_the_first_is_an_exception_and_what_was_there_before_comes_back(number: signal.Signals, raised: type[BaseException]) -> None:
+    before = signal.getsignal(number)
+    with pytest.raises(raised), heeded(list, "sweep resume x"):
+        os.kill(os.getpid(), number)
+    assert signal.getsignal(number) == before
+
+
+def test_a_closed_terminal_is_the_reason_of_its_trials() -> None:
+    assert _reason(TerminalClosed()) == "the terminal was closed (SIGHUP)"
+    assert _reason(KeyboardInterrupt()) == "interrupted (Ctrl-C)"
+
+
+def test_what_nohup_ignores_stays_ignored() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with heeded(list, "sweep resume x"):
+        os.kill(os.getpid(), signal.SIGHUP)
+
+
+def test_a_second_ctrl_c_kills_what_runs_and_says_so(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    killed: list[str] = []
+
+    class Left(BaseException):
+        pass
+
+    def leave(status: int) -> None:
+        raise Left(status)
+
+    monkeypatch.setattr(processes, "end_all", lambda key: (killed.append(key), 2)[1])
+    monkeypatch.setattr(interrupts.os, "_exit", leave)
+    trials = [make_trial(1), make_trial(2)]
+    with pytest.raises(Left, match="1"), heeded(lambda: trials, "sweep resume x"):
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        except KeyboardInterrupt:
+            assert killed == []
+            os.kill(os.getpid(), signal.SIGINT)
+    assert killed == [trial.key for trial in trials]
+    text = capfd.readouterr().err
+    assert "interrupted twice: 4 processes of trials on this machine were killed" in text and "go on with it: sweep resume x\n" in text
