@@ -59,8 +59,10 @@ def numerics_of(parameters: Mapping[str, Any], device: str) -> tuple[tuple[str, 
     return ("device", device), *sorted((name, repr(parameters[name])) for name in NUMERICS & parameters.keys())
 
 
-# Parameters without an effect of their own: each value names a set of other parameters, which a suite's conditions set
-NAMES_OF_SETTINGS = frozenset({"rung", "strategy"})
+SIDE = "side"  # the axis of an A/B sweep, which is no parameter: tasks/rounds/ab_plan.py
+
+# Axes without an effect of their own: each value names a set of parameters, which a suite's conditions set
+NAMES_OF_SETTINGS = frozenset({"rung", "strategy", SIDE})
 
 
 class TrainingParameters(Strict):

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from cluster.trial_layout import JOURNAL
+from flows.cli.ab_comment import STDOUT, check_comment, write_comment
 from flows.cli.options import (
     SUITE_HELP,
     BudgetOption,
@@ -168,6 +169,9 @@ def report(
     sweep_id: SweepId,
     open_: Annotated[bool, typer.Option("--open", help="open report.html in the browser")] = False,
     emulated: Annotated[bool, typer.Option("--emulated", help="of the trials on an emulated device, by themselves and marked")] = False,
+    markdown: Annotated[
+        str | None, typer.Option("--markdown", metavar="FILE", help="of `sweep ab`: also the comment for a pull request; - prints it")
+    ] = None,
 ) -> None:
     """Derive results, report and figures again from the raw steps, and print the comparison.
 
@@ -180,13 +184,18 @@ def report(
     from tasks.sweep.store import SweepStore
 
     store = SweepStore(_sweep_id(sweep_id))
+    if markdown is not None:
+        check_comment(markdown, store.load_plan())
     for trial in store.load_plan().trials:
         with suppress(DamagedFile):  # which the trial's row in the report tells of
             if (store.trial_dir(trial.key) / JOURNAL).exists():
                 write_steps(store.trial_dir(trial.key))
     paths = write_report(store.dir, emulated=emulated)
-    show_comparison.print_comparison(out, store, emulated=emulated)
-    out.print(f"report: {paths.html}", highlight=False, soft_wrap=True)
+    page = err if markdown == STDOUT else out
+    show_comparison.print_comparison(page, store, emulated=emulated)
+    page.print(f"report: {paths.html}", highlight=False, soft_wrap=True)
+    if markdown is not None:
+        write_comment(markdown, store)
     for problem in paths.damage:
         err.print(f"left out: {problem}", style="red", highlight=False, markup=False, soft_wrap=True)
     if open_:
@@ -321,5 +330,6 @@ def main() -> None:
 
 
 from flows.cli import aa as _aa  # noqa: E402, F401 - adds its commands
+from flows.cli import ab as _ab  # noqa: E402, F401 - adds its command
 from flows.cli import nightly as _nights  # noqa: E402, F401 - adds its commands
 from flows.cli import tune as _tune  # noqa: E402, F401 - adds its command

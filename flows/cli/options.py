@@ -19,7 +19,7 @@ app = typer.Typer(
     name="sweep",
     help="Run a workload through every combination of accelerator, precision, data loading and model; say which is faster, and how sure.",
     epilog="Exit status: 0 every trial ok or an expected outcome (does_not_fit, unsupported); 2 trial failures recorded; "
-    "3 a night found something worse; 1 anything else.",
+    "3 a night or `sweep ab` found something worse; 4 `sweep ab` could not decide; 1 anything else.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,

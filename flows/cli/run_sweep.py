@@ -25,6 +25,8 @@ from flows.runtime.interrupts import Terminated, heeded
 from flows.runtime.prefect_server import own_server
 from flows.runtime.progress import CURRENT as PROGRESS
 from flows.runtime.progress import SweepProgress
+from tasks.analysis.ab import SLOWER, UNDECIDED
+from tasks.report.ab_summary import status_of
 from tasks.report.text_format import plural
 from tasks.sweep.head_start import HeadStart, head_start
 from tasks.sweep.plan import expected_seconds
@@ -88,7 +90,12 @@ def _say_end(store: SweepStore, end: FlowEnd, out: Console, err: Console) -> int
         print_comparison(out, store)
         print_where(out, store)
         status = max(status, exit_status(store.states(store.load_plan())), key=_SEVERITY.index)
-    colour = {0: "green", 2: "yellow"}.get(status, "red")
+    if end.finished and status == 0:
+        status = status_of(store.dir)  # what the trials found, once nothing is wrong with them
+        if status:
+            said = "a cell of B is worse" if status == SLOWER else "no cell of B is shown to be worse, and not all are decided"
+            err.print(f"exit status {status}: {said}", highlight=False, soft_wrap=True)
+    colour = {0: "green", 2: "yellow", UNDECIDED: "yellow"}.get(status, "red")
     err.print(f"[{colour}]{escape(end.message)}[/]", highlight=False, soft_wrap=True)
     if status == 1:
         err.print(f"go on with it: sweep resume {store.sweep_id}", highlight=False, soft_wrap=True)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from flows.cli.options import err, out
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from cluster.pools.busy import Look
     from tasks.sweep.store import Plan, Request
 
@@ -74,8 +76,11 @@ def tell(text: str) -> None:
     err.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
-def start(plan: Plan, look: Look | None = None) -> int:
-    """Check a new plan, say what profile `auto` took, save it and run it; returns the exit status. Raises ConfigError, StoreError."""
+def start(plan: Plan, look: Look | None = None, *, page: Console = out) -> int:
+    """Check a new plan, say what profile `auto` took, save it and run it; returns the exit status. Raises ConfigError, StoreError.
+
+    `page`: where its comparison is printed.
+    """
     from experiments.config.paths import runs_root
     from flows.cli.run_sweep import run_sweep
     from tasks.sweep.budget import check_budget
@@ -91,4 +96,4 @@ def start(plan: Plan, look: Look | None = None) -> int:
         SweepStore(plan.sweep_id).save_plan(plan)
     except OSError as error:
         raise StoreError(f"{runs_root()} cannot be written ({error.strerror}); SWEEPBENCH_RUNS names another folder") from None
-    return run_sweep(plan, out, err, look)
+    return run_sweep(plan, page, err, look)

@@ -12,11 +12,11 @@ from tasks.rounds.growth import More, round_note, seconds_run
 def run_rounds(session: Session, more: More) -> None:
     """Run what the plan holds, then what `more` adds to it, round by round, until it adds nothing. A round that began is always finished.
 
-    The twins of an A/A sweep and the settings of a race run one at a time in the plan's order, whatever slots there are. What trials took
-    in earlier flows counts as time: a resumed sweep goes on where it was.
+    The twins of an A/A sweep, the sides of an A/B sweep and the settings of a race run one at a time in the plan's order, whatever slots
+    there are. What trials took in earlier flows counts as time: a resumed sweep goes on where it was.
     """
     before, began = seconds_run(session.store, session.plan), time.monotonic()
-    in_turns, due = session.plan.aa is not None or session.plan.race is not None, True
+    in_turns, due = any((session.plan.aa, session.plan.ab, session.plan.race)), True
     while True:
         if due:
             session.progress.note = round_note(session.plan)

@@ -62,8 +62,9 @@ def _hidden(cells: Sequence[Cell], axes: set[str]) -> set[str]:
     hidden = {*(_OF_THE_POOL if "pool" in axes else ()), *(("world_size", "device_count") if "devices" in axes else ())}
     if any(row.environment.get("host_id") for cell in cells for row in cell.measured):
         hidden.add("host")  # the opaque id tells the same
-    if "environment" in axes:  # the section on environments has them
+    environments, commits = (len({getattr(cell.trial, name) for cell in cells}) > 1 for name in ("environment", "commit"))
+    if "environment" in axes or environments:  # the section on environments has them
         hidden |= {"python", *(name for cell in cells for row in cell.measured for name in row.packages)}
-    if "commit" in axes:
+    if "commit" in axes or commits:
         hidden |= _OF_THE_COMMIT
     return hidden

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from experiments.metrics import Direction
 from tasks.analysis.aa import analyse
+from tasks.analysis.ab import ab_pairs
 from tasks.analysis.cell import Cell
 from tasks.analysis.certificates import known_of
 from tasks.analysis.held_files import held_of
@@ -14,6 +15,7 @@ from tasks.analysis.known_spread import NOTHING, known_for
 from tasks.analysis.looks import cells_of_plan
 from tasks.analysis.race import race_of
 from tasks.analysis.results import Sweep
+from tasks.report.ab_answer import ab_headline
 from tasks.report.answer import Answer, find_answers
 from tasks.report.cautions import cautions
 from tasks.report.comparison_table import build_table
@@ -25,6 +27,7 @@ from tasks.report.sections import outcomes
 from tasks.report.sections.data_loading import saturation
 from tasks.report.sections.order import SECTIONS
 from tasks.report.standing import Standing, standing_of
+from tasks.sweep.store import Plan
 
 TWINS = "An A/A sweep: both cells are the same, so none can win."
 APART = "Cells that do not do the same work are not compared with each other."
@@ -126,13 +129,13 @@ def report_of(source: ReportSource) -> Report:
     answers = answers_of(source)
     best = answers[0].best if len(answers) == 1 else None
     return Report(
-        title=f"{source.suite_name} · {sweep.plan.profile}{' · A/A' if sweep.plan.aa else ' · race' if sweep.plan.race else ''}",
+        title=" · ".join([source.suite_name, sweep.plan.profile, *_kind(sweep.plan)]),
         description=suite.description,
         sweep_id=sweep.sweep_id,
         watermark=watermark(source),
         standing=None if emulated else standing_of(sweep, cells),
         answers=answers,
-        no_answer=TWINS if sweep.plan.aa else "" if answers else no_race_answer(source.race) if source.race else _no_answer(source),
+        no_answer="" if answers else _special(source) or _no_answer(source),
         loading=[row.sentence for row in saturation(cells) if best in row.cells],
         missing=find_missing(cells),
         cautions=[*cautions(sweep.rows, cells, emulated=emulated), *provenance_cautions(sweep)],
@@ -142,17 +145,33 @@ def report_of(source: ReportSource) -> Report:
 
 
 def answers_of(source: ReportSource) -> list[Answer]:
-    """An answer for each group of cells that do the same work; none for an A/A sweep, whose cells are one and the same."""
+    """An answer for each group of cells that do the same work; none for an A/A sweep, whose cells are one and the same, and for an
+    A/B sweep, whose headline is about its sides."""
     plan = source.sweep.plan
     if source.race is not None:
         answer = race_answer(source.race, source.cells, plan.command)
         return [answer] if answer else []
-    return [] if plan.aa else find_answers(source.cells, command=plan.command, minimum=plan.suite.report.minimum_effect)
+    return [] if plan.aa or plan.ab else find_answers(source.cells, command=plan.command, minimum=plan.suite.report.minimum_effect)
+
+
+def _kind(plan: Plan) -> list[str]:
+    """What is said of it in the report's title, where it is no plain sweep."""
+    return [name for name, settings in (("A/A", plan.aa), ("A/B", plan.ab), ("race", plan.race)) if settings is not None]
 
 
 def watermark(source: ReportSource) -> str | None:
     """What stands all over a report and its figures whose numbers are no measurements."""
     return "emulated: not a measurement" if source.emulated else None
+
+
+def _special(source: ReportSource) -> str:
+    """The headline of a sweep without answers that is no plain one; empty of any other, and where nothing has ended yet."""
+    plan, cells = source.sweep.plan, source.cells
+    if plan.aa:
+        return TWINS
+    if source.race:
+        return no_race_answer(source.race)
+    return ab_headline(ab_pairs(cells, plan.ab), plan.ab) if plan.ab and any(cell.outcome != "to do" for cell in cells) else ""
 
 
 def _no_answer(source: ReportSource) -> str:

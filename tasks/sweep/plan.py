@@ -279,7 +279,7 @@ def compare_with_last(plan: Plan) -> tuple[str | None, list[TrialState]]:
     Considers sweeps of the same suite only; without one the id is None. Damaged ones are logged and left out.
     """
     for store, old in readable_plans():
-        if not old.trials or old.aa or old.trials[0].suite != plan.trials[0].suite or store.sweep_id == plan.sweep_id:
+        if not old.trials or old.aa or old.ab or old.trials[0].suite != plan.trials[0].suite or store.sweep_id == plan.sweep_id:
             continue
         earlier = {_place(trial): trial for trial in old.trials}
         entries = []

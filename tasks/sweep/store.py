@@ -30,6 +30,7 @@ from experiments.json_file import parse_model, read_model, sealed_text
 from experiments.spec.schema import MOST_ROUNDS, Suite
 from experiments.stats.look import Look
 from experiments.trial import Outcome, Trial, TrialKey, TrialResult
+from tasks.sweep.ab_settings import AbSettings
 from tasks.sweep.early_plans import upgraded
 from tasks.sweep.race_settings import RaceSettings
 from tasks.sweep.result_file import read_result
@@ -119,6 +120,7 @@ class Plan(Strict):
         None, description="of a sweep with a budget of time; null: all its trials were planned at the start"
     )
     race: RaceSettings | None = Field(None, description="of a race: see tasks/rounds/race_plan.py; null for every other")
+    ab: AbSettings | None = Field(None, description="of an A/B sweep: see tasks/rounds/ab_plan.py; null for every other")
 
     @property
     def name(self) -> str:

@@ -73,3 +73,16 @@ def test_what_is_on_disk_can_only_make_the_status_worse(printed: StringIO, ended
     store = saved(make_plan([make_trial(1), make_trial(2)]), **ended)
     assert say(store, FlowEnd(told, "said", finished=True), printed) == status
     assert "the comparison" in printed.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("found", "ended", "status"),
+    [(0, Outcome.OK, 0), (3, Outcome.OK, 3), (4, Outcome.OK, 4), (3, Outcome.CRASHED, 2), (4, Outcome.CANCELLED, 1)],
+)
+def test_what_an_ab_sweep_found_is_the_status_once_its_trials_are_well(
+    printed: StringIO, monkeypatch: pytest.MonkeyPatch, found: int, ended: Outcome, status: int
+) -> None:
+    monkeypatch.setattr(module, "status_of", lambda folder: found)
+    store = saved(make_plan([make_trial(1), make_trial(2)]), t1=Outcome.OK, t2=ended)
+    assert say(store, FlowEnd(0, "said", finished=True), printed) == status
+    assert (f"exit status {found}:" in printed.getvalue()) is (found != 0 and status == found)

@@ -1,0 +1,73 @@
+"""The command for pull requests: one side against the other, in turns, until it is decided."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from flows.cli.ab_comment import STDOUT, check_comment_file, write_comment
+from flows.cli.options import (
+    SUITE_HELP,
+    OnlyOption,
+    PoolOption,
+    PoolWaitOption,
+    ProfileOption,
+    SetOption,
+    app,
+    clean_errors,
+    err,
+    out,
+    suite_names,
+)
+from flows.cli.start_sweep import request_of, start, tell
+
+SIDE_HELP = "a commit, branch or tag (worktree: the code here); env:NAME: an environment; or settings: key=value[,key=value]"
+
+
+@app.command(
+    epilog="Examples: sweep ab main HEAD --suite bridgetower --only precision=bf16 · sweep ab env:torch-2.12 env:torch-2.13 · "
+    "sweep ab compile=none compile=inductor --suite synthetic --budget 5m. "
+    "Exit status: 0 B is the same or faster; 3 slower; 4 undecided; 1 and 2 as for every sweep.",
+)
+@clean_errors
+def ab(
+    a: Annotated[str, typer.Argument(metavar="A", help=SIDE_HELP)],
+    b: Annotated[str, typer.Argument(metavar="B", help="what is compared with A: of the same kind")],
+    suite: Annotated[str, typer.Option("--suite", help=SUITE_HELP, autocompletion=suite_names)] = "bridgetower",
+    profile: ProfileOption = "auto",
+    all_: Annotated[bool, typer.Option("--all", help="all cells; else the suite's baseline cell, or those that --only keeps")] = False,
+    budget: Annotated[str, typer.Option("--budget", metavar="TIME", help="no round starts that would not end by then: 20m, 1h30m")] = "20m",
+    markdown: Annotated[
+        str | None, typer.Option("--markdown", metavar="FILE", help="write a comment for a pull request; - writes it to standard output")
+    ] = None,
+    pool: PoolOption = None,
+    set_: SetOption = None,
+    only: OnlyOption = None,
+    pool_wait: PoolWaitOption = None,
+) -> None:
+    """Compare B with A, cell by cell: both in turns on the same pool, one trial at a time, until each comparison is decided."""
+    from tasks.report.text_format import plural
+    from tasks.rounds.ab_plan import plan_ab
+
+    if markdown is not None:
+        check_comment_file(markdown)
+    request = request_of(suite, profile, pool, set_, only, budget=budget, until_decided=True)
+    plan = plan_ab(request.model_copy(update={"pool_wait_s": pool_wait}), a, b, every=all_, say=tell)
+    cells = sum(not trial.reference for trial in plan.trials) // 2
+    tell(f"A/B: B ({b}) against A ({a}), {plural(cells, 'cell')} of {plan.name}")
+    status = start(plan, page=err if markdown == STDOUT else out)
+    if markdown is not None:
+        _comment(markdown, plan.sweep_id)
+    raise typer.Exit(status)
+
+
+def _comment(name: str, sweep_id: str) -> None:
+    """Write the comment. A failure changes no exit status: that is the comparison's, and `sweep report` writes the comment again."""
+    from experiments.config.errors import UserError
+    from tasks.sweep.store import SweepStore
+
+    try:
+        write_comment(name, SweepStore(sweep_id))
+    except (UserError, OSError) as error:
+        tell(f"no comment: {error}; `sweep report {sweep_id} --markdown FILE` writes it again")

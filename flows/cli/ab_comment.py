@@ -1,0 +1,42 @@
+"""The comment of an A/B sweep for a pull request: to a file, or to standard output."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tasks.sweep.store import Plan, SweepStore
+
+STDOUT = "-"
+
+
+def check_comment_file(name: str) -> None:
+    """Raise ConfigError where the comment could not be written once the sweep is over."""
+    from experiments.config.errors import ConfigError
+
+    path = Path(name)
+    if name != STDOUT and (path.is_dir() or not path.absolute().parent.is_dir()):
+        raise ConfigError.one("--markdown", None, name, "is no file in a folder that exists", "name a file, or - for standard output")
+
+
+def check_comment(name: str, plan: Plan) -> None:
+    """As `check_comment_file`. Raises ConfigError also for a sweep that is no A/B sweep."""
+    from experiments.config.errors import ConfigError
+
+    if plan.ab is None:
+        raise ConfigError.one("--markdown", None, plan.sweep_id, "is no A/B sweep", "give the id of a sweep of `sweep ab`")
+    check_comment_file(name)
+
+
+def write_comment(name: str, store: SweepStore) -> None:
+    """Write it. Raises ResultsError, OSError."""
+    from experiments.atomic_file import atomic_write
+    from tasks.report.ab_summary import pull_request_comment
+
+    text = pull_request_comment(store.dir)
+    if name == STDOUT:
+        sys.stdout.write(text)
+    else:
+        atomic_write(Path(name), text)
