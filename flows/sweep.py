@@ -107,7 +107,8 @@ def finish(session: Session, error: BaseException | None) -> State[Any]:
     """Publish what there is, whatever happened; then say how it went, or pass on what interrupted it."""
     problem = session.publish_and_report()
     states = session.store.states(session.plan)
-    status = 1 if problem or error is not None else exit_status(states)
+    cut_off = session.stop.is_set() and growth(session.plan) is not None  # between two rounds all trials that are planned have ended
+    status = 1 if problem or cut_off or error is not None else exit_status(states)
     counts: dict[str, int] = {}
     for outcome in states.values():
         name = str(outcome) if outcome else "not run"

@@ -16,6 +16,7 @@ from typing import Any
 from packaging.requirements import InvalidRequirement, Requirement
 
 from cluster.packages import installed
+from experiments.config.credentials import credentials_in
 from experiments.config.errors import ConfigError, Problem, choose
 from experiments.config.paths import REPOSITORY
 from experiments.environment_files import environment_files
@@ -97,7 +98,10 @@ def _lines(file: Path, above: tuple[Path, ...] = ()) -> Iterator[Line]:
 
 
 def _problem(line: Line) -> Problem | None:
-    """Why the line does not say which version is installed; None if it does, or is an option."""
+    """Why the line does not say which version is installed, or may not be kept; None if it does, or is an option."""
+    if problem := credentials_in(line.text):
+        hint = "give it to pip by its own configuration or PIP_INDEX_URL: this file is copied and logged"
+        return Problem(str(line.file), line.number, "", problem, hint)
     if line.text.startswith("-") or _local(line):
         pointing = line.text.startswith(("-e", "--editable"))
         hint = "give a wheel: what lies in a folder changes without a trace"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-# scheme://user:password@host. In an hf:// address an @ comes before a revision
-_USER = re.compile(r"(?<!\bhf)://[^/\s@?#]*@")
+# scheme://user:password@host. In an hf:// address an @ comes before a revision; git@ is everybody's user name for ssh
+_USER = re.compile(r"(?<!\bhf)://(?!git@)[^/\s@?#]*@")
 _QUERY = re.compile(
     r"[?&;](?:[\w-]*(?:secret|token|passw(?:or)?d|signature|credential)[\w-]*|access_key(?:_id)?|api_?key|key|sig|auth)=[^&\s]",
     re.IGNORECASE,

@@ -225,7 +225,7 @@ def end_of(ended: tuple[int, str] | None, state: State[Any] | None) -> FlowEnd:
         whole = state is not None and (state.is_completed() or ended[0] != 0)
         return FlowEnd(ended[0] if whole else 1, ended[1], finished=True)
     if state is None:
-        return FlowEnd(1, "interrupted before the sweep began", finished=False)
+        return FlowEnd(1, "interrupted before the flow came to its end; what was measured is kept", finished=False)
     return FlowEnd(1, f"the sweep could not be run: {_why(state)}", finished=False)
 
 

@@ -16,7 +16,7 @@ from experiments.trial import TrialResult
 from flows.cli.show_comparison import print_comparison, print_where
 from flows.cli.tables import make_table
 from tasks.analysis.results import load_sweep
-from tasks.sweep.store import SweepStore, list_sweeps
+from tasks.sweep.store import Plan, SweepStore, list_sweeps
 
 UNREADABLE = "unreadable"  # a file of it is damaged
 
@@ -39,7 +39,7 @@ def sweep_rows() -> list[dict[str, Any]]:
                 "suite": plan.name,
                 "profile": plan.profile,
                 "created_at": plan.created_at,
-                "state": _sweep_state(store, counts),
+                "state": _sweep_state(store, plan, counts),
                 "trials": len(words),
                 "outcomes": dict(counts),
                 "measured_share": _measured_share(store),
@@ -74,12 +74,15 @@ def _measured_share(store: SweepStore) -> float | None:
     return held.measured_share if held is not None and not any(trial.emulated for trial in held.trials) else None
 
 
-def _sweep_state(store: SweepStore, counts: Mapping[str, int]) -> str:
+def _sweep_state(store: SweepStore, plan: Plan, counts: Mapping[str, int]) -> str:
     if store.is_held():
         return "running"
     if counts.get(UNREADABLE):
         return "damaged"
-    return "incomplete" if counts.get("to do") or counts.get("cancelled") else "complete"
+    if counts.get("to do") or counts.get("cancelled"):
+        return "incomplete"
+    grows = plan.decide is not None or plan.race is not None or (plan.aa is not None and plan.aa.minutes is not None)
+    return "incomplete" if grows and (_status(store) or {}).get("status", 1) == 1 else "complete"  # further rounds are to come
 
 
 def print_sweeps(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -18,7 +18,10 @@ from flows.cli.start_sweep import request_of, start
 def tune(
     suite: SuiteName,
     budget: Annotated[
-        str, typer.Option("--budget", help="time for all trials: 90m, 2h; no round starts that would not end by then", metavar="TIME")
+        str,
+        typer.Option(
+            "--budget", help="time for all trials: 90m, 2h; after the second round none starts that would not end by then", metavar="TIME"
+        ),
     ],
     maximise: Annotated[str | None, typer.Option("--maximise", help="the metric that is to be high, such as throughput")] = None,
     minimise: Annotated[str | None, typer.Option("--minimise", help="or the one that is to be low, such as peak_memory_bytes")] = None,

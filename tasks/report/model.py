@@ -75,8 +75,8 @@ class Report:
     @property
     def next_step(self) -> str:
         """The command that would decide what is open; empty where nothing is."""
-        if self.standing is not None and self.standing.command:
-            return self.standing.command
+        if self.standing is not None and (self.standing.command or self.standing.left):
+            return self.standing.command  # more repeats would not decide what rounds do not
         return next((answer.next_step for answer in self.answers if answer.next_step), "")
 
     @property

@@ -41,7 +41,9 @@ def standing_of(sweep: Sweep, cells: Sequence[Cell]) -> Standing | None:
         return Standing(f"No comparison is decided yet: the first look is after {plural(settings.least, 'round')}", resume)
     unfinished = any(row.result is None or not row.result.outcome.final for row in sweep.rows)
     undecided = undecided_cells(compared)
-    left = {cell.name: rounds_left(cell, settings.looks, sweep.plan.suite.report.minimum_effect) for cell in undecided}
+    disturbed = [cell for cell in undecided if cell.disturbed or (cell.baseline is not None and cell.baseline.disturbed)]
+    minimum = sweep.plan.suite.report.minimum_effect
+    left = {cell.name: None if cell in disturbed else rounds_left(cell, settings.looks, minimum) for cell in undecided}
     takes = [rounds for rounds in left.values() if rounds is not None]
     said = [_decided(compared)]
     command = resume if unfinished else ""
@@ -50,7 +52,12 @@ def standing_of(sweep: Sweep, cells: Sequence[Cell]) -> Standing | None:
         about = f"about {plural(max(takes), 'more round')}, {duration.about(needed_s)}"
         said.append(about if len(compared) == 1 else f"{len(takes)} undecided: {about}")
         command = f"{resume} --budget {duration.text(60 * max(1, math.ceil(_MARGIN * needed_s / 60)))}"
-    if hopeless := len(undecided) - len(takes):
+    if disturbed:
+        which = "it was" if len(compared) == 1 else f"{len(disturbed)} were"
+        said.append(f"{which} disturbed by other work: repeat them while nothing else runs there")
+        again = max(settings.least, 1) * _round_s(sweep, disturbed)
+        command = command or f"{resume} --budget {duration.text(60 * max(1, math.ceil(_MARGIN * again / 60)))}"
+    if hopeless := len(undecided) - len(takes) - len(disturbed):
         which = "it" if len(compared) == 1 else str(hopeless)
         said.append(f"{which} cannot be decided with a sensible number of repeats: more than {SENSIBLE} rounds as it looks now")
     return Standing("; ".join(said), command, left)

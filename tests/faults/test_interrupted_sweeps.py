@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import psutil
@@ -120,9 +121,24 @@ def test_row_8_told_to_end_interrupted_and_stopped(tmp_path: Path) -> None:
 
 @pytest.fixture
 def deaf_prefect() -> Iterator[str]:
-    """The URL of a Prefect server that takes requests and never answers: a flow waits for it and does not begin."""
-    with socket.create_server(("127.0.0.1", 0)) as deaf:
-        yield f"http://127.0.0.1:{deaf.getsockname()[1]}/api"
+    """The URL of a Prefect server that says that it is well and answers nothing else: a flow waits for it and does not begin."""
+    over = threading.Event()
+
+    class Deaf(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.path != "/api/health":
+                over.wait()
+            self.send_response(200)
+            self.end_headers()
+
+        def do_POST(self) -> None:
+            over.wait()
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Deaf) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/api"
+        over.set()
+        server.shutdown()
 
 
 def phases(store: SweepStore) -> list[str]:

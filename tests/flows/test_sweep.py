@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +15,7 @@ from flows.runtime.progress import SweepProgress
 from flows.runtime.session import Session as RealSession
 from flows.sweep import finish, load_or_plan, sweep
 from tasks.sweep.aa_plan import one_more_pair
-from tasks.sweep.store import AaSettings, Plan, Request, SweepBusy, SweepStore
+from tasks.sweep.store import AaSettings, DecideSettings, Plan, Request, SweepBusy, SweepStore
 from tests.flows.flow_support import LOG, Stage, stage
 from tests.tasks.plan_support import SWEEP_ID, make_plan, make_result, make_trial, saved
 
@@ -26,6 +27,7 @@ class Session:
 
     def __init__(self, plan: Plan, problem: str | None = None, **ended: Outcome) -> None:
         self.plan, self.store, self.progress, self.problem = plan, saved(plan, **ended), SweepProgress(plan.trials), problem
+        self.stop = threading.Event()
 
     def publish_and_report(self) -> str | None:
         return self.problem
@@ -38,6 +40,17 @@ def made(problem: str | None = None, **ended: Outcome) -> Any:
 
 
 # --- the end
+
+
+@pytest.mark.parametrize(("decide", "stopped", "status"), [(True, True, 1), (True, False, 0), (False, True, 0)])
+def test_a_sweep_that_was_stopped_between_two_rounds_is_incomplete(decide: bool, stopped: bool, status: int) -> None:
+    """All trials of its plan have ended then."""
+    session = made(t1=Outcome.OK, t2=Outcome.OK)
+    session.plan = session.plan.model_copy(update={"decide": DecideSettings(budget_s=60.0) if decide else None})
+    if stopped:
+        session.stop.set()
+    finish(session, None)
+    assert session.store.load_status().status == status
 
 
 @pytest.mark.parametrize(

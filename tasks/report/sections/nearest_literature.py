@@ -54,7 +54,7 @@ def _ours(cell: Cell, entry: LiteratureValue) -> float | None:
     name, unit = OURS[entry.metric]
     if entry.metric == "max_batch_per_device" and cell.trial.parameters.get("batch_size") != "max":
         return None
-    value = cell.mean(name)
+    value = cell.estimate.value if name == cell.metric.name and cell.estimate is not None else cell.mean(name)  # as the table has it
     return None if value is None else value / unit
 
 

@@ -30,7 +30,7 @@ def facts(race: Race) -> list[str]:
     asked = f"{settings.direction.capitalize()} {race.metric.label}{f' where {limits}' if limits else ''}"
     lines = [
         f"{asked}, in {duration.text(settings.budget_s)}.",
-        f"Chance of a wrong winner: at most {percent(settings.chance)}. Settings less than {percent(settings.minimum)} apart are level.",
+        f"Chance of a wrong winner, meant: at most {percent(settings.chance)}. Less than {percent(settings.minimum)} apart is level.",
         f"{plural(len(race.trials), 'setting')}, {plural(race.trial_count, 'trial')} in {plural(len(race.rounds), 'round')}.",
     ]
     if settings.parity and race.parity:

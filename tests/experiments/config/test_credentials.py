@@ -31,6 +31,7 @@ def test_credentials_are_named_and_not_repeated(text: str, problem: str) -> None
         "s3://bucket/folder?region=eu-west-1&endpoint_override=localhost:9000",
         "hf://datasets/OWNER/NAME@" + "0" * 40 + "/folder",
         "hf://NAME@" + "0" * 40,
+        "git+ssh://git@host/owner/name",
         "/data/me@work/images",
         "drawn",
         "s3://bucket/token=5/part",

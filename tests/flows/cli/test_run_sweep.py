@@ -94,7 +94,10 @@ def test_ctrl_c_while_prefect_starts_ends_what_was_begun(stage: Stage) -> None:
     stage.on_wait = interrupt
     status, text = stage.sweep()
     assert status == 1 and stage.done == ["look", "begin", "server", "wait", "server ends", "end"]
-    assert "interrupted before the sweep began" in text and f"go on with it: sweep resume {SWEEP_ID}" in text
+    assert (
+        "interrupted before the flow came to its end; what was measured is kept" in text
+        and f"go on with it: sweep resume {SWEEP_ID}" in text
+    )
 
 
 def test_a_server_that_does_not_start_ends_what_was_begun(stage: Stage) -> None:

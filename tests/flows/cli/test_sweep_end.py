@@ -27,7 +27,7 @@ def test_the_end_of_a_flow_is_its_own() -> None:
     assert end_of((2, "some failed"), Failed()) == FlowEnd(2, "some failed", finished=True)
     assert end_of((0, "all well"), None).status == 1, "interrupted after it"
     assert end_of((0, "all well"), Failed()).status == 1, "it failed after it"
-    assert end_of(None, None) == FlowEnd(1, "interrupted before the sweep began", finished=False)
+    assert end_of(None, None) == FlowEnd(1, "interrupted before the flow came to its end; what was measured is kept", finished=False)
 
 
 def test_a_flow_that_failed_before_its_end_says_why() -> None:

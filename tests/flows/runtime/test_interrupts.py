@@ -30,6 +30,8 @@ def _as_before() -> Iterator[None]:
     ("number", "raised"), [(signal.SIGTERM, Terminated), (signal.SIGHUP, TerminalClosed), (signal.SIGINT, KeyboardInterrupt)]
 )
 def test_the_first_is_an_exception_and_what_was_there_before_comes_back(number: signal.Signals, raised: type[BaseException]) -> None:
+    if number is signal.SIGHUP:
+        signal.signal(number, signal.SIG_DFL)  # the tests may run under nohup
     before = signal.getsignal(number)
     with pytest.raises(raised), heeded(list, "sweep resume x"):
         os.kill(os.getpid(), number)
