@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from statistics import median
 
 from rich.console import Console
 
@@ -23,7 +24,8 @@ from tasks.campaign.store import CampaignStore
 from tasks.rounds.growth import seconds_run
 from tasks.sweep import deadline
 from tasks.sweep.plan import expected_seconds
-from tasks.sweep.store import SweepBusy
+from tasks.sweep.round_time import trial_times
+from tasks.sweep.store import SweepBusy, SweepStore, readable_result
 
 REPORT_S = 10.0  # of a run's time that the last sweep leaves: its report, and what goes to MLflow
 
@@ -96,8 +98,15 @@ class Campaign:
         plan = with_time(entry.plan, seconds_run(sweep, entry.plan), left_s)
         self.store.save(self.store.load().with_sweep(entry.name, sweep.sweep_id))  # first: see tasks/campaign/store.py
         sweep.save_plan(plan)
-        deadline.CURRENT.set(deadline.Deadline(time.monotonic() + left_s, expected_seconds(plan)))
+        deadline.CURRENT.set(deadline.Deadline(time.monotonic() + left_s, expected_seconds(plan), self._usual_s()))
         return run_sweep(plan, out, err, Look())
+
+    def _usual_s(self) -> float:
+        """What the trials of this campaign took at the median, s; 0 where none has ended."""
+        stores = [SweepStore(sweep_id) for sweep_id in self.store.load().sweeps.values()]
+        plans = [(store, store.load_plan()) for store in stores if store.exists()]
+        ended = [(trial, end) for store, plan in plans for trial in plan.trials if (end := readable_result(store, trial.key)) is not None]
+        return median(trial_times(ended).seconds.values() or [0.0])
 
     @property
     def _time_s(self) -> float:

@@ -35,7 +35,7 @@ def _expected(entry: Entry) -> str:
     unknown = sum(trial.cell not in entry.expected for trial in entry.to_do)
     least = f"{duration.about(sum(entry.times().values()))}"
     if unknown == len(entry.to_do):
-        return f"unknown: no past sweep has them (windows alone {least})"
+        return f"unknown: no past sweep has them (at least {least})"
     return f"{least}" if not unknown else f"unknown for {plural(unknown, 'trial')}, at least {least}"
 
 

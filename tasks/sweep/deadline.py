@@ -14,10 +14,11 @@ from tasks.sweep.store import Plan, SweepStore, readable_result
 
 @dataclass(frozen=True)
 class Deadline:
-    """`at`: of `clock`, s. `expected`: cell -> what its trials took in past sweeps, s."""
+    """`at`: of `clock`, s. `expected`: cell -> what its trials took in past sweeps, s. `usual_s`: of a trial of which nothing is known."""
 
     at: float
     expected: Mapping[str, float]
+    usual_s: float = 0.0
     clock: Callable[[], float] = time.monotonic
 
     @property
@@ -27,10 +28,10 @@ class Deadline:
     def fits(self, trial: Trial, store: SweepStore, plan: Plan) -> bool:
         """Whether the trial is expected to end in time, by `expected_trial_s`."""
         ended = [(each, result) for each in plan.trials if (result := readable_result(store, each.key)) is not None]
-        return expected_trial_s(trial, ended, self.expected) <= self.left_s
+        return expected_trial_s(trial, ended, self.expected, self.usual_s) <= self.left_s
 
 
-def expected_trial_s(trial: Trial, ended: list[tuple[Trial, TrialResult]], past: Mapping[str, float]) -> float:
+def expected_trial_s(trial: Trial, ended: list[tuple[Trial, TrialResult]], past: Mapping[str, float], usual_s: float = 0.0) -> float:
     """What a trial is expected to take, with what lies between two of them, s.
 
     As its cell's trials took in this sweep, else in past ones; else as the slowest of this sweep's cells with as many devices did, else of
@@ -42,7 +43,7 @@ def expected_trial_s(trial: Trial, ended: list[tuple[Trial, TrialResult]], past:
     devices = {each.cell: each.parameters.get("devices") for each, _ in ended}
     alike = [seconds for cell, seconds in times.seconds.items() if devices.get(cell) == trial.parameters.get("devices")]
     known = alike or list(times.seconds.values())
-    return (max(known) if known else float(trial.parameters.get("measure_s") or 0.0)) + times.between_s
+    return (max(known) if known else max(usual_s, float(trial.parameters.get("measure_s") or 0.0))) + times.between_s
 
 
 CURRENT: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
