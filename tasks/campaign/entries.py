@@ -81,7 +81,7 @@ def _entry(file: CampaignFile, index: int, state: CampaignState, overrides: Over
             plan, _ = make_plan(request, None if old else sweep_id)
             check_ready(plan)
         except ConfigError as error:
-            places = [replace(one, key=f"{one.key} (of sweeps[{index}])") for one in error.problems]
+            places = [replace(one, key=f"{one.key} (of sweep {spec.called})") for one in error.problems]
             raise ConfigError(places) from None
         plan = _told(plan, file, spec)
         return Entry(spec, plan, is_new=True, left_s=spec.budget_s or budget_s, to_do=plan.trials, expected=expected_seconds(plan))
