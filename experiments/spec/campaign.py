@@ -98,7 +98,9 @@ def _problems(file: CampaignFile, document: Document, path: Path) -> list[Proble
     for index, sweep in enumerate(file.sweeps):
         key = ("sweeps", index)
         if counts[sweep.called] > 1:
-            problems.append(document.problem((*key, "name"), f"{sweep.called} is the name of {counts[sweep.called]} sweeps", "give each a name"))
+            problems.append(
+                document.problem((*key, "name"), f"{sweep.called} is the name of {counts[sweep.called]} sweeps", "give each a name")
+            )
         if sweep.rounds.most < sweep.rounds.least and sweep.rounds.most > 1 and "least" in sweep.rounds.model_fields_set:
             hint = f"write at most {sweep.rounds.most}, or raise `most`"
             problems.append(document.problem((*key, "rounds", "least"), f"is {sweep.rounds.least}, more than `most`", hint))

@@ -21,7 +21,9 @@ def _names() -> list[str]:
 )
 @clean_errors
 def campaign(
-    name: Annotated[str, typer.Argument(metavar="FILE", help="a campaign: a file in experiments/campaigns, or a path", autocompletion=_names)],
+    name: Annotated[
+        str, typer.Argument(metavar="FILE", help="a campaign: a file in experiments/campaigns, or a path", autocompletion=_names)
+    ],
     plan: Annotated[bool, typer.Option("--plan", help="show what would run and how long that takes, and start nothing")] = False,
     budget: Annotated[
         str | None, typer.Option("--budget", metavar="TIME", help="time for this run of the command, such as 9m; else as the file says")

@@ -83,7 +83,9 @@ class Campaign:
             left_s = self._left_s
             if not entry.fits(left_s):
                 continue
-            err.print(f"\n[bold]{self.file.campaign}[/] {number} of {len(entries)}: {entry.name}, {duration.text(left_s)} left", highlight=False)
+            err.print(
+                f"\n[bold]{self.file.campaign}[/] {number} of {len(entries)}: {entry.name}, {duration.text(left_s)} left", highlight=False
+            )
             statuses.append(self._run_one(entry, left_s, out, err))
             if TOLD_TO_END.is_set() or entry.store.stop_reason() is not None:
                 TOLD_TO_END.set()
@@ -119,4 +121,3 @@ class Campaign:
 
     def _entries(self) -> list[Entry]:
         return entries_of(self.file, self.store.load(), self.overrides, self._time_s, again=self.again)
-

@@ -21,7 +21,9 @@ def print_entries(out: Console, entries: Sequence[Entry], time_s: float) -> None
         cells = len({trial.cell for trial in entry.plan.trials})
         last = entry.plan.last_round
         rounds = f"up to {decide.most}" if decide else "1"
-        to_do = f"{len(entry.to_do)}{'' if entry.is_new else f' of {len(entry.plan.trials)}'}" + (", then more rounds" if entry.grows else "")
+        to_do = f"{len(entry.to_do)}{'' if entry.is_new else f' of {len(entry.plan.trials)}'}" + (
+            ", then more rounds" if entry.grows else ""
+        )
         row = (str(number), entry.name, str(cells), rounds if entry.is_new else f"{last} of {rounds}", to_do)
         table.add_row(*(Text(cell) for cell in (*row, _expected(entry), budget or "what is left", entry.spec.to)))
     out.print(table)
