@@ -1,4 +1,4 @@
-"""What a campaign measures and where its pages go: experiments/campaigns/*.yaml, and campaigns/*.yaml in the folders of $SWEEPBENCH_EXTRA."""
+"""What a campaign measures and where its pages go: experiments/campaigns/*.yaml, and campaigns/*.yaml in folders of $SWEEPBENCH_EXTRA."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated
 
 import typer
@@ -13,6 +14,10 @@ def _names() -> list[str]:
     from experiments.spec.campaign import campaigns
 
     return list(campaigns())
+
+
+def _words(pool: list[str] | None, set_: list[str] | None) -> list[str]:
+    return [word for option, values in (("--pool", pool), ("--set", set_)) for value in values or [] for word in (option, value)]
 
 
 @app.command(
@@ -54,7 +59,8 @@ def campaign(
     overrides = Overrides(pools=tuple(pool or ()), set=once("--set", set_))
     store = CampaignStore(state or (f"{file.campaign}-rehearsal" if overrides else file.campaign))
     budget_s = option_seconds("--budget", budget) if budget else file.budget_s
-    this = Campaign(name, file, store, overrides, budget_s, began, again=again)
+    asked = shlex.join([name, *(["--state", state] if state else []), *_words(pool, set_)])
+    this = Campaign(asked, file, store, overrides, budget_s, began, again=again)
     if plan:
         this.show(out)
     elif publish:

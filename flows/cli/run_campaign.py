@@ -10,12 +10,14 @@ from statistics import median
 
 from rich.console import Console
 
+from cluster.launchers.local import LocalLauncher
 from cluster.launchers.template import shared_templates
 from cluster.pools.busy import Look
+from cluster.pools.pool import load_pools
 from experiments.config import duration
 from experiments.config.paths import REPOSITORY
 from experiments.spec.campaign import CampaignFile
-from flows.cli.run_sweep import KEEP, SEVERITY, run_sweep
+from flows.cli.run_sweep import KEEP, SEVERITY, prepare_environment, run_sweep
 from flows.cli.show_campaign import print_entries, print_left
 from flows.runtime.interrupts import TOLD_TO_END
 from tasks.campaign.entries import Entry, Overrides, check_fits, entries_of, with_time
@@ -23,6 +25,7 @@ from tasks.campaign.pages import publish_pages
 from tasks.campaign.store import CampaignStore
 from tasks.rounds.growth import seconds_run
 from tasks.sweep import deadline
+from tasks.sweep.head_start import is_disturbed_by_a_start
 from tasks.sweep.plan import expected_seconds
 from tasks.sweep.round_time import trial_times
 from tasks.sweep.store import SweepBusy, SweepStore, readable_result
@@ -67,6 +70,8 @@ class Campaign:
             check_fits(self.file, entries, self._time_s)
             print_entries(err, entries, self._time_s)
             stack.enter_context(shared_templates())
+            prepare_environment()  # first: a template has the variables that its trials are to have
+            self._begin_templates(entries)
             KEEP.set(stack)
             TOLD_TO_END.clear()
             try:
@@ -76,6 +81,13 @@ class Campaign:
                 deadline.CURRENT.set(None)
             print_left(err, self._entries(), self.asked, told_to_end=TOLD_TO_END.is_set())
             return status
+
+    def _begin_templates(self, entries: Sequence[Entry]) -> None:
+        """Let the template of each workload make its imports now, beside the first trial's start and not before a later one."""
+        pools = load_pools()
+        for trial in {(entry.plan.suite.workload, entry.plan.trials[0].pool): entry.plan.trials[0] for entry in entries}.values():
+            if pools[trial.pool].embedded and not is_disturbed_by_a_start(pools[trial.pool]):
+                LocalLauncher(pools[trial.pool]).prepare(trial, self.store.dir)
 
     def _run(self, entries: Sequence[Entry], out: Console, err: Console) -> int:
         statuses = [0]

@@ -12,7 +12,6 @@ from types import FrameType
 
 from experiments.trial import Trial
 
-
 TOLD_TO_END = threading.Event()  # one of the three came: a command that runs several sweeps begins no other
 
 

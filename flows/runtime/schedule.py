@@ -44,6 +44,8 @@ def run_trials(session: Session, *, in_turns: bool = False) -> None:
                 running += 1
                 future = run_trial.submit(quote(pool), quote(trial), trial.name)  # type: ignore[call-overload]
                 future.add_done_callback(lambda _, trial=trial: ended.put(trial))
+        if not running:  # there is no time for any of the rest
+            continue
         try:
             over = ended.get(timeout=_LOOK_S)
         except queue.Empty:

@@ -1,4 +1,4 @@
-"""The sweeps of a campaign as they stand: each with its plan, new or gone on with, what is left to run and what that is expected to take."""
+"""The sweeps of a campaign as they stand: each with its plan, new or gone on with, what is left to run, and how long that may take."""
 
 from __future__ import annotations
 

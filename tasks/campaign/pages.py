@@ -17,7 +17,7 @@ _NAMED = 8  # cells that a page names one by one
 
 
 def publish_pages(file: CampaignFile, state: CampaignState, root: Path) -> Iterator[tuple[str, Path | None, list[str]]]:
-    """Write each page below `root`; yields its folder as the file names it, its README (None: nothing of it was measured) and what is missing.
+    """Write each page below `root`; yields its folder as the file names it, its README (None: nothing was measured) and what is missing.
 
     What there was no time for, and what only the infrastructure ended, is cut from a sweep's plan and named on the page. Raises
     PublishError, DamagedFile, SweepBusy, OSError; CampaignError where nothing was measured at all.
