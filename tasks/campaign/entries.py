@@ -163,7 +163,7 @@ def _told(plan: Plan, file: CampaignFile, spec: CampaignSweep) -> Plan:
 def check_fits(file: CampaignFile, entries: Sequence[Entry], budget_s: float) -> None:
     """Raise ConfigError where nothing of a new sweep is expected to fit in its own budget, or nothing of any in that of this run."""
     for index, entry in enumerate(entries):
-        if entry.is_new and not entry.fits(entry.left_s):
+        if entry.is_new and entry.spec.budget_s is not None and not entry.fits(entry.left_s):
             shortest = min(entry.times().values())
             problem = f"is {duration.text(entry.left_s)}, and its shortest trial is expected to take {duration.about(shortest)}"
             raise ConfigError.one(file.campaign, None, f"sweeps[{index}].budget", problem, f"give {entry.name} more time, or leave it out")

@@ -1,0 +1,195 @@
+"""`sweep campaign`: what runs in which order, what is refused, and that nothing is lost whatever ends it. No trial is started."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from experiments.config.paths import runs_root
+from experiments.json_file import sealed_text
+from experiments.trial import Trial
+from flows.cli import run_campaign
+from flows.cli.commands import app
+from flows.runtime.interrupts import TOLD_TO_END
+from tasks.campaign.store import CampaignStore
+from tasks.sweep import deadline
+from tasks.sweep.cut import cut
+from tasks.sweep.store import Plan, SweepStore
+from tests.tasks.plan_support import make_result
+
+TWO = """\
+campaign: two
+budget: 10m
+sweeps:
+  - {suite: synthetic, profile: smoke, rounds: {most: 1}, budget: 3m, to: docs/results/first}
+  - {suite: synthetic, profile: tune, rounds: {most: 1}, only: {dataloader_workers: [0]}, to: docs/results/second}
+"""
+TRIAL_S = 20.0
+
+
+class Killed(BaseException):
+    """The process ends here, and nothing after it is done."""
+
+
+class Machine:
+    """In place of `run_sweep`: each trial takes 20 s by a clock that nothing else moves. `kill_after`: so many trials, and it dies."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        self.ran: list[list[Trial]] = []
+        self.now = 0.0
+        self.kill_after: int | None = None
+        self.tell_to_end = False
+        self.file = folder / "two.yaml"
+        self.file.write_text(TWO)
+        monkeypatch.setattr(run_campaign, "run_sweep", self.run_sweep)
+        monkeypatch.setattr(run_campaign, "time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr(run_campaign, "prepare_environment", lambda: None)
+        monkeypatch.setattr(run_campaign, "is_disturbed_by_a_start", lambda pool: True)
+
+    def run_sweep(self, plan: Plan, *_: Any) -> int:
+        store, ends, ran = SweepStore(plan.sweep_id), deadline.CURRENT.get(), list[Trial]()
+        self.ran.append(ran)
+        assert ends is not None and store.load_plan() == plan
+        ends = replace(ends, clock=lambda: self.now)
+        for trial in plan.trials:
+            if store.result(trial.key) is None and ends.fits(trial, store, plan):
+                store.save_result(make_result(trial, started_at=self.now, finished_at=self.now + TRIAL_S))
+                self.now += TRIAL_S
+                ran.append(trial)
+                if self.kill_after is not None and len(ran) >= self.kill_after:
+                    raise Killed
+        store.save_plan(cut(store, plan))
+        if self.tell_to_end:
+            TOLD_TO_END.set()
+        return 0
+
+    def __call__(self, *words: str) -> Result:
+        self.ran, self.now = [], time.monotonic()
+        return CliRunner().invoke(app, ["campaign", str(self.file), *words])
+
+    def killed(self) -> None:
+        """The same, with a command that dies."""
+        with pytest.raises(Killed):
+            self()
+
+    @property
+    def counts(self) -> list[tuple[str, int]]:
+        """(profile, trials) of each sweep that ran."""
+        return [(SweepStore(ran[0].sweep_id).load_plan().profile, len(ran)) for ran in self.ran]
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
+    return Machine(monkeypatch, tmp_path)
+
+
+def test_sweeps_run_in_the_files_order_and_the_same_command_finds_nothing_left(machine: Machine) -> None:
+    done = machine()
+    assert done.exit_code == 0, done.output
+    assert machine.counts == [("smoke", 1), ("tune", 4)]
+    assert "unknown: no past sweep has them" in done.stderr and "all that fits in the sweeps' budgets is measured" in done.stderr
+    state = CampaignStore("two").load()
+    assert list(state.sweeps) == ["synthetic-smoke", "synthetic-tune"]
+    assert machine().exit_code == 0 and machine.ran == []
+    assert CampaignStore("two").load() == state
+
+
+def test_what_the_time_does_not_hold_waits_for_the_next_run(machine: Machine) -> None:
+    machine.file.write_text(TWO.replace("budget: 10m", "budget: 75s"))  # 65 s of them for trials
+    for counts in ([("smoke", 1), ("tune", 2)], [("tune", 2)], []):
+        done = machine()
+        assert (done.exit_code, machine.counts) == (0, counts)
+        assert ("not all is measured (synthetic-tune)" in done.stderr) is (("smoke", 1) in counts)
+    short = machine("--budget", "29s", "--state", "other")  # 19 s, for trials that are known to take 20
+    assert (short.exit_code, machine.ran) == (1, [])
+    assert "--budget: 19s is too short for any trial that is left" in short.output
+
+
+def test_a_kill_in_the_middle_loses_nothing(machine: Machine) -> None:
+    machine.kill_after = 2
+    machine.killed()
+    assert machine.counts == [("smoke", 1), ("tune", 2)]
+    ids = CampaignStore("two").load().sweeps
+    machine.kill_after = None
+    assert machine().exit_code == 0
+    assert machine.counts == [("tune", 2)], "the other two trials, in the same sweep"
+    assert CampaignStore("two").load().sweeps == ids
+
+
+def test_a_kill_before_a_sweep_has_its_plan_leaves_its_id_to_it(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    save, killed = SweepStore.save_plan, list[str]()
+
+    def kill(store: SweepStore, plan: Plan) -> None:
+        if not killed:
+            killed.append(store.sweep_id)
+            raise Killed
+        save(store, plan)
+
+    monkeypatch.setattr(SweepStore, "save_plan", kill)
+    machine.killed()
+    assert machine.ran == [] and CampaignStore("two").load().sweeps == {"synthetic-smoke": killed[0]}
+    machine()
+    assert machine.ran[0][0].sweep_id == killed[0]
+
+
+def test_who_is_told_to_end_begins_no_other_sweep(machine: Machine) -> None:
+    machine.tell_to_end = True
+    done = machine()
+    assert (done.exit_code, machine.counts) == (1, [("smoke", 1)])
+    assert "told to end" in done.stderr and f"go on with it: sweep campaign {machine.file}" in done.stderr.replace("\n", "")
+
+
+def test_a_rehearsal_has_a_state_of_its_own_and_measures_what_it_is_told(machine: Machine) -> None:
+    assert machine("--set", "steps=50", "--set", "batch_size=16").exit_code == 0
+    assert machine.counts == [("smoke", 1), ("tune", 1)], "a value that is set is no choice of `only`"
+    assert {trial.parameters["steps"] for ran in machine.ran for trial in ran} == {50}
+    assert CampaignStore("two").load().sweeps == {} and len(CampaignStore("two-rehearsal").load().sweeps) == 2
+
+
+def test_an_entry_that_asks_for_something_else_gets_a_new_sweep_and_the_old_one_is_kept(machine: Machine) -> None:
+    machine()
+    before = CampaignStore("two").load().sweeps
+    machine.file.write_text(TWO.replace("dataloader_workers: [0]", "dataloader_workers: [1]"))
+    assert machine().exit_code == 0 and machine.counts == [("tune", 4)]
+    state = CampaignStore("two").load()
+    assert state.earlier == [before["synthetic-tune"]] and state.sweeps["synthetic-smoke"] == before["synthetic-smoke"]
+
+
+def test_a_budget_in_which_no_trial_fits_is_refused_before_anything_starts(machine: Machine) -> None:
+    machine.file.write_text(TWO.replace("budget: 3m", "budget: 5s, set: {measure_s: 30}"))
+    done = machine()
+    assert done.exit_code == 1 and machine.ran == []
+    assert "sweeps[0].budget: is 5s, and its shortest trial is expected to take 30 s; give synthetic-smoke more time" in done.output
+    assert CampaignStore("two").load().sweeps == {}
+
+
+def test_a_damaged_state_is_named(machine: Machine) -> None:
+    machine()
+    store = CampaignStore("two")
+    path = store.dir / "campaign.json"
+    path.write_text(sealed_text(store.load()).replace('"earlier": []', '"earlier": ["x"]'))
+    done = machine()
+    assert done.exit_code == 1 and "campaign.json was changed after it was written" in done.output.replace("\n", "")
+
+
+def test_changed_code_does_not_take_the_place_of_what_was_measured_unasked(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.kill_after = 2
+    machine.killed()
+    machine.kill_after = None
+    monkeypatch.setattr("tasks.sweep.plan.libraries_version", lambda *_: "other")
+    done = machine()
+    assert done.exit_code == 1 and machine.ran == []
+    assert "2 of its trials" in done.output and "libraries changed" in done.output and "--again" in done.output
+    assert machine("--again").exit_code == 0 and machine.counts == [("tune", 4)]
+
+
+def test_the_plan_is_shown_without_starting_anything(machine: Machine) -> None:
+    done = machine("--plan")
+    assert done.exit_code == 0 and "synthetic-tune" in done.stdout and machine.ran == []
+    assert not runs_root().exists() or not any(path.name.startswith("synthetic") for path in runs_root().iterdir())
