@@ -166,7 +166,9 @@ def check_fits(file: CampaignFile, entries: Sequence[Entry], budget_s: float) ->
         if entry.is_new and entry.spec.budget_s is not None and not entry.fits(entry.left_s):
             shortest = min(entry.times().values())
             problem = f"is {duration.text(entry.left_s)}, and its shortest trial is expected to take {duration.about(shortest)}"
-            raise ConfigError.one(file.campaign, None, f"sweeps[{index}].budget", problem, f"give {entry.name} more time, or leave it out")
+            raise ConfigError.one(
+                f"{file.campaign}.yaml", None, f"sweeps[{index}].budget", problem, f"give {entry.name} more time, or leave it out"
+            )
     to_run = [entry for entry in entries if entry.fits(float("inf"))]
     if to_run and not any(entry.fits(budget_s) for entry in to_run):
         problem = f"{duration.text(budget_s)} is too short for any trial that is left"
