@@ -53,8 +53,8 @@ lint: $(STAMP) ## ruff, mypy, import-linter
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-up: $(STAMP) ## start the stack on loopback: Prefect server and worker, MLflow server, Ray head
-	@$(BIN)/python -m cluster.stack up
+up: $(STAMP) ## start the stack on loopback: Prefect server and worker, MLflow server, Ray head (DATABASE=postgresql)
+	@$(if $(DATABASE),SWEEPBENCH_DATABASE=$(DATABASE)) $(BIN)/python -m cluster.stack up
 
 down: ## stop exactly what `make up` started
 	@if [ -x $(BIN)/python ]; then $(BIN)/python -m cluster.stack down; else echo "the stack is not running: there is no $(VENV)"; fi
@@ -77,7 +77,7 @@ bench-coverage: $(STAMP) ## how often intervals and verdicts are wrong, simulate
 
 lock: ## write requirements.lock anew from pyproject.toml (LOCK_TORCH=version)
 	@rm -rf build/lock && mkdir -p build && $(PYTHON) -m venv build/lock
-	build/lock/bin/python -m pip install -qq --dry-run --ignore-installed --report build/lock/report.json "torch==$(LOCK_TORCH)" ".[dev]"
+	build/lock/bin/python -m pip install -qq --dry-run --ignore-installed --report build/lock/report.json "torch==$(LOCK_TORCH)" ".[dev,postgresql]"
 	$(PYTHON) .ci/lock.py < build/lock/report.json > build/lock/requirements.lock
 	mv build/lock/requirements.lock requirements.lock
 	sed -i 's/^torch==.*/torch==$(LOCK_TORCH)/' requirements-torch.lock

@@ -25,7 +25,7 @@ PLATFORMS = re.compile(r"^any$|linux.*_(?:x86_64|aarch64)(?:\.|$)")
 NOT_MUSL = re.compile(r"musllinux")
 
 HEADER = """\
-# Written by `make lock` from pyproject.toml (dev extras included): exact versions with the SHA-256 of their files, for
+# Written by `make lock` from pyproject.toml (extras dev and postgresql included): exact versions with the SHA-256 of their files, for
 # `pip install --require-hashes --no-deps`. torch is in requirements-torch.lock, by version alone: its CPU build, its CUDA build and its
 # builds for other systems are different files of one version.
 """

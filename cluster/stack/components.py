@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
-from cluster.stack.settings import HOST, POOL, Settings
+from cluster.stack import postgresql
+from cluster.stack.settings import HOST, POOL, POSTGRESQL, POSTGRESQL_USER, Settings
 
 WORKER = "stack"  # the Prefect worker's name
 
@@ -20,7 +24,12 @@ NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # loopb
 
 @dataclass(frozen=True)
 class Component:
-    """One long-lived process. `answers(started)` is the health check; `started` is the Unix time of the process's start, s."""
+    """One long-lived process. `answers(started)` is the health check; `started` is the Unix time of the process's start, s.
+
+    slow_pulse: it answers only now and then, so that a running process is taken for one that answers.
+    folder: its own while it runs: empty at its start, mode 0700, removed when it was stopped.
+    user: as whom it runs instead of the user of the stack. It then gets none of that user's variables and none of their folders.
+    """
 
     name: str
     title: str
@@ -29,22 +38,47 @@ class Component:
     ports: dict[str, int] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
-    url: str | None = None
+    slow_pulse: bool = False
+    folder: Path | None = None
+    user: str | None = None
+    url: str | None = None  # of PostgreSQL: the folder of its socket
     start_timeout_s: float = 300.0  # long, since a busy machine is slow; a component that dies is noticed at once
     stop_grace_s: float = 10.0
+    stop_signal: int = signal.SIGTERM
 
 
 def components(settings: Settings) -> list[Component]:
     """The components in the order of their start. They stop in reverse order."""
-    return [_prefect(settings), _mlflow(settings), _ray(settings), _worker(settings)]
+    database = [_postgresql(settings)] if settings.database == POSTGRESQL else []
+    return [*database, _prefect(settings), _mlflow(settings), _ray(settings), _worker(settings)]
+
+
+def _postgresql(settings: Settings) -> Component:
+    return Component(
+        name="postgresql",
+        title="PostgreSQL",
+        command=postgresql.server(settings),
+        answers=lambda _: postgresql.answers(settings),
+        folder=settings.postgresql_socket,
+        url=str(settings.postgresql_socket),
+        user=None if os.getuid() else POSTGRESQL_USER,
+        stop_grace_s=30.0,  # it writes what it holds in memory
+        stop_signal=signal.SIGINT,  # SIGTERM would wait for everybody who is connected
+    )
+
+
+def _database(settings: Settings) -> tuple[str, ...]:
+    """What Prefect and MLflow need."""
+    return (POSTGRESQL,) if settings.database == POSTGRESQL else ()
 
 
 def _prefect(settings: Settings) -> Component:
     port = settings.ports["prefect"]
+    database = [settings.prefect_database] if settings.prefect_database else []  # in the command, so that another restarts it
     return Component(
         name="prefect",
         title="Prefect server",
-        command=[sys.executable, "-m", "cluster.stack.prefect_server", str(port)],
+        command=[sys.executable, "-m", "cluster.stack.prefect_server", str(port), *database],
         ports={"prefect": port},
         environment={
             "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": f"{settings.prefect_url},http://localhost:{port}",  # the default allows every site
@@ -53,6 +87,7 @@ def _prefect(settings: Settings) -> Component:
             "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
             "PREFECT_SERVER_DATABASE_TIMEOUT": "30",  # s; SQLite has one writer at a time
         },
+        needs=_database(settings),
         url=settings.prefect_url,
         answers=lambda _: get(f"{settings.prefect_url}/api/health")[0] == 200,
     )
@@ -71,6 +106,7 @@ def _mlflow(settings: Settings) -> Component:
         ],
         ports={"mlflow": port},
         environment={"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},  # else it starts seven helper processes of 176 MB
+        needs=_database(settings),
         url=settings.mlflow_url,
         answers=lambda _: get(f"{settings.mlflow_url}/health")[0] == 200,
     )
@@ -97,6 +133,7 @@ def _ray(settings: Settings) -> Component:
             "AUTOSCALER_METRIC_PORT": "0",  # 0: any free port, else 44217 and 44227 on every head
             "DASHBOARD_METRIC_PORT": "0",
         },
+        folder=settings.ray_temp.parent,
         url=settings.ray_url,
         answers=lambda _: _ray_answers(settings),
         stop_grace_s=15.0,
@@ -112,7 +149,8 @@ def _worker(settings: Settings) -> Component:
             *("--type", "process", "--install-policy", "never"),
         ],
         environment={"PREFECT_WORKER_QUERY_SECONDS": "2"},
-        needs=("prefect",),
+        needs=("prefect", "mlflow", "ray"),  # a flow that waits starts at once
+        slow_pulse=True,  # a heartbeat every 30 s
         answers=lambda started: _worker_answers(settings, started),
         stop_grace_s=30.0,  # its flows stop their trials and close their MLflow runs
     )

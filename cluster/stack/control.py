@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import secrets
 import shutil
 import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
-from cluster.stack import deployments, ports, process
+from cluster.stack import deployments, ports, postgresql, process
 from cluster.stack.components import Component, components
 from cluster.stack.errors import StackError
-from cluster.stack.settings import PORTS, Settings, load, stack_environment
+from cluster.stack.settings import DATABASES, PORTS, POSTGRESQL, Settings, load, stack_environment
 from experiments.config.paths import REPOSITORY
 
 Say = Callable[[str], None]
@@ -35,31 +38,34 @@ def up(root: Path = REPOSITORY, say: Say = print) -> list[dict[str, Any]]:
     settings = load(root)
     with _locked(settings):
         parts = components(settings)
-        _prepare(settings)
+        _prepare(settings, say)
         environment = _environment(settings)
-        started: list[process.Record] = []
+        started: list[Component] = []
         try:
             to_start = [part for part in parts if not _reuse(settings, part, say)]
             _check_ports(to_start)
-            for part in to_start:
-                if not part.needs:  # these start concurrently
-                    started.append(_start(settings, part, environment, say))  # noqa: PERF401 - kept even if the next one raises
-            for part in parts:
-                if part.needs:
+            ready: set[str] = set()
+            for part in parts:  # all that need nothing more start concurrently
+                if part.name == "worker":
                     deployments.create_pool(settings)
-                    if part in to_start:
-                        started.append(_start(settings, part, environment, say))
+                for one in [one for one in to_start if one not in started and ready.issuperset(one.needs)]:
+                    started.append(one)
+                    _start(settings, one, environment, say)
                 _wait(settings, part, say)
+                ready.add(part.name)
             say("deployments ...")
             names = deployments.register(settings, environment)
+            for part in reversed(_everything(settings)):  # PostgreSQL, where SQLite was chosen instead
+                if part.name not in ready and _stop(settings, part):
+                    say(f"{part.title}: stopped; nothing uses it now")
             _after(settings, names, say)
         except BaseException:
-            for record in reversed(started):
+            for part in reversed(started):
                 with contextlib.suppress(StackError):
-                    process.stop(record, grace_s=5.0)
-                process.forget(settings.state, record.name)
+                    _stop(settings, part, grace_s=5.0)
+                process.forget(settings.state, part.name)
             if started:
-                say(f"stopped again what this call had started: {', '.join(record.name for record in started)}")
+                say(f"stopped again what this call had started: {', '.join(part.name for part in started)}")
             raise
     return status(root)
 
@@ -72,21 +78,18 @@ def down(root: Path = REPOSITORY, say: Say = print) -> list[str]:
         return []
     stopped, stubborn = [], []
     with _locked(settings):
-        for part in reversed(components(settings)):
+        for part in reversed(_everything(settings)):
             record = process.read_record(settings.state, part.name)
             if record is None:
                 continue
             was_alive = process.alive(record)
             try:
-                if process.stop(record, part.stop_grace_s):
+                if _stop(settings, part):
                     stopped.append(part.name)
             except StackError as error:
                 stubborn.append(str(error))
                 continue
-            process.forget(settings.state, part.name)
             say(f"{part.title}: {'stopped' if was_alive else 'had died before'}")
-            if part.name == "ray" and was_alive:  # keep the logs of a head that died
-                shutil.rmtree(settings.ray_temp.parent, ignore_errors=True)
         deployments.remove_prefect_toml(settings)
     if stubborn:
         raise StackError("; ".join(stubborn))
@@ -99,8 +102,11 @@ def status(root: Path = REPOSITORY) -> list[dict[str, Any]]:
     """One row per component: name, title, state (running, not answering, dead or not started), pid, url and log."""
     settings = load(root)
     rows = []
-    for part in components(settings):
+    chosen = {part.name for part in components(settings)}
+    for part in _everything(settings):
         record = process.read_record(settings.state, part.name)
+        if record is None and part.name not in chosen:
+            continue
         if record is None:
             state = "not started"
         elif not process.alive(record):
@@ -122,8 +128,26 @@ def status(root: Path = REPOSITORY) -> list[dict[str, Any]]:
 
 def _as_recorded(settings: Settings, record: process.Record, part: Component) -> Component:
     """The component with the ports it was started with, which the current environment may not have."""
-    recorded = Settings(settings.root, settings.runs, {**settings.ports, **record.ports})
-    return next(other for other in components(recorded) if other.name == part.name)
+    recorded = replace(settings, ports={**settings.ports, **record.ports})
+    return next(other for other in _everything(recorded) if other.name == part.name)
+
+
+def _everything(settings: Settings) -> list[Component]:
+    """Also what the current environment does not choose and an earlier `up` may have started."""
+    return components(replace(settings, database=POSTGRESQL))
+
+
+def _stop(settings: Settings, part: Component, grace_s: float | None = None) -> bool:
+    """End a component and forget its record; True if any process of it ran. Raises StackError, and keeps the record, if one goes on."""
+    record = process.read_record(settings.state, part.name)
+    if record is None:
+        return False
+    was_alive = process.alive(record)
+    ran = process.stop(record, part.stop_grace_s if grace_s is None else grace_s, part.stop_signal)
+    process.forget(settings.state, part.name)
+    if part.folder and was_alive:  # keep the logs of a Ray head that died
+        shutil.rmtree(part.folder, ignore_errors=True)
+    return ran
 
 
 @contextlib.contextmanager
@@ -145,8 +169,11 @@ def _environment(settings: Settings) -> dict[str, str]:
     return {**inherited, **stack_environment(settings), "PATH": commands, "PYTHONUNBUFFERED": "1"}
 
 
-def _prepare(settings: Settings) -> None:
-    """Make the folders and the Ray token. The token's file is readable by its owner alone before anything is written to it."""
+def _prepare(settings: Settings, say: Say) -> None:
+    """Make the folders, the Ray token and PostgreSQL's files where it is to be used.
+
+    The token's file is readable by its owner alone before anything is written to it. Raises StackError.
+    """
     for folder in (settings.runs / ".prefect", settings.artifacts):
         folder.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError), open(os.open(settings.token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -154,17 +181,27 @@ def _prepare(settings: Settings) -> None:
     settings.token.chmod(0o600)
     if len(settings.token.read_text().strip()) < 32:
         raise StackError(f"{settings.token} holds no token; remove it (after `make down`) and start again")
+    if settings.database == POSTGRESQL:
+        if find_spec("psycopg2") is None:
+            raise StackError("MLflow needs psycopg2 for PostgreSQL, and it is not installed here: make setup; or DATABASE=sqlite")
+        if postgresql.prepare(settings):
+            say(f"PostgreSQL: new databases {' and '.join(DATABASES)} in {settings.postgresql_data}")
 
 
-def _prepare_ray_temp(settings: Settings) -> None:
-    """Make an empty folder that only this user may enter, for Ray's session folder. Raises StackError if another user owns it."""
-    path = settings.ray_temp.parent
+def _make_folder(part: Component) -> None:
+    """Make the component's own folder anew, empty; only its user may enter. Raises StackError if another user owns it."""
+    path = part.folder
+    if path is None:
+        return
+    owner = pwd.getpwnam(part.user).pw_uid if part.user else os.getuid()
     if path.exists() or path.is_symlink():
         info = path.lstat()
-        if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():
-            raise StackError(f"{path} is not a folder of ours; remove it, Ray's session goes there")
+        if not stat.S_ISDIR(info.st_mode) or info.st_uid not in (owner, os.getuid()):
+            raise StackError(f"{path} is not a folder of ours; remove it, {part.title} needs it")
         shutil.rmtree(path, ignore_errors=True)
     path.mkdir(mode=0o700, exist_ok=True)
+    if part.user:
+        os.chown(path, owner, -1)
 
 
 def _reuse(settings: Settings, part: Component, say: Say) -> bool:
@@ -181,8 +218,7 @@ def _reuse(settings: Settings, part: Component, say: Say) -> bool:
     else:
         say(f"{part.title}: already running (pid {record.pid})")
         return True
-    process.stop(record, part.stop_grace_s)
-    process.forget(settings.state, part.name)
+    _stop(settings, part)
     return False
 
 
@@ -199,7 +235,7 @@ def _answers_soon(part: Component, record: process.Record, patience_s: float = 5
     For the worker a running process is enough: it sends a heartbeat every 30 s only, and its server may be restarting.
     """
     deadline = time.monotonic() + patience_s
-    while not part.needs and not _answers(part, record):
+    while not part.slow_pulse and not _answers(part, record):
         if time.monotonic() > deadline:
             return False
         time.sleep(0.2)
@@ -218,13 +254,13 @@ def _check_ports(parts: list[Component]) -> None:
 
 
 def _start(settings: Settings, part: Component, environment: dict[str, str], say: Say) -> process.Record:
-    if part.name == "ray":
-        _prepare_ray_temp(settings)
+    _make_folder(part)
     log = settings.state / f"{part.name}.log"
     if log.exists():
         log.replace(log.with_suffix(".log.1"))
     say(f"{part.title} ...")
-    return process.start(settings.state, part.name, part.command, {**environment, **part.environment}, settings.root, part.ports)
+    inherited, directory = ({"PATH": os.defpath}, Path("/")) if part.user else (environment, settings.root)
+    return process.start(settings.state, part.name, part.command, {**inherited, **part.environment}, directory, part.ports)
 
 
 def _wait(settings: Settings, part: Component, say: Say) -> None:

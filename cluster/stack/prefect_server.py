@@ -1,5 +1,6 @@
-"""`python -m cluster.stack.prefect_server PORT`: the Prefect server of `prefect server start`, behind `LocalOnly`.
+"""`python -m cluster.stack.prefect_server PORT [DATABASE]`: the Prefect server of `prefect server start`, behind `LocalOnly`.
 
+DATABASE is the URL of another database than SQLite in Prefect's home.
 With `--until-eof` it ends when its standard input is closed, so that a server started by a command never outlives that command.
 """
 
@@ -15,11 +16,16 @@ from cluster.stack.empty_database import copy_to
 from cluster.stack.guard import LocalOnly
 from cluster.stack.settings import HOST
 
+_DATABASE = "PREFECT_SERVER_DATABASE_CONNECTION_URL"
 
-def main(port: int, *, until_eof: bool = False) -> None:
+
+def main(port: int, database: str | None = None, *, until_eof: bool = False) -> None:
     """Serve on loopback until a signal or, with `until_eof`, the end of standard input. Its database is its user's alone."""
     os.umask(0o077)
-    if home := os.environ.get("PREFECT_HOME"):
+    if database:
+        os.environ[_DATABASE] = database
+    home = os.environ.get("PREFECT_HOME")
+    if home and _DATABASE not in os.environ:
         copy_to(Path(home))
     if until_eof:
         threading.Thread(target=_end_with_input, daemon=True).start()
@@ -36,4 +42,6 @@ def _end_with_input() -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), until_eof="--until-eof" in sys.argv[2:])
+    until_eof = sys.argv[-1] == "--until-eof"
+    given = sys.argv[1 : -1 if until_eof else None]
+    main(int(given[0]), *given[1:], until_eof=until_eof)

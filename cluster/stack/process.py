@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import secrets
+import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -93,11 +94,11 @@ def members(record: Record) -> list[psutil.Process]:
     return [process for process in processes.values() if _runs(process)]
 
 
-def stop(record: Record, grace_s: float) -> bool:
+def stop(record: Record, grace_s: float, first: int = signal.SIGTERM) -> bool:
     """End every process of the component and wait until all have ended; True if there were any.
 
-    The outermost processes are asked first and have `grace_s` seconds to end their children. Remaining processes are killed. Raises
-    StackError if some do not end.
+    The outermost processes are asked by signal `first` and have `grace_s` seconds to end their children. Remaining processes are killed.
+    Raises StackError if some do not end.
     """
     processes = members(record)
     if not processes:
@@ -110,7 +111,7 @@ def stop(record: Record, grace_s: float) -> bool:
             try:
                 if process.pid not in terminated and process.ppid() not in pids:
                     terminated.add(process.pid)
-                    process.terminate()
+                    process.send_signal(first)
             except psutil.Error:
                 continue
         psutil.wait_procs(processes, timeout=0.2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cluster.stack.errors import StackError
@@ -20,6 +20,10 @@ PORTS = {
     "ray_dashboard": ("SWEEPBENCH_RAY_DASHBOARD_PORT", 8265),
     "ray_client": ("SWEEPBENCH_RAY_CLIENT_PORT", 10001),  # Ray always starts this proxy
 }
+SQLITE, POSTGRESQL = "sqlite", "postgresql"  # $SWEEPBENCH_DATABASE
+DATABASES = ("prefect", "mlflow")  # of PostgreSQL, each with a role of its name
+POSTGRESQL_PORT = 5432  # of a socket's name: nothing listens on TCP
+POSTGRESQL_USER = "postgres"  # as whom root's PostgreSQL runs
 TELEMETRY_OFF = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "DO_NOT_TRACK": "true",
@@ -30,11 +34,12 @@ TELEMETRY_OFF = {
 
 @dataclass(frozen=True)
 class Settings:
-    """One stack: its repository, its folder of results, its ports."""
+    """One stack: its repository, its folder of results, its ports, and what Prefect and MLflow keep their tables in."""
 
     root: Path
     runs: Path
     ports: dict[str, int]
+    database: str = SQLITE
 
     @property
     def state(self) -> Path:
@@ -49,8 +54,21 @@ class Settings:
     @property
     def ray_temp(self) -> Path:
         """Ray's session folder, to which Ray gives mode 0777: its parent keeps others out. Not in `runs`: its sockets allow 107 bytes."""
-        name = hashlib.sha256(str(self.runs).encode()).hexdigest()[:8]
-        return Path("/tmp") / f"sweepbench-{os.getuid()}-{name}" / "ray"  # noqa: S108 - its parent has mode 0700 and is checked
+        return Path("/tmp") / f"sweepbench-{os.getuid()}-{self._name}" / "ray"  # noqa: S108 - its parent has mode 0700 and is checked
+
+    @property
+    def postgresql_data(self) -> Path:
+        """PostgreSQL's files. Root's lie with the user that it runs as (Debian's home of it), to whom `runs` may be closed."""
+        return self.runs / ".postgresql" if os.getuid() else Path("/var/lib/postgresql") / f"sweepbench-{self._name}"
+
+    @property
+    def postgresql_socket(self) -> Path:
+        """The folder of PostgreSQL's socket, for which `runs` may be too long as well."""
+        return Path("/tmp") / f"sweepbench-{os.getuid()}-{self._name}-postgresql"  # noqa: S108 - it has mode 0700 and is checked
+
+    @property
+    def _name(self) -> str:
+        return hashlib.sha256(str(self.runs).encode()).hexdigest()[:8]
 
     @property
     def prefect_url(self) -> str:
@@ -70,7 +88,16 @@ class Settings:
     @property
     def mlflow_database(self) -> str:
         """SQLAlchemy URL of MLflow's database."""
-        return f"sqlite:///{self.runs / 'mlflow.db'}"
+        return self._postgresql("mlflow", "psycopg2") if self.database == POSTGRESQL else f"sqlite:///{self.runs / 'mlflow.db'}"
+
+    @property
+    def prefect_database(self) -> str | None:
+        """SQLAlchemy URL of Prefect's database; None for its own choice, SQLite in its home."""
+        return self._postgresql("prefect", "asyncpg") if self.database == POSTGRESQL else None
+
+    def _postgresql(self, name: str, driver: str) -> str:
+        """It holds no password: there is none."""
+        return f"postgresql+{driver}://{name}@/{name}?host={self.postgresql_socket}&port={POSTGRESQL_PORT}"
 
     @property
     def artifacts(self) -> Path:
@@ -79,7 +106,11 @@ class Settings:
 
 
 def load(root: Path = REPOSITORY) -> Settings:
-    """The settings of the stack of repository `root`, ports from the environment. Raises StackError for an invalid or repeated port."""
+    """The settings of the stack of repository `root`, ports and database from the environment.
+
+    Where it names no database: PostgreSQL if these results have one, else SQLite. Raises StackError for an invalid or repeated port, and
+    for an unknown database.
+    """
     runs = Path(os.environ.get("SWEEPBENCH_RUNS") or root / "runs").resolve()
     ports: dict[str, int] = {}
     for name, (variable, default) in PORTS.items():
@@ -90,7 +121,11 @@ def load(root: Path = REPOSITORY) -> Settings:
         if same:
             raise StackError(f"{variable} and {PORTS[same[0]][0]} are both {text}: each needs a port of its own")
         ports[name] = int(text)
-    return Settings(root.resolve(), runs, ports)
+    chosen = os.environ.get("SWEEPBENCH_DATABASE") or None
+    if chosen not in (None, SQLITE, POSTGRESQL):
+        raise StackError(f"SWEEPBENCH_DATABASE={chosen!r} is unknown: give {SQLITE} or {POSTGRESQL}")
+    settings = Settings(root.resolve(), runs, ports)
+    return replace(settings, database=chosen or (POSTGRESQL if (settings.postgresql_data / "PG_VERSION").exists() else SQLITE))
 
 
 def base_environment(settings: Settings) -> dict[str, str]:
@@ -124,5 +159,5 @@ def environment(root: Path = REPOSITORY) -> dict[str, str]:
     records = [read_record(settings.state, name) for name in ("prefect", "mlflow", "ray")]
     if all(record is not None and alive(record) for record in records):
         recorded = {name: port for record in records if record for name, port in record.ports.items()}
-        return stack_environment(Settings(settings.root, settings.runs, {**settings.ports, **recorded}))
+        return stack_environment(replace(settings, ports={**settings.ports, **recorded}))
     return base_environment(settings)

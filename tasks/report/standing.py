@@ -37,9 +37,11 @@ def standing_of(sweep: Sweep, cells: Sequence[Cell]) -> Standing | None:
     if settings is None or not compared:
         return None
     resume = f"sweep resume {sweep.sweep_id}"
-    if not settings.looks:
-        return Standing(f"No comparison is decided yet: the first look is after {plural(settings.least, 'round')}", resume)
     unfinished = any(row.result is None or not row.result.outcome.final for row in sweep.rows)
+    if not settings.looks:
+        missing = max(1, settings.least - max(row.trial.repeat for row in sweep.rows))
+        command = resume if unfinished else _with_time(resume, missing * _round_s(sweep, compared))
+        return Standing(f"No comparison is decided yet: the first look is after {plural(settings.least, 'round')}", command)
     undecided = undecided_cells(compared)
     disturbed = [cell for cell in undecided if cell.disturbed or (cell.baseline is not None and cell.baseline.disturbed)]
     minimum = sweep.plan.suite.report.minimum_effect
@@ -51,16 +53,20 @@ def standing_of(sweep: Sweep, cells: Sequence[Cell]) -> Standing | None:
         needed_s = max(takes) * _round_s(sweep, [cell for cell in undecided if left[cell.name] is not None])
         about = f"about {plural(max(takes), 'more round')}, {duration.about(needed_s)}"
         said.append(about if len(compared) == 1 else f"{len(takes)} undecided: {about}")
-        command = f"{resume} --budget {duration.text(60 * max(1, math.ceil(_MARGIN * needed_s / 60)))}"
+        command = _with_time(resume, needed_s)
     if disturbed:
         which = "it was" if len(compared) == 1 else f"{len(disturbed)} were"
         said.append(f"{which} disturbed by other work: repeat them while nothing else runs there")
-        again = max(settings.least, 1) * _round_s(sweep, disturbed)
-        command = command or f"{resume} --budget {duration.text(60 * max(1, math.ceil(_MARGIN * again / 60)))}"
+        command = command or _with_time(resume, max(settings.least, 1) * _round_s(sweep, disturbed))
     if hopeless := len(undecided) - len(takes) - len(disturbed):
         which = "it" if len(compared) == 1 else str(hopeless)
         said.append(f"{which} cannot be decided with a sensible number of repeats: more than {SENSIBLE} rounds as it looks now")
     return Standing("; ".join(said), command, left)
+
+
+def _with_time(resume: str, needed_s: float) -> str:
+    """The command that gives a sweep so many more seconds, and a margin, in whole minutes."""
+    return f"{resume} --budget {duration.text(60 * max(1, math.ceil(_MARGIN * needed_s / 60)))}"
 
 
 def stands(cell: Cell, standing: Standing) -> str:

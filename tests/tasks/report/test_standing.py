@@ -66,7 +66,7 @@ def test_what_no_sensible_number_of_rounds_decides() -> None:
 def test_before_the_first_look() -> None:
     report = reported([], (100.0, QUIET[:2]), (130.0, QUIET[:2]))
     assert report.standing is not None and report.standing.line == "No comparison is decided yet: the first look is after 3 rounds"
-    assert report.next_step == "sweep resume made-up"
+    assert report.next_step == "sweep resume made-up --budget 3m", "a round of two minutes is missing, and the budget has no room for it"
 
 
 @pytest.mark.parametrize("plan", [{}, {"decide": DecideSettings(budget_s=600.0, looks=LOOKS)}])
