@@ -7,12 +7,10 @@ import re
 import signal
 import sqlite3
 import threading
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-import psutil
 import pytest
 
 from cluster.journal.journal import read_journal
@@ -181,22 +179,3 @@ def test_killed_or_interrupted_between_the_first_launch_and_the_flow(tmp_path: P
     status, text = sweep("resume", "last", folder=tmp_path)
     assert status == 0 and "nothing is left to run" in text, text
     assert flow_states() == ["COMPLETED"]  # no further one
-
-
-def test_a_prefect_server_that_is_killed_costs_seconds_and_no_result(tmp_path: Path) -> None:
-    process = start("run", "one_of_three", folder=tmp_path)
-    store = until(running_step(1, 1), process)  # the flow follows the second trial
-    (server,) = (child for child in psutil.Process(process.pid).children() if "cluster.stack.prefect_server" in child.cmdline())
-    server.kill()
-    server.wait(timeout=60)
-    assert not server.is_running() and process.poll() is None  # the fault fired while the sweep ran
-    killed = time.monotonic()
-    text, _ = process.communicate(timeout=DEADLINE_S)
-    assert process.returncode == 0, text
-    assert time.monotonic() - killed < 180, "it once took 633 s: a minute for each call to a server that was gone"
-    results = [store.result(trial.key) for trial in store.load_plan().trials]
-    assert [result.outcome for result in results if result] == [Outcome.OK] * 3
-    assert "does not answer (Connection refused); trials go on and are recorded without it" in text
-    assert "Prefect did not record how its flow run ended" in text and "Traceback" not in text
-    assert "every trial ended as expected (3 ok)" in text
-    check_projection(store)
