@@ -68,14 +68,14 @@ def sweep_json(*arguments: str, folder: Path) -> Any:
     return json.loads(done.stdout)
 
 
-def until(condition: Callable[[], Any], process: subprocess.Popen[str]) -> Any:
-    """Wait until `condition` gives something true, while the process runs."""
+def until(condition: Callable[[], Any], process: subprocess.Popen[str] | None) -> Any:
+    """Wait until `condition` gives something true, while the process runs, if any."""
     deadline = time.monotonic() + DEADLINE_S
     while time.monotonic() < deadline:
         found = condition()
         if found:
             return found
-        if process.poll() is not None:
+        if process is not None and process.poll() is not None:
             raise AssertionError(f"it ended with {process.returncode} before that:\n{process.communicate()[0]}")
         time.sleep(0.05)
     raise AssertionError("it did not come to that in time")
