@@ -53,6 +53,7 @@ def main(
             number += 1
             typer.echo(_line(done))
             if not done.fired and not done.violations:
+                span_s = done.seconds  # nobody disturbed it: the machine does less, or more, than before
                 continue
             fired += 1
             held += not done.violations
