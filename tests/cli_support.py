@@ -92,7 +92,7 @@ def running_step(number: int, step: int = 3, attempt: int = 1, root: Path | None
 
     def there() -> SweepStore | None:
         store = only_store(root)
-        if store is None or not (store.dir / "plan.json").exists():  # its folders are made before its plan
+        if store is None:
             return None
         journal = read_journal(store.trial_dir(store.load_plan().trials[number].key) / "journal.jsonl")
         return store if journal.attempt == attempt and len(journal.steps) >= step else None

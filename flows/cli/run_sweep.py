@@ -77,7 +77,7 @@ def run_sweep(
     store = SweepStore(plan.sweep_id)
     with store.lease():
         server = prepare_environment()
-        if budget is None and (end := _complete(store, plan)) is not None:
+        if budget is None and (end := _complete(store, plan, server)) is not None:
             err.print("nothing is left to run, and MLflow has all of it: no flow is started", highlight=False)
         else:
             end = _run_held(store, plan, server, err, look, lambda expected: _run_flow(plan, expected, err, budget, until_decided))
@@ -103,7 +103,7 @@ def _say_end(store: SweepStore, end: FlowEnd, out: Console, err: Console) -> int
     return status
 
 
-def _complete(store: SweepStore, plan: Plan) -> FlowEnd | None:
+def _complete(store: SweepStore, plan: Plan, server: str | None) -> FlowEnd | None:
     """How a sweep ended in which a flow would find nothing to do; None if there is something to do.
 
     The last flow ended well, all trials are done and their files whole, none is to come, all is published, and Prefect knows that it ended.
@@ -120,7 +120,7 @@ def _complete(store: SweepStore, plan: Plan) -> FlowEnd | None:
     more = growth(plan)
     if more is not None and more(store, plan, seconds_run(store, plan)) is not None:
         return None
-    whole = (store.dir / REPORT).exists() and is_published(store, plan) and not open_flow_runs(store)
+    whole = (store.dir / REPORT).exists() and is_published(store, plan) and not open_flow_runs(store, server)
     return FlowEnd(status.status, status.message, finished=True) if whole else None
 
 
