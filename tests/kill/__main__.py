@@ -46,14 +46,15 @@ def main(
     with ExitStack() as ends:
         made = ends.enter_context(stack(_folder(work, "stack"))) if servers else None
         bench = Bench(work, made)
-        span_s = bench.undisturbed()
-        typer.echo(f"an undisturbed sweep takes {span_s:.1f} s")
+        windows = bench.undisturbed()
+        typer.echo("there, in an undisturbed sweep: " + ", ".join(f"{name} {a:.1f} to {b:.1f} s" for name, (a, b) in windows.items()))
         while fired < rounds:
-            done = bench.round(draw(number, seed, bench.targets, span_s, new_allowed=made is None))
+            done = bench.round(draw(number, seed, windows, new_allowed=made is None))
             number += 1
             typer.echo(_line(done))
             if not done.fired and not done.violations:
-                span_s = done.seconds  # nobody disturbed it: the machine does less, or more, than before
+                scale = done.seconds / windows["flow"][1]  # nobody disturbed it, and the machine does less, or more, than before
+                windows = {name: (begin * scale, end * scale) for name, (begin, end) in windows.items()}
                 continue
             fired += 1
             held += not done.violations
@@ -69,13 +70,14 @@ class Bench:
 
     def __init__(self, work: Path, made: Stack | None) -> None:
         self._work, self._stack = work, made
-        self.targets = victims.WITH_SERVERS if made else victims.EMBEDDED
+        self._targets = victims.WITH_SERVERS if made else victims.EMBEDDED
         if made is None:
             os.environ["SWEEPBENCH_RUNS"] = str(work)
             self._databases = [database_support.make(work, name) for name in (database_support.MLFLOW, database_support.PREFECT)]
 
-    def undisturbed(self) -> float:
-        return RoundRun(Draw(-1, 0, "nothing", 0.0, False, False, 0.0), self._new("undisturbed", new=False), self._stack).undisturbed()
+    def undisturbed(self) -> dict[str, tuple[float, float]]:
+        nothing = Draw(-1, 0, "nothing", (0.0, 0.0), new=False, whole=False, pause_s=0.0)
+        return RoundRun(nothing, self._new("undisturbed", new=False), self._stack).undisturbed(self._targets)
 
     def round(self, drawn: Draw) -> Round:
         folder = self._new(f"round-{drawn.number}", new=drawn.new)

@@ -49,7 +49,7 @@ def _runs(rounds: Sequence[dict[str, Any]]) -> str:
     held = sum(not one["violations"] for one in rounds)
     lines = [
         f"**{held} of {len(rounds)} rounds held.** Each runs a sweep of three trials, kills one process at a moment drawn evenly over",
-        "the time that the sweep takes undisturbed, starts again what of `make up`'s servers was killed, and resumes the sweep.\n",
+        "the time in which an undisturbed sweep has it, starts again what of `make up`'s servers was killed, and resumes the sweep.\n",
         "| date | commit | machine | seed | rounds |",
         "|---|---|---|---|---|",
     ]
@@ -60,19 +60,20 @@ def _runs(rounds: Sequence[dict[str, Any]]) -> str:
 
 def _table(rounds: Sequence[dict[str, Any]]) -> str:
     lines = [
-        "| killed | rounds | held | moments, s of the sweep's | trials that had ended | status of the disturbed command |",
-        "|---|---|---|---|---|---|",
+        "| killed | rounds | held | moments, s | drawn from, s | trials that had ended | status of the disturbed command |",
+        "|---|---|---|---|---|---|---|",
     ]
     for target, what in _WHAT.items():
         some = [one for one in rounds if one["target"] == target]
         if not some:
             continue
         held = sum(not one["violations"] for one in some)
-        moments = [one["moment_s"] for one in some]
-        spans = max(one["span_s"] for one in some)
+        moments = [one["moment_s"] for one in some if one["moment_s"] is not None] or [0.0]
+        begin, end = min(one["window_s"][0] for one in some), max(one["window_s"][1] for one in some)
         ended = _counts(one["ended_before"] for one in some)
         statuses = _counts(one["first_status"] for one in some)
-        lines.append(f"| {what} | {len(some)} | {held} | {min(moments):.1f} to {max(moments):.1f} of {spans:.1f} | {ended} | {statuses} |")
+        spans = f"{min(moments):.1f} to {max(moments):.1f} | {begin:.1f} to {end:.1f}"
+        lines.append(f"| {what} | {len(some)} | {held} | {spans} | {ended} | {statuses} |")
     new = sum(one["new"] for one in rounds)
     if new:
         lines.append(f"\nIn {new} of these rounds the databases of MLflow and Prefect were not there yet, and were made in the round.")

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -33,12 +33,15 @@ _POLL_S = 0.005
 
 @dataclass(frozen=True)
 class Draw:
-    """What chance decided of a round. Times in s from the command's start."""
+    """What is decided of a round before it. Times in s from the command's start.
+
+    `window_s`: from when to when there is such a process, in a sweep that nobody disturbs.
+    """
 
     number: int
     seed: int
     target: str
-    span_s: float  # how long a sweep takes that nobody disturbs
+    window_s: tuple[float, float]
     new: bool  # the databases are not there yet
     whole: bool  # of a server every process is killed, not only its first
     pause_s: float  # from the kill of a server to `make up`
@@ -55,7 +58,7 @@ class Round:
     new: bool
     whole: bool
     moment_s: float | None = None  # None: nothing was killed, since the sweep ended before
-    span_s: float = 0.0
+    window_s: tuple[float, float] = (0.0, 0.0)
     killed: list[str] = field(default_factory=list)
     ended_before: int = 0  # trials that had ended by then
     first_status: int | None = None
@@ -71,11 +74,12 @@ class Round:
         return asdict(self)
 
 
-def draw(number: int, seed: int, targets: tuple[str, ...], span_s: float, *, new_allowed: bool) -> Draw:
-    """Round `number` of the run with this seed. Targets take turns, so that each has its share."""
+def draw(number: int, seed: int, windows: dict[str, tuple[float, float]], *, new_allowed: bool) -> Draw:
+    """Round `number` of the run with this seed. The targets, for which there are windows, take turns, so that each has its share."""
     rng = random.Random(f"{seed}/{number}")
     new = new_allowed and rng.random() < 0.25
-    return Draw(number, seed, targets[number % len(targets)], span_s, new, rng.random() < 0.5, rng.uniform(0, 5))
+    target = list(windows)[number % len(windows)]
+    return Draw(number, seed, target, windows[target], new, rng.random() < 0.5, rng.uniform(0, 5))
 
 
 class RoundRun:
@@ -88,7 +92,7 @@ class RoundRun:
         self._runs = stack.settings.runs if stack else folder / "runs"
         self._rng = random.Random(f"{drawn.seed}/{drawn.number}/moment")
         self._mark = f"{drawn.seed}-{drawn.number}-{os.getpid()}"
-        self.record = Round(drawn.number, drawn.seed, stack is not None, drawn.target, drawn.new, drawn.whole, span_s=drawn.span_s)
+        self.record = Round(drawn.number, drawn.seed, stack is not None, drawn.target, drawn.new, drawn.whole, window_s=drawn.window_s)
         self._before = set(list_sweeps(self._runs))
 
     @property
@@ -106,17 +110,21 @@ class RoundRun:
             self.record.seconds = time.monotonic() - begun
         return self.record
 
-    def undisturbed(self) -> float:
-        """Run the sweep without a kill; returns how long it took, s. Raises AssertionError where something does not hold."""
-        begun = time.monotonic()
+    def undisturbed(self, targets: Sequence[str]) -> dict[str, tuple[float, float]]:
+        """Run the sweep without a kill; returns the window of each target. Raises AssertionError where something does not hold."""
+        begun, seen = time.monotonic(), dict[str, list[float]]()
         with self._command("first", "run", str(SUITE), *self._pool) as process:
-            status = process.wait(_DEADLINE_S)
-        seconds = time.monotonic() - begun
+            flow = psutil.Process(process.pid)
+            while (status := process.poll()) is None:
+                for target in targets:
+                    if victims.find(target, flow, self._store(), self._servers, True, self._rng):
+                        seen.setdefault(target, []).append(time.monotonic() - begun)
+                time.sleep(0.1)
         store = self._store()
         assert status == 0 and store is not None, (self._folder / "first.log").read_text()
         found = check.violations(store, check.Finished(), steps=STEPS)
         assert not found, found
-        return seconds
+        return {target: (min(seen[target]), max(seen[target])) for target in targets}
 
     @property
     def _pool(self) -> list[str]:
@@ -135,10 +143,11 @@ class RoundRun:
         self._heal()
 
     def _kill(self, flow: psutil.Process, process: subprocess.Popen[bytes]) -> None:
-        """At a moment drawn evenly over the sweep's time; again later where there is no such process then."""
-        begun, after = time.monotonic(), 0.0
-        while after < self._draw.span_s:
-            after = self._rng.uniform(after, self._draw.span_s)
+        """At a moment drawn evenly over the window; again later where there is no such process then."""
+        begun = time.monotonic()
+        after, end = self._draw.window_s
+        while after < end:
+            after = self._rng.uniform(after, end)
             while time.monotonic() - begun < after:
                 if process.poll() is not None:
                     return
