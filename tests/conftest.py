@@ -74,7 +74,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 # Fixtures of a whole session that take long to make: the tests of each stay in one process
-_SHARED = ("stack", "clusters")
+_SHARED = ("stack", "clusters", "nodes")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

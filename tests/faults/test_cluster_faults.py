@@ -26,6 +26,7 @@ from tasks.sweep.run_trial import TrialRunner
 from tasks.sweep.store import SweepStore
 from tests.clusters_support import Cluster, Clusters
 from tests.contracts import make_trial
+from tests.shared_support import kept
 from tests.stack_support import until
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(900)]
@@ -198,17 +199,16 @@ def test_row_6_a_head_that_dies_under_a_trial_and_comes_back(clusters: Clusters,
 SPOT, SMALL = "bench_spot", "bench_small"  # nodes of a third cluster: one that a cloud takes back, one whose memory is always used up
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def nodes() -> Iterator[Cluster]:
     """A head and two nodes. Ray's monitor of the second kills what runs there: more than 1 % of a host's memory is always in use."""
-    made = Cluster("nodes", nodes=True)
-    try:
+    with kept("nodes") as ends:
+        made = Cluster("nodes", nodes=True)
+        ends.callback(made.close)
         made.start()
         made.add_node({SPOT: 2})
         made.add_node({SMALL: 2}, RAY_memory_usage_threshold="0.01", RAY_memory_monitor_refresh_ms="100")
         yield made
-    finally:
-        made.close()
 
 
 def test_row_2_a_host_out_of_memory_is_bounded(nodes: Cluster, follow: Callable[..., Running]) -> None:
