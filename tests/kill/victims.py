@@ -15,6 +15,7 @@ from tasks.sweep.store import SweepStore
 
 EMBEDDED = ("flow", "trial", "prefect")
 WITH_SERVERS = (*EMBEDDED, "mlflow", "ray")
+_RAYS_WATCHER = "sh"  # a shell beside each job, which does nothing but see when the job's supervisor is gone
 SERVERS = ("prefect", "mlflow", "ray")  # components of the stack
 
 
@@ -29,7 +30,7 @@ def find(
         if target == "flow":
             return [flow]
         if target == "trial":
-            found = [member for key in _keys(store) for member in processes.of_trial(key)]
+            found = [member for key in _keys(store) for member in processes.of_trial(key) if member.name() != _RAYS_WATCHER]
             return [rng.choice(sorted(found, key=lambda member: member.pid))] if found else []
         if servers is None:
             return [child for child in flow.children() if "cluster.stack.prefect_server" in child.cmdline()]
