@@ -137,6 +137,8 @@ class RoundRun:
                 time.sleep(self._draw.pause_s)
                 bring_up(self._stack)
             self.record.first_status = process.wait(_DEADLINE_S)
+        if self._draw.target == "flow" and self.record.first_status in (0, 1):
+            self.record.moment_s = None  # it had ended by itself just before
         if not self.record.fired:
             return
         self._judge_first()
@@ -157,12 +159,10 @@ class RoundRun:
             if process.poll() is not None:
                 return
             if found:
-                self.record.killed = [_describe(member) for member in found]
-                ended = check.finished(store).files if store else {}
-                hit = [member for member in found if _sigkill(member)]
-                if hit:
-                    self.record.moment_s = round(time.monotonic() - begun, 3)
-                    self.record.ended_before = len(ended)
+                killed = [_describe(member) for member in found]
+                if sum(_sigkill(member) for member in found):
+                    self.record.killed, self.record.moment_s = killed, round(time.monotonic() - begun, 3)
+                    self.record.ended_before = len(check.finished(store).files) if store else 0
                     return
             after += 0.05
 
