@@ -18,7 +18,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help setup sweep test test-fast test-gpu test-gaudi test-gaudi-sweep mutants lint up down status bench bench-nightly bench-coverage lock pin-images clean
+.PHONY: help setup sweep test test-fast test-gpu test-gaudi test-gaudi-sweep test-kill mutants lint up down status bench bench-nightly bench-coverage lock pin-images clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ test-gaudi: $(STAMP) $(GAUDI_STAMP) ## the Gaudi path: real optimum-habana on an
 
 test-gaudi-sweep: $(STAMP) $(GAUDI_STAMP) ## whole sweeps over the emulated pool, embedded and as a Ray cluster
 	SWEEPBENCH_GAUDI=1 $(BIN)/python -m pytest tests/gaudi
+
+test-kill: $(STAMP) ## kill -9 at random moments, embedded (SERVERS=1: with the servers of make up): ROUNDS=100 SEED=0 OUT=folder, half a minute a round
+	@$(BIN)/python -m tests.kill --rounds $(or $(ROUNDS),100) --seed $(or $(SEED),0) --out $(or $(OUT),build/test-kill) $(if $(SERVERS),--servers)
 
 mutants: $(STAMP) ## which small changes to the code the fast tests notice, by module: an hour or more (MUTANTS=pattern for a part)
 	@$(BIN)/python -m pip install -qq "mutmut==3.8.1"

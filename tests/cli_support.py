@@ -26,9 +26,12 @@ def environment(**more: str) -> dict[str, str]:
     return {**os.environ, "SWEEPBENCH_RUNS": str(runs_root()), "SWEEPBENCH_EXTRA": extra, "PYTHONPATH": str(ROOT), **more}
 
 
-def start(*arguments: str, folder: Path, **more: str) -> subprocess.Popen[str]:
-    """Start `sweep ARGUMENTS` in a process group of its own, output in one pipe."""
-    command = [sys.executable, "-m", "flows.cli", *arguments]
+Through = Callable[[list[str]], list[str]]
+
+
+def start(*arguments: str, folder: Path, through: Through = list, **more: str) -> subprocess.Popen[str]:
+    """Start `sweep ARGUMENTS` in a process group of its own, output in one pipe. `through`: what starts a command elsewhere."""
+    command = through([sys.executable, "-m", "flows.cli", *arguments])
     return subprocess.Popen(
         command,
         cwd=folder,
@@ -46,9 +49,9 @@ def heed_ctrl_c() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def sweep(*arguments: str, folder: Path, **more: str) -> tuple[int, str]:
+def sweep(*arguments: str, folder: Path, through: Through = list, **more: str) -> tuple[int, str]:
     """Run `sweep ARGUMENTS` to its end. Returns exit status and output."""
-    process = start(*arguments, folder=folder, **more)
+    process = start(*arguments, folder=folder, through=through, **more)
     text, _ = process.communicate(timeout=DEADLINE_S)
     return process.returncode, text
 
@@ -65,31 +68,31 @@ def sweep_json(*arguments: str, folder: Path) -> Any:
     return json.loads(done.stdout)
 
 
-def until(condition: Callable[[], Any], process: subprocess.Popen[str]) -> Any:
-    """Wait until `condition` gives something true, while the process runs."""
+def until(condition: Callable[[], Any], process: subprocess.Popen[str] | None) -> Any:
+    """Wait until `condition` gives something true, while the process runs, if any."""
     deadline = time.monotonic() + DEADLINE_S
     while time.monotonic() < deadline:
         found = condition()
         if found:
             return found
-        if process.poll() is not None:
+        if process is not None and process.poll() is not None:
             raise AssertionError(f"it ended with {process.returncode} before that:\n{process.communicate()[0]}")
         time.sleep(0.05)
     raise AssertionError("it did not come to that in time")
 
 
-def only_store() -> SweepStore | None:
-    """The one sweep of this test, None before it is planned."""
-    ids = list_sweeps()
-    return SweepStore(ids[0]) if ids else None
+def only_store(root: Path | None = None) -> SweepStore | None:
+    """The one sweep of this test, None before it is planned. `root`: another folder than the test's runs."""
+    ids = list_sweeps(root)
+    return SweepStore(ids[0], root) if ids else None
 
 
-def running_step(number: int, step: int = 3, attempt: int = 1) -> Callable[[], SweepStore | None]:
+def running_step(number: int, step: int = 3, attempt: int = 1, root: Path | None = None) -> Callable[[], SweepStore | None]:
     """Gives the sweep once trial `number` has made `step` steps of an attempt."""
 
     def there() -> SweepStore | None:
-        store = only_store()
-        if store is None or not (store.dir / "plan.json").exists():  # its folders are made before its plan
+        store = only_store(root)
+        if store is None:
             return None
         journal = read_journal(store.trial_dir(store.load_plan().trials[number].key) / "journal.jsonl")
         return store if journal.attempt == attempt and len(journal.steps) >= step else None

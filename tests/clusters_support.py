@@ -90,14 +90,14 @@ class Cluster:
             assert tries, self._said()
         self.wait()
 
-    def add_node(self, resources: dict[str, float], cpus: int = 2) -> None:
-        """One more raylet on this machine, for a cluster of several nodes."""
-        assert self._ray(f"--address={HOST}:{self.port}", f"--resources={json.dumps(resources)}", cpus=cpus), self._said()
+    def add_node(self, resources: dict[str, float], cpus: int = 2, **more: str) -> None:
+        """One more raylet on this machine, for a cluster of several nodes. `more`: variables of its own."""
+        assert self._ray(f"--address={HOST}:{self.port}", f"--resources={json.dumps(resources)}", cpus=cpus, **more), self._said()
 
     def _said(self) -> str:
         return (self.folder / "start.log").read_text()[-3000:]
 
-    def _ray(self, *arguments: str, cpus: int | None = None) -> bool:
+    def _ray(self, *arguments: str, cpus: int | None = None, **more: str) -> bool:
         """True if `ray start` did."""
         common = ["--disable-usage-stats", f"--node-ip-address={HOST}", f"--num-cpus={cpus or self.cpus}"]
         common += [
@@ -109,7 +109,7 @@ class Cluster:
         with open(self.folder / "start.log", "ab") as log:
             done = subprocess.run(
                 [self.python, "-m", "ray.scripts.scripts", "start", *arguments, *common],
-                env=self.environment,
+                env={**self.environment, **more},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

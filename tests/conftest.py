@@ -31,7 +31,7 @@ _SET = {
     "MPLBACKEND": "agg",
 }
 _PREFIXES_REMOVED = ("PREFECT_", "MLFLOW_", "RAY_", "SWEEPBENCH_")
-_KEPT = ("SWEEPBENCH_SLOW", "SWEEPBENCH_GAUDI")
+_KEPT = ("SWEEPBENCH_GAUDI",)
 
 # Variables that libraries set for good when they are first imported or used; anything else is the test's own leak
 _LIBRARIES_SET = (
@@ -74,7 +74,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 # Fixtures of a whole session that take long to make: the tests of each stay in one process
-_SHARED = ("stack", "clusters")
+_SHARED = ("stack", "clusters", "nodes")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -23,7 +23,8 @@ from flows.cli.show_comparison import print_comparison, print_where
 from flows.runtime import prefect_api
 from flows.runtime.handover import CURRENT, Handover
 from flows.runtime.interrupts import Terminated, heeded
-from flows.runtime.prefect_server import OwnServer, own_server
+from flows.runtime.open_flow_runs import open_flow_runs
+from flows.runtime.prefect_server import OwnServer, PrefectServerError, own_server
 from flows.runtime.progress import CURRENT as PROGRESS
 from flows.runtime.progress import SweepProgress
 from tasks.analysis.ab import SLOWER, UNDECIDED
@@ -78,7 +79,7 @@ def run_sweep(
     store = SweepStore(plan.sweep_id)
     with store.lease():
         server = prepare_environment()
-        if budget is None and (end := _complete(store, plan)) is not None:
+        if budget is None and (end := _complete(store, plan, server)) is not None:
             err.print("nothing is left to run, and MLflow has all of it: no flow is started", highlight=False)
         else:
             end = _run_held(store, plan, server, err, look, lambda expected: _run_flow(plan, expected, err, budget, until_decided))
@@ -104,10 +105,10 @@ def _say_end(store: SweepStore, end: FlowEnd, out: Console, err: Console) -> int
     return status
 
 
-def _complete(store: SweepStore, plan: Plan) -> FlowEnd | None:
+def _complete(store: SweepStore, plan: Plan, server: str | None) -> FlowEnd | None:
     """How a sweep ended in which a flow would find nothing to do; None if there is something to do.
 
-    The last flow ended well, all trials are done and their files whole, none is to come, and all is published.
+    The last flow ended well, all trials are done and their files whole, none is to come, all is published, and Prefect knows that it ended.
     """
     left = what_is_left(store, plan)
     try:
@@ -121,7 +122,7 @@ def _complete(store: SweepStore, plan: Plan) -> FlowEnd | None:
     more = growth(plan)
     if more is not None and more(store, plan, seconds_run(store, plan)) is not None:
         return None
-    whole = (store.dir / REPORT).exists() and is_published(store, plan)
+    whole = (store.dir / REPORT).exists() and is_published(store, plan) and not open_flow_runs(store, server)
     return FlowEnd(status.status, status.message, finished=True) if whole else None
 
 
@@ -146,6 +147,8 @@ def _run_held(store: SweepStore, plan: Plan, server: str | None, err: Console, l
                 return run(expected)
     except (KeyboardInterrupt, Terminated):
         return end_of(None, None)
+    except PrefectServerError as error:
+        raise PrefectServerError(f"{error}; go on with the sweep: sweep resume {plan.sweep_id}") from error
     finally:
         CURRENT.set(None)
 

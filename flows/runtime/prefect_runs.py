@@ -10,10 +10,9 @@ from prefect.client.schemas.objects import StateType
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Crashed
 
+from flows.runtime.open_flow_runs import OPEN
 from tasks.sweep.store import SweepStore
 from tasks.tracking.live import first_line
-
-_OPEN = (StateType.RUNNING, StateType.PENDING, StateType.CANCELLING, StateType.PAUSED)
 
 
 def rename(run_id: str, name: str, log: Any) -> None:
@@ -41,7 +40,7 @@ def reconcile(store: SweepStore, log: Any) -> None:
         try:
             with get_client(sync_client=True) as client:
                 state = client.read_flow_run(UUID(run_id)).state
-                if state is not None and state.type in _OPEN:
+                if state is not None and state.type in OPEN:
                     message = "its process died; another flow run went on with the sweep"
                     client.set_flow_run_state(UUID(run_id), Crashed(message=message), force=True)
                     log.info("flow run %s was left open by a process that died: marked Crashed", run_id)

@@ -173,19 +173,19 @@ class SweepStore:
         raise StoreError(f"there is no sweep {self.sweep_id} under {self.dir.parent}; {hint}")
 
     def save_plan(self, plan: Plan) -> None:
-        """Write plan.json with its seal, and trial.json of each trial that has none, each atomically.
+        """Write plan.json with its seal, then trial.json of each trial that has none, each atomically: killed in between, a resume goes on.
 
         Raises OSError, and DamagedFile where the plan.json that is there was changed by hand: a new seal would hide that.
         """
         self.dir.mkdir(parents=True, exist_ok=True)
         sealed_content(self.dir / PLAN)  # raises
+        sealed = plan.schema_version >= SEALED_SINCE
+        atomic_write(self.dir / PLAN, sealed_text(plan) if sealed else plan.model_dump_json(indent=1))
         for trial in plan.trials:
             folder = self.trial_dir(trial.key)
             folder.mkdir(parents=True, exist_ok=True)
             if not (folder / TRIAL).exists():
                 atomic_write(folder / TRIAL, sealed_text(trial))
-        sealed = plan.schema_version >= SEALED_SINCE
-        atomic_write(self.dir / PLAN, sealed_text(plan) if sealed else plan.model_dump_json(indent=1))
 
     def trial_dir(self, key: str) -> Path:
         """The folder of the trial with this key."""

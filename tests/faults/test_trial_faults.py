@@ -70,3 +70,31 @@ def test_one_bad_trial_never_stops_the_others_and_each_ends_as_what_it_was(tmp_p
     assert status == 2
     assert "7 of 7 trials are done" in text
     check_projection(store)
+
+
+_ALL_RAISE = """
+suite: all_raise
+description: Five cells that fail alike.
+workload: faulty
+retries_disturbed: 0
+fixed: {steps: 5, warmup_steps: 2, evaluate: false, width: 8, threads: 1, fault: raise}
+axes:
+  pool: [cpu]
+  seed: [0, 1, 2, 3, 4]
+report: {rows: [pool], columns: seed}
+"""
+
+
+def test_a_sweep_whose_first_trials_all_end_by_the_same_error_stops_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "all_raise.yaml").write_text(_ALL_RAISE)
+    status, text = sweep("run", "all_raise.yaml", folder=tmp_path)
+    store = only_store()
+    assert store is not None, text
+    results = [store.result(trial.key) for trial in store.load_plan().trials]
+    outcomes = [result.outcome if result else None for result in results]
+    assert outcomes[:3] == [Outcome.CRASHED] * 3, "the fault fired"
+    assert all(outcome in (None, Outcome.CANCELLED) for outcome in outcomes[3:]), outcomes
+    reason = "RuntimeError: deliberate failure at step 3"
+    said = f"stopped: the first 3 trials, of 3 cells, all ended as crashed ({reason}); mend that and resume the sweep"
+    assert status == 1 and said in text, text
+    assert f"go on with it: sweep resume {store.sweep_id}" in text and "Traceback" not in text

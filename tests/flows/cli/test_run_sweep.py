@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from io import StringIO
 from types import SimpleNamespace
 from typing import Any
@@ -105,9 +106,33 @@ def test_a_server_that_does_not_start_ends_what_was_begun(stage: Stage) -> None:
         raise PrefectServerError("the Prefect server ended with status 1")
 
     stage.on_wait = fail
-    with pytest.raises(PrefectServerError):
+    with pytest.raises(
+        PrefectServerError, match=rf"^the Prefect server ended with status 1; go on with the sweep: sweep resume {SWEEP_ID}$"
+    ):
         stage.sweep()
     assert stage.done[-2:] == ["server ends", "end"] and not SweepStore(SWEEP_ID).is_held()
+
+
+@pytest.mark.parametrize(
+    ("state", "complete"), [("COMPLETED", True), ("CRASHED", True), ("RUNNING", False), ("PENDING", False), (None, True)]
+)
+def test_a_complete_sweep_starts_a_flow_where_prefect_takes_an_earlier_one_for_running(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, state: str | None, complete: bool
+) -> None:
+    """Since a flow settles it. None: it is another server's."""
+    store = saved(PLAN, t1=Outcome.OK)
+    (store.dir / "report.md").touch()
+    store.save_status(0, "as it was")
+    store.add_flow_run("a-flow")
+    monkeypatch.setattr(module, "is_published", lambda store, plan: True)
+    (store.dir.parent / ".prefect").mkdir()
+    with closing(sqlite3.connect(store.dir.parent / ".prefect" / "prefect.db")) as database, database:
+        database.execute("create table flow_run (id text, state_type text)")
+        database.execute("insert into flow_run values ('of-another-sweep', 'RUNNING')")
+        if state is not None:
+            database.execute("insert into flow_run values ('a-flow', ?)", (state,))
+    _, text = stage.sweep()
+    assert (stage.done == []) is complete and ("nothing is left to run" in text) is complete
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from cluster.sampler.state_file import mark_of, read_records
 from experiments.config.errors import DamagedFile
 from experiments.json_file import parse_model
 from experiments.trial import Outcome, Trial, TrialResult
+from tasks.analysis.results import load_sweep
 from tasks.sweep import trial_record
 from tasks.sweep.result_file import read_result
 from tasks.sweep.store import Plan, SweepStore
@@ -144,6 +145,56 @@ def test_a_journal_without_its_close_record_is_right_while_nothing_says_that_the
         store.save_result(make_result(trial, Outcome.OK))
         found = str(damage(trial, folder))
         assert ("ends before attempt 1 was closed" in found) == (kept > 0), "without an attempt record it is no journal of this version"
+
+
+def killed(path: Path, trial: Trial, attempt: int) -> None:
+    """What an attempt leaves that was killed: its records so far, and no close record."""
+    with JournalWriter(path, attempt, interval=60, trial=trial.key) as journal:
+        for number in range(1, 4):
+            journal.append("step", t=50.0 + number, step=number, **STEP)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:-1]))
+
+
+def test_every_cut_of_a_killed_attempt_before_the_one_that_ended_is_found(store: SweepStore) -> None:
+    """It has no close record. What comes after it holds it: the first line of the next attempt continues its checksum."""
+    trial = make_trial(1)
+    folder = store.trial_dir(trial.key)
+    path = folder / "journal.jsonl"
+    killed(path, trial, 1)
+    size = path.stat().st_size
+    measured(store, trial, attempt=2)
+    whole, result = path.read_bytes(), store.result(trial.key)
+    assert result is not None and result.attempt == 2 and damage(trial, folder) is None
+    for begin in range(size):  # bytes from there to the end of the killed attempt are gone
+        path.write_bytes(whole[:begin] + whole[size:])
+        with pytest.raises(JournalError):
+            journal_of(folder, result, trial.key)
+    path.write_bytes(whole)
+    assert journal_of(folder, result, trial.key).attempt == 2
+
+
+def test_a_cut_of_a_killed_attempt_that_is_the_last_changes_no_summary(store: SweepStore) -> None:
+    """Nothing says how far it came, so the cut is not found. Nothing is compared of an attempt that did not end ok."""
+    trial = make_trial(1)
+    folder = measured(store, trial)  # ok, but disturbed, so that it was measured again
+    path, result = folder / "journal.jsonl", store.result(trial.key)
+    assert result is not None
+    figures = journal_of(folder, result, trial.key).steps
+    size = path.stat().st_size
+    killed(path, trial, 2)
+    whole = path.read_bytes()
+    for cut in range(size, len(whole) + 1):
+        path.write_bytes(whole[:cut])
+        assert damage(trial, folder) is None
+        assert journal_of(folder, result, trial.key).steps == figures, "they are of the attempt that ended"
+    lost = make_result(trial, Outcome.INFRA, attempt=2, reason="worker lost")
+    store.save_result(lost)
+    for cut in range(size, len(whole) + 1):
+        path.write_bytes(whole[:cut])
+        assert damage(trial, folder) is None
+        row = load_sweep(store.dir).rows[0]
+        assert (row.outcome, row.summary, row.problem) == ("infra", {}, None)
 
 
 def test_records_of_an_early_version_are_read_without_the_guarantee(tmp_path: Path, store: SweepStore) -> None:

@@ -11,10 +11,13 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
+from experiments.atomic_file import atomic_write
 from experiments.config.errors import DamagedFile
 from experiments.json_file import seal_of, sealed_text
 from experiments.trial import Outcome
+from tasks.sweep import store as module
 from tasks.sweep.store import StoreError, SweepBusy, SweepStore, exit_status, list_sweeps, new_sweep_id, read_plan
+from tasks.sweep.what_is_left import what_is_left
 from tests.tasks.plan_support import SWEEP_ID, make_plan, make_result, make_trial, saved
 
 
@@ -100,6 +103,28 @@ def test_results_are_read_as_they_were_saved_and_a_damaged_one_is_named() -> Non
     path.write_text(path.read_text()[:-10])
     with pytest.raises(DamagedFile, match=re.escape(str(path)) + ", line [0-9]+: is not JSON .*; `sweep resume` keeps it aside"):
         store.result(trial.key)
+
+
+def test_a_sweep_that_was_killed_while_it_was_planned_can_be_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan is there before the first file of a trial: trials without a plan would be a sweep that nobody can read."""
+    plan = make_plan([make_trial(1), make_trial(2)])
+    store = SweepStore(SWEEP_ID)
+    written: list[str] = []
+
+    def killed(path: Path, text: str) -> None:
+        if len(written) == 2:
+            raise KeyboardInterrupt
+        written.append(path.name)
+        atomic_write(path, text)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(module, "atomic_write", killed)
+        store.save_plan(plan)
+    assert written == ["plan.json", "trial.json"], "the fault fired"
+    assert store.load_plan() == plan and list_sweeps() == [SWEEP_ID]
+    assert [trial.key for trial in what_is_left(store, plan).rest] == [trial.key for trial in plan.trials]
+    store.save_plan(store.load_plan())
+    assert all((store.trial_dir(trial.key) / "trial.json").exists() for trial in plan.trials)
 
 
 def test_a_plan_is_named_by_its_suite() -> None:
