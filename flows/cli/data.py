@@ -11,7 +11,8 @@ from flows.cli.options import JsonOption, SetOption, app, clean_errors, out, pri
 from flows.cli.start_sweep import once
 
 if TYPE_CHECKING:
-    from tasks.sweep.check_data import DataCheck
+    from experiments.datasets.own.findings import State
+    from tasks.sweep.own_data import Look
 
 data = typer.Typer(name="data", help="Your own data.", no_args_is_help=True)
 app.add_typer(data)
@@ -46,7 +47,7 @@ def check(
     raise typer.Exit(0 if found.ready else 1)
 
 
-def _json(check: DataCheck, path: str, workload: str) -> dict[str, object]:
+def _json(check: Look, path: str, workload: str) -> dict[str, object]:
     found = check.found
     return {
         "path": path,
@@ -60,14 +61,14 @@ def _json(check: DataCheck, path: str, workload: str) -> dict[str, object]:
     }
 
 
-def _show(check: DataCheck, path: str, workload: str, sets: list[str]) -> None:
+def _show(check: Look, path: str, workload: str, sets: list[str]) -> None:
     from rich.text import Text
 
     out.print(f"{path}: {check.found.table.what}, for workload {workload}", highlight=False, markup=False, soft_wrap=True)
-    lines = [(one.state, str(one)) for one in check.found.findings]
+    lines: list[tuple[State, str]] = [(one.state, str(one)) for one in check.found.findings]
     if check.looked:
-        state = "missing" if check.too_many_broken else "found"
-        lines.append((state, f"images: {check.looked - len(check.broken)} of {check.looked} that were looked at can be decoded"))
+        decoded = f"images: {check.looked - len(check.broken)} of the first {check.looked} can be decoded"
+        lines.append(("missing" if check.too_many_broken else "found", decoded))
     for state, text in lines:
         out.print(Text(f"  {state:8}", style=_COLOUR[state]).append(text, style="default"), soft_wrap=True)
     for line in check.broken[:_SHOWN]:
@@ -75,5 +76,13 @@ def _show(check: DataCheck, path: str, workload: str, sets: list[str]) -> None:
     if len(check.broken) > _SHOWN:
         out.print(f"            and {len(check.broken) - _SHOWN} more", highlight=False)
     options = " ".join(["--set", shlex.quote(f"dataset={path}"), *(f"--set {shlex.quote(one)}" for one in sets)])
-    ready = f"ready: add `{options}` to `sweep run` of a suite of {workload}"
+    ready = f"ready: sweep run {_suite_of(workload)} {options}"
     out.print(ready if check.ready else "not ready: give what is missing", highlight=False, markup=False, soft_wrap=True)
+
+
+def _suite_of(workload: str) -> str:
+    """A suite that runs the workload: that of its name, where there are several."""
+    from experiments.spec.load import list_suites
+
+    suites = [info.name for info in list_suites() if info.workload == workload]
+    return workload if workload in suites else next(iter(suites), "SUITE")

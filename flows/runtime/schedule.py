@@ -18,7 +18,7 @@ def make_datasets(session: Session) -> None:
     """Draw each data set of the sweep, or make it of the user's files, once, before trials read it."""
     session.progress.note = "making the data set"
     for trial in {trial.data.uri: trial for trial in session.plan.trials if trial.data}.values():
-        make_dataset(quote(trial))  # type: ignore[arg-type]
+        make_dataset(quote(trial))  # type: ignore[call-overload]
     session.progress.note = ""
 
 

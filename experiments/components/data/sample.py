@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from experiments.components.data.images import open_image
+from experiments.components.data.images import CORRUPT_ALWAYS_ALLOWED, CORRUPT_SHARE, open_image
 from experiments.components.data.parquet import CorruptRow
 from experiments.components.workload import DataError
 from experiments.datasets.own.table import Part
 
-ROWS = 256  # looked at, at most
+
+@dataclass(frozen=True)
+class Sample:
+    """`looked`: rows looked at; `broken`: what is wrong with each of them that cannot be decoded."""
+
+    looked: int
+    broken: tuple[str, ...]
+
+    @property
+    def too_many(self) -> bool:
+        """Whether as many of all rows would end a trial: see CorruptRows."""
+        return len(self.broken) > max(CORRUPT_ALWAYS_ALLOWED, CORRUPT_SHARE * self.looked)
 
 
-def broken_images(part: Part, column: str) -> tuple[int, list[str]]:
-    """(rows looked at, what is wrong with each that cannot be decoded), of the first ROWS images of a column.
-
-    Raises OwnDataError for files that cannot be read.
-    """
-    looked, wrong = 0, list[str]()
-    for value in islice(_values(part, column), ROWS):
+def look_at_images(part: Part, column: str, rows: int) -> Sample:
+    """The first `rows` images of a column. Raises OwnDataError for files that cannot be read."""
+    looked, broken = 0, list[str]()
+    for value in islice(_values(part, column), rows):
         data, name = (value.get("bytes"), value.get("path")) if isinstance(value, dict) else (value, None)
-        if problem := problem_of(data):
-            wrong.append(f"{name or f'row {looked}'}: {problem}")
+        if problem := _problem(data, name):
+            broken.append(f"{name or f'row {looked}'}: {problem}")
         looked += 1
-    return looked, wrong
+    return Sample(looked, tuple(broken))
 
 
 def _values(part: Part, column: str) -> Iterator[Any]:
@@ -33,8 +42,10 @@ def _values(part: Part, column: str) -> Iterator[Any]:
         yield from (value.as_py() for value in batch.column(0))
 
 
-def problem_of(data: Any) -> str | None:
+def _problem(data: Any, name: Any) -> str | None:
     """Why a trial could not use these bytes as an image; None if it could."""
+    if not data and name:
+        return "only the name of the image is here, not the image"
     try:
         open_image(data).convert("RGB")
     except (CorruptRow, DataError) as error:

@@ -45,11 +45,16 @@ class Recipe:
 
 @dataclass
 class Inspection:
-    """What was found. `settings`: parameters whose values were guessed. `recipe`: None where trials read the user's files as they are."""
+    """What was found. `settings`: parameters whose values were guessed. `columns`: of each parameter that names one.
+
+    `used`: the splits that are read. `recipe`: None where trials read the user's files as they are.
+    """
 
     table: Table
     findings: list[Finding] = field(default_factory=list)
     settings: dict[str, str] = field(default_factory=dict)
+    columns: dict[str, str] = field(default_factory=dict)
+    used: list[str] = field(default_factory=list)
     recipe: Recipe | None = None
 
     @property

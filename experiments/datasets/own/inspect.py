@@ -26,7 +26,8 @@ def inspect(table: Table, needs: Needs, parameters: Mapping[str, Any], defaults:
     train, validation = _splits(found, parameters, defaults)
     if train is None:
         return found
-    columns = _columns(found, table.parts[train], needs, parameters, defaults)
+    found.used = list(dict.fromkeys(name for name in (train, validation) if name is not None))
+    columns = found.columns = _columns(found, table.parts[train], needs, parameters, defaults)
     if validation is not None:
         _same_columns(found, validation, columns)
     total = table.parts[train].rows
