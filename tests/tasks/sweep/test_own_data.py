@@ -98,7 +98,7 @@ def test_everything_that_is_missing_ends_the_plan_with_what_to_give(tmp_path: Pa
         f"dataset {folder}, as workload bridgetower reads it, lacks:",
         "  caption column: there is no column 'image_description'; columns: image, label "
         "(--set caption_column=NAME, of a column that holds this)",
-        "  training rows: 6 are fewer than a batch of 16 on 1 devices; give more rows (--set batch_size=6)",
+        "  training rows: 6 are fewer than a batch of 16 on 1 device; give more rows (--set batch_size=6)",
         "  held-out rows: 6 are fewer than one evaluation batch of 16; give more rows (--set evaluation_batch_size=6)",
         f"`sweep data check '{folder}' --workload bridgetower` shows what is there",
     ]
@@ -129,7 +129,9 @@ def test_vit_without_a_data_set_has_none() -> None:
 
 def test_a_remote_set_is_read_as_it_is_and_needs_a_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
     place = f"hf://datasets/a/b@{'0' * 40}/c"
-    with pytest.raises(DatasetError, match=r"/c: give --set tokenizer=FOLDER, with a tokenizer\.json; one is trained on a local folder only"):
+    with pytest.raises(
+        DatasetError, match=r"/c: give --set tokenizer=FOLDER, with a tokenizer\.json; one is trained on a local folder only"
+    ):
         plan_of(Path("x"), dataset=place)
     trial = plan_of(Path("x"), dataset=place, tokenizer="/some/where")[0]
     assert trial.data == resolve({"dataset": place})

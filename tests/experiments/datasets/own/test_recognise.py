@@ -173,7 +173,7 @@ def link_outside(folder: Path) -> Path:
     [
         (lambda folder: folder, r"/d does not exist; give a folder with Parquet files"),
         (lambda folder: images(folder, ["x.png"]) / "x.png", r"x\.png is a file: give the folder"),
-        (lambda folder: parquet(folder), r"/d holds no data that is known here; known are Parquet"),
+        (parquet, r"/d holds no data that is known here; known are Parquet"),
         (lambda folder: images(folder, ["a.png", "b/c.png"]), r"images and nothing that says what they show; give metadata\.csv"),
         (both, r"has both metadata\.csv and metadata\.jsonl"),
         (link_outside, r"the file a\.png that it names lies outside"),
