@@ -81,7 +81,7 @@ def _listing(dataset: str) -> str:
     """Fingerprint of a folder of Parquet files. Raises DatasetError."""
     from pyarrow import fs  # with numpy 0.1 s, and most suites draw their data sets
 
-    uri = dataset if "://" in dataset else str(Path(dataset).resolve())
+    uri = dataset if "://" in dataset else str(Path(dataset).expanduser().resolve())
     try:
         version = fingerprint(*fs.FileSystem.from_uri(uri))
     except FileNotFoundError:
