@@ -24,7 +24,7 @@ def check_data(path: str, workload: str, sets: Mapping[str, Any]) -> Look:
     schema = workloads.load(workload).Parameters
     if not columns_of(schema):
         reading = [name for name in workloads.names() if columns_of(workloads.load(name).Parameters)]
-        raise ConfigError.one("--workload", None, workload, "reads no data of your own", f"these do: {', '.join(reading)}")
+        raise ConfigError.one("--workload", None, workload, "reads no data set of your choice", f"these do: {', '.join(reading)}")
     return Folders().look(schema, _parameters(path, workload, sets), IMAGES)
 
 

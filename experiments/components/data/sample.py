@@ -15,15 +15,16 @@ from experiments.datasets.own.table import Part
 
 @dataclass(frozen=True)
 class Sample:
-    """`looked`: rows looked at; `broken`: what is wrong with each of them that cannot be decoded."""
+    """`looked`: rows looked at, of `rows`; `broken`: what is wrong with each of them that cannot be decoded."""
 
     looked: int
+    rows: int
     broken: tuple[str, ...]
 
     @property
     def too_many(self) -> bool:
-        """Whether as many of all rows would end a trial: see CorruptRows."""
-        return len(self.broken) > max(CORRUPT_ALWAYS_ALLOWED, CORRUPT_SHARE * self.looked)
+        """Whether these alone would end a trial (see CorruptRows), or are most of those that were looked at."""
+        return len(self.broken) > max(CORRUPT_ALWAYS_ALLOWED, int(CORRUPT_SHARE * self.rows)) or len(self.broken) > self.looked / 2
 
 
 def look_at_images(part: Part, column: str, rows: int) -> Sample:
@@ -34,7 +35,7 @@ def look_at_images(part: Part, column: str, rows: int) -> Sample:
         if problem := _problem(data, name):
             broken.append(f"{name or f'row {looked}'}: {problem}")
         looked += 1
-    return Sample(looked, tuple(broken))
+    return Sample(looked, part.rows, tuple(broken))
 
 
 def _values(part: Part, column: str) -> Iterator[Any]:

@@ -132,6 +132,8 @@ def _count(found: Inspection, parameters: Mapping[str, Any], train: int, held_ou
         give = f"--set batch_size={train // devices}" if train >= devices else None
         on = f"{devices} device{'s' if devices > 1 else ''}"
         found.add("missing", "training rows", f"{train} are fewer than a batch of {size} on {on}; give more rows", give)
+    if not parameters["evaluate"]:
+        return
     wanted, most = int(parameters["evaluation_batch_size"]), int(parameters["evaluation_samples"])
     if held_out < wanted:
         give = f"--set evaluation_batch_size={held_out}" if held_out > 1 else None

@@ -72,7 +72,7 @@ def test_a_workload_without_a_suite_of_its_name_gets_one_that_runs_it(tmp_path: 
     [
         (["nowhere", "-w", "vit"], "dataset nowhere does not exist; give a folder with Parquet files"),
         ([".", "-w", "vitt"], "unknown workload; did you mean 'vit'?"),
-        ([".", "-w", "synthetic"], "--workload: synthetic: reads no data of your own; these do: bert, bert_inference, bridgetower"),
+        ([".", "-w", "synthetic"], "--workload: synthetic: reads no data set of your choice; these do: bert, bert_inference, bridgetower"),
         (["s3://b/d", "-w", "vit"], "dataset s3://b/d is not on this machine: `sweep data check` looks into a folder"),
         ([".", "-w", "vit", "--set", "stepz=3"], "--set: stepz: the workload has no such parameter; did you mean 'steps'?"),
         ([".", "-w", "vit", "--set", "steps=0"], "--set: steps: is 0; should be at least 2"),

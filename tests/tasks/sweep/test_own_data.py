@@ -15,7 +15,7 @@ from tasks.sweep.dataset import DatasetError, resolve
 from tasks.sweep.own_data import Folders, is_local, is_made, make_ready
 from tasks.sweep.plan import make_plan, renew
 from tasks.sweep.store import Request
-from tests.own_data_support import captioned, classes, pairs, parquet
+from tests.own_data_support import captioned, classes, pairs, parquet, save_dict
 
 ONLY = {"precision": ["fp32"], "dataloader_workers": [0, 1]}
 
@@ -120,6 +120,13 @@ def test_classes_are_read_by_vit(tmp_path: Path) -> None:
     assert trials[0].data is not None and trials[0].data.tokenizer is None
     make_ready(trials[0])
     assert (Path(trials[0].data.uri) / "validation.parquet").is_file()
+
+
+def test_a_split_that_was_guessed_is_made_under_its_name(tmp_path: Path) -> None:
+    (trial, _) = plan_of(save_dict(tmp_path / "d", train=pairs(40), test=pairs(16)))
+    assert trial.parameters["validation_split"] == "test" and trial.data is not None
+    make_ready(trial)
+    assert pq.read_metadata(Path(trial.data.uri) / "test.parquet").num_rows == 16
 
 
 def test_vit_without_a_data_set_has_none() -> None:

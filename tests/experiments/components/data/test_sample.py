@@ -40,6 +40,18 @@ def test_only_the_first_rows_are_looked_at(tmp_path: Path) -> None:
     assert (found.looked, len(found.broken)) == (140, 140)
 
 
-@pytest.mark.parametrize(("looked", "broken", "too_many"), [(16, 3, False), (16, 4, True), (500, 5, False), (500, 6, True), (3, 3, False)])
-def test_as_many_are_too_many_as_end_a_trial(looked: int, broken: int, too_many: bool) -> None:
-    assert Sample(looked, ("x",) * broken).too_many is too_many
+@pytest.mark.parametrize(
+    ("looked", "rows", "broken", "too_many"),
+    [
+        (16, 60, 3, False),
+        (16, 60, 4, True),  # more than three
+        (16, 499, 5, True),
+        (16, 500, 5, False),  # 1 % of all rows
+        (16, 500, 6, True),
+        (16, 10_000, 8, False),  # half of those that were looked at
+        (16, 10_000, 9, True),
+        (3, 3, 2, True),
+    ],
+)
+def test_as_many_are_too_many_as_end_a_trial(looked: int, rows: int, broken: int, too_many: bool) -> None:
+    assert Sample(looked, rows, ("x",) * broken).too_many is too_many

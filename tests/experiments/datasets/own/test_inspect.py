@@ -221,5 +221,11 @@ def test_class_numbers_are_looked_at(tmp_path: Path, train: list[object], held_o
     assert found.recipe is None, "integers are read as they are"
 
 
+def test_held_out_rows_are_counted_only_if_they_are_evaluated(tmp_path: Path) -> None:
+    folder = parquet(tmp_path / "d", train=pairs(8), validation=pairs(1))
+    assert [finding.what for finding in look(folder).missing] == ["held-out rows"]
+    assert look(folder, evaluate=False).missing == []
+
+
 def test_the_largest_batch_is_looked_for_by_the_trial(tmp_path: Path) -> None:
     assert look(captioned(tmp_path / "d", 40), batch_size="max").missing == []
