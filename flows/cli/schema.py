@@ -20,6 +20,7 @@ class Kind(StrEnum):
     SUITE = "suite"
     POOLS = "pools"
     NIGHTLY = "nightly"
+    CAMPAIGN = "campaign"
 
 
 def schema_text(kind: Kind) -> str:
@@ -47,7 +48,19 @@ def _nightly() -> dict[str, Any]:
     return {"$schema": DIALECT, **NightFile.model_json_schema(), "title": "A nightly definition of sweepbench"}
 
 
-_OF: dict[Kind, Callable[[], dict[str, Any]]] = {Kind.SUITE: _suite, Kind.POOLS: _pools, Kind.NIGHTLY: _nightly}
+def _campaign() -> dict[str, Any]:
+    from experiments.spec.campaign import CampaignFile
+    from experiments.spec.json_schema import DIALECT
+
+    return {"$schema": DIALECT, **CampaignFile.model_json_schema(), "title": "A campaign of sweepbench"}
+
+
+_OF: dict[Kind, Callable[[], dict[str, Any]]] = {
+    Kind.SUITE: _suite,
+    Kind.POOLS: _pools,
+    Kind.NIGHTLY: _nightly,
+    Kind.CAMPAIGN: _campaign,
+}
 
 
 @app.command(epilog="Example: sweep schema suite --out my-bench/schemas/suite.json")
@@ -56,7 +69,7 @@ def schema(
     kind: Annotated[Kind, typer.Argument(help="the kind of file")],
     to: Annotated[Path | None, typer.Option("--out", help="write it to this file, in place of standard output")] = None,
 ) -> None:
-    """JSON Schema of a suite, of pools.yaml or of a nightly definition, by which editors complete keys. Knows $SWEEPBENCH_EXTRA."""
+    """JSON Schema of a suite, of pools.yaml, of a nightly definition or of a campaign, by which editors complete keys. Knows $SWEEPBENCH_EXTRA."""
     text = schema_text(kind)
     if to is None:
         typer.echo(text, nl=False)

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from experiments.config.yaml_document import load
 from experiments.regression.definition import nights
+from experiments.spec.campaign import campaigns
 from experiments.spec.load import list_suites
 from flows.cli.commands import app
 from flows.cli.schema import Kind, schema_text
@@ -21,6 +22,7 @@ FILES = [
     *((Kind.SUITE, Path(info.file)) for info in list_suites()),
     (Kind.POOLS, ROOT / "cluster" / "pools" / "pools.yaml"),
     *((Kind.NIGHTLY, path) for path in nights().values()),
+    *((Kind.CAMPAIGN, path) for path in campaigns().values()),
 ]
 
 
