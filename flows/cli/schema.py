@@ -69,7 +69,7 @@ def schema(
     kind: Annotated[Kind, typer.Argument(help="the kind of file")],
     to: Annotated[Path | None, typer.Option("--out", help="write it to this file, in place of standard output")] = None,
 ) -> None:
-    """JSON Schema of a suite, of pools.yaml, of a nightly definition or of a campaign, by which editors complete keys. Knows $SWEEPBENCH_EXTRA."""
+    """JSON Schema of a file that a person writes, by which editors complete keys. Knows the workloads of $SWEEPBENCH_EXTRA."""
     text = schema_text(kind)
     if to is None:
         typer.echo(text, nl=False)
