@@ -13,7 +13,7 @@ from experiments.config.duration import seconds
 from experiments.regression.definition import load_night
 from flows.runtime import artifacts, prefect_runs
 from flows.runtime.progress import CURRENT, SweepProgress
-from flows.runtime.schedule import draw_datasets, run_trials
+from flows.runtime.schedule import make_datasets, run_trials
 from flows.runtime.session import Session
 from flows.runtime.stopping import until_stopped
 from tasks.nightly import prefect_tasks
@@ -72,7 +72,7 @@ def nightly(name: str = "regression", date: str | None = None, budget: str | Non
 
 def _measure(run: NightRun, session: Session) -> None:
     """Every cell for the first interim analysis, then more repeats of what is undecided, as long as the budget lasts."""
-    draw_datasets(session)
+    make_datasets(session)
     run_trials(session)
     try:
         prefect_tasks.read_past(run)

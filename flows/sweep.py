@@ -14,7 +14,7 @@ from experiments.config.duration import option_seconds
 from flows.runtime import handover, prefect_runs
 from flows.runtime.progress import CURRENT, SweepProgress
 from flows.runtime.rounds import run_rounds
-from flows.runtime.schedule import draw_datasets, run_trials
+from flows.runtime.schedule import make_datasets, run_trials
 from flows.runtime.session import Session
 from flows.runtime.stopping import until_stopped
 from tasks.rounds.budget import with_budget
@@ -98,7 +98,7 @@ def load_or_plan(store: SweepStore, request: Request, say: Say = lambda text: No
 
 
 def _work(session: Session) -> None:
-    draw_datasets(session)
+    make_datasets(session)
     if (more := growth(session.plan)) is not None:
         run_rounds(session, more)
     else:

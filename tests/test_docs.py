@@ -182,8 +182,8 @@ def test_every_link_leads_somewhere(document: Path) -> None:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_every_command_and_file_that_a_document_names_exists(document: Path) -> None:
     text = document.read_text()
-    commands = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
-    for name in re.findall(r"(?:^ {4}|`)sweep ([a-z]+)\b", text, re.MULTILINE):
+    commands = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    for name in re.findall(r"(?:^ {4,}|`)sweep ([a-z]+)\b", text, re.MULTILINE):
         assert name in commands, f"{document.name}: there is no `sweep {name}`"
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for name in re.findall(r"(?:^ {4}|`)make ([a-z-]+)", text, re.MULTILINE):
@@ -196,10 +196,11 @@ def test_every_command_and_file_that_a_document_names_exists(document: Path) -> 
 
 def test_the_options_in_the_documents_are_those_of_the_command_line() -> None:
     known = {"run": set[str](), "plan": set[str](), "ui": set[str](), "report": set[str]()}
-    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
-        known[name] = {option for parameter in command.params for option in (*parameter.opts, "--help", "-h")}
+    for name, group in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+        for command in (group, *getattr(group, "commands", {}).values()):
+            known.setdefault(name, set()).update({"--help", "-h"}, *(parameter.opts for parameter in command.params))
     for document in DOCUMENTS:
-        for line in re.findall(r"(?:^ {4}|`)sweep ([^`\n#]+)", document.read_text(), re.MULTILINE):
+        for line in re.findall(r"(?:^ {4,}|`)sweep ([^`\n#]+)", document.read_text(), re.MULTILINE):
             name, *words = line.split()
             wrong = [word for word in words if word.startswith("-") and word.split("=")[0] not in known.get(name, set())]
             assert not wrong, f"{document.name}: `sweep {line}`: {wrong}"

@@ -34,7 +34,7 @@ class PoolEntry(Strict):
     device: str = Field(description="device kind: a file in cluster/devices")
     address: str | None = Field(default=None, description="`embedded` (subprocesses of this machine), or the URL of a Ray head's Jobs API")
     address_env: _Variable | None = Field(default=None, description="environment variable that gives, or overrides, the address")
-    nodes: int = Field(default=1, ge=1, le=10_000)
+    nodes: int = Field(default=1, ge=1, le=10_000, description="nodes of the cluster; 1 where the pool is this machine")
     accelerators_per_node: int | None = Field(
         default=None, ge=1, le=1024, description="devices per node; on a cpu pool the data-parallel workers per node; null: not stated"
     )
@@ -50,7 +50,7 @@ class PoolEntry(Strict):
     storage: str | None = Field(
         default=None, description="URI that all nodes and the flow can reach; null: runs/, at the same path on the nodes as here"
     )
-    labels: dict[str, str] = Field(default_factory=dict)
+    labels: dict[str, str] = Field(default_factory=dict, description="what you want to remember of it, such as memory: 80GB")
     exclusive: bool = Field(default=True, description="one trial at a time on a node")
     token_env: _Variable | None = Field(default=None, description="environment variable with the cluster's token")
     token_file: str | None = Field(default=None, description="file with the cluster's token, mode 0600; relative to runs/")
@@ -132,7 +132,7 @@ class Pool(PoolEntry):
 class PoolsFile(Strict):
     """A pools file."""
 
-    pools: dict[Name, PoolEntry]
+    pools: dict[Name, PoolEntry] = Field(description="name -> where its trials run; a later file replaces entries of the same name")
 
 
 def load_pools(path: Path | None = None) -> dict[str, Pool]:

@@ -28,6 +28,8 @@ GENERATOR = 1  # raise it when the same arguments no longer give the same rows: 
 COLUMNS = ("image", "image_description")
 VOCABULARY = 512
 SPECIAL_TOKENS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")  # ids 0 to 4, as BridgeTower's text tower expects them
+LAST = "tokenizer"  # what `build` writes last: where it is there, the set is complete
+TEMPLATE = "<s> $A </s>"  # RoBERTa's special tokens around each caption
 ROWS_PER_GROUP = 128
 
 Colour = tuple[int, int, int]
@@ -101,8 +103,7 @@ def build(directory: Path, *, rows: int, validation_rows: int, seed: int, min_si
     for split, rows_of_split in scenes.items():
         atomic_file(directory / f"{split}.parquet", partial(_write_parquet, scenes=rows_of_split, seed=seed, split=split))
     captions = [one.caption for one in scenes["train"]]
-    # RoBERTa's special tokens around each caption
-    write_tokenizer(directory, captions, vocabulary=VOCABULARY, special=SPECIAL_TOKENS, template="<s> $A </s>")
+    write_tokenizer(directory, captions, vocabulary=VOCABULARY, special=SPECIAL_TOKENS, template=TEMPLATE)
 
 
 def scene(seed: int, split: str, row: int, min_size: int = 96, max_size: int = 512) -> Scene:
@@ -131,7 +132,7 @@ def draw(scene: Scene, noise_seed: int) -> Image:
         halves.reverse()
     for group, half in zip((scene.first, scene.second), halves, strict=True):
         for x, y, radius in _places(group, half, scene.width, scene.height):
-            _draw_shape(pen, group.shape, COLOURS[group.colour], x, y, radius)
+            draw_shape(pen, group.shape, COLOURS[group.colour], x, y, radius)
     return image
 
 
@@ -147,7 +148,8 @@ def _places(group: Group, half: tuple[float, float, float, float], width: int, h
         yield left + (index % columns + 0.5) * cell_x, top + (index // columns + 0.5) * cell_y, radius
 
 
-def _draw_shape(pen: Any, shape: str, colour: Colour, x: float, y: float, radius: float) -> None:
+def draw_shape(pen: Any, shape: str, colour: Colour, x: float, y: float, radius: float) -> None:
+    """One of SHAPES with an ImageDraw `pen`, about (x, y), in pixels."""
     box = (x - radius, y - radius, x + radius, y + radius)
     match shape:
         case "circle":

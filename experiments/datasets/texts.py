@@ -21,6 +21,8 @@ GENERATOR = 1  # raise it when the same arguments no longer give the same rows: 
 COLUMNS = ("text", "summary")
 VOCABULARY = 4096
 SPECIAL_TOKENS = ("<pad>", "</s>", "<unk>", "<s>", "<mask>")  # the first three have the ids that T5 gives them
+LAST = "tokenizer"  # what `build` writes last: where it is there, the set is complete
+TEMPLATE = "$A </s>"
 WORDS = 8192  # of the language
 WORDS_OF_A_DOCUMENT = (500, 900)  # news articles have about 700
 WORDS_OF_A_SENTENCE = (6, 18)
@@ -45,7 +47,7 @@ def build(directory: Path, *, rows: int, validation_rows: int, seed: int) -> Non
     for split, count in (("train", rows), ("validation", validation_rows)):
         atomic_file(directory / f"{split}.parquet", partial(_write_parquet, split=split, count=count, seed=seed))
     documents = (document(seed, "train", row)[0] for row in range(min(rows, ROWS_PER_GROUP)))
-    write_tokenizer(directory, documents, vocabulary=VOCABULARY, special=SPECIAL_TOKENS, template="$A </s>")
+    write_tokenizer(directory, documents, vocabulary=VOCABULARY, special=SPECIAL_TOKENS, template=TEMPLATE)
 
 
 def document(seed: int, split: str, row: int) -> tuple[str, str]:

@@ -66,8 +66,8 @@ class NightFile(Strict):
     """A nightly definition: one YAML file. Field names are its keys."""
 
     nightly: Name = Field(description="the file's name without .yaml")
-    description: str = Field(default="", max_length=2000)
-    cells: list[NightCells] = Field(min_length=1)
+    description: str = Field(default="", max_length=2000, description="what the nights guard")
+    cells: list[NightCells] = Field(min_length=1, description="what is measured every night, by suite")
     canary: NightCells | None = Field(default=None, description="one cell for each pool: tells whether the node or the code is slower")
     probe: str | None = Field(default=None, description="suite of the cell that both controls copy; null: the canary's")
     injected_slowdown: float = Field(default=0.08, gt=0, le=1, description="size of the slow-down that must be found every night")

@@ -64,7 +64,7 @@ class CampaignFile(Strict):
     """A campaign: one YAML file. Field names are its keys."""
 
     campaign: Name = Field(description="the file's name without .yaml")
-    description: str = Field(default="", max_length=2000)
+    description: str = Field(default="", max_length=2000, description="what the sweeps together are to show")
     budget: Duration = Field(description="time for one run of the command, starts and reports included: 9m. Another run goes on")
     sweeps: list[CampaignSweep] = Field(min_length=1, description="what is worth most comes first")
 

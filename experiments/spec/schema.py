@@ -29,7 +29,12 @@ def _references(value: Any) -> Any:
     return value
 
 
-References = Annotated[int, BeforeValidator(_references), Field(ge=0, le=20)]
+_MOST_REFERENCES = 20
+References = Annotated[
+    int,
+    BeforeValidator(_references, json_schema_input_type=bool | Annotated[int, Field(ge=0, le=_MOST_REFERENCES)]),
+    Field(ge=0, le=_MOST_REFERENCES),
+]
 
 
 class PoolFacts(Protocol):
@@ -54,7 +59,7 @@ class Condition(Strict):
 class ReportFigure(Strict):
     """A figure of the report: a metric over an axis, a series of bars for each combination of other axes."""
 
-    title: str = Field(max_length=200)
+    title: str = Field(max_length=200, description="above the figure")
     metric: str = Field(description="summary metric; with a * where its name has a number, each cell is a line over that number")
     x: str = Field(description="axis whose values stand side by side; of a metric with a *, what the number counts")
     series: list[str] = Field(default_factory=list, description="axes whose values make the series")
@@ -75,8 +80,8 @@ class ReportSettings(Strict):
     rows: list[str] = Field(min_length=1, description="axes whose values name the rows")
     columns: str | None = Field(description="axis whose values are the columns; null: one column, the metric")
     metric: str = Field(default="throughput", description="summary metric in the cells")
-    title: str | None = Field(default=None, max_length=200)
-    figures: list[ReportFigure] = Field(default_factory=list)
+    title: str | None = Field(default=None, max_length=200, description="of the table; null: made of workload and metric")
+    figures: list[ReportFigure] = Field(default_factory=list, description="metrics over the values of an axis")
     published: PublishedColumn | None = Field(
         default=None, description="adds the published table with ours below it; speed-ups are over this column of theirs"
     )
@@ -111,7 +116,7 @@ class Sections(Strict):
         default_factory=dict, description="pool, environment, commit, workload parameters -> values; their product is the matrix"
     )
     linked: list[Axes] = Field(default_factory=list, description="axes that change together: lists of equal length, zipped")
-    conditions: list[Condition] = Field(default_factory=list)
+    conditions: list[Condition] = Field(default_factory=list, description="values for the cells that match; later ones win")
     exclude: list[Match] = Field(default_factory=list, description="cells that match all keys of an entry are left out")
     include: list[dict[str, Scalar]] = Field(default_factory=list, description="cells added after the excludes")
     parity_reference: References = Field(
@@ -126,7 +131,7 @@ class Sections(Strict):
     rounds: Rounds | None = Field(default=None, description="in place of `repeats`: as many as there is time for")
     limit: int = Field(default=2000, ge=1, le=MAX_TRIALS, description="most trials (cells x repeats) the suite may have")
     baseline: dict[str, Scalar] = Field(default_factory=dict, description="axis -> value: the cell that the others are compared with")
-    report: ReportSettings | None = None
+    report: ReportSettings | None = Field(default=None, description="the comparison table of the report, and its figures")
     retries: int = Field(default=2, ge=0, le=20, description="attempts after the first, for infrastructure failures only")
     retries_disturbed: int = Field(
         default=1, ge=0, le=20, description="how often a trial is measured again because other work was on its device or host"
@@ -137,16 +142,16 @@ class Sections(Strict):
 class Profile(Sections):
     """A named override of the suite."""
 
-    description: str = Field(default="", max_length=2000)
+    description: str = Field(default="", max_length=2000, description="when to take this profile")
 
 
 class SuiteFile(Sections):
     """A suite file."""
 
     suite: Name = Field(description="the file's name without .yaml")
-    description: str = Field(default="", max_length=2000)
-    workload: str = Field(description="a file in experiments/workloads")
-    profiles: dict[Name, Profile] = Field(default_factory=dict)
+    description: str = Field(default="", max_length=2000, description="what the suite asks; `sweep suites` shows its first line")
+    workload: str = Field(description="a file in experiments/workloads, or in workloads/ of a folder of $SWEEPBENCH_EXTRA")
+    profiles: dict[Name, Profile] = Field(default_factory=dict, description="named overrides: `sweep run SUITE --profile NAME`")
 
 
 class Suite(Strict):

@@ -7,14 +7,15 @@ Documents of 1024 tokens after the prefix "summarize: ", summaries of 128. The d
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from experiments.components.data.splits import Splits
 from experiments.components.data.text import PADS, Summaries, TextParameters, check_vocabulary, token_id
 from experiments.components.workload import Batch, Context, Unsupported
+from experiments.datasets.columns import Holds
 
 if TYPE_CHECKING:
     import torch
@@ -34,6 +35,7 @@ class Parameters(TextParameters):
     """T5's own settings."""
 
     same_work = ("model", "source_length", "target_length")
+    columns: ClassVar[Mapping[str, Holds]] = {"text_column": "text", "summary_column": "text"}
 
     model: Literal["3b", "large", "base", "small", "tiny"] = Field("tiny", description="3b: 2.85 B parameters; tiny for CPUs")
     summary_column: str = Field("summary", description="column of summaries")

@@ -9,16 +9,16 @@ from prefect.utilities.annotations import quote
 
 from experiments.trial import Trial
 from flows.runtime.session import Session
-from tasks.sweep.prefect_tasks import draw_dataset, run_trial
+from tasks.sweep.prefect_tasks import make_dataset, run_trial
 
 _LOOK_S = 0.5  # wakes up for Ctrl-C and a stop
 
 
-def draw_datasets(session: Session) -> None:
-    """Draw each data set of the sweep once, before trials read it."""
-    session.progress.note = "drawing the data set"
+def make_datasets(session: Session) -> None:
+    """Draw each data set of the sweep, or make it of the user's files, once, before trials read it."""
+    session.progress.note = "making the data set"
     for trial in {trial.data.uri: trial for trial in session.plan.trials if trial.data}.values():
-        draw_dataset(trial.parameters)
+        make_dataset(quote(trial))  # type: ignore[call-overload]
     session.progress.note = ""
 
 

@@ -28,6 +28,7 @@ from tasks.report.text_format import listed, plural
 from tasks.report.whole_sweep import why_not_whole
 from tasks.report.write import keep_knowledge, render_report
 from tasks.sweep.dataset import is_drawn
+from tasks.sweep.own_data import is_made
 from tasks.sweep.store import Plan, SweepStore
 
 README = "README.md"
@@ -118,8 +119,11 @@ def _publish_sweep(store: SweepStore, target: Path) -> PublishedSweep:
 
 
 def _publish_plan(plan: Plan, source: Path, target: Path) -> None:
-    """Synthetic data sets are named below runs/, wherever that lay: its place says nothing of the data, and may name a user."""
-    trials = [trial.model_copy(update={"data": _below_runs(trial.data)}) if is_drawn(trial.parameters) else trial for trial in plan.trials]
+    """Data sets that we made are named below runs/, wherever that lay: its place says nothing of the data, and may name a user."""
+    trials = [
+        trial.model_copy(update={"data": _below_runs(trial.data)}) if is_drawn(trial.parameters) or is_made(trial.data) else trial
+        for trial in plan.trials
+    ]
     if trials == plan.trials:
         shutil.copyfile(source, target)
     else:

@@ -12,10 +12,11 @@ from filelock import FileLock
 from experiments.components.data.listing import fingerprint
 from experiments.config.errors import UserError
 from experiments.config.paths import runs_root
-from experiments.datasets import scenes, texts
+from experiments.datasets import scenes, shapes, texts
 from experiments.trial import DataSource, digest
 
-_GENERATORS: Mapping[str, Any] = {"drawn": scenes, "drawn-text": texts}  # value of the parameter `dataset` -> its generator
+# value of the parameter `dataset` -> its generator
+_GENERATORS: Mapping[str, Any] = {"drawn": scenes, "drawn-text": texts, "drawn-classes": shapes}
 _NAMES = " or ".join(map(repr, _GENERATORS))
 _VALIDATION_SHARE = 8  # one held-out row per this many generated ones
 
@@ -36,7 +37,8 @@ def resolve(parameters: Mapping[str, Any]) -> DataSource | None:
     if generator := _GENERATORS.get(dataset):
         version = generator.fingerprint(**_generator_arguments(parameters))
         folder = runs_root() / "data" / f"{generator.__name__.rpartition('.')[2]}-{version}"
-        return DataSource(uri=str(folder), fingerprint=version, tokenizer=str(folder / "tokenizer"))
+        tokenizer = str(folder / "tokenizer") if generator.LAST == "tokenizer" else None
+        return DataSource(uri=str(folder), fingerprint=version, tokenizer=tokenizer)
     if dataset.startswith("hf://"):
         revision = re.search(r"@([0-9a-f]{40})(/|$)", dataset)
         if not revision:
@@ -53,7 +55,8 @@ def is_drawn(parameters: Mapping[str, Any]) -> bool:
 def is_built(parameters: Mapping[str, Any]) -> bool:
     """True unless the set is synthetic and has not been generated yet. Raises DatasetError."""
     source = resolve(parameters)
-    return source is None or parameters.get("dataset") not in _GENERATORS or (Path(source.uri) / "tokenizer").is_dir()
+    generator = _GENERATORS.get(str(parameters.get("dataset")))
+    return source is None or generator is None or (Path(source.uri) / generator.LAST).exists()
 
 
 def build(parameters: Mapping[str, Any]) -> None:
@@ -78,7 +81,7 @@ def _listing(dataset: str) -> str:
     """Fingerprint of a folder of Parquet files. Raises DatasetError."""
     from pyarrow import fs  # with numpy 0.1 s, and most suites draw their data sets
 
-    uri = dataset if "://" in dataset else str(Path(dataset).resolve())
+    uri = dataset if "://" in dataset else str(Path(dataset).expanduser().resolve())
     try:
         version = fingerprint(*fs.FileSystem.from_uri(uri))
     except FileNotFoundError:

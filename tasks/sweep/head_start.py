@@ -24,7 +24,7 @@ from cluster.pools.node_locks import NodeLocks
 from cluster.pools.pool import Pool, find_pool, load_pools
 from cluster.trial_layout import HOLD, SLOTS
 from experiments.trial import Outcome, Trial
-from tasks.sweep import dataset, deadline
+from tasks.sweep import deadline, own_data
 from tasks.sweep.attempt_end import flow_result
 from tasks.sweep.begin_attempt import Attempt, AttemptStarter
 from tasks.sweep.failure_policy import Policy
@@ -65,7 +65,7 @@ class HeadStart:
     def _begin(self) -> None:
         try:
             self.launcher.prepare(self.trial, self._folder)
-            dataset.build(self.trial.parameters)
+            own_data.make_ready(self.trial)
             watch = PoolWatch(self.trial.pool, wait_s=0.0)
             parts = (self._store, self.launcher, Policy(), self._stop, lambda trial, attempt, records: None, watch)
             context = TrialContext(*parts, starting=self.slot_log.started)

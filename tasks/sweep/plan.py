@@ -20,7 +20,7 @@ from experiments.spec import matrix
 from experiments.spec.load import load_suite, profile_names
 from experiments.spec.schema import Suite
 from experiments.trial import DEFAULT_ENVIRONMENT, DataSource, Scalar, Trial, digest, key_parts, trial_key
-from tasks.sweep import dataset
+from tasks.sweep import own_data
 from tasks.sweep.decide_settings import decide_settings
 from tasks.sweep.store import Plan, Request, Superseded, SweepStore, new_sweep_id, readable_plans, readable_result
 from tasks.sweep.trial_key import code_version, libraries_version
@@ -80,18 +80,15 @@ def make_plan(
 
 
 class CurrentInputs:
-    """The current code, data and libraries, which a trial's key holds besides its configuration. Resolves each data set once."""
+    """The current code, data and libraries, which a trial's key holds besides its configuration. Looks at each data set once."""
 
     def __init__(self, pools: Mapping[str, Pool], variants: Variants | None = None) -> None:
         self._pools, self.variants = pools, variants or Variants(pools)
-        self._sources: dict[str, DataSource | None] = {}
+        self._folders = own_data.Folders(self.variants.say)
 
-    def source(self, parameters: Mapping[str, Any]) -> DataSource | None:
-        """The data set of a trial with these parameters. Raises DatasetError."""
-        identity = digest({name: parameters.get(name) for name in ("dataset", "drawn_rows")})
-        if identity not in self._sources:
-            self._sources[identity] = dataset.resolve(parameters)
-        return self._sources[identity]
+    def data(self, workload: str, parameters: Mapping[str, Any]) -> own_data.Settled:
+        """The data set of a trial with these parameters, and what was guessed of them. Raises DatasetError."""
+        return self._folders.settle(workload, parameters)
 
     def key_parts(
         self, workload: str, pool: str, device: str, source: DataSource | None, *, environment: str | None = None, commit: str | None = None
@@ -141,8 +138,8 @@ class TrialMaker:
         `labels`: tags of its MLflow run.
         """
         pool = self._pools[cell.pool]
-        parameters = cell.parameters if seed is None else {**cell.parameters, "seed": seed}
-        source = self._inputs.source(cell.parameters)
+        data = self._inputs.data(suite.workload, cell.parameters)
+        parameters = {**cell.parameters, **data.parameters, **({} if seed is None else {"seed": seed})}
         configuration: dict[str, Any] = {"workload": suite.workload, "pool": cell.pool, "device": pool.device}
         configuration |= {"parameters": cell.parameters, **(apart or {})}
         if pool.lock_clocks_mhz is not None:  # another clock is another cell; a pool that locks none keeps its cells
@@ -153,7 +150,7 @@ class TrialMaker:
         configuration |= {name: value for name, value in run.items() if value}  # likewise: without them a cell is what it was
         parts = key_parts(
             configuration=configuration,
-            **self._inputs.key_parts(suite.workload, cell.pool, pool.device, source, **run),
+            **self._inputs.key_parts(suite.workload, cell.pool, pool.device, data.source, **run),
             seed=int(parameters["seed"]),
             repeat=repeat,
             sweep=self.sweep_id,
@@ -176,7 +173,7 @@ class TrialMaker:
             index=index,
             axes=dict(axes if axes is not None else cell.axes),
             parameters=parameters,
-            data=source,
+            data=data.source,
             labels=dict(labels or {}),
         )
 
@@ -233,7 +230,7 @@ def renew(plan: Plan, *, build_environments: bool = True, say: Say = lambda text
     inputs = CurrentInputs(pools, Variants(pools, build_them=build_environments, say=say))
     trials, superseded = [], list(plan.superseded)
     for trial in plan.trials:
-        source = inputs.source(trial.parameters)
+        source = inputs.data(trial.workload, trial.parameters).source
         run = {"environment": trial.environment, "commit": trial.commit}
         parts = {**trial.key_parts, **inputs.key_parts(trial.workload, trial.pool, trial.device, source, **run)}
         there = inputs.variants.recipe(trial.environment, trial.pool).digest if trial.environment else None

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from prefect import get_run_logger, task
@@ -12,14 +11,14 @@ from prefect.client.schemas.objects import State
 from prefect.states import Cancelled, Completed, Failed
 
 from experiments.trial import Outcome, Trial, TrialResult
-from tasks.sweep import dataset
+from tasks.sweep import own_data
 from tasks.sweep.pool_trials import PoolTrials
 
 
 @task(name="dataset", task_run_name="dataset", cache_policy=NO_CACHE, persist_result=False)
-def draw_dataset(parameters: Mapping[str, Any]) -> None:
-    """Draw the data set that a trial with these parameters reads, unless it is there. Raises DatasetError."""
-    dataset.build(parameters)
+def make_dataset(trial: Trial) -> None:
+    """Draw the data set that a trial reads, or make it of the user's files, unless it is there. Raises DatasetError."""
+    own_data.make_ready(trial)
 
 
 @task(name="trial", task_run_name="{name}", cache_policy=NO_CACHE, persist_result=False)

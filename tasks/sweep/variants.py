@@ -23,7 +23,7 @@ class Variants:
     """Looks each environment and each commit up once. `build_them`: make environments that are not there; `say`: told of it."""
 
     def __init__(self, pools: Mapping[str, Pool], *, build_them: bool = True, say: Say = lambda text: None) -> None:
-        self._pools, self._build_them, self._say = pools, build_them, say
+        self._pools, self._build_them, self.say = pools, build_them, say
         self._recipes: dict[tuple[str, str], Recipe] = {}
         self._commits: dict[str, str] = {}
 
@@ -62,7 +62,7 @@ class Variants:
     def environment(self, name: str, pool: str) -> Environment | None:
         """The environment, built if it is not there and is to be; None where it is not. Raises ConfigError."""
         wanted = self.recipe(name, pool)
-        return build.build(wanted, self._say) if self._build_them else build.find(wanted.digest)
+        return build.build(wanted, self.say) if self._build_them else build.find(wanted.digest)
 
     def commit(self, name: str) -> str | None:
         """The commit's 40 hex digits; None for the code as it lies here. Raises CommitError."""

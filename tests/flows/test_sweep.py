@@ -94,7 +94,7 @@ def test_what_interrupted_it_is_passed_on_after_all_is_kept() -> None:
 
 def test_data_sets_are_drawn_before_the_trials_run(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[tuple[str, Any]] = []
-    monkeypatch.setattr(flows_sweep, "draw_datasets", lambda session: done.append(("draw", session)))
+    monkeypatch.setattr(flows_sweep, "make_datasets", lambda session: done.append(("draw", session)))
     monkeypatch.setattr(flows_sweep, "run_trials", lambda session: done.append(("run", session)))
     monkeypatch.setattr(flows_sweep, "run_rounds", lambda session, more: done.append((more, session)))
     session: Any = SimpleNamespace(plan=make_plan([make_trial(1)]))

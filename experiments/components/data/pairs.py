@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -9,12 +10,16 @@ from pydantic import Field, model_validator
 
 from experiments.components.data.splits import FOLDER, SplitParameters, Splits
 from experiments.components.workload import Context
+from experiments.datasets.columns import Holds
+from experiments.datasets.own.needs import TokenizerRecipe
+from experiments.datasets.scenes import SPECIAL_TOKENS, TEMPLATE
 
 if TYPE_CHECKING:
     import torch
 
     from experiments.components.data.images import PairDataset
 
+VOCABULARY = 1024  # of a tokenizer trained on the user's own captions: as many as the smallest model of the workloads takes
 # CLIP's image statistics by channel, of values from 0 to 1 (OPENAI_CLIP_MEAN and _STD in transformers); BridgeTower and FLAVA use them too
 PIXEL_MEAN = (0.48145466, 0.4578275, 0.40821073)
 PIXEL_STD = (0.26862954, 0.26130258, 0.27577711)
@@ -24,6 +29,8 @@ class PairParameters(SplitParameters):
     """Where the pairs come from."""
 
     same_work: ClassVar[tuple[str, ...]] = ("dataset", "augment")
+    columns: ClassVar[Mapping[str, Holds]] = {"image_column": "image", "caption_column": "text"}
+    own_tokenizer = TokenizerRecipe(VOCABULARY, SPECIAL_TOKENS, TEMPLATE)
 
     dataset: str = Field("drawn", description=f"drawn (synthetic captioned scenes), {FOLDER}")
     image_column: str = Field("image", description="column of encoded images: bytes, or struct{bytes, path}")

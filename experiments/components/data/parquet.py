@@ -8,18 +8,12 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from experiments.components.workload import DataError
+from experiments.datasets.columns import WANTED, Holds, holds
 
 WINDOW_BYTES = 256 * 2**20  # rows are shuffled within row groups of about this size, so that one process never holds more
-
-
-Holds = Literal["image", "text"]  # what a column holds
-_WANTED: dict[Holds, str] = {
-    "image": "encoded images: binary, or struct{bytes: binary, path}",
-    "text": "text: string, or a list of strings",
-}
 
 
 class CorruptRow(Exception):
@@ -45,7 +39,7 @@ def split_files(folder: Path, split: str) -> list[Path]:
     return files
 
 
-def read_index(files: list[Path], columns: tuple[str, str], holds: tuple[Holds, Holds] = ("text", "text")) -> list[RowGroup]:
+def read_index(files: list[Path], columns: tuple[str, str], kinds: tuple[Holds, Holds] = ("text", "text")) -> list[RowGroup]:
     """Every row group of the files. Raises DataError naming a file that is not whole Parquet, lacks a column or has another type in it."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -58,11 +52,11 @@ def read_index(files: list[Path], columns: tuple[str, str], holds: tuple[Holds, 
         except (pa.ArrowInvalid, OSError) as error:
             raise DataError(f"{path} is not a whole Parquet file (cut off, or still being written?): {error}") from error
         schema = metadata.schema.to_arrow_schema()
-        for column, kind in zip(columns, holds, strict=True):
+        for column, kind in zip(columns, kinds, strict=True):
             if column not in schema.names:
                 raise DataError(f"{path} has no column {column!r}; it has {', '.join(schema.names)}")
-            if not _is_of_kind(schema.field(column).type, kind):
-                raise DataError(f"{path}: column {column!r} holds {schema.field(column).type}, wanted {_WANTED[kind]}")
+            if not holds(schema.field(column).type, kind):
+                raise DataError(f"{path}: column {column!r} holds {schema.field(column).type}, wanted {WANTED[kind]}")
         for group in range(metadata.num_row_groups):
             part = metadata.row_group(group)
             groups.append(RowGroup(path, group, first, part.num_rows, part.total_byte_size))
@@ -70,26 +64,6 @@ def read_index(files: list[Path], columns: tuple[str, str], holds: tuple[Holds, 
     if first == 0:
         raise DataError(f"{', '.join(map(str, files))}: no rows")
     return groups
-
-
-def _is_of_kind(kind_of_column: Any, kind: Holds) -> bool:
-    """Whether a column of this Arrow type may hold images or text."""
-    from pyarrow import types
-
-    def binary(one: Any) -> bool:
-        return bool(types.is_binary(one) or types.is_large_binary(one))
-
-    def text(one: Any) -> bool:
-        plain = one.value_type if types.is_dictionary(one) else one
-        return bool(types.is_string(plain) or types.is_large_string(plain))
-
-    if kind == "text":
-        several = types.is_list(kind_of_column) or types.is_large_list(kind_of_column)
-        return text(kind_of_column.value_type if several else kind_of_column)
-    if types.is_struct(kind_of_column):
-        inside = kind_of_column.get_field_index("bytes")
-        return inside >= 0 and binary(kind_of_column.field(inside).type)
-    return binary(kind_of_column)
 
 
 class Rows:

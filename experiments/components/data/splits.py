@@ -2,32 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
 from experiments.components.workload import Batch, Context, DataError
+from experiments.datasets.columns import Holds
+from experiments.datasets.own.needs import Needs, TokenizerRecipe
 from experiments.parameters import TrainingParameters
 
 if TYPE_CHECKING:
-    from experiments.components.data.parquet import BatchIndices, Holds
+    from experiments.components.data.parquet import BatchIndices
 
-FOLDER = "or a folder of Parquet: a path, s3://, gs://, hf://datasets/ID@COMMIT"
+FOLDER = "or your own folder (docs/extending.md), or Parquet at s3://, gs://, hf://datasets/ID@COMMIT"
+MADE = "made.json"  # beside a set that was made of the user's files: how (experiments/datasets/own/prepare.py)
 SPARE_ROWS = 4  # of the held-out split, its last ones: they stand in for corrupt rows of an evaluation batch
 
 
-class SplitParameters(TrainingParameters):
-    """Where the rows come from. A workload adds `dataset`, whose default is the synthetic set that is generated for it."""
+class RowParameters(TrainingParameters):
+    """Where the rows come from. A workload adds `dataset`, and a parameter for each column that it reads, which `columns` names."""
+
+    columns: ClassVar[Mapping[str, Holds]] = {}
 
     train_split: str = Field("train", description="files SPLIT.parquet or SPLIT-*.parquet")
-    validation_split: str = Field("validation", description="files SPLIT.parquet or SPLIT-*.parquet")
-    tokenizer: str | None = Field(None, description="folder with tokenizer.json; null: the data set's own")
+    validation_split: str = Field("validation", description="files SPLIT.parquet or SPLIT-*.parquet; your own data needs none")
     evaluation_batch_size: int = Field(16, ge=2, le=4096, description="the same in all trials, so that their losses compare")
     evaluation_samples: int = Field(64, ge=2, le=100_000, description="held-out rows, at most")
     drawn_rows: int = Field(512, ge=16, le=1_000_000, description="training rows of the synthetic data set")
+
+    def needs(self) -> Needs:
+        """What these parameters need of a data set of the user's own."""
+        return Needs(self.columns)
+
+
+class SplitParameters(RowParameters):
+    """Where rows with text come from."""
+
+    own_tokenizer: ClassVar[TokenizerRecipe | None] = None  # to train on the user's own texts
+
+    tokenizer: str | None = Field(None, description="folder with tokenizer.json; null: the data set's own, else one trained on its text")
+
+    def needs(self) -> Needs:
+        return Needs(self.columns, self.own_tokenizer)
 
 
 class Splits:
@@ -49,6 +69,8 @@ class Splits:
         self.train, self.held_out = (
             parquet.Rows(parquet.read_index(parquet.split_files(folder, split), columns, holds), *columns) for split in splits
         )
+        if (made := folder / MADE).is_file():
+            context.fact("data_set", str(json.loads(made.read_text(encoding="utf-8"))["says"]))
         self.corrupt = CorruptRows(len(self.train), context.note)
         self.corrupt_held_out = CorruptRows(len(self.held_out), context.note)
 

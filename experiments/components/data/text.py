@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
@@ -10,6 +11,9 @@ from pydantic import Field
 from experiments.components.data.parquet import CorruptRow
 from experiments.components.data.splits import FOLDER, SplitParameters, Splits
 from experiments.components.workload import Batch, DataError
+from experiments.datasets.columns import Holds
+from experiments.datasets.own.needs import TokenizerRecipe
+from experiments.datasets.texts import SPECIAL_TOKENS, TEMPLATE, VOCABULARY
 
 if TYPE_CHECKING:
     import torch
@@ -24,6 +28,8 @@ class TextParameters(SplitParameters):
     """Where the text comes from."""
 
     same_work: ClassVar[tuple[str, ...]] = ("dataset",)
+    columns: ClassVar[Mapping[str, Holds]] = {"text_column": "text"}
+    own_tokenizer = TokenizerRecipe(VOCABULARY, SPECIAL_TOKENS, TEMPLATE)
 
     dataset: str = Field("drawn-text", description=f"drawn-text (synthetic documents), {FOLDER}")
     text_column: str = Field("text", description="column of texts")

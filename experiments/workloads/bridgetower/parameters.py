@@ -26,7 +26,7 @@ class Parameters(PairParameters):
     weights: str | None = Field(None, description="null: random from the seed; a hub id; or a folder made by save_pretrained")
     revision: str | None = Field(None, description="commit (40 hex digits) of a hub id, for weights")
     freeze_text_pooler: bool = Field(True, description="the text pooler's output is unused; without this DDP must search for it")
-    tokenizer: str | None = Field(None, description="folder with tokenizer.json; null: the data set's, else the weights' own")
+    tokenizer: str | None = Field(None, description="folder with tokenizer.json; null: the data set's, the weights' own, or a new one")
     image_decode: Literal["cpu", "device"] = Field("cpu", description="the DataLoader decodes JPEGs, or the device (nvJPEG, media pipe)")
     export_images: bool = Field(False, description="hpu: write the images to files, which the media pipe needs")
     evaluation_samples: int = Field(128, ge=2, le=100_000, description="held-out pairs, at most")

@@ -6,7 +6,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from experiments.parameters import TrainingParameters
+from experiments.components.data.classes import ClassParameters
+from experiments.components.data.splits import FOLDER
+from experiments.datasets.own.needs import Needs
 
 # width, layers, heads, MLP, patch, image (pixels), classes
 SIZES: dict[str, tuple[int, int, int, int, int, int, int]] = {
@@ -17,10 +19,12 @@ SIZES: dict[str, tuple[int, int, int, int, int, int, int]] = {
 }
 
 
-class Parameters(TrainingParameters):
+class Parameters(ClassParameters):
     """ViT's own settings."""
 
     same_work = ("model", "image_size")
+
+    dataset: str | None = Field(None, description=f"null: patterns made in memory; drawn-classes (synthetic images), {FOLDER}")
 
     model: Literal["h16", "l16", "b16", "tiny"] = Field("tiny", description="h16 as published; tiny for CPUs")
     rung: str = Field("none", max_length=40, description="names a rung of a ladder; what it sets stands in the suite's conditions")
@@ -30,3 +34,6 @@ class Parameters(TrainingParameters):
     attention: Literal["math", "sdpa"] = Field("math", description="plain matrix products and softmax, or torch's fused kernels")
     learning_rate: float = Field(1e-3, gt=0, le=10)
     weight_decay: float = Field(0.1, ge=0, le=1)
+
+    def needs(self) -> Needs:
+        return Needs(self.columns, classes=SIZES[self.model][-1])

@@ -1,6 +1,7 @@
 """Vision transformer training, as in "Significantly faster Vision Transformer training": a ladder of settings on ViT-H/16.
 
-Images are synthetic: a class is a pattern of coloured waves, with noise added. They leave the host as uint8; the device normalises them.
+Images are those of `dataset`, or synthetic: a class is a pattern of coloured waves, with noise added. They leave the host as uint8; the
+device normalises them.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from experiments.components.workload import Batch, Context
+from experiments.components.data.classes import Classes
+from experiments.components.workload import Batch, Context, DataError
 from experiments.workloads.vit.parameters import SIZES, Parameters
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ POOL = 64  # noise images kept in memory
 
 
 def build(context: Context) -> Vit:
-    """The workload on this rank."""
+    """The workload on this rank. Raises DataError."""
     return Vit(context)
 
 
@@ -30,13 +32,18 @@ class Vit:
     """See Workload."""
 
     find_unused_parameters = False
-    epoch_samples = IMAGENET_1K
+    epoch_samples = IMAGENET_1K  # or what the data set has
 
     def __init__(self, context: Context) -> None:
         self.context = context
         self.parameters: Parameters = context.parameters
         *_, own, self.classes = SIZES[self.parameters.model]
         self.size = self.parameters.image_size or own
+        self.data = Classes(context) if self.parameters.dataset is not None else None
+        if self.data is not None:
+            self.epoch_samples = len(self.data.train)
+            if self.data.count > self.classes:
+                raise DataError(f"the data set has {self.data.count} classes, the model {self.classes}: set model")
 
     def model(self) -> nn.Module:
         from experiments.workloads.vit.model import make
@@ -47,6 +54,8 @@ class Vit:
         return list(model.blocks)
 
     def batches(self) -> Iterator[Batch]:
+        if self.data is not None:
+            return self.data.batches(self.data.dataset(self.data.train, self.size), self.data.train_indices())
         from torch.utils.data import DataLoader
 
         parameters, workers = self.parameters, self.parameters.dataloader_workers
@@ -73,6 +82,8 @@ class Vit:
         return len(batch["classes"])
 
     def evaluate(self, model: nn.Module, place: Callable[[Batch], Batch]) -> dict[str, float]:
+        if self.data is not None:
+            return self.data.evaluate(lambda batch: model(batch["images"]), self.size, place)
         data = Images(self.size, self.classes, self.parameters.seed)
         losses = [
             float(self.loss(model, place(data[range(2**30 + at * HELD_OUT_SIZE, 2**30 + (at + 1) * HELD_OUT_SIZE)])))

@@ -13,7 +13,7 @@ import pytest
 
 from experiments.trial import DataSource, Trial
 from flows.runtime import schedule
-from flows.runtime.schedule import draw_datasets, run_trials
+from flows.runtime.schedule import make_datasets, run_trials
 from tests.tasks.plan_support import make_plan, make_trial
 
 
@@ -143,12 +143,12 @@ def test_while_nothing_ends_it_looks_again(monkeypatch: pytest.MonkeyPatch) -> N
     assert scheduled(monkeypatch, Pools(trials("a", "a"), {"a": 1}, on_wait=nothing_yet)) == ["1", "", "", "2"]
 
 
-def test_each_data_set_is_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_data_set_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[tuple[int, str]] = []
     sources = [DataSource(uri="a", fingerprint="1"), None, DataSource(uri="b", fingerprint="2"), DataSource(uri="a", fingerprint="1")]
     plan = make_plan([make_trial(number, data=source) for number, source in enumerate(sources, 1)])
     session: Any = SimpleNamespace(plan=plan, progress=SimpleNamespace(note="before"))
-    monkeypatch.setattr(schedule, "draw_dataset", lambda parameters: drawn.append((parameters["number"], session.progress.note)))
-    draw_datasets(session)
-    assert drawn == [(4, "drawing the data set"), (3, "drawing the data set")]
+    monkeypatch.setattr(schedule, "make_dataset", lambda trial: drawn.append((trial.value.parameters["number"], session.progress.note)))
+    make_datasets(session)
+    assert drawn == [(4, "making the data set"), (3, "making the data set")]
     assert session.progress.note == ""

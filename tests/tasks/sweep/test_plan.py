@@ -13,6 +13,7 @@ import pytest
 from cluster.pools.pool import load_pools
 from experiments.config.errors import ConfigError
 from experiments.trial import trial_key
+from tasks.sweep import own_data
 from tasks.sweep import plan as tasks_plan
 from tasks.sweep import trial_key as environment_module
 from tasks.sweep.plan import check_ready, key_changes, once_more, renew, states
@@ -98,8 +99,8 @@ def test_a_sweep_without_an_id_gets_one_of_its_suite(extra: Path) -> None:
 
 def test_one_data_set_is_looked_at_once_and_its_fingerprint_is_in_the_key(extra: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[Any] = []
-    resolve = tasks_plan.dataset.resolve
-    monkeypatch.setattr(tasks_plan.dataset, "resolve", lambda parameters: looked.append(parameters["batch_size"]) or resolve(parameters))
+    resolve = own_data.dataset.resolve
+    monkeypatch.setattr(own_data.dataset, "resolve", lambda parameters: looked.append(parameters["batch_size"]) or resolve(parameters))
     plan, _ = plan_of_request(Request(suite="own", profile="full", set={"dataset": f"hf://datasets/a/b@{'0' * 40}/c"}))
     assert len(looked) == 1
     sources = [trial.data for trial in plan.trials]

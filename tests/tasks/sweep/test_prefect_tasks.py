@@ -13,7 +13,7 @@ from prefect.client.schemas.objects import StateType
 from experiments.trial import Outcome
 from tasks.report.prefect_tasks import report
 from tasks.sweep import prefect_tasks
-from tasks.sweep.prefect_tasks import draw_dataset, run_trial, state_of
+from tasks.sweep.prefect_tasks import make_dataset, run_trial, state_of
 from tasks.tracking.prefect_tasks import publish
 from tests.tasks.plan_support import make_result, make_trial
 
@@ -49,7 +49,7 @@ def test_a_trial_is_run_on_its_pool_with_the_log_of_its_task_run(monkeypatch: py
 
 @pytest.mark.parametrize(
     ("task", "name", "run_name"),
-    [(draw_dataset, "dataset", "dataset"), (run_trial, "trial", "{name}"), (report, "report", "report"), (publish, "publish", "publish")],
+    [(make_dataset, "dataset", "dataset"), (run_trial, "trial", "{name}"), (report, "report", "report"), (publish, "publish", "publish")],
 )
 def test_prefect_neither_caches_nor_keeps_what_a_step_gives(task: Any, name: str, run_name: str) -> None:
     assert (task.name, task.task_run_name, task.cache_policy, task.persist_result) == (name, run_name, NO_CACHE, False)

@@ -77,7 +77,7 @@ def test_a_trial_depends_on_its_own_device_alone(files: dict[tuple[str, str], di
     ("workload", "module", "counts"),
     [
         ("bridgetower", "experiments.components.data.parquet", True),
-        ("vit", "experiments.components.data.parquet", False),
+        ("vit", "experiments.components.data.parquet", True),
         ("synthetic", "experiments.components.data.parquet", False),
         ("bridgetower_inference", "experiments.workloads.bridgetower.model", True),  # of which it takes parts
         ("bridgetower", "experiments.workloads.bridgetower_inference", False),
@@ -127,7 +127,8 @@ def test_the_synthetic_workload_depends_on_no_other(files: dict[tuple[str, str],
         ("cluster/pools/pools.yaml", False),
         ("experiments/spec/load.py", False),
         ("experiments/suites/vit.yaml", False),
-        ("experiments/components/data/parquet.py", False),
+        ("experiments/components/data/parquet.py", True),
+        ("experiments/components/data/text.py", False),
         ("experiments/workloads/synthetic.py", False),
         ("tasks/report/html.py", False),
     ],

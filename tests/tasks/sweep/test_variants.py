@@ -11,6 +11,7 @@ from cluster.environments.recipe import Recipe
 from cluster.pools.pool import Pool
 from experiments.config.errors import ConfigError
 from experiments.spec.matrix import PlannedCell
+from tasks.sweep import dataset
 from tasks.sweep import plan as planning
 from tasks.sweep import variants as module
 from tasks.sweep.plan import TrialMaker
@@ -44,7 +45,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module.build, "find", lambda digest: None)
     monkeypatch.setattr(planning, "tree_of", Path)
     monkeypatch.setattr(planning, "code_version", lambda workload, device, tree=None: f"code of {tree}"[:10])
-    monkeypatch.setattr(planning.dataset, "resolve", lambda parameters: None)
+    monkeypatch.setattr(dataset, "resolve", lambda parameters: None)
 
 
 @pytest.mark.usefixtures("known")

@@ -1,0 +1,64 @@
+"""The commands that write skeletons."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flows.cli.options import app, clean_errors, out
+from flows.cli.skeleton import Data
+
+if TYPE_CHECKING:
+    from flows.cli.skeleton import Written
+
+new = typer.Typer(name="new", help="Write a workload or a suite to start from, which runs at once.", no_args_is_help=True)
+app.add_typer(new)
+
+
+def _workloads() -> list[str]:
+    from experiments import workloads
+
+    return workloads.names()
+
+
+ToOption = Annotated[
+    Path | None, typer.Option("--to", help="folder for your workloads and suites; else the one of SWEEPBENCH_EXTRA", metavar="FOLDER")
+]
+
+
+@new.command(epilog="Example: sweep new workload flowers --data classes --to my-bench")
+@clean_errors
+def workload(
+    name: Annotated[str, typer.Argument(help="of the workload and of its suite: a-z, 0-9 and _")],
+    data: Annotated[
+        Data, typer.Option("--data", help="what it reads: nothing (made in memory), images with classes, or pairs of image and caption")
+    ] = Data.NONE,
+    to: ToOption = None,
+) -> None:
+    """A workload that trains a small model of its own, and a suite that compares its cells."""
+    from flows.cli.skeleton import target_folder, write_workload
+
+    _say(write_workload(name, data, target_folder(to)), name)
+
+
+@new.command(epilog="Example: sweep new suite my-towers --workload bridgetower --to my-bench")
+@clean_errors
+def suite(
+    name: Annotated[str, typer.Argument(help="of the suite: a-z, 0-9, _ and -")],
+    workload_: Annotated[str, typer.Option("--workload", "-w", help="the workload that it runs", autocompletion=_workloads)],
+    to: ToOption = None,
+) -> None:
+    """A suite of a workload that is there."""
+    from flows.cli.skeleton import target_folder, write_suite
+
+    _say(write_suite(name, workload_, target_folder(to)), name)
+
+
+def _say(written: Written, name: str) -> None:
+    for path in written.files:
+        out.print(f"wrote {path}", highlight=False, markup=False, soft_wrap=True)
+    out.print("next:", highlight=False)
+    for line in filter(None, [written.export, f"sweep run {name} --profile smoke"]):
+        out.print(f"    {line}", highlight=False, markup=False, soft_wrap=True)
