@@ -192,8 +192,9 @@ def _not_compared(others: Sequence[Cell]) -> str:
 def _struck(cells: Sequence[Cell], best: Cell) -> list[str]:
     """The cells that measured better than `best` and are struck: never a winner."""
     ahead = [cell for cell in cells if cell.struck and _goodness(cell) > _goodness(best)]
-    better = _better(best.metric)
-    return [f"{cell.short} was measured {better} ({quantity(_of(cell), cell.metric)}) and is {cell.parity_note}." for cell in ahead]
+    better, rest = _better(best.metric), len(ahead) - MOST_NAMES
+    said = [f"{cell.short} was measured {better} ({quantity(_of(cell), cell.metric)}) and is {cell.parity_note}." for cell in ahead]
+    return said if rest <= 0 else [*said[:MOST_NAMES], f"{rest} more {'was' if rest == 1 else 'were'} measured {better} and struck."]
 
 
 def figures_of(cell: Cell) -> list[tuple[str, str]]:
