@@ -55,7 +55,7 @@ def _of_repeats(cells: Sequence[Cell]) -> list[str]:
     if len(once) == len(cells):
         who = "Each cell ran once" if len(cells) > 1 else "The cell ran once"
     else:
-        who = f"{plural(len(once), 'cell')} of {len(cells)} ({listed([cell.name for cell in once], 4)}) ran once"
+        who = f"{plural(len(once), 'cell')} of {len(cells)} ({listed([cell.short for cell in once], 4)}) ran once"
     return [f"{who}: one trial does not show what varies between trials, so it gets no verdict; --repeats 3 does."]
 
 
@@ -64,7 +64,7 @@ def _of_undecided(cells: Sequence[Cell]) -> list[str]:
     names: dict[str, list[str]] = {}
     for cell in cells:
         if cell.why_undecided and cell.why_undecided != ONE_TRIAL:
-            names.setdefault(cell.why_undecided, []).append(cell.name)
+            names.setdefault(cell.why_undecided, []).append(cell.short)
     compared = sum(cell.speedup is not None for cell in cells)
     lines = []
     for why, of in names.items():
@@ -83,7 +83,7 @@ def _of_length(cells: Sequence[Cell]) -> list[str]:
     Where these do not say it either there is no interval, however long the window: see `of_unknown_spread`.
     """
     rated = [cell for cell in cells if len(cell.measured) == 1 and f"{cell.metric.name}_low" in cell.measured[0].summary]
-    short = [cell.name for cell in rated if cell.known is not None and cell.measured[0].too_short]
+    short = [cell.short for cell in rated if cell.known is not None and cell.measured[0].too_short]
     if not short:
         return []
     why = f"fewer than {LEAST_STEPS} steps, or steps that follow each other too closely (effective_steps)"
@@ -125,7 +125,7 @@ def _settled_late(row: TrialRow) -> bool:
 
 
 def _of_loss_parity(cells: Sequence[Cell]) -> list[str]:
-    struck = [f"{cell.name}: {cell.parity_note}." for cell in cells if cell.struck]
+    struck = [f"{cell.short}: {cell.parity_note}." for cell in cells if cell.struck]
     unproven = Counter(cell.parity_note for cell in cells if cell.parity_note and not (cell.claimed or cell.struck))
     return [
         *struck,

@@ -44,12 +44,12 @@ def standing_of(sweep: Sweep, cells: Sequence[Cell]) -> Standing | None:
     undecided = undecided_cells(compared)
     disturbed = [cell for cell in undecided if cell.disturbed or (cell.baseline is not None and cell.baseline.disturbed)]
     minimum = sweep.plan.suite.report.minimum_effect
-    left = {cell.name: None if cell in disturbed else rounds_left(cell, settings.looks, minimum) for cell in undecided}
+    left = {cell.short: None if cell in disturbed else rounds_left(cell, settings.looks, minimum) for cell in undecided}
     takes = [rounds for rounds in left.values() if rounds is not None]
     said = [_decided(compared)]
     step = outlook.rest() if unfinished else None
     if undecided and takes:
-        needed_s = max(takes) * _round_s(sweep, [cell for cell in undecided if left[cell.name] is not None])
+        needed_s = max(takes) * _round_s(sweep, [cell for cell in undecided if left[cell.short] is not None])
         about = f"about {plural(max(takes), 'more round')}, {duration.about(needed_s)}"
         said.append(about if len(compared) == 1 else f"{len(takes)} undecided: {about}")
         step = _for(sweep, needed_s)
@@ -75,7 +75,7 @@ def stands(cell: Cell, standing: Standing) -> str:
         return f"decided after {plural(cell.decided_after, 'round')}" if cell.decided_after else "decided"
     if cell.struck:
         return "not pursued: the loss is not its reference's"
-    rounds = standing.left.get(cell.name)
+    rounds = standing.left.get(cell.short)
     return f"about {plural(rounds, 'more round')}" if rounds else f"more than {SENSIBLE} more rounds" if standing.left else "no look yet"
 
 

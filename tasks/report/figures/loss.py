@@ -24,7 +24,7 @@ def loss_figure(cells: Sequence[Cell]) -> Figure | None:
     figure = Figure(figsize=(8.6, 4.2), layout="constrained")
     axes = figure.add_subplot()
     by_cell = len(curves) <= len(CURVES)
-    names = [cell.name if by_cell else str(cell.trial.parameters.get("precision", "")) for cell in curves]
+    names = [cell.short if by_cell else str(cell.trial.parameters.get("precision", "")) for cell in curves]
     colours = dict(zip(dict.fromkeys(names), CURVES * (1 + len(names) // len(CURVES)), strict=False))
     seen: set[str] = set()
     for cell, name in zip(curves, names, strict=True):

@@ -37,7 +37,7 @@ def nearest_published(rows: Sequence[TrialRow], cells: Sequence[Cell]) -> TextTa
         value = _ours(nearest, entry) if nearest else None
         ours = "–" if value is None else amount(value, entry.unit)
         differs = "; ".join(entry.differences(nearest.trial.parameters, _device(nearest))) if nearest else "–"
-        near = nearest.name if nearest else "none in this sweep"
+        near = nearest.short if nearest else "none in this sweep"
         lines.append(
             [entry.accelerator, theirs, amount(entry.value, entry.unit), near, ours, differs or "nothing we know of", entry.source]
         )

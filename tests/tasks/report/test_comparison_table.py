@@ -65,7 +65,7 @@ def test_undecided_beside_no_change_says_what_a_verdict_takes() -> None:
     of_many.speedup = ratio(1.03, 0.005)
     place = table_cell(of_many)
     assert place.marks == [Mark.OF_MANY] and place.words == "undecided, one of many" and place.plain.endswith(" ?*") and place.notes == []
-    assert Mark.OF_MANY.meaning.endswith("their false discovery rate is held to 2.5 %")
+    assert Mark.OF_MANY.meaning.endswith("(false discovery rate: 2.5 %)")
     wide.verdict, wide.why_undecided, wide.speedup = Verdict.UNDECIDED, TOO_WIDE, ratio(1.05, 0.02)
     assert wide.speedup.low > 1.0 and table_cell(wide).marks == [Mark.UNDECIDED]
     assert table_cell(wide, shared_why=TOO_WIDE).notes == ["undecided though beside 1: a verdict takes a chance of error below 0.5 %"]

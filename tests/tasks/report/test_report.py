@@ -112,16 +112,16 @@ def test_who_wins_is_never_a_cell_that_left_the_loss_band(written: Path) -> None
     report = report_of(written)
     answer = report.answer
     assert answer is not None and report.winners == [answer.winner]
-    assert answer.best.name == "gpu · base · bf16 · MP-1"  # MP-2 is faster and learns something else
+    assert answer.best.short == "base · bf16 · MP-1"  # MP-2 is faster and learns something else
     assert answer.figures[1][0] == "x1.17"
     assert answer.certainty[0].startswith("It beats every other cell; the next, base · bf16 · MP-0, by x1.17 (")
     struck = "base · bf16 · MP-2 was measured faster (240.0 samples/s) and is struck: the loss differs by +2"
     assert answer.certainty[1].startswith(struck)
-    judged = {cell.name: str(cell.parity.status) for cell in report.cells if cell.parity}
-    assert judged == {"gpu · base · bf16 · MP-0": "proven", "gpu · base · bf16 · MP-1": "proven", "gpu · base · bf16 · MP-2": "struck"}
+    judged = {cell.short: str(cell.parity.status) for cell in report.cells if cell.parity}
+    assert judged == {"base · bf16 · MP-0": "proven", "base · bf16 · MP-1": "proven", "base · bf16 · MP-2": "struck"}
     [left] = [caution for caution in report.cautions if "struck" in caution]
     assert re.match(
-        r"gpu · base · bf16 · MP-2: struck: the loss differs by \+2\d\.\d\d % from step 31, against fp32 over 120 steps, 3 of 3", left
+        r"base · bf16 · MP-2: struck: the loss differs by \+2\d\.\d\d % from step 31, against fp32 over 120 steps, 3 of 3", left
     )
     table = report.section("loss_parity").table
     assert [line[:2] for line in table.rows] == [list(pair) for pair in judged.items()]
@@ -136,7 +136,7 @@ def test_saturation_in_words(written: Path) -> None:
 def test_confounders_stand_beside_the_speed_up(written: Path) -> None:
     report = report_of(written)
     assert [row[:2] for row in report.section("confounders").table.rows] == [["torch", "2.13.0"], ["torch", "2.12.1"]]
-    assert report.section("confounders").table.rows[1][2] == "gpu · base · bf16 · MP-1"
+    assert report.section("confounders").table.rows[1][2] == "base · bf16 · MP-1"
     notes = {cell.cell.name: cell.notes for _, cells in comparison_in(report).rows for cell in cells if cell.cell}
     assert "also differs from its baseline: torch" in notes["gpu · base · bf16 · MP-1"]
     assert notes["gpu · base · fp32 · MP-1"] == []
@@ -145,7 +145,7 @@ def test_confounders_stand_beside_the_speed_up(written: Path) -> None:
 def test_what_did_not_run_is_said_with_its_reason(written: Path) -> None:
     report = report_of(written)
     assert [missing.outcome for missing in report.missing] == ["does_not_fit", "to do"]
-    assert report.missing[0].sentence.startswith("1 cell does not fit in device memory (gpu · large · fp32 · MP-0): out of memory")
+    assert report.missing[0].sentence.startswith("1 cell does not fit in device memory (large · fp32 · MP-0): out of memory")
     assert ["gpu · large · fp32 · MP-1 · #1", "to do", "has not run"] in [list(row) for row in report.section("outcomes").table.rows]
 
 

@@ -53,7 +53,7 @@ def test_what_the_rest_would_take() -> None:
     needed = -(-11 * minutes // 10)
     assert report.next_step == standing.step == NextStep(f"sweep resume made-up --budget {needed}m", 60.0 * minutes)
     table = report.section("standing").table
-    assert [row[0] for row in table.rows] == ["cpu · MP-1", name] and table.rows[0][1::2] == ["faster", "decided after 3 rounds"]
+    assert [row[0] for row in table.rows] == ["MP-1", name] and table.rows[0][1::2] == ["faster", "decided after 3 rounds"]
     assert table.rows[1][1::2] == ["undecided", f"about {left} more rounds"]
 
 

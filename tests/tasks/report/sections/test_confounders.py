@@ -12,7 +12,7 @@ def test_confounders_are_of_the_cells_that_measured() -> None:
         row(workers(1), environment={"torch": "2"}),
         row(workers(2), None, outcome=Outcome.DOES_NOT_FIT, reason="80 GiB", parameters={"seed": 1}),  # ended without a rate to compare
     ]
-    assert report_of(rows).section("confounders").table.rows == [["torch", "1", "cpu · MP-0"], ["torch", "2", "cpu · MP-1"]]
+    assert report_of(rows).section("confounders").table.rows == [["torch", "1", "MP-0"], ["torch", "2", "MP-1"]]
     assert "confounders" not in report_of(rows[:1]).section_names
 
 
@@ -22,7 +22,7 @@ def test_confounders_name_their_cells_in_as_few_words_as_can_be() -> None:
         return {value: cells for _, value, cells in report_of(rows).section("confounders").table.rows}
 
     assert who({("a", 0): "1", ("a", 1): "1", ("b", 0): "2", ("b", 1): "2"}) == {"1": "all cells of pool a", "2": "all cells of pool b"}
-    assert who({("a", 0): "1", ("b", 0): "2"}) == {"1": "a · MP-0", "2": "b · MP-0"}, "a single cell by its own name"
+    assert who({("a", 0): "1", ("b", 0): "2"}) == {"1": "a", "2": "b"}, "a single cell by its own name"
     five = {("a", count): "1" for count in range(5)}
     assert who({**five, ("a", 9): "2"}) == {"1": "the other 5 cells", "2": "a · MP-9"}
     four = {("a", count): "1" for count in range(4)}
