@@ -12,6 +12,7 @@ from itertools import combinations
 
 from experiments.metrics import Direction, Kind, Metric, Scale
 from experiments.stats.verdict import Verdict
+from experiments.trial import label
 from tasks.analysis.cell import Cell
 from tasks.analysis.judge_cells import OF_MANY, Comparison, judge_best, judge_pairs, smallest_effect
 from tasks.analysis.same_work import groups_of_work
@@ -141,12 +142,24 @@ def _no_clear_winner(best: Cell, found: Sequence[Duel], struck: Sequence[str], a
 def _level(best: Cell, others: Sequence[Cell], margin: str | None, minimum: float | None) -> str:
     """What shares the first place. `margin`: all are same. The best was compared with each; that the others cannot be told apart from each
     other either is said only where they were compared too, as few are."""
-    names = [cell.short for cell in others]
+    common, (first, *names) = names_among([best, *others])
+    where = f"with {common}, " if common else ""
     if margin is not None:
-        return f"{listed(names, MOST_NAMES)} {'is' if len(names) == 1 else 'are each'} the same as {best.short} to within {margin}"
+        return f"{where}{listed(names, MOST_NAMES)} {'is' if len(names) == 1 else 'are each'} the same as {first} to within {margin}"
     if len(others) < MOST_NAMES and _none_apart(others, minimum):
-        return f"{listed([best.short, *names], MOST_NAMES)} cannot be told apart"
-    return f"{best.short} cannot be told apart from {listed(names, MOST_NAMES)}"
+        return f"{where}{listed([first, *names], MOST_NAMES)} cannot be told apart"
+    return f"{where}{first} cannot be told apart from {listed(names, MOST_NAMES)}"
+
+
+def names_among(cells: Sequence[Cell]) -> tuple[str, list[str]]:
+    """What these cells have in common of what tells the sweep's cells apart, and what tells each from the others: `bf16`, [`MP-0`, `MP-1`].
+
+    Nothing is in common where a cell would have no name left.
+    """
+    labels = [[label(axis, value) for axis, value in cell.axes.items() if axis in cell.varied] for cell in cells]
+    common = [one for one in labels[0] if all(one in other for other in labels)]
+    own = [" · ".join(one for one in each if one not in common) for each in labels]
+    return (" · ".join(common), own) if all(own) else ("", [cell.short for cell in cells])
 
 
 def _none_apart(cells: Sequence[Cell], minimum: float | None) -> bool:
@@ -156,18 +169,19 @@ def _none_apart(cells: Sequence[Cell], minimum: float | None) -> bool:
 
 
 def _why_open(level: Sequence[Duel], comparisons: int) -> list[str]:
-    """Why the best cell could not be told from each of `level`, one sentence for each reason."""
-    reasons: dict[str, list[str]] = {}
+    """Why the best cell could not be told from each of `level`, one sentence for each reason. A reason of all names none."""
+    reasons: dict[str, list[Cell]] = {}
     for duel in level:
         if duel.found.why_undecided:
-            reasons.setdefault(duel.found.why_undecided, []).append(duel.other.short)
+            reasons.setdefault(duel.found.why_undecided, []).append(duel.other)
     lines = []
-    for why, names in reasons.items():
+    for why, cells in reasons.items():
+        names = listed(names_among(cells)[1] if len(cells) > 1 else [cells[0].short], MOST_NAMES)
         if why == OF_MANY:
             among = f"the best of {comparisons + 1} cells is ahead of others by chance too, so by itself that is not enough"
-            lines.append(f"Alone, the lead over {listed(names, MOST_NAMES)} would be decided; {among}.")
+            lines.append(f"Alone, the lead over {names} would be decided; {among}.")
         else:
-            lines.append(f"Undecided against {listed(names, MOST_NAMES)}: {why}.")
+            lines.append(f"Undecided: {why}." if len(cells) == len(level) > 1 else f"Undecided against {names}: {why}.")
     return lines
 
 

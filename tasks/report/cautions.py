@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from experiments import workloads
 from experiments.config.errors import ConfigError
@@ -19,23 +20,40 @@ NAMED = 4  # trials that are named one by one
 WORTH_NAMING = 0.02  # a drift of step times that never settled
 
 
-def cautions(rows: Sequence[TrialRow], cells: Sequence[Cell], *, emulated: bool) -> list[str]:
-    """In the order of how much they concern all numbers. `rows`: of the whole sweep; `cells`: those that the report shows."""
+@dataclass(frozen=True)
+class CautionGroup:
+    """Sentences about one subject."""
+
+    title: str
+    lines: Sequence[str]
+
+
+def caution_groups(rows: Sequence[TrialRow], cells: Sequence[Cell], *, emulated: bool, of_code: Sequence[str] = ()) -> list[CautionGroup]:
+    """In the order of how much they concern all numbers, groups without a sentence left out.
+
+    `rows`: of the whole sweep; `cells`: those that the report shows; `of_code`: what is to be said of the code that ran.
+    """
     measured = [cell for cell in cells if cell.estimate]
-    return [
-        *_of_damage(rows),
-        *disturbance_cautions(measured),
-        *([] if emulated else unjudged_cautions(measured)),
-        *_of_repeats(measured),
-        *([] if emulated else of_unknown_spread(measured)),
-        *_of_undecided(measured),
-        *_of_length(measured),
-        *_of_settling(measured),
-        *_of_loss_parity(cells),
-        *_of_media_pipe(cells),
-        *(caveat for name in dict.fromkeys(row.trial.workload for row in rows) if (caveat := _caveat(name))),
-        *_of_emulation(sum(row.emulated for row in rows), emulated=emulated),
+    workloads_ = dict.fromkeys(row.trial.workload for row in rows)
+    groups = [
+        CautionGroup("Damaged files", _of_damage(rows)),
+        CautionGroup("Other work on the devices", [*disturbance_cautions(measured), *([] if emulated else unjudged_cautions(measured))]),
+        CautionGroup(
+            "Repeats and intervals",
+            [
+                *_of_repeats(measured),
+                *([] if emulated else of_unknown_spread(measured)),
+                *_of_undecided(measured),
+                *_of_length(measured),
+            ],
+        ),
+        CautionGroup("Step times", _of_settling(measured)),
+        CautionGroup("Loss parity", _of_loss_parity(cells)),
+        CautionGroup("Data and workload", [*_of_media_pipe(cells), *(caveat for name in workloads_ if (caveat := _caveat(name)))]),
+        CautionGroup("Code", of_code),
+        CautionGroup("Emulation", _of_emulation(sum(row.emulated for row in rows), emulated=emulated)),
     ]
+    return [group for group in groups if group.lines]
 
 
 def _of_damage(rows: Sequence[TrialRow]) -> list[str]:

@@ -13,6 +13,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from tasks.report.comparison_table import ComparisonTable, TableCell, TextTable
 from tasks.report.headline import Headline, headline_of
 from tasks.report.model import Report
+from tasks.report.section import Ranking
+from tasks.report.sections.ranking import TOP
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&])")
 
@@ -42,7 +44,9 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    environment.filters.update(md=md, code=code, table=table_markdown, comparison=comparison_markdown, address=_address)
+    environment.filters.update(
+        md=md, code=code, table=table_markdown, comparison=comparison_markdown, ranking=ranking_markdown, address=_address
+    )
     return environment
 
 
@@ -69,6 +73,17 @@ def table_markdown(table: TextTable) -> str:
         [[md(value) for value in row] for row in table.rows],
         table.names if table.numeric else len(table.header),
     )
+
+
+def ranking_markdown(ranking: Ranking) -> str:
+    """The first of a ranking; the comparison's table has them all."""
+    rows = [
+        [str(one.place), md(one.cell.short), f"**{md(one.value)}**", md(one.plus_minus), md(one.change), md(one.words)]
+        for one in ranking.cells[:TOP]
+    ]
+    left = len(ranking.cells) - len(rows) + ranking.rest
+    grid = _grid(["", "cell", "value", "±", "over the baseline", ""], rows, 2)
+    return f"{grid}\n\nThe other {left} stand in the comparison." if left else grid
 
 
 def comparison_markdown(table: ComparisonTable) -> str:

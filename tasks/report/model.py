@@ -17,8 +17,9 @@ from tasks.analysis.race import race_of
 from tasks.analysis.results import Sweep
 from tasks.report.ab_answer import ab_headline
 from tasks.report.answer import Answer, find_answers
-from tasks.report.cautions import cautions
+from tasks.report.cautions import CautionGroup, caution_groups
 from tasks.report.comparison_table import build_table
+from tasks.report.filters import constant_labels
 from tasks.report.missing import Missing, find_missing
 from tasks.report.next_step import NextStep, outlook_of
 from tasks.report.provenance import provenance_cautions
@@ -27,6 +28,7 @@ from tasks.report.section import ReportSource, Section
 from tasks.report.sections import outcomes
 from tasks.report.sections.data_loading import saturation
 from tasks.report.sections.order import SECTIONS
+from tasks.report.sections.sweep_facts import origin_of
 from tasks.report.standing import Standing, standing_of
 from tasks.sweep.store import Plan
 
@@ -41,6 +43,8 @@ class Report:
     title: str
     description: str
     sweep_id: str
+    origin: Sequence[str]  # when, of which commit, on what machine
+    constant: Sequence[str]  # what all cells have, such as `h200`; said once
     watermark: str | None
     standing: Standing | None  # of a sweep with a budget: how its comparisons stand
     answers: Sequence[Answer]  # one for each group of cells that do the same work
@@ -48,7 +52,7 @@ class Report:
     loading: Sequence[str]  # how many loader processes are enough, in the rows of the best cell; empty for several groups
     missing: Sequence[Missing]
     unfinished: NextStep | None  # of a sweep without an answer: the trials that are to do
-    cautions: Sequence[str]
+    caution_groups: Sequence[CautionGroup]
     cells: Sequence[Cell]
     sections: Sequence[Section]
 
@@ -58,6 +62,11 @@ class Report:
             if section.name == name:
                 return section
         raise KeyError(f"no section {name}: there is {', '.join(self.section_names)}")
+
+    @property
+    def cautions(self) -> list[str]:
+        """What a reader must know before believing the numbers, of all groups."""
+        return [line for group in self.caution_groups for line in group.lines]
 
     @property
     def answer(self) -> Answer | None:
@@ -135,6 +144,8 @@ def report_of(source: ReportSource) -> Report:
         title=" · ".join([source.suite_name, sweep.plan.profile, *_kind(sweep.plan)]),
         description=suite.description,
         sweep_id=sweep.sweep_id,
+        origin=origin_of(sweep),
+        constant=constant_labels(cells),
         watermark=watermark(source),
         standing=None if emulated else standing_of(sweep, cells),
         answers=answers,
@@ -142,7 +153,7 @@ def report_of(source: ReportSource) -> Report:
         loading=[row.sentence for row in saturation(cells) if best in row.cells],
         missing=find_missing(cells),
         unfinished=outlook_of(sweep).rest() if waits else None,
-        cautions=[*cautions(sweep.rows, cells, emulated=emulated), *provenance_cautions(sweep)],
+        caution_groups=caution_groups(sweep.rows, cells, emulated=emulated, of_code=provenance_cautions(sweep)),
         cells=cells,
         sections=[section for make in SECTIONS if (section := make(source)) is not None],
     )

@@ -55,8 +55,9 @@ class Outlook:
 
 
 def outlook_of(sweep: Sweep) -> Outlook:
-    """From what this sweep's trials took (`trial_times`)."""
-    times = trial_times([(row.trial, row.result) for row in sweep.rows if row.result is not None])
+    """From what this sweep's trials took (`trial_times`); a cell without one that ended ok takes as long as the last of those did."""
+    ended = [(row.trial, row.result) for row in sweep.rows if row.result is not None]
+    times = trial_times(ended, {trial.cell: result.finished_at - result.started_at for trial, result in ended})
     cells = {row.trial.cell: row.trial for row in sweep.rows}
     left = [row.trial for row in sweep.rows if row.result is None or not row.result.outcome.final]
     return Outlook(sweep.sweep_id, sweep.plan.command, times.of_round(cells.values()), times.of_round(left))

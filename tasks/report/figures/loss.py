@@ -12,6 +12,9 @@ from experiments.summary import BATCH_TIMES
 from tasks.analysis.cell import Cell
 from tasks.report.figures.style import CURVES
 
+POINTS = 2000  # of all curves together, at least LEAST of each: smoothed curves need no more
+LEAST = 40
+
 
 def loss_figure(cells: Sequence[Cell]) -> Figure | None:
     """Loss by step, smoothed, of each cell's first repeat that trained; dashed where loss parity struck it."""
@@ -30,9 +33,10 @@ def loss_figure(cells: Sequence[Cell]) -> Figure | None:
     for cell, name in zip(curves, names, strict=True):
         row = cell.measured[0]
         style = "--" if cell.struck else "-"
+        shown = np.unique(np.linspace(0, row.steps.size - 1, max(LEAST, POINTS // len(curves))).astype(int))
         axes.plot(
-            row.steps,
-            _smooth(row.losses),
+            row.steps[shown],
+            _smooth(row.losses)[shown],
             style,
             color=colours[name],
             linewidth=1.6,

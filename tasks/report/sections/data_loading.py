@@ -54,7 +54,7 @@ def _mp(cell: Cell) -> str:
 def _sentence(row: Sequence[Cell]) -> str:
     """`row` is sorted by workers."""
     cell, later = _enough(row)
-    where = " · ".join(part for part in row[0].name.split(" · ") if part != _mp(row[0]))
+    where = " · ".join(part for part in row[0].short.split(" · ") if part != _mp(row[0]))
     place = f"{where}: " if where else ""
     waits = cell.mean("data_wait_share")
     wait = f"; the device waits for the host {percent(waits)} of the step" if waits is not None else ""

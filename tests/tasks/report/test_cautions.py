@@ -13,7 +13,7 @@ from experiments.stats.verdict import Verdict
 from experiments.trial import Outcome
 from tasks.analysis.judge_cells import OF_MANY, SPREADS_DIFFER
 from tasks.analysis.results import TrialRow
-from tasks.report.cautions import cautions as all_of_cells
+from tasks.report.cautions import caution_groups
 from tests.tasks.cell_support import made, repeats, report_of, row, settings, workers
 
 UNSAMPLED = "The state of the devices was not recorded."
@@ -27,7 +27,9 @@ def cautions(*rows: TrialRow, **more: Any) -> list[str]:
 
 def of_cells(*arguments: Any, **more: Any) -> list[str]:
     """The cautions of cells, without the latter."""
-    return [line for line in all_of_cells(*arguments, **more) if line != UNSAMPLED]
+    groups = caution_groups(*arguments, **more)
+    assert all(group.lines for group in groups)
+    return [line for group in groups for line in group.lines if line != UNSAMPLED]
 
 
 def test_nothing_to_caution_against() -> None:

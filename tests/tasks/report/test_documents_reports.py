@@ -27,10 +27,11 @@ GIGA = {"256px": 999.6, "full_fp16": 999.6}
 def written(folder: Path, suite: str, made_up: Callable[[dict[str, Any]], dict[str, Any]], **options: Any) -> tuple[Report, Path]:
     """A sweep of all cells of a suite's profile, each with what `made_up` says of its parameters."""
     loaded = load_suite(suite, pools=load_pools(), **options)
-    fakes = [
-        Fake(dict(cell.axes), parameters=dict(cell.parameters), workload=suite, steps=20, evaluations=False, **made_up(cell.parameters))
-        for cell in expand(loaded)
-    ]
+    fakes = []
+    for cell in expand(loaded):
+        told = made_up(cell.parameters)
+        parameters = {**cell.parameters, **told.pop("parameters", {})}
+        fakes.append(Fake(dict(cell.axes), parameters=parameters, workload=suite, steps=20, evaluations=False, **told))
     sweep_dir = make_sweep(folder, fakes, suite=loaded.model_dump(mode="json"))
     write_report(sweep_dir)
     return make_report(load_sweep(sweep_dir)), sweep_dir
@@ -40,6 +41,7 @@ def vit(parameters: dict[str, Any]) -> dict[str, Any]:
     rung = parameters["rung"]
     return {
         "rate": RATES.get(rung, 700.0),
+        "parameters": {"devices": 8},  # as published
         "window": {"flops_per_sample": GIGA.get(rung, 763.5) * 1e9, "epoch_samples": 1_281_167},
         "environment": {"device_name": "NVIDIA H200", "device_kind": "cuda"},
     }
