@@ -126,7 +126,7 @@ def _no_clear_winner(best: Cell, found: Sequence[Duel], struck: Sequence[str], a
     beaten = [duel for duel in found if duel.won and best.may_lead(duel.other)]
     same = all(duel.found.verdict is Verdict.SAME for duel in level)
     margin = _margin(best.metric, asked.minimum) if same else None
-    headline = f"No clear winner: {_level(best, [duel.other for duel in level], margin, asked.minimum)}"
+    headline = f"No clear winner: {_level(best, [duel.other for duel in level], margin, asked.minimum, work)}"
     certainty = [_measured(best)]
     if beaten:
         certainty.append(f"It beats {plural(len(beaten), 'other')}.")
@@ -139,11 +139,11 @@ def _no_clear_winner(best: Cell, found: Sequence[Duel], struck: Sequence[str], a
     return Answer(headline, best, len(cells), certainty=certainty, next_step=None if same else _more(cells, asked.outlook), work=work)
 
 
-def _level(best: Cell, others: Sequence[Cell], margin: str | None, minimum: float | None) -> str:
+def _level(best: Cell, others: Sequence[Cell], margin: str | None, minimum: float | None, work: str) -> str:
     """What shares the first place. `margin`: all are same. The best was compared with each; that the others cannot be told apart from each
     other either is said only where they were compared too, as few are."""
     common, (first, *names) = names_among([best, *others])
-    where = f"with {common}, " if common else ""
+    where = f"with {common}, " if common and common != work else ""  # the work stands before the headline
     if margin is not None:
         return f"{where}{listed(names, MOST_NAMES)} {'is' if len(names) == 1 else 'are each'} the same as {first} to within {margin}"
     if len(others) < MOST_NAMES and _none_apart(others, minimum):

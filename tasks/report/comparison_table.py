@@ -269,10 +269,10 @@ def table_cell(cell: Cell | None, *, shared_note: str | None = None, shared_why:
 
 
 def _parity(cell: Cell) -> str:
-    """What is shown of the cell's loss parity. The figures of what was proven or struck stand in the section on it."""
+    """What is shown of the cell's loss parity. The figures of what was proven stand in the section on it."""
     assert cell.parity_note is not None
-    shown = cell.parity is not None and cell.parity.status is not ParityStatus.UNPROVEN
-    return str(cell.parity.status) if shown and cell.parity is not None else cell.parity_note
+    proven = cell.parity is not None and cell.parity.status is ParityStatus.PROVEN
+    return str(ParityStatus.PROVEN) if proven else cell.parity_note
 
 
 def _change(cell: Cell) -> str:

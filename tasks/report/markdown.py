@@ -82,7 +82,7 @@ def ranking_markdown(ranking: Ranking) -> str:
         for one in ranking.cells[:TOP]
     ]
     left = len(ranking.cells) - len(rows) + ranking.rest
-    grid = _grid(["", "cell", "value", "±", "over the baseline", ""], rows, 2)
+    grid = _grid(["", "cell", "value", "interval", "over the baseline", "verdict"], rows, 2)
     return f"{grid}\n\nThe other {left} stand in the comparison." if left else grid
 
 

@@ -60,11 +60,11 @@ def published_table(cells: Sequence[Cell], suite: Suite) -> TextTable:
     ours: dict[str, dict[Column, float]] = {}
     varied = [axis for axis in cells[0].axes if axis not in _OF_COLUMNS and len({repr(cell.axes.get(axis)) for cell in cells}) > 1]
     for cell in cells:
-        if cell.estimate is None or cell.emulated or not any(entry.stands_beside(cell.trial.parameters) for entry in entries):
+        if cell.estimate is None or cell.emulated or not any(entry.may_stand_beside(cell.trial.parameters) for entry in entries):
             continue
         precision = cell.trial.parameters.get("precision")
         words = [] if precision is None else [str(precision)]
-        words += [label(axis, cell.axes.get(axis)) for axis in varied if axis != "precision"]
+        words += [label(axis, cell.axes.get(axis)) for axis in varied if axis not in ("model", "precision")]
         name = " · ".join(["ours", *words])
         column = _column_of_ours(cell, entries)
         if column in ours.get(name, {}):  # two pools of one accelerator

@@ -31,7 +31,12 @@ def nearest_published(rows: Sequence[TrialRow], cells: Sequence[Cell]) -> TextTa
     lines = []
     for entry in literature_for(rows[0].trial.workload, metric=None):
         done = [
-            cell for cell in cells if not cell.emulated and entry.stands_beside(cell.trial.parameters) and _ours(cell, entry) is not None
+            cell
+            for cell in cells
+            if not cell.emulated
+            and entry.is_of(cell.trial.parameters)
+            and entry.may_stand_beside(cell.trial.parameters)
+            and _ours(cell, entry) is not None
         ]
         if not done:
             continue

@@ -177,7 +177,7 @@ def test_two_groups_of_work_have_an_answer_each() -> None:
     found = find_answers(made(rows, suite), OUTLOOK)
     assert [answer.work for answer in found] == ["a", "b", "c"]
     assert found[0].line.startswith("a: MP-1 · a is fastest: 125.0 samples/s, ±")
-    assert found[1].line.startswith("b: No clear winner: MP-0 · b is the same as MP-1 · b to within 2.0 %; best measured: MP-1 · b, 10")
+    assert found[1].line.startswith("b: No clear winner: MP-0 is the same as MP-1 to within 2.0 %; best measured: MP-1 · b, 10")
     assert found[2].line.startswith("c: MP-0 · c: 7.000 samples/s, ±"), "one cell alone has no superlative"
     assert [one.winner is not None for one in found] == [True, False, False]
 
