@@ -346,11 +346,12 @@ def test_what_does_not_train_has_no_loss_curve_and_a_smaller_metric_no_speed_up(
 
 
 def test_published_values_of_another_suite_with_the_same_workload_are_left_out(tmp_path: Path) -> None:
-    def report(name: str, **axes: str) -> Report:
-        trial = Fake(
-            {"pool": "gpu", "model": "h14", "dataloader_workers": 0, **axes}, workload="clip", parameters={"linear": "plain", "devices": 4}
-        )
-        return report_of(make_sweep(tmp_path / name, [trial]))
+    suite = {**SUITE, "baseline": {"linear": "plain"}, "report": {**SUITE["report"], "columns": "linear"}}
 
-    assert "SwitchBack" in str(report("precision", linear="plain").section("nearest_literature").table.rows)
-    assert "nearest_literature" not in report("stability").section_names
+    def names(linear: str) -> list[str]:
+        axes = {"pool": "gpu", "model": "h14"}
+        parameters = {"devices": 4}
+        trials = [Fake({**axes, "linear": name}, workload="clip", parameters=parameters) for name in ("plain", linear)]
+        return report_of(make_sweep(tmp_path / linear, trials, suite=suite)).section_names
+
+    assert "nearest_literature" in names("switchback") and "nearest_literature" not in names("fp8")
