@@ -261,7 +261,7 @@ def _margin(metric: Metric, minimum: float | None) -> str:
 
 def _more(cells: Sequence[Cell], outlook: Outlook) -> NextStep | None:
     """What would decide more: the sweep's rest, where trials are still to do; else three repeats, or twice as many as there were."""
-    if any(row.outcome == "to do" for cell in cells for row in cell.rows):
+    if outlook.waiting:
         return outlook.rest()
     return outlook.repeats(max(3, 2 * max(len(cell.rows) for cell in cells)))
 

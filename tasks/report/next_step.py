@@ -36,13 +36,15 @@ class NextStep:
 class Outlook:
     """What a next step is made of: the sweep's id and command, and what its trials took, pools side by side.
 
-    `round_s`: one trial of each cell; `left_s`: the trials that have not ended for good. Both in s, None where it is not known.
+    `round_s`: one trial of each cell; `left_s`: the trials that have not ended for good. Both in s, None where it is not known. `waiting`:
+    whether a trial has not run.
     """
 
     sweep_id: str = ""
     command: str = ""
     round_s: float | None = None
     left_s: float | None = None
+    waiting: bool = False
 
     def rest(self) -> NextStep:
         """The trials that have not ended for good."""
@@ -60,4 +62,5 @@ def outlook_of(sweep: Sweep) -> Outlook:
     times = trial_times(ended, {trial.cell: result.finished_at - result.started_at for trial, result in ended})
     cells = {row.trial.cell: row.trial for row in sweep.rows}
     left = [row.trial for row in sweep.rows if row.result is None or not row.result.outcome.final]
-    return Outlook(sweep.sweep_id, sweep.plan.command, times.of_round(cells.values()), times.of_round(left))
+    waiting = any(row.outcome == "to do" for row in sweep.rows)
+    return Outlook(sweep.sweep_id, sweep.plan.command, times.of_round(cells.values()), times.of_round(left), waiting)

@@ -48,8 +48,9 @@ class Figures:
 
 @dataclass(frozen=True)
 class RankedCell:
-    """A cell in its place among those that do the same work. `bar`: where its interval begins and ends and its value lies, each in percent
-    of the bar's width; begin and end are None where no interval is known. `hover`: all that is known of its value, in one line."""
+    """A cell in its place among those that do the same work. `bar`: where its interval begins, its value lies and its interval ends, in
+    percent of the bar's width; begin and end are None where no interval is known. `base`: the same of its baseline's value. `hover`: all
+    that is known of its value, in one line."""
 
     place: int
     cell: Cell
@@ -59,19 +60,22 @@ class RankedCell:
     words: str  # `faster`, `undecided, unproven`
     claimed: bool  # whether `words` is a verdict that may be claimed
     bar: tuple[float | None, float, float | None]
+    base: float | None
     hover: str
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """The cells of one group of work, the best first. `ends`: the values at both ends of the bars. `base`: the baseline's place on them,
-    percent. `rest`: how many were left out."""
+    """The cells of one group of work, the best first. `ends`: the values at both ends of the bars. `top`: the part of the
+    bars, from and to in percent, that the first cells lie in, and `top_ends` its values; None where it is most of them. `rest`: how many
+    cells were left out."""
 
     kind: ClassVar[str] = "ranking"
     work: str
     cells: Sequence[RankedCell]
     ends: tuple[str, str]
-    base: float | None
+    top: tuple[float, float] | None = None
+    top_ends: tuple[str, str] | None = None
     rest: int = 0
 
 

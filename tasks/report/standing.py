@@ -84,7 +84,11 @@ def _decided(compared: Sequence[Cell]) -> str:
     count = sum(cell.decided_after is not None for cell in compared)
     which = "all" if count == len(compared) else str(count)
     of = "" if count == len(compared) else f" of {len(compared)}"
-    many = f"{which}{of} comparisons are decided" if len(compared) > 1 else f"the comparison is {'decided' if count else 'undecided'}"
+    many = (
+        f"{which}{of} comparisons with the baseline are decided"
+        if len(compared) > 1
+        else f"the comparison with the baseline is {'decided' if count else 'undecided'}"
+    )
     after = f" after {rounds[0]}{f' to {rounds[-1]}' if len(rounds) > 1 else ''} rounds" if rounds else ""
     return f"{many[:1].upper()}{many[1:]}{after}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from experiments.metrics import Direction
 from experiments.stats.verdict import Verdict
@@ -16,8 +17,10 @@ from tasks.report.text_format import change, change_interval, quantity, spread
 NAME = "ranking"
 TOP = 10  # shown at once; the page folds the rest, Markdown leaves it to the table
 MOST = 500  # of one group: more make a page that no one reads
+_ROOM = 0.03  # of the bars' width, beyond both ends
+_MOST_OF_IT = 70.0  # percent of the bars: where the first cells take as much, they need no closer look
 TEXT = (
-    "Bars are 95 % intervals, the dot is the value, the dashed line the baseline. The order is that of the values: only a verdict says "
+    "Bars are 95 % intervals, the dot is the value, the dashed line its baseline. The order is that of the values: only a verdict says "
     "that a cell is faster."
 )
 
@@ -35,8 +38,9 @@ def ranking_of(cells: Sequence[Cell], work: str = "") -> Ranking:
     """Cells with a value, of one group of work."""
     ordered = sorted(cells, key=_value, reverse=not cells[0].metric.lower_is_better)
     ordered.sort(key=lambda cell: cell.struck)  # never before what may win
-    shown, baseline = ordered[:MOST], next((cell for cell in ordered if cell.baseline is cell), None)
-    low, high = _ends([*shown, *([baseline] if baseline else [])])
+    shown = ordered[:MOST]
+    low, high = _ends(shown)
+    first_low, first_high = _ends(shown[:TOP])
 
     def at(value: float) -> float:
         return round(100 * min(1.0, max(0.0, (value - low) / (high - low))), 2)
@@ -51,13 +55,17 @@ def ranking_of(cells: Sequence[Cell], work: str = "") -> Ranking:
             _words(cell),
             cell.verdict in (Verdict.FASTER, Verdict.SLOWER) and not marks_of(cell),
             _bar(cell, at),
+            at(_value(cell.baseline)) if cell.baseline is not None and cell.baseline.estimate is not None else None,
             _hover(cell),
         )
         for place, cell in enumerate(shown, 1)
     ]
     metric = cells[0].metric
-    ends = (quantity(low, metric), quantity(high, metric))
-    return Ranking(work, ranked, ends, at(_value(baseline)) if baseline else None, len(ordered) - len(shown))
+    made = Ranking(work, ranked, (quantity(low, metric), quantity(high, metric)))
+    top, rest = (at(first_low), at(first_high)), len(ordered) - len(shown)
+    if len(shown) <= TOP or top[1] - top[0] > _MOST_OF_IT:
+        return replace(made, rest=rest)
+    return replace(made, top=top, top_ends=(quantity(first_low, metric), quantity(first_high, metric)), rest=rest)
 
 
 def _value(cell: Cell) -> float:
@@ -73,9 +81,8 @@ def _ends(cells: Sequence[Cell]) -> tuple[float, float]:
     bounds = [(cell.estimate.low, cell.estimate.high) for cell in cells if cell.estimate and math.isfinite(cell.estimate.se)]
     low = min([least, *(max(bound, least - reach) for bound, _ in bounds)])
     high = max([most, *(min(bound, most + reach) for _, bound in bounds)])
-    if low == high:
-        low, high = low - reach, high + reach
-    return low, high
+    room = _ROOM * ((high - low) or reach)
+    return low - room, high + room
 
 
 def _bar(cell: Cell, at: Callable[[float], float]) -> tuple[float | None, float, float | None]:

@@ -35,6 +35,16 @@ function fits(element, wanted) {
   return [...wanted].every(([axis, value]) => !mine.has(axis) || mine.get(axis) === value);
 }
 
+// While only the first cells are shown, their bars take the whole width.
+function zoom(table, close) {
+  if (!table.dataset.view) return;
+  table.querySelectorAll("td.bars svg").forEach((bar) => bar.setAttribute("viewBox", close ? table.dataset.view : "0 0 100 10"));
+  table.querySelectorAll("th.bars span").forEach((end) => {
+    end.dataset.all ??= end.textContent;
+    end.textContent = close ? end.dataset.top : end.dataset.all;
+  });
+}
+
 function show() {
   const wanted = chosen();
   const by = form ? form.querySelector("select[data-sort]").value : "";
@@ -58,6 +68,7 @@ function show() {
         head.setAttribute("aria-sort", own);
       }
     });
+    zoom(table, Boolean(fold));
     if (body.button) {
       body.button.hidden = !(fold || body.open) || wanted.size > 0 || by !== "";
       body.button.textContent = body.open ? `Show the first ${top}` : `Show all ${rows.length}`;

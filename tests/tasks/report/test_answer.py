@@ -15,7 +15,7 @@ from tasks.analysis.cell import Cell
 from tasks.analysis.results import TrialRow
 from tasks.report.answer import Answer, find_answers
 from tasks.report.next_step import FINISH, NextStep, Outlook
-from tests.tasks.cell_support import EVEN, in_threes, made, repeats, row, settings, workers
+from tests.tasks.cell_support import EVEN, in_threes, made, repeats, report_of, row, settings, workers
 
 ROUGH = (-0.2, 0.0, 0.2)
 OTHER = (-0.001, 0.0, 0.001)
@@ -82,8 +82,11 @@ def test_of_one_and_two_trials_the_single_one_is_not_beaten() -> None:
 
 def test_trials_that_are_to_do_are_the_next_step() -> None:
     rows = [row(workers(count), 100.0 + count) for count in (0, 1)]
-    waiting = row(workers(1), None, repeat=2, outcome=None)
-    assert answer([*rows, waiting]).next_step == NextStep("sweep resume made-up", 50.0, FINISH)
+    waiting = row(workers(2), None, outcome=None)
+    [found] = find_answers(made([*rows, waiting]), replace(OUTLOOK, waiting=True))
+    assert found.next_step == NextStep("sweep resume made-up", 50.0, FINISH), "also of a cell without any trial"
+    step = report_of([*rows, waiting]).next_step
+    assert step is not None and step.command == "sweep resume made-up" and step.seconds is None, "nothing is known of that cell"
 
 
 def judged(rate: float, /, **parities: ParityStatus) -> list[Cell]:

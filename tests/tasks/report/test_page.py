@@ -67,6 +67,8 @@ def test_the_ranked_list_stands_before_the_matrix_and_says_its_numbers_in_words(
     assert len(ranked) == 50 and [one.place for one in ranked] == list(range(1, 51))
     assert all(a.cell.estimate.value >= b.cell.estimate.value for a, b in pairwise(ranked) if a.cell.estimate and b.cell.estimate)
     page = Page(html)
+    ranking = report.section("ranking").block(Ranking)
+    assert ranking.top is not None and ranking.top[0] > 30, "the first ten are seen closer"
     hovers = page.texts["title"][1:]  # the first is the page's own
     assert len(hovers) >= 50 and all(", 95 % interval " in hover for hover in hovers[:50])
     assert hovers[0] == ranked[0].hover
@@ -133,6 +135,10 @@ def test_bars_span_the_values_and_their_intervals() -> None:
 
     ranking = ranking_of(in_threes((100.0, 150.0, 120.0)))
     low, dot, high = ranking.cells[0].bar
-    assert low is not None and high == 100.0 and low < dot < 100.0, "the largest interval ends at the right"
-    assert ranking.cells[-1].bar[0] == 0.0 and ranking.base == ranking.cells[-1].bar[1], "the smallest at the left; it is the baseline"
+    assert low is not None and high == pytest.approx(100 - 3 / 1.06, abs=0.01) and low < dot < high, "the largest ends at the right"
+    least = ranking.cells[-1].bar
+    assert least[0] == pytest.approx(3 / 1.06, abs=0.01) and ranking.cells[0].base == least[1], (
+        "the smallest at the left; it is the baseline"
+    )
+    assert ranking.top is None, "all are shown at once"
     assert [end.split()[1] for end in ranking.ends] == ["samples/s", "samples/s"]

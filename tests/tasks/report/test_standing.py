@@ -39,7 +39,7 @@ def scaled(by: float) -> tuple[float, ...]:
 def test_all_are_decided() -> None:
     standing = reported(LOOKS, (100.0, QUIET), (130.0, QUIET[::-1]), (150.0, QUIET)).standing
     assert standing is not None
-    assert (standing.line, standing.step) == ("All comparisons are decided after 3 rounds", None)
+    assert (standing.line, standing.step) == ("All comparisons with the baseline are decided after 3 rounds", None)
 
 
 def test_what_the_rest_would_take() -> None:
@@ -49,7 +49,10 @@ def test_what_the_rest_would_take() -> None:
     [(name, left)] = standing.left.items()
     assert left is not None and 2 <= left <= 8, "its standard error is about 1.2 %, its effect 6 %"
     minutes = 2 * left  # two cells of a minute each
-    assert standing.line == f"1 of 2 comparisons are decided after 3 rounds; 1 undecided: about {left} more rounds, {minutes} min"
+    assert (
+        standing.line
+        == f"1 of 2 comparisons with the baseline are decided after 3 rounds; 1 undecided: about {left} more rounds, {minutes} min"
+    )
     needed = -(-11 * minutes // 10)
     assert report.next_step == standing.step == NextStep(f"sweep resume made-up --budget {needed}m", 60.0 * minutes)
     table = report.section("standing").table
@@ -61,7 +64,7 @@ def test_what_no_sensible_number_of_rounds_decides() -> None:
     standing = reported(LOOKS, (100.0, QUIET), (102.0, scaled(0.2))).standing
     assert standing is not None and standing.step is None and list(standing.left.values()) == [None]
     hopeless = f"it cannot be decided with a sensible number of repeats: more than {SENSIBLE} rounds as it looks now"
-    assert standing.line == f"The comparison is undecided; {hopeless}"
+    assert standing.line == f"The comparison with the baseline is undecided; {hopeless}"
 
 
 def test_before_the_first_look() -> None:
