@@ -137,7 +137,8 @@ class ComparisonTable:
 
     def column_cell(self, column: int) -> Cell:
         """A cell of the column: all have its value of the column axis."""
-        return next(places[column].cell for _, places in self.rows if places[column].cell is not None)
+        cells = (places[column].cell for _, places in self.rows)
+        return next(cell for cell in cells if cell is not None)
 
     @property
     def fullest_first(self) -> list[int]:
