@@ -34,6 +34,10 @@ class LiteratureValue:
         """Whether a cell of ours with these parameters corresponds to this line, apart from the `differences`."""
         return self.cell is None or str(parameters.get(self.cell[0])) == self.cell[1]
 
+    def may_stand_beside(self, parameters: Mapping[str, Any]) -> bool:
+        """Whether it is of the same model on as many devices as a cell of ours with these parameters, as its source says."""
+        return self.model == parameters.get("model") and self.devices == parameters.get("devices", 1)
+
     def differences(self, parameters: Mapping[str, Any], device: str) -> list[str]:
         """What differs between this line and a cell of ours with these parameters on this device, in words for a report.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from experiments import workloads
 from experiments.config.errors import ConfigError
@@ -19,23 +20,40 @@ NAMED = 4  # trials that are named one by one
 WORTH_NAMING = 0.02  # a drift of step times that never settled
 
 
-def cautions(rows: Sequence[TrialRow], cells: Sequence[Cell], *, emulated: bool) -> list[str]:
-    """In the order of how much they concern all numbers. `rows`: of the whole sweep; `cells`: those that the report shows."""
+@dataclass(frozen=True)
+class CautionGroup:
+    """Sentences about one subject."""
+
+    title: str
+    lines: Sequence[str]
+
+
+def caution_groups(rows: Sequence[TrialRow], cells: Sequence[Cell], *, emulated: bool, of_code: Sequence[str] = ()) -> list[CautionGroup]:
+    """In the order of how much they concern all numbers, groups without a sentence left out.
+
+    `rows`: of the whole sweep; `cells`: those that the report shows; `of_code`: what is to be said of the code that ran.
+    """
     measured = [cell for cell in cells if cell.estimate]
-    return [
-        *_of_damage(rows),
-        *disturbance_cautions(measured),
-        *([] if emulated else unjudged_cautions(measured)),
-        *_of_repeats(measured),
-        *([] if emulated else of_unknown_spread(measured)),
-        *_of_undecided(measured),
-        *_of_length(measured),
-        *_of_settling(measured),
-        *_of_loss_parity(cells),
-        *_of_media_pipe(cells),
-        *(caveat for name in dict.fromkeys(row.trial.workload for row in rows) if (caveat := _caveat(name))),
-        *_of_emulation(sum(row.emulated for row in rows), emulated=emulated),
+    workloads_ = dict.fromkeys(row.trial.workload for row in rows)
+    groups = [
+        CautionGroup("Damaged files", _of_damage(rows)),
+        CautionGroup("Other work on the devices", [*disturbance_cautions(measured), *([] if emulated else unjudged_cautions(measured))]),
+        CautionGroup(
+            "Repeats and intervals",
+            [
+                *_of_repeats(measured),
+                *([] if emulated else of_unknown_spread(measured)),
+                *_of_undecided(measured),
+                *_of_length(measured),
+            ],
+        ),
+        CautionGroup("Step times", _of_settling(measured)),
+        CautionGroup("Loss parity", _of_loss_parity(cells)),
+        CautionGroup("Data and workload", [*_of_media_pipe(cells), *(caveat for name in workloads_ if (caveat := _caveat(name)))]),
+        CautionGroup("Code", of_code),
+        CautionGroup("Emulation", _of_emulation(sum(row.emulated for row in rows), emulated=emulated)),
     ]
+    return [group for group in groups if group.lines]
 
 
 def _of_damage(rows: Sequence[TrialRow]) -> list[str]:
@@ -55,7 +73,7 @@ def _of_repeats(cells: Sequence[Cell]) -> list[str]:
     if len(once) == len(cells):
         who = "Each cell ran once" if len(cells) > 1 else "The cell ran once"
     else:
-        who = f"{plural(len(once), 'cell')} of {len(cells)} ({listed([cell.name for cell in once], 4)}) ran once"
+        who = f"{plural(len(once), 'cell')} of {len(cells)} ({listed([cell.short for cell in once], 4)}) ran once"
     return [f"{who}: one trial does not show what varies between trials, so it gets no verdict; --repeats 3 does."]
 
 
@@ -64,7 +82,7 @@ def _of_undecided(cells: Sequence[Cell]) -> list[str]:
     names: dict[str, list[str]] = {}
     for cell in cells:
         if cell.why_undecided and cell.why_undecided != ONE_TRIAL:
-            names.setdefault(cell.why_undecided, []).append(cell.name)
+            names.setdefault(cell.why_undecided, []).append(cell.short)
     compared = sum(cell.speedup is not None for cell in cells)
     lines = []
     for why, of in names.items():
@@ -83,7 +101,7 @@ def _of_length(cells: Sequence[Cell]) -> list[str]:
     Where these do not say it either there is no interval, however long the window: see `of_unknown_spread`.
     """
     rated = [cell for cell in cells if len(cell.measured) == 1 and f"{cell.metric.name}_low" in cell.measured[0].summary]
-    short = [cell.name for cell in rated if cell.known is not None and cell.measured[0].too_short]
+    short = [cell.short for cell in rated if cell.known is not None and cell.measured[0].too_short]
     if not short:
         return []
     why = f"fewer than {LEAST_STEPS} steps, or steps that follow each other too closely (effective_steps)"
@@ -125,7 +143,7 @@ def _settled_late(row: TrialRow) -> bool:
 
 
 def _of_loss_parity(cells: Sequence[Cell]) -> list[str]:
-    struck = [f"{cell.name}: {cell.parity_note}." for cell in cells if cell.struck]
+    struck = [f"{cell.short}: {cell.parity_note}." for cell in cells if cell.struck]
     unproven = Counter(cell.parity_note for cell in cells if cell.parity_note and not (cell.claimed or cell.struck))
     return [
         *struck,

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, ClassVar
 from experiments.config.scalar_text import table_text
 from experiments.metrics import Kind, Metric, Scale
 from experiments.spec.schema import Suite
+from experiments.stats.loss_parity import ParityStatus
 from experiments.stats.step_interval import TOO_SHORT
 from experiments.stats.verdict import Verdict
 from experiments.trial import Scalar, label
 from tasks.analysis.cell import Cell
 from tasks.analysis.compare_cells import layout
+from tasks.analysis.judge_cells import OF_MANY
 from tasks.analysis.known_spread import known_for
 from tasks.analysis.looks import cells_of_plan
 from tasks.analysis.results import load_sweep
-from tasks.report.marks import Mark, in_order, marks_of
+from tasks.report.marks import Mark, in_order, marks_of, why_open
 from tasks.report.text_format import OUTCOMES, change, change_interval, quantity, spread
 
 if TYPE_CHECKING:
@@ -89,6 +91,12 @@ class TableCell:
         return ", ".join(self.marks)
 
     @property
+    def bare(self) -> str:
+        """The value without a unit that the table's title says."""
+        unit = self.cell.metric.unit if self.cell is not None else ""
+        return self.value.removesuffix(f" {unit}") if unit else self.value
+
+    @property
     def struck(self) -> bool:
         """Whether the speed-up is crossed out."""
         return Mark.STRUCK in self.marks
@@ -101,6 +109,7 @@ class ComparisonTable:
     kind: ClassVar[str] = "comparison"
     title: str
     row_axes: Sequence[str]
+    column_axes: Sequence[str]
     columns: Sequence[str]
     rows: Sequence[tuple[Sequence[str], Sequence[TableCell]]]
     ratio: str = "x is the speed-up over"  # what a cell's comparison is; `the baseline` follows
@@ -109,6 +118,33 @@ class ComparisonTable:
     @property
     def header(self) -> list[str]:
         return [*(axis.replace("_", " ") for axis in self.row_axes), *self.columns]
+
+    @property
+    def row_labels(self) -> list[str]:
+        """The name of each row by the axes in which the sweep's cells differ: `bf16 · compile none`; empty where there is but one row."""
+        first = [self.row_cell(row) for row in range(len(self.rows))]
+        return [" · ".join(label(axis, cell.axes.get(axis)) for axis in self.row_axes if axis in cell.varied) for cell in first]
+
+    @property
+    def varied_rows(self) -> list[str]:
+        """The axes that `row_labels` name."""
+        varied = {axis for _, places in self.rows for place in places if place.cell is not None for axis in place.cell.varied}
+        return [axis.replace("_", " ") for axis in self.row_axes if axis in varied]
+
+    def row_cell(self, row: int) -> Cell:
+        """A cell of the row: all have its values of the row axes."""
+        return next(place.cell for place in self.rows[row][1] if place.cell is not None)
+
+    def column_cell(self, column: int) -> Cell:
+        """A cell of the column: all have its value of the column axis."""
+        cells = (places[column].cell for _, places in self.rows)
+        return next(cell for cell in cells if cell is not None)
+
+    @property
+    def fullest_first(self) -> list[int]:
+        """The rows' places, those with the most cells first: a matrix with holes does not open on them."""
+        filled = [sum(place.cell is not None for place in places) for _, places in self.rows]
+        return sorted(range(len(filled)), key=lambda row: -filled[row])
 
     @property
     def marks(self) -> list[Mark]:
@@ -154,7 +190,7 @@ def build_table(cells: Sequence[Cell], suite: Suite) -> ComparisonTable:
     """Lay out cells by the suite's `report`; axes that it does not name and that vary become rows."""
     row_axes, column_axes = layout(cells, suite)
     columns = list(dict.fromkeys(tuple(cell.axes.get(axis) for axis in column_axes) for cell in cells))
-    places = [{repr(value): place for place, value in enumerate(_ordered(values))} for values in zip(*columns, strict=True)]
+    places = [{repr(value): place for place, value in enumerate(ordered_values(values))} for values in zip(*columns, strict=True)]
     columns.sort(key=lambda values: [place[repr(value)] for place, value in zip(places, values, strict=True)])
     rows: dict[tuple[Scalar, ...], dict[tuple[Scalar, ...], Cell]] = {}
     for cell in cells:
@@ -163,12 +199,13 @@ def build_table(cells: Sequence[Cell], suite: Suite) -> ComparisonTable:
     metric = cells[0].metric if cells else None
     parity = {cell.parity_note for cell in cells if cell.measured}
     shared_note = parity.pop() if len(parity) == 1 and len(cells) > 1 else None  # of all cells alike: the report says it once
-    reasons = {cell.why_undecided for cell in cells if cell.why_undecided}
+    reasons = {cell.why_undecided for cell in cells if cell.why_undecided} - {OF_MANY}  # which has a mark of its own
     why = reasons.pop() if len(reasons) == 1 and len(cells) > 1 else None
     heads = [" · ".join(label(axis, value) for axis, value in zip(column_axes, values, strict=True)) for values in columns]
     return ComparisonTable(
         suite.report.title or (_title(metric) if metric else ""),
         row_axes,
+        column_axes,
         heads if column_axes else [metric.name] if metric else [],
         [
             (
@@ -214,12 +251,12 @@ def table_cell(cell: Cell | None, *, shared_note: str | None = None, shared_why:
         notes.append(f"interval over its steps: {TOO_SHORT}")
     if cell.other_work:
         notes.append(f"other work than the baseline's, so not compared: {cell.other_work}")
-    if cell.why_undecided and cell.why_undecided != shared_why:
-        notes.append(f"undecided: {cell.why_undecided}")
+    if (why := why_open(cell)) and why != f"undecided: {shared_why}":
+        notes.append(why)
     if cell.differs:
         notes.append(f"also differs from its baseline: {', '.join(cell.differs)}")
     if cell.parity_note and cell.parity_note != shared_note:
-        notes.append(f"loss parity {cell.parity_note}")
+        notes.append(f"loss parity {_parity(cell)}")
     if cell.emulated:
         notes.append("emulated, not a measurement")
     return TableCell(
@@ -232,12 +269,19 @@ def table_cell(cell: Cell | None, *, shared_note: str | None = None, shared_why:
     )
 
 
+def _parity(cell: Cell) -> str:
+    """What is shown of the cell's loss parity. The figures of what was proven stand in the section on it."""
+    assert cell.parity_note is not None
+    proven = cell.parity is not None and cell.parity.status is ParityStatus.PROVEN
+    return str(ParityStatus.PROVEN) if proven else cell.parity_note
+
+
 def _change(cell: Cell) -> str:
     """The speed-up over the baseline with its interval; empty where the cell has none."""
     return f"{change(cell.speedup, cell.metric)} {change_interval(cell.speedup, cell.metric)}" if cell.speedup else ""
 
 
-def _ordered(values: Sequence[Scalar]) -> list[Scalar]:
-    """Numbers by size, then words in the order of the plan, which is the suite's."""
+def ordered_values(values: Sequence[Scalar]) -> list[Scalar]:
+    """Each once: numbers by size, then words in the order of the plan, which is the suite's."""
     numbers = sorted({value for value in values if isinstance(value, int | float) and not isinstance(value, bool)})
     return [*numbers, *dict.fromkeys(value for value in values if not isinstance(value, int | float) or isinstance(value, bool))]

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from tasks.report.figures.inline_svg import inline_svg
+from tasks.report.filters import Filters
+from tasks.report.headline import headline_of
 from tasks.report.model import Report
 
 _TEMPLATES = Path(__file__).with_name("templates")
@@ -25,7 +30,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    environment.filters["inline"] = _inline
+    environment.filters.update(inline=_inline, unbroken=_unbroken)
     return environment
 
 
@@ -36,8 +41,21 @@ def render_page(template: str, **values: Any) -> str:
 
 
 def render_html(report: Report) -> str:
-    """The report as one self-contained page, with its figures inside it."""
-    return render_page("report.html", report=report)
+    """The report as one self-contained page, with its figures inside it, and its script, the only one that the page's policy lets run."""
+    script = (_TEMPLATES / "page.js").read_text()
+    return render_page(
+        "report.html",
+        report=report,
+        headline=headline_of(report),
+        filters=Filters(report.cells),
+        script=Markup(script),  # noqa: S704 - our own file
+        script_hash=f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}",
+    )
+
+
+def _unbroken(text: str) -> Markup:
+    """Text whose words with a dash, such as MP-4, stay on one line."""
+    return Markup(re.sub(r"[\w.]+(?:-[\w.]+)+", r'<span class="nb">\g<0></span>', str(escape(text))))  # noqa: S704 - escaped
 
 
 def _inline(path: Path, title: str, prefix: str) -> Markup:

@@ -11,14 +11,22 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from tasks.report.comparison_table import ComparisonTable, TableCell, TextTable
+from tasks.report.headline import Headline, headline_of
 from tasks.report.model import Report
+from tasks.report.section import Ranking
+from tasks.report.sections.ranking import TOP
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&])")
 
 
 def render_markdown(report: Report) -> str:
     """The report as Markdown. Every value from a trial is escaped."""
-    return render_text("report.md.jinja", report=report)
+    return render_text("report.md.jinja", report=report, headline=headline_of(report))
+
+
+def headline_markdown(headline: Headline) -> str:
+    """What a report says first, as report.md has it."""
+    return render_text("headline.md.jinja", headline=headline)
 
 
 def render_text(template: str, **values: Any) -> str:
@@ -36,7 +44,9 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    environment.filters.update(md=md, code=code, table=table_markdown, comparison=comparison_markdown, address=_address)
+    environment.filters.update(
+        md=md, code=code, table=table_markdown, comparison=comparison_markdown, ranking=ranking_markdown, address=_address
+    )
     return environment
 
 
@@ -63,6 +73,17 @@ def table_markdown(table: TextTable) -> str:
         [[md(value) for value in row] for row in table.rows],
         table.names if table.numeric else len(table.header),
     )
+
+
+def ranking_markdown(ranking: Ranking) -> str:
+    """The first of a ranking; the comparison's table has them all."""
+    rows = [
+        [str(one.place), md(one.cell.short), f"**{md(one.value)}**", md(one.plus_minus), md(one.change), md(one.words)]
+        for one in ranking.cells[:TOP]
+    ]
+    left = len(ranking.cells) - len(rows) + ranking.rest
+    grid = _grid(["", "cell", "value", "interval", "over the baseline", "verdict"], rows, 2)
+    return f"{grid}\n\nThe other {left} stand in the comparison." if left else grid
 
 
 def comparison_markdown(table: ComparisonTable) -> str:

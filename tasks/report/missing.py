@@ -35,7 +35,7 @@ class Missing:
         why = f": {reasons[0]}" if len(reasons) == 1 else f": {len(reasons)} different reasons, see outcomes" if reasons else ""
         words = _DID.get(self.outcome, ("did not end ok", "did not end ok"))
         did = words[len(self.cells) > 1]
-        return f"{plural(len(self.cells), 'cell')} {did} ({listed([cell.name for cell in self.cells], 4)}){why}"
+        return f"{plural(len(self.cells), 'cell')} {did} ({listed([cell.short for cell in self.cells], 4)}){why}"
 
 
 def find_missing(cells: Sequence[Cell]) -> list[Missing]:

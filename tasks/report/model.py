@@ -17,15 +17,18 @@ from tasks.analysis.race import race_of
 from tasks.analysis.results import Sweep
 from tasks.report.ab_answer import ab_headline
 from tasks.report.answer import Answer, find_answers
-from tasks.report.cautions import cautions
+from tasks.report.cautions import CautionGroup, caution_groups
 from tasks.report.comparison_table import build_table
+from tasks.report.filters import constant_labels
 from tasks.report.missing import Missing, find_missing
+from tasks.report.next_step import NextStep, outlook_of
 from tasks.report.provenance import provenance_cautions
 from tasks.report.race_answer import no_race_answer, race_answer
 from tasks.report.section import ReportSource, Section
 from tasks.report.sections import outcomes
 from tasks.report.sections.data_loading import saturation
 from tasks.report.sections.order import SECTIONS
+from tasks.report.sections.sweep_facts import origin_of
 from tasks.report.standing import Standing, standing_of
 from tasks.sweep.store import Plan
 
@@ -40,13 +43,16 @@ class Report:
     title: str
     description: str
     sweep_id: str
+    origin: Sequence[str]  # when, of which commit, on what machine
+    constant: Sequence[str]  # what all cells have, such as `h200`; said once
     watermark: str | None
     standing: Standing | None  # of a sweep with a budget: how its comparisons stand
     answers: Sequence[Answer]  # one for each group of cells that do the same work
     no_answer: str  # why there is none
     loading: Sequence[str]  # how many loader processes are enough, in the rows of the best cell; empty for several groups
     missing: Sequence[Missing]
-    cautions: Sequence[str]
+    unfinished: NextStep | None  # of a sweep without an answer: the trials that are to do
+    caution_groups: Sequence[CautionGroup]
     cells: Sequence[Cell]
     sections: Sequence[Section]
 
@@ -56,6 +62,11 @@ class Report:
             if section.name == name:
                 return section
         raise KeyError(f"no section {name}: there is {', '.join(self.section_names)}")
+
+    @property
+    def cautions(self) -> list[str]:
+        """What a reader must know before believing the numbers, of all groups."""
+        return [line for group in self.caution_groups for line in group.lines]
 
     @property
     def answer(self) -> Answer | None:
@@ -73,11 +84,11 @@ class Report:
         return [answer.winner for answer in self.answers if answer.winner is not None]
 
     @property
-    def next_step(self) -> str:
-        """The command that would decide what is open; empty where nothing is."""
-        if self.standing is not None and (self.standing.command or self.standing.left):
-            return self.standing.command  # more repeats would not decide what rounds do not
-        return next((answer.next_step for answer in self.answers if answer.next_step), "")
+    def next_step(self) -> NextStep | None:
+        """What would decide what is open; None where nothing is."""
+        if self.standing is not None and (self.standing.step or self.standing.left):
+            return self.standing.step  # more repeats would not decide what rounds do not
+        return next((answer.next_step for answer in self.answers if answer.next_step), self.unfinished)
 
     @property
     def section_names(self) -> list[str]:
@@ -128,17 +139,21 @@ def report_of(source: ReportSource) -> Report:
     suite = sweep.plan.suite
     answers = answers_of(source)
     best = answers[0].best if len(answers) == 1 else None
+    waits = not answers and not emulated and any(cell.outcome == "to do" for cell in cells)
     return Report(
         title=" · ".join([source.suite_name, sweep.plan.profile, *_kind(sweep.plan)]),
         description=suite.description,
         sweep_id=sweep.sweep_id,
+        origin=origin_of(sweep),
+        constant=constant_labels(cells),
         watermark=watermark(source),
         standing=None if emulated else standing_of(sweep, cells),
         answers=answers,
         no_answer="" if answers else _special(source) or _no_answer(source),
         loading=[row.sentence for row in saturation(cells) if best in row.cells],
         missing=find_missing(cells),
-        cautions=[*cautions(sweep.rows, cells, emulated=emulated), *provenance_cautions(sweep)],
+        unfinished=outlook_of(sweep).rest() if waits else None,
+        caution_groups=caution_groups(sweep.rows, cells, emulated=emulated, of_code=provenance_cautions(sweep)),
         cells=cells,
         sections=[section for make in SECTIONS if (section := make(source)) is not None],
     )
@@ -149,9 +164,11 @@ def answers_of(source: ReportSource) -> list[Answer]:
     A/B sweep, whose headline is about its sides."""
     plan = source.sweep.plan
     if source.race is not None:
-        answer = race_answer(source.race, source.cells, plan.command)
+        answer = race_answer(source.race, source.cells, outlook_of(source.sweep))
         return [answer] if answer else []
-    return [] if plan.aa or plan.ab else find_answers(source.cells, command=plan.command, minimum=plan.suite.report.minimum_effect)
+    if plan.aa or plan.ab:
+        return []
+    return find_answers(source.cells, outlook_of(source.sweep), minimum=plan.suite.report.minimum_effect)
 
 
 def _kind(plan: Plan) -> list[str]:

@@ -36,15 +36,52 @@ class Facts:
 
 @dataclass(frozen=True)
 class Figures:
-    """(title, SVG file) of each figure. Markdown links to the file by its folder's name, the page holds its content."""
+    """(title, SVG file) of each figure. Markdown links to the file by its folder's name, the page holds its content.
+
+    `elsewhere`: names of files that the page shows otherwise.
+    """
 
     kind: ClassVar[str] = "figures"
     figures: Sequence[tuple[str, Path]]
+    elsewhere: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class RankedCell:
+    """A cell in its place among those that do the same work. `bar`: where its interval begins, its value lies and its interval ends, in
+    percent of the bar's width; begin and end are None where no interval is known. `base`: the same of its baseline's value. `hover`: all
+    that is known of its value, in one line."""
+
+    place: int
+    cell: Cell
+    value: str
+    plus_minus: str
+    change: str  # x1.17 (1.15–1.19), `baseline`, or empty
+    words: str  # `faster`, `undecided, unproven`
+    claimed: bool  # whether `words` is a verdict that may be claimed
+    bar: tuple[float | None, float, float | None]
+    base: float | None
+    hover: str
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The cells of one group of work, the best first. `ends`: the values at both ends of the bars. `top`: the part of the
+    bars, from and to in percent, that the first cells lie in, and `top_ends` its values; None where it is most of them. `rest`: how many
+    cells were left out."""
+
+    kind: ClassVar[str] = "ranking"
+    work: str
+    cells: Sequence[RankedCell]
+    ends: tuple[str, str]
+    top: tuple[float, float] | None = None
+    top_ends: tuple[str, str] | None = None
+    rest: int = 0
 
 
 @dataclass(frozen=True)
 class TrialLine:
-    """One trial: `link` is its MLflow run, `command` runs its cell again."""
+    """One trial: `link` is its MLflow run, `command` runs its cell again and stands at the cell's first trial."""
 
     name: str
     outcome: str
@@ -64,8 +101,8 @@ class TrialTable:
     lines: Sequence[TrialLine]
 
 
-Block = TextTable | ComparisonTable | Bullets | Facts | Figures | TrialTable
-B = TypeVar("B", TextTable, ComparisonTable, Bullets, Facts, Figures, TrialTable)
+Block = TextTable | ComparisonTable | Ranking | Bullets | Facts | Figures | TrialTable
+B = TypeVar("B", TextTable, ComparisonTable, Ranking, Bullets, Facts, Figures, TrialTable)
 
 
 @dataclass(frozen=True)
@@ -83,6 +120,7 @@ class Section:
     page_text: str | None = None  # in place of `text` on the HTML page, which has room for more
     part_of_previous: bool = False  # a smaller heading inside the section before
     on_page: bool = True  # False: the page says it at its head
+    folded: bool = False  # on the page, what few readers need is closed until asked for
 
     def block(self, kind: type[B]) -> B:
         """The section's first block of this kind. Raises KeyError where it has none."""

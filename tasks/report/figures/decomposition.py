@@ -29,7 +29,7 @@ def decomposition_figure(cells: Sequence[Cell]) -> Figure | None:
         part = share * steps
         axes.barh(range(len(selection)), part, left=left, height=0.62, color=colour, label=name)
         left += part
-    axes.set_yticks(range(len(selection)), [cell.name for cell in selection])
+    axes.set_yticks(range(len(selection)), [cell.short for cell in selection])
     axes.set_xlabel("mean step time (ms)")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=len(PART_NAMES), fontsize=9)
     return figure

@@ -12,6 +12,9 @@ from experiments.summary import BATCH_TIMES
 from tasks.analysis.cell import Cell
 from tasks.report.figures.style import CURVES
 
+POINTS = 2000  # of all curves together, at least LEAST of each: smoothed curves need no more
+LEAST = 40
+
 
 def loss_figure(cells: Sequence[Cell]) -> Figure | None:
     """Loss by step, smoothed, of each cell's first repeat that trained; dashed where loss parity struck it."""
@@ -24,15 +27,16 @@ def loss_figure(cells: Sequence[Cell]) -> Figure | None:
     figure = Figure(figsize=(8.6, 4.2), layout="constrained")
     axes = figure.add_subplot()
     by_cell = len(curves) <= len(CURVES)
-    names = [cell.name if by_cell else str(cell.trial.parameters.get("precision", "")) for cell in curves]
+    names = [cell.short if by_cell else str(cell.trial.parameters.get("precision", "")) for cell in curves]
     colours = dict(zip(dict.fromkeys(names), CURVES * (1 + len(names) // len(CURVES)), strict=False))
     seen: set[str] = set()
     for cell, name in zip(curves, names, strict=True):
         row = cell.measured[0]
         style = "--" if cell.struck else "-"
+        shown = np.unique(np.linspace(0, row.steps.size - 1, max(LEAST, POINTS // len(curves))).astype(int))
         axes.plot(
-            row.steps,
-            _smooth(row.losses),
+            row.steps[shown],
+            _smooth(row.losses)[shown],
             style,
             color=colours[name],
             linewidth=1.6,

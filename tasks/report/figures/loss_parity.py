@@ -16,7 +16,7 @@ from tasks.report.sections.loss_parity import judged
 
 def parity_figure(cells: Sequence[Cell]) -> Figure | None:
     """The relative difference of the loss in %, by step, of each curve that was judged; dashed if struck. The margin is shaded."""
-    curves = [(cell.name, cell.parity) for cell in judged(cells) if cell.parity is not None and cell.parity.ends.size]
+    curves = [(cell.short, cell.parity) for cell in judged(cells) if cell.parity is not None and cell.parity.ends.size]
     if not curves:
         return None
     figure = Figure(figsize=(8.6, 4.2), layout="constrained")

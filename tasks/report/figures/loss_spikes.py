@@ -14,7 +14,7 @@ from experiments.stats.loss_spikes import LossSpikes
 from tasks.analysis.cell import Cell
 from tasks.analysis.results import TrialRow
 from tasks.report.figures.style import GREY, RED
-from tasks.report.sections.loss_spikes import short_name, spikes_of, varying_axes
+from tasks.report.sections.loss_spikes import spikes_of
 from tasks.report.text_format import OUTCOMES
 
 LOSS, RMS, MARK, CAUSE = "#3b82c4", "#7d5fb2", RED, "#c99700"
@@ -29,7 +29,6 @@ def spike_figure(cells: Sequence[Cell]) -> Figure | None:
     panels = panels[:MOST]
     if not panels:
         return None
-    varying = varying_axes([cell for cell, _, _ in panels])
     columns = min(COLUMNS, len(panels))
     lines = -(-len(panels) // columns)
     figure = Figure(figsize=(3.6 * columns + 0.5, 3.1 * lines + 0.4), layout="constrained")
@@ -41,7 +40,7 @@ def spike_figure(cells: Sequence[Cell]) -> Figure | None:
         above, beneath = grid[2 * (at // columns)][at % columns], grid[2 * (at // columns) + 1][at % columns]
         _draw(above, beneath, row, result)
         outcome = "" if cell.outcome == "ok" else f": {OUTCOMES.get(cell.outcome, cell.outcome)}"
-        above.set_title(textwrap.fill(short_name(cell, varying) + outcome, 52), fontsize=8)
+        above.set_title(textwrap.fill(cell.short + outcome, 52), fontsize=8)
         above.set_ylim(min(0.0, float(losses.min())), top * 1.05)
         beneath.set_ylim(0, high * 1.08)
         if at % columns == 0:

@@ -39,7 +39,7 @@ def numbered_figure(cells: Sequence[Cell], figure_spec: ReportFigure) -> Figure 
     axes = figure.add_subplot()
     for at, (cell, points) in enumerate(curves):
         style, colour = DASHES[at // len(COLOURS) % len(DASHES)], COLOURS[at % len(COLOURS)]
-        who = " · ".join(label(axis, cell.axes.get(axis)) for axis in varies) or cell.name
+        who = " · ".join(label(axis, cell.axes.get(axis)) for axis in varies) or cell.short
         axes.plot(*zip(*points, strict=True), style, marker="o", markersize=3.5, linewidth=1.5, color=colour, label=who)
     heights = [value for _, points in curves for _, value in points]
     if min(heights) > 0 and max(heights) > 20 * min(heights):

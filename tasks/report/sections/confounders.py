@@ -36,4 +36,4 @@ def _who(members: Sequence[Cell], cells: Sequence[Cell]) -> str:
     if len(members) == sum(cell.trial.pool in pools for cell in cells) > 1:
         return f"all cells of {listed([f'pool {pool}' for pool in pools])}"
     rest = len(cells) - len(members)
-    return f"the other {len(members)} cells" if len(members) > 4 and rest < len(members) else listed([cell.name for cell in members], 8)
+    return f"the other {len(members)} cells" if len(members) > 4 and rest < len(members) else listed([cell.short for cell in members], 8)

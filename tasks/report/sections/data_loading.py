@@ -54,7 +54,7 @@ def _mp(cell: Cell) -> str:
 def _sentence(row: Sequence[Cell]) -> str:
     """`row` is sorted by workers."""
     cell, later = _enough(row)
-    where = " · ".join(part for part in row[0].name.split(" · ") if part != _mp(row[0]))
+    where = " · ".join(part for part in row[0].short.split(" · ") if part != _mp(row[0]))
     place = f"{where}: " if where else ""
     waits = cell.mean("data_wait_share")
     wait = f"; the device waits for the host {percent(waits)} of the step" if waits is not None else ""
@@ -63,7 +63,8 @@ def _sentence(row: Sequence[Cell]) -> str:
         return f"{place}{_mp(cell)} is the {superlative(cell.metric)} measured ({gain}), and no larger count was tried{wait}."
     if cell is row[0] and all(found.verdict is Verdict.UNDECIDED for _, found in later):
         names = listed([f"{_mp(other)} {_against(found, cell.metric)}" for other, found in later])
-        return f"{place}undecided how many are enough: over {_mp(cell)}, {names}{wait}."
+        undecided = "undecided" if place else "Undecided"
+        return f"{place}{undecided} how many are enough: over {_mp(cell)}, {names}{wait}."
     parts = []
     for word, one, many in _BEYOND:
         of_word = [(other, found) for other, found in later if found.verdict is word]

@@ -40,7 +40,7 @@ def _row(cell: Cell) -> list[str]:
     clocks, temperatures = (_known(cell, name) for name in ("clock_min_mhz", "temperature_max_c"))
     words = [word for row in cell.measured if row.state for word in row.state.capped_by]
     return [
-        cell.name,
+        cell.short,
         _mhz(cell.mean("clock_mean_mhz")),
         _mhz(min(clocks, default=None)),
         _mhz(cell.mean("memory_clock_mhz")),
@@ -84,7 +84,7 @@ def clock_sentences(cells: Sequence[Cell]) -> list[str]:
             continue
         a, b = (side.mean("clock_mean_mhz") for side in (cell, other))
         if a is not None and b is not None and abs(a / b - 1) >= CLOCKS_DIFFER:
-            ran = f"{cell.name} ran at {_ran(cell, a)}; its baseline {other.name} at {_ran(other, b)}"
+            ran = f"{cell.short} ran at {_ran(cell, a)}; its baseline {other.short} at {_ran(other, b)}"
             lines.append(f"{ran}: a part of their difference may be the clock.")
     return lines
 
@@ -109,7 +109,7 @@ def disturbance_cautions(cells: Sequence[Cell]) -> list[str]:
     without = [cell for cell in cells if cell.disturbed]
     if without:
         first = without[0]
-        names = listed([cell.name for cell in without], 4)
+        names = listed([cell.short for cell in without], 4)
         lines.append(
             f"Other work disturbed every trial of {plural(len(without), 'cell')} ({names}): nothing is claimed from them. "
             f"{first.name}: {first.disturbed}."

@@ -13,7 +13,9 @@ def section(source: ReportSource) -> Section | None:
     facts = shared_environment(source.rows)
     if not facts:
         return None
-    return Section("environment", "Environment", [Facts(facts)], "The same in every trial.", "The same in every trial that ran.")
+    return Section(
+        "environment", "Environment", [Facts(facts)], "The same in every trial.", "The same in every trial that ran.", folded=True
+    )
 
 
 def shared_environment(rows: Sequence[TrialRow]) -> list[tuple[str, str]]:

@@ -29,7 +29,7 @@ def evaluation_table(cells: Sequence[Cell]) -> TextTable:
     known = [m for m in metrics if any(cell.mean(f"eval_{m}_{when}") is not None for cell in cells for when in ("before", "after"))]
     header = ["cell", *(f"{metric.replace('_', ' ')}, {when}" for metric in known for when in ("before", "after"))]
     values = [
-        [cell.name, *(_evaluated(cell, f"eval_{metric}_{when}") for metric in known for when in ("before", "after"))]
+        [cell.short, *(_evaluated(cell, f"eval_{metric}_{when}") for metric in known for when in ("before", "after"))]
         for cell in cells
         if cell.measured
     ]

@@ -1,13 +1,13 @@
 """Section: the table of a published document, completed: its accelerators and batches as columns, its values above ours, with speed-ups.
 
-Speed-ups are over the published column that the suite's `report.published` names, as in the document; a throughput's are per device, since
-the numbers of devices may differ.
+Speed-ups are over the published column that the suite's `report.published` names, as in the document; a throughput's are per device. Ours
+stand there of the models and numbers of devices that the document has, and have a speed-up over a column of their own number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from experiments.literature.reader import OURS, LiteratureValue, literature_for, same_device
 from experiments.metrics import Metric
@@ -19,7 +19,7 @@ from tasks.report.section import ReportSource, Section, table_section
 from tasks.report.text_format import times
 
 ABOUT = (
-    "Columns are accelerators, their number and the batch of each. The speed-up of a throughput is per device. "
+    "Columns are accelerators, their number and the batch of each. Ours are those of a published model on as many devices. "
     "Software, date and sometimes more differ between their rows and ours: see what differs, below."
 )
 _OF_COLUMNS = ("pool", "devices", "batch_size")  # axes that the columns say
@@ -27,7 +27,8 @@ _OF_COLUMNS = ("pool", "devices", "batch_size")  # axes that the columns say
 
 def section(source: ReportSource) -> Section | None:
     table = published_table(source.cells, source.sweep.plan.suite)
-    return table_section("literature_table", "The published table, and ours", table, ABOUT)
+    section = table_section("literature_table", "The published table, and ours", table, ABOUT)
+    return section and replace(section, folded=True)
 
 
 @dataclass(frozen=True)
@@ -53,31 +54,32 @@ def published_table(cells: Sequence[Cell], suite: Suite) -> TextTable:
     base = next((entry for entry in entries if _matches(entry, reference)), None)
     if base is None:
         return TextTable([""], [])
+    entries = [entry for entry in entries if entry.model == base.model]
     unit, scale = base.unit, OURS[base.metric][1]
     theirs = {_column_of(entry): entry.value for entry in reversed(entries)}  # of two for one column the first stays
     ours: dict[str, dict[Column, float]] = {}
-    others = set()  # rows of another model than the published one: their values stand there, no speed-up is claimed
     varied = [axis for axis in cells[0].axes if axis not in _OF_COLUMNS and len({repr(cell.axes.get(axis)) for cell in cells}) > 1]
     for cell in cells:
-        if cell.estimate is None or cell.emulated:
+        if cell.estimate is None or cell.emulated or not any(entry.may_stand_beside(cell.trial.parameters) for entry in entries):
             continue
-        model, precision = (cell.trial.parameters.get(name) for name in ("model", "precision"))
-        words = [str(word) for word in (None if model == base.model else model, precision) if word is not None]
+        precision = cell.trial.parameters.get("precision")
+        words = [] if precision is None else [str(precision)]
         words += [label(axis, cell.axes.get(axis)) for axis in varied if axis not in ("model", "precision")]
         name = " · ".join(["ours", *words])
         column = _column_of_ours(cell, entries)
         if column in ours.get(name, {}):  # two pools of one accelerator
             name = f"{name} · {cell.trial.pool}"
-        if model != base.model:
-            others.add(name)
         ours.setdefault(name, {})[column] = cell.estimate.value / scale
+    if not ours:
+        return TextTable([""], [])
     columns = list(dict.fromkeys([*map(_column_of, entries), *(column for row in ours.values() for column in row)]))
     over = f"speed-up over {_column_of(base)}"
     rows = []
     for name, values in {"published": theirs, **ours}.items():
         rows.append([f"{name}, {unit}", *(_number(values.get(column)) for column in columns)])
-        if name not in others:
-            rows.append([f"{name}, {over}", *(_speedup(values.get(column), column, base, metric) for column in columns)])
+        speedups = [_speedup(values.get(column), column, base, metric, published=name == "published") for column in columns]
+        if any(speedup != "–" for speedup in speedups):
+            rows.append([f"{name}, {over}", *speedups])
     return TextTable(["", *map(str, columns)], rows, numeric=True)
 
 
@@ -104,8 +106,8 @@ def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:,.5g}"
 
 
-def _speedup(value: float | None, column: Column, base: LiteratureValue, metric: Metric) -> str:
-    if value is None or value <= 0:
+def _speedup(value: float | None, column: Column, base: LiteratureValue, metric: Metric, *, published: bool) -> str:
+    if value is None or value <= 0 or not (published or column.devices == base.devices):
         return "–"
     if metric.lower_is_better:
         return times(base.value / value)

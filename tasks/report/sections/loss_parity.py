@@ -35,7 +35,7 @@ def parity_table(cells: Sequence[Cell]) -> TextTable:
         known = parity.smallest is not None
         rows.append(
             [
-                cell.name,
+                cell.short,
                 str(parity.status),
                 signed(parity.difference) if known else "–",
                 interval(parity) if known else "–",

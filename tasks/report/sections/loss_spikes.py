@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from experiments.stats.loss_spikes import LossSpikes, Rule, find_spikes, rise
-from experiments.trial import label
 from tasks.analysis.cell import Cell
 from tasks.analysis.results import TrialRow
 from tasks.report.comparison_table import TextTable
@@ -41,7 +40,6 @@ def spike_table(cells: Sequence[Cell]) -> TextTable:
     selection = [cell for cell in cells if judgements[id(cell)]]
     if not selection:
         return TextTable([], [])
-    varying = varying_axes(selection)
     first = next((name for cell in selection for _, result in judgements[id(cell)] for name in result.tensors), "")
     header = ["cell", "loss spikes", "largest rise", f"RMS spikes of {first}" if first else "RMS spikes", "largest RMS", "explained"]
     header += ["by chance", "held-out loss", "loss at the end", "steps judged", "outcome"]
@@ -58,18 +56,9 @@ def spike_table(cells: Sequence[Cell]) -> TextTable:
             OUTCOMES.get(cell.outcome, cell.outcome) + ("" if len(results) == 1 else f", {plural(len(results), 'repeat')}"),
         ]
         tensors = list(results[0][1].tensors)
-        rows.append([short_name(cell, varying), *spikes, *(_of_tensor(results, tensors[0]) if tensors else ["–"] * 4), *rest])
+        rows.append([cell.short, *spikes, *(_of_tensor(results, tensors[0]) if tensors else ["–"] * 4), *rest])
         rows += [[f"↳ {tensor}", "", "", *_of_tensor(results, tensor), *[""] * len(rest)] for tensor in tensors[1:]]
     return TextTable(header, rows, numeric=True)
-
-
-def varying_axes(cells: Sequence[Cell]) -> list[str]:
-    """The axes in which the cells differ."""
-    return [axis for axis in cells[0].axes if len({repr(cell.axes.get(axis)) for cell in cells}) > 1]
-
-
-def short_name(cell: Cell, axes: Sequence[str]) -> str:
-    return " · ".join(label(axis, cell.axes[axis]) for axis in axes) or cell.name
 
 
 def _of_tensor(results: Sequence[tuple[TrialRow, LossSpikes]], tensor: str) -> list[str]:

@@ -1,46 +1,53 @@
-"""Section: others' numbers for a workload, each beside our nearest cell and what differs from it."""
+"""Section: others' numbers for a workload, each beside our nearest cell of the same model on as many devices, and what differs from it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from experiments.literature.reader import OURS, LiteratureValue, literature_for
 from tasks.analysis.cell import Cell
 from tasks.analysis.results import TrialRow
 from tasks.report.comparison_table import TextTable
 from tasks.report.section import ReportSource, Section, table_section
-from tasks.report.text_format import amount
+from tasks.report.text_format import amount, plural
 
-ABOUT = "Not our measurements. Beside each stands our nearest cell and what differs from it."
+ABOUT = (
+    "Not our measurements. Beside each stands our nearest cell of the same model on as many devices, and what else differs. "
+    "What was published of other models or numbers of devices is left out."
+)
 
 
 def section(source: ReportSource) -> Section | None:
-    return table_section("nearest_literature", "Published by others", nearest_published(source.sweep.rows, source.cells), ABOUT)
+    section = table_section("nearest_literature", "Published by others", nearest_published(source.sweep.rows, source.cells), ABOUT)
+    return section and replace(section, folded=True)
 
 
 def nearest_published(rows: Sequence[TrialRow], cells: Sequence[Cell]) -> TextTable:
-    """Others' numbers for this workload beside our nearest cell, and what differs from it."""
+    """Others' numbers for this workload beside our nearest cell, and what differs from it. None where no cell may stand beside it."""
     header = ["published by others", "setting", "their value", "our nearest cell", "our value", "what differs", "source"]
     if not rows:
         return TextTable(header, [])
     lines = []
-    axes = {axis for row in rows for axis in row.trial.axes}
     for entry in literature_for(rows[0].trial.workload, metric=None):
-        if entry.cell and entry.cell[0] not in axes and not entry.is_of(rows[0].trial.parameters):
-            continue  # of another suite with this workload
-        done = [c for c in cells if not c.emulated and entry.is_of(c.trial.parameters) and _ours(c, entry) is not None]
-        nearest = min(done, key=lambda cell: len(entry.differences(cell.trial.parameters, _device(cell))), default=None)
+        done = [
+            cell
+            for cell in cells
+            if not cell.emulated
+            and entry.is_of(cell.trial.parameters)
+            and entry.may_stand_beside(cell.trial.parameters)
+            and _ours(cell, entry) is not None
+        ]
+        if not done:
+            continue
+        nearest = min(done, key=lambda cell: len(entry.differences(cell.trial.parameters, _device(cell))))
         extra = f", {entry.extra}" if entry.extra else ""
         batch = f", batch {entry.batch}" if entry.batch is not None else ""
         workers = f", MP-{entry.dataloader_workers}" if entry.dataloader_workers is not None else ""
-        theirs = f"{entry.model}, {entry.devices or '?'} devices, {entry.precision or '?'}{batch}{workers}{extra}"
-        value = _ours(nearest, entry) if nearest else None
-        ours = "–" if value is None else amount(value, entry.unit)
-        differs = "; ".join(entry.differences(nearest.trial.parameters, _device(nearest))) if nearest else "–"
-        near = nearest.name if nearest else "none in this sweep"
-        lines.append(
-            [entry.accelerator, theirs, amount(entry.value, entry.unit), near, ours, differs or "nothing we know of", entry.source]
-        )
+        theirs = f"{entry.model}, {plural(entry.devices or 1, 'device')}, {entry.precision or '?'}{batch}{workers}{extra}"
+        ours = amount(_ours(nearest, entry) or 0.0, entry.unit)
+        differs = "; ".join(entry.differences(nearest.trial.parameters, _device(nearest))) or "nothing we know of"
+        lines.append([entry.accelerator, theirs, amount(entry.value, entry.unit), nearest.short, ours, differs, entry.source])
     return TextTable(header, lines)
 
 

@@ -24,6 +24,7 @@ from tasks.report.sections import (
     outcomes,
     profile,
     race,
+    ranking,
     replication,
     scaling,
     settings,
@@ -35,6 +36,7 @@ from tasks.report.sections import (
 
 SECTIONS: Sequence[Callable[[ReportSource], Section | None]] = (
     race.section,
+    ranking.section,
     comparison.section,
     standing.section,  # a part of the comparison
     data_loading.section,  # a part of the comparison

@@ -27,6 +27,6 @@ def profile(cells: Sequence[Cell]) -> TextTable:
         span = float(trace["span_s"])
         for group in trace["groups"]:
             spent = float(group["seconds"])
-            rows.append([cell.name, group["group"], seconds(spent), percent(spent / span), number(group["calls"], 3), group["top"]])
-        rows.append([cell.name, f"nothing ({trace['where']} idle)", seconds(trace["idle_s"]), percent(trace["idle_s"] / span), "–", "–"])
+            rows.append([cell.short, group["group"], seconds(spent), percent(spent / span), number(group["calls"], 3), group["top"]])
+        rows.append([cell.short, f"nothing ({trace['where']} idle)", seconds(trace["idle_s"]), percent(trace["idle_s"] / span), "–", "–"])
     return TextTable(header, rows, names=2)

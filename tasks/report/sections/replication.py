@@ -20,7 +20,7 @@ def section(source: ReportSource) -> Section | None:
 def _row(cell: Cell, range_: Replication) -> list[str]:
     here = quantity(cell.estimate.value, cell.metric) if cell.estimate else "–"
     device = cell.measured[0].environment.get("device_name") or cell.trial.pool
-    return [cell.name, here, f"another {device} node: {range_text(range_, cell.metric)}", f"{range_.hosts} hosts"]
+    return [cell.short, here, f"another {device} node: {range_text(range_, cell.metric)}", f"{range_.hosts} hosts"]
 
 
 def range_text(range_: Replication, metric: Metric) -> str:

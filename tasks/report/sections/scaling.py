@@ -45,7 +45,7 @@ def scaling(cells: Sequence[Cell]) -> TextTable:
             assert cell.estimate is not None
             rows.append(
                 [
-                    cell.name,
+                    cell.short,
                     str(_devices(cell)),
                     quantity(cell.estimate.value, cell.metric),
                     _with_doubt(ratio, why) if ratio else "–",

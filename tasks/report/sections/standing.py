@@ -20,7 +20,7 @@ def section(source: ReportSource) -> Section | None:
         return None
     compared = [(cell, cell.speedup) for cell in source.cells if cell.verdict is not None and cell.speedup is not None]
     rows = [
-        [cell.name, str(cell.verdict), f"{change(ratio, cell.metric)} {change_interval(ratio, cell.metric)}", stands(cell, standing)]
+        [cell.short, str(cell.verdict), f"{change(ratio, cell.metric)} {change_interval(ratio, cell.metric)}", stands(cell, standing)]
         for cell, ratio in compared
     ]
     table = TextTable(["cell", "verdict", "against its baseline", "rounds"], rows, verdicts=1)

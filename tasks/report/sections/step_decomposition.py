@@ -58,7 +58,7 @@ def decomposition_table(cells: Sequence[Cell]) -> TextTable:
 def _row(cell: Cell) -> list[str]:
     shares = [cell.mean(name) for name in PART_SHARES]
     return [
-        cell.name,
+        cell.short,
         *(_mean(cell, name) for name in ("step_time_median_s", "step_time_p90_s")),
         *(_batch_time(cell, name, rank) for name in BATCH_TIMES.values() for rank in PERCENTILES),
         *(percent(share) for share in shares),

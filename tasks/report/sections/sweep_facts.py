@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from tasks.analysis.results import Sweep
 from tasks.report.provenance import commit_text, commits_text, tree_text
 from tasks.report.section import Facts, ReportSource, Section
+from tasks.report.text_format import listed
 
 COMMAND = "Command"
 
@@ -29,6 +30,15 @@ def sweep_facts(sweep: Sweep) -> list[tuple[str, str]]:
         (COMMAND, plan.command),
     ]
     return [(name, value) for name, value in facts if value]
+
+
+def origin_of(sweep: Sweep) -> list[str]:
+    """When the sweep was planned, of which commit, and on what: what a reader asks of any number first. What is not known is left out."""
+    devices = dict.fromkeys(str(row.environment["device_name"]) for row in sweep.rows if row.environment.get("device_name"))
+    hosts = dict.fromkeys(str(row.environment.get("host") or row.environment.get("host_id") or "") for row in sweep.rows if row.environment)
+    commit = commit_text(sweep.plan)
+    where = [listed(list(devices)), f"on {listed(known)}" if (known := [host for host in hosts if host]) else ""]
+    return [part for part in (_date(sweep.plan.created_at), f"commit {commit}" if commit else "", " ".join(filter(None, where))) if part]
 
 
 def _date(at: float) -> str:

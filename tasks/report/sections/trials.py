@@ -12,11 +12,13 @@ from tasks.report.text_format import OUTCOMES, number, quantity
 
 def section(source: ReportSource) -> Section:
     rows = source.rows if source.emulated else source.sweep.rows
-    table = TrialTable([_line(row, source) for row in rows])
-    return Section("trials", "Trials", [table], page_text="In the order they were planned to run; repeats are interleaved.")
+    first = {row.trial.cell: row.trial.key for row in reversed(rows)}
+    table = TrialTable([_line(row, source, with_command=first[row.trial.cell] == row.trial.key) for row in rows])
+    text = "In the order they were planned to run; repeats are interleaved. The command stands at a cell's first trial."
+    return Section("trials", "Trials", [table], page_text=text, folded=True)
 
 
-def _line(row: TrialRow, source: ReportSource) -> TrialLine:
+def _line(row: TrialRow, source: ReportSource, *, with_command: bool) -> TrialLine:
     """Throughput of an emulated trial is shown only in the report of emulated trials."""
     throughput, first, last = (row.summary.get(name) for name in ("throughput", "first_loss", "final_loss"))
     link = source.mlflow_links.get(row.trial.key)
@@ -27,7 +29,7 @@ def _line(row: TrialRow, source: ReportSource) -> TrialLine:
         row.reason or "",
         shown if throughput and (source.emulated or not row.emulated) else "–",
         f"{number(float(first))} → {number(float(last))}" if first is not None and last is not None else "–",
-        reproduce(row.trial, source.sweep.plan.command),
+        reproduce(row.trial, source.sweep.plan.command) if with_command else "",
         link if link and link.startswith(("http://", "https://")) else None,
         row.emulated,
     )

@@ -13,7 +13,7 @@ from experiments.stats.verdict import Verdict
 from experiments.trial import Outcome
 from tasks.analysis.judge_cells import OF_MANY, SPREADS_DIFFER
 from tasks.analysis.results import TrialRow
-from tasks.report.cautions import cautions as all_of_cells
+from tasks.report.cautions import caution_groups
 from tests.tasks.cell_support import made, repeats, report_of, row, settings, workers
 
 UNSAMPLED = "The state of the devices was not recorded."
@@ -27,7 +27,9 @@ def cautions(*rows: TrialRow, **more: Any) -> list[str]:
 
 def of_cells(*arguments: Any, **more: Any) -> list[str]:
     """The cautions of cells, without the latter."""
-    return [line for line in all_of_cells(*arguments, **more) if line != UNSAMPLED]
+    groups = caution_groups(*arguments, **more)
+    assert all(group.lines for group in groups)
+    return [line for group in groups for line in group.lines if line != UNSAMPLED]
 
 
 def test_nothing_to_caution_against() -> None:
@@ -45,7 +47,7 @@ def test_single_runs_are_cautioned_against_until_each_cell_has_two() -> None:
     assert cautions(*single) == [f"Each cell {ONCE}"] and cautions(single[0]) == [f"The cell {ONCE}"]
     failed = row(workers(1), None, repeat=2, outcome=Outcome.CRASHED)
     assert cautions(*single, failed) == [f"Each cell {ONCE}"], "a repeat that failed measured nothing"
-    assert cautions(*single, row(workers(1), repeat=2)) == [f"1 cell of 2 (cpu · MP-0) {ONCE}"]
+    assert cautions(*single, row(workers(1), repeat=2)) == [f"1 cell of 2 (MP-0) {ONCE}"]
     assert cautions(*single, row(workers(1), repeat=2), row(workers(0), repeat=2)) == []
 
 
@@ -53,14 +55,14 @@ def test_two_trials_whose_spreads_differ_are_said() -> None:
     cells = made([*repeats(workers(0), 100.0), *repeats(workers(1), 103.0)])
     cells[1].verdict, cells[1].why_undecided = Verdict.UNDECIDED, SPREADS_DIFFER
     why = "two trials whose spreads differ; a third repeat is needed to tell."
-    assert of_cells([], cells, emulated=False) == [f"Undecided against the baseline in 1 cell (cpu · MP-1): {why}"]
+    assert of_cells([], cells, emulated=False) == [f"Undecided against the baseline in 1 cell (MP-1): {why}"]
 
 
 def test_what_only_many_comparisons_leave_undecided_is_said() -> None:
     cells = made([*repeats(workers(0), 100.0), *repeats(workers(1), 103.0), *repeats(workers(2), 100.0)])
     cells[1].verdict, cells[1].why_undecided = Verdict.UNDECIDED, OF_MANY
     assert of_cells([], cells, emulated=False) == [
-        "Undecided against the baseline in 1 cell (cpu · MP-1): alone it would be decided; among 2 comparisons, whose false discovery rate "
+        "Undecided against the baseline in 1 cell (MP-1): alone it would be decided; among 2 comparisons, whose false discovery rate "
         "is controlled, it is not."
     ]
 
@@ -85,7 +87,7 @@ def test_the_only_trial_of_a_cell_may_be_too_short_to_tell() -> None:
         return [line for line in of_cells([], cells, emulated=False) if "too short" in line]
 
     assert said(*rows) == [
-        "The window was too short to tell how sure the rate is, in cpu · MP-0 and cpu · MP-2: fewer than 40 steps, or steps that follow "
+        "The window was too short to tell how sure the rate is, in MP-0 and MP-2: fewer than 40 steps, or steps that follow "
         "each other too closely (effective_steps). The interval is what past sweeps say alone; --set measure_s=30 makes the window longer."
     ]
     assert said(*rows, known=None) == [], "no interval, however long the window"
@@ -133,7 +135,7 @@ def test_what_is_struck_is_said_by_cell_and_what_is_unproven_counted_by_reason()
         cell.numerics = (("precision", str(cell.axes["dataloader_workers"])),)
         cell.parity, cell.parity_note = Parity(status), f"{status}: made up"
     assert of_cells([], cells, emulated=False) == [
-        "cpu · MP-1: struck: made up.",
+        "MP-1: struck: made up.",
         "No speed-up of 2 cells is claimed, since their loss parity is unproven: made up.",
     ]
     assert of_cells([], cells[2:3], emulated=False) == ["No speed-up of 1 cell is claimed, since its loss parity is unproven: made up."]
@@ -146,7 +148,7 @@ def test_a_fallen_media_pipe_and_a_workloads_own_caveat_are_said() -> None:
         row(workers(1), repeat=1, parameters=FP32, workload="long gone"),
     ]
     once, pipe, caveat = cautions(*rows)
-    assert once.startswith("1 cell of 2 (cpu · MP-1) ran once")
+    assert once.startswith("1 cell of 2 (MP-1) ran once")
     assert pipe == "The media pipe could not be used, and the DataLoader decoded the images, in cpu · MP-0 · #1."
     from experiments.workloads.flava import CAVEAT
 

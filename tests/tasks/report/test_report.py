@@ -13,6 +13,7 @@ from experiments.trial import Outcome
 from tasks.analysis.results import load_sweep
 from tasks.report.comparison_table import comparison_table
 from tasks.report.model import Report, make_report
+from tasks.report.next_step import NextStep
 from tasks.report.section import Bullets, TrialTable
 from tasks.report.write import write_report
 from tests.tasks.cell_support import comparison_in
@@ -111,16 +112,16 @@ def test_who_wins_is_never_a_cell_that_left_the_loss_band(written: Path) -> None
     report = report_of(written)
     answer = report.answer
     assert answer is not None and report.winners == [answer.winner]
-    assert answer.best.name == "gpu · base · bf16 · MP-1"  # MP-2 is faster and learns something else
+    assert answer.best.short == "base · bf16 · MP-1"  # MP-2 is faster and learns something else
     assert answer.figures[1][0] == "x1.17"
-    assert answer.certainty[0].startswith("It beats every other cell; the next, gpu · base · bf16 · MP-0, by x1.17 (")
-    struck = "gpu · base · bf16 · MP-2 was measured faster (240.0 samples/s) and is struck: the loss differs by +2"
+    assert answer.certainty[0].startswith("It beats every other cell; the next, base · bf16 · MP-0, by x1.17 (")
+    struck = "base · bf16 · MP-2 was measured faster (240.0 samples/s) and is struck: the loss differs by +2"
     assert answer.certainty[1].startswith(struck)
-    judged = {cell.name: str(cell.parity.status) for cell in report.cells if cell.parity}
-    assert judged == {"gpu · base · bf16 · MP-0": "proven", "gpu · base · bf16 · MP-1": "proven", "gpu · base · bf16 · MP-2": "struck"}
+    judged = {cell.short: str(cell.parity.status) for cell in report.cells if cell.parity}
+    assert judged == {"base · bf16 · MP-0": "proven", "base · bf16 · MP-1": "proven", "base · bf16 · MP-2": "struck"}
     [left] = [caution for caution in report.cautions if "struck" in caution]
     assert re.match(
-        r"gpu · base · bf16 · MP-2: struck: the loss differs by \+2\d\.\d\d % from step 31, against fp32 over 120 steps, 3 of 3", left
+        r"base · bf16 · MP-2: struck: the loss differs by \+2\d\.\d\d % from step 31, against fp32 over 120 steps, 3 of 3", left
     )
     table = report.section("loss_parity").table
     assert [line[:2] for line in table.rows] == [list(pair) for pair in judged.items()]
@@ -128,14 +129,14 @@ def test_who_wins_is_never_a_cell_that_left_the_loss_band(written: Path) -> None
 
 def test_saturation_in_words(written: Path) -> None:
     sentence = report_of(written).section("data_loading").block(Bullets).lines[0]
-    words = r"gpu · base · fp32: MP-1 is enough: x1\.17 \(1\.\d+–1\.\d+\) over MP-0; MP-2 adds nothing; "
+    words = r"base · fp32: MP-1 is enough: x1\.17 \(1\.\d+–1\.\d+\) over MP-0; MP-2 adds nothing; "
     assert re.fullmatch(words + r"the device waits for the host 1\.0 % of the step\.", sentence)
 
 
 def test_confounders_stand_beside_the_speed_up(written: Path) -> None:
     report = report_of(written)
     assert [row[:2] for row in report.section("confounders").table.rows] == [["torch", "2.13.0"], ["torch", "2.12.1"]]
-    assert report.section("confounders").table.rows[1][2] == "gpu · base · bf16 · MP-1"
+    assert report.section("confounders").table.rows[1][2] == "base · bf16 · MP-1"
     notes = {cell.cell.name: cell.notes for _, cells in comparison_in(report).rows for cell in cells if cell.cell}
     assert "also differs from its baseline: torch" in notes["gpu · base · bf16 · MP-1"]
     assert notes["gpu · base · fp32 · MP-1"] == []
@@ -144,15 +145,20 @@ def test_confounders_stand_beside_the_speed_up(written: Path) -> None:
 def test_what_did_not_run_is_said_with_its_reason(written: Path) -> None:
     report = report_of(written)
     assert [missing.outcome for missing in report.missing] == ["does_not_fit", "to do"]
-    assert report.missing[0].sentence.startswith("1 cell does not fit in device memory (gpu · large · fp32 · MP-0): out of memory")
+    assert report.missing[0].sentence.startswith("1 cell does not fit in device memory (large · fp32 · MP-0): out of memory")
     assert ["gpu · large · fp32 · MP-1 · #1", "to do", "has not run"] in [list(row) for row in report.section("outcomes").table.rows]
 
 
-def test_published_numbers_say_what_differs(written: Path) -> None:
-    rows = report_of(written).section("nearest_literature").table.rows
-    assert rows
-    assert all("device gaudi2, ours Made-up CPU" in row[5] for row in rows if row[0] == "gaudi2")
-    assert all(row[6] for row in rows)
+def test_published_numbers_stand_beside_the_same_model_and_number_of_devices_alone(written: Path, tmp_path: Path) -> None:
+    assert "nearest_literature" not in report_of(written).section_names, "one device, and no published model"
+    same = {"model": "large", "devices": 8}
+    for name, differs in (("model", {"model": "base"}), ("devices", {"devices": 4})):
+        trial = Fake({"pool": "gpu", "dataloader_workers": 0}, parameters={**same, **differs})
+        assert "nearest_literature" not in report_of(make_sweep(tmp_path / name, [trial])).section_names, name
+    trial = Fake({"pool": "gpu", "dataloader_workers": 0}, parameters=same)
+    rows = report_of(make_sweep(tmp_path, [trial])).section("nearest_literature").table.rows
+    assert rows and all(" 8 devices, " in row[1] and row[6] for row in rows)
+    assert all("device gaudi2, ours Made-up CPU" in row[5] and "devices" not in row[5] for row in rows if row[0] == "gaudi2")
 
 
 def test_each_row_has_a_command_that_runs_it_again(written: Path) -> None:
@@ -166,17 +172,17 @@ def test_the_page_is_whole_self_contained_and_safe(written: Path) -> None:
     html = (written / "report.html").read_text()
     page = Page(html)
     assert page.open == []
-    assert "script" not in page.tags
+    assert page.tags.count("script") == 1, "its own: tests/tasks/report/test_page.py"
     assert all(address.startswith("#") for address in page.fetched)
     assert len(page.ids) == len(set(page.ids))
     assert "alert('x')" in page.words  # shown as text
     assert "javascript:" not in html
     assert 'href="http://127.0.0.1:5000/#/runs/1"' in html
-    assert page.tags.count("svg") == 4
+    assert page.tags.count("svg") == 3 + 6, "figures, and a bar for each cell with a value"
     assert "url(http" not in html
     assert "@import" not in html
-    found = ("What did not run, and why", "Fastest of 5 cells", "struck: the loss differs from its reference's", "Confounders")
-    for words in (*found, "Before and after training", "Published by others"):
+    found = ("What did not run, and why", "5 cells compared", "struck: the loss differs from its reference's", "Confounders")
+    for words in (*found, "Before and after training", "Cells from the best down"):
         assert words in page.words
     assert "NaN" not in page.words
     assert "None" not in page.words
@@ -187,7 +193,7 @@ def test_markdown_escapes_and_keeps_its_columns(written: Path) -> None:
     assert "<script>" not in without_code(text)
     assert "\\<script\\>" in text
     assert "~~x1.33 (" in text
-    assert "**gpu · base · bf16 · MP-1 is fastest**" in text
+    assert "**base · bf16 · MP-1 is fastest**" in text
     for block in text.split("\n\n"):
         if block.startswith("|"):
             assert len({line.replace("\\|", "").count("|") for line in block.splitlines()}) == 1
@@ -240,7 +246,7 @@ def test_names_from_outside_cannot_break_page_or_figures(tmp_path: Path) -> None
     paths = write_report(make_sweep(tmp_path, [made]))
     page = Page(paths.html.read_text())
     assert page.open == []
-    assert "script" not in page.tags
+    assert page.tags.count("script") == 1
     assert "<script>" not in without_code(paths.markdown.read_text())
 
 
@@ -258,14 +264,14 @@ def test_single_runs_close_together_are_not_called_apart(tmp_path: Path) -> None
     sweep_dir = make_sweep(tmp_path, [fake(0, rate=100, noise=0.2), fake(1, rate=101, noise=0.2)])
     report = report_of(sweep_dir)
     assert report.winners == [] and report.headline == "Each cell ran once: no setting is called faster"
-    assert report.next_step == "sweep run made_up --profile smoke --repeats 3"
+    assert report.next_step == NextStep("sweep run made_up --profile smoke --repeats 3", 6.0), "two trials of a second, three times"
     assert any("ran once" in caution for caution in report.cautions)
     assert comparison_in(report).rows[0][1][1].words == "undecided"
     paths = write_report(sweep_dir)
     assert "**Each cell ran once: no setting is called faster**. Best measured: " in paths.markdown.read_text()
-    assert "\n\nTo decide more: `sweep run made_up --profile smoke --repeats 3`\n\n" in paths.markdown.read_text()
+    assert "\n\nTo decide more, in about 6 s: `sweep run made_up --profile smoke --repeats 3`\n\n" in paths.markdown.read_text()
     page = Page(paths.html.read_text()).words
-    assert "2 cells compared" in page and "undecided: not shown to differ from its baseline" in page and "Fastest" not in page
+    assert "2 cells compared" in page and "undecided: not shown to differ from its baseline" in page
 
 
 def test_without_a_baseline_the_first_of_each_row_is_it(tmp_path: Path) -> None:
@@ -326,7 +332,7 @@ def test_what_does_not_do_the_same_work_is_not_compared_in_the_headline(tmp_path
     report = report_of(sweep_dir)
     assert report.answer is None and "not compared" in report.headline
     lines = [answer.line for answer in report.answers]
-    assert [line.split(":")[:2] for line in lines] == [[name, f" gpu · {name} · fp32 · MP-1 is fastest"] for name in ("small", "large")]
+    assert [line.split(":")[:2] for line in lines] == [[name, f" {name} · MP-1 is fastest"] for name in ("small", "large")]
     assert all("it beats every other cell; the next, " in line for line in lines)
     assert lines[0] in Page(write_report(sweep_dir).html.read_text()).words
 
@@ -340,9 +346,12 @@ def test_what_does_not_train_has_no_loss_curve_and_a_smaller_metric_no_speed_up(
 
 
 def test_published_values_of_another_suite_with_the_same_workload_are_left_out(tmp_path: Path) -> None:
-    def report(name: str, **axes: str) -> Report:
-        trial = Fake({"pool": "gpu", "model": "h14", "dataloader_workers": 0, **axes}, workload="clip", parameters={"linear": "plain"})
-        return report_of(make_sweep(tmp_path / name, [trial]))
+    suite = {**SUITE, "baseline": {"linear": "plain"}, "report": {**SUITE["report"], "columns": "linear"}}
 
-    assert "SwitchBack" in str(report("precision", linear="plain").section("nearest_literature").table.rows)
-    assert "nearest_literature" not in report("stability").section_names
+    def names(linear: str) -> list[str]:
+        axes = {"pool": "gpu", "model": "h14"}
+        parameters = {"devices": 4}
+        trials = [Fake({**axes, "linear": name}, workload="clip", parameters=parameters) for name in ("plain", linear)]
+        return report_of(make_sweep(tmp_path / linear, trials, suite=suite)).section_names
+
+    assert "nearest_literature" in names("switchback") and "nearest_literature" not in names("fp8")

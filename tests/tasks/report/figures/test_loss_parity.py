@@ -17,7 +17,7 @@ def test_a_line_for_each_curve_in_percent_dashed_where_struck() -> None:
     assert [float(np.mean(line.get_ydata())) for line in axes.lines] == pytest.approx([0.0, 5.0])
     assert [axes.lines[0].get_xdata()[place] for place in (0, -1)] == pytest.approx([4, 116]), "middles of sixteen blocks of 120 steps"
     names = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert names == ["margin", "cpu · MP-0 · bf16", "cpu · MP-1 · bf16"]
+    assert names == ["margin", "MP-0 · bf16", "MP-1 · bf16"]
 
 
 def test_where_nothing_was_judged_there_is_no_figure() -> None:

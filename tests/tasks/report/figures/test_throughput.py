@@ -19,7 +19,7 @@ def test_a_bar_for_each_value_and_a_word_for_each_outcome() -> None:
     figure = throughput_figure(cells, winners=[cells[1]])
     assert figure is not None
     [axes] = figure.axes
-    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["cpu · MP-0", "cpu · MP-1", "cpu · MP-2"], "what is to do is left out"
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["MP-0", "MP-1", "MP-2"], "what is to do is left out"
     assert [round(bar.get_width(), 6) for bar in axes.patches] == [round(cell.estimate.value, 6) for cell in cells if cell.estimate]
     assert axes.patches[0].get_facecolor() != axes.patches[1].get_facecolor(), "the winner stands out"
     assert [text.get_text().partition(" ±")[0] for text in axes.texts] == ["100.0", "150.0", "does not fit"]

@@ -12,7 +12,7 @@ def test_confounders_are_of_the_cells_that_measured() -> None:
         row(workers(1), environment={"torch": "2"}),
         row(workers(2), None, outcome=Outcome.DOES_NOT_FIT, reason="80 GiB", parameters={"seed": 1}),  # ended without a rate to compare
     ]
-    assert report_of(rows).section("confounders").table.rows == [["torch", "1", "cpu · MP-0"], ["torch", "2", "cpu · MP-1"]]
+    assert report_of(rows).section("confounders").table.rows == [["torch", "1", "MP-0"], ["torch", "2", "MP-1"]]
     assert "confounders" not in report_of(rows[:1]).section_names
 
 
@@ -22,13 +22,13 @@ def test_confounders_name_their_cells_in_as_few_words_as_can_be() -> None:
         return {value: cells for _, value, cells in report_of(rows).section("confounders").table.rows}
 
     assert who({("a", 0): "1", ("a", 1): "1", ("b", 0): "2", ("b", 1): "2"}) == {"1": "all cells of pool a", "2": "all cells of pool b"}
-    assert who({("a", 0): "1", ("b", 0): "2"}) == {"1": "a · MP-0", "2": "b · MP-0"}, "a single cell by its own name"
+    assert who({("a", 0): "1", ("b", 0): "2"}) == {"1": "a", "2": "b"}, "a single cell by its own name"
     five = {("a", count): "1" for count in range(5)}
-    assert who({**five, ("a", 9): "2"}) == {"1": "the other 5 cells", "2": "a · MP-9"}
+    assert who({**five, ("a", 9): "2"}) == {"1": "the other 5 cells", "2": "MP-9"}
     four = {("a", count): "1" for count in range(4)}
-    assert who({**four, ("a", 9): "2"})["1"] == "a · MP-0, a · MP-1, a · MP-2 and a · MP-3"
+    assert who({**four, ("a", 9): "2"})["1"] == "MP-0, MP-1, MP-2 and MP-3"
     ten = {("a", count): str(count // 5) for count in range(10)}
-    assert who(ten)["0"].startswith("a · MP-0, a · MP-1,"), "neither half is the other"
+    assert who(ten)["0"].startswith("MP-0, MP-1,"), "neither half is the other"
     mixed = [row(workers(0), repeat=place, environment={"torch": str(place)}) for place in (1, 2)]
     assert [line[2] for line in report_of(mixed).section("confounders").table.rows] == ["every cell, in some of its repeats"] * 2
 

@@ -18,13 +18,13 @@ def said(cells: list[Cell]) -> str:
 
 def test_the_fewest_processes_that_no_more_are_shown_to_beat_are_enough() -> None:
     wait = "; the device waits for the host 5.0 % of the step."
-    assert said(in_threes((100.0, 150.0, 150.0))) == f"cpu: MP-1 is enough: x1.50 (1.500–1.500) over MP-0; MP-2 adds nothing{wait}"
-    assert said(in_threes((100.0, 100.1, 100.2))) == f"cpu: MP-0 is enough; MP-1 and MP-2 add nothing{wait}"
+    assert said(in_threes((100.0, 150.0, 150.0))) == f"MP-1 is enough: x1.50 (1.500–1.500) over MP-0; MP-2 adds nothing{wait}"
+    assert said(in_threes((100.0, 100.1, 100.2))) == f"MP-0 is enough; MP-1 and MP-2 add nothing{wait}"
     assert said(in_threes((100.0, 150.0, 120.0))) == (
-        f"cpu: MP-1 is enough: x1.50 (1.500–1.500) over MP-0; MP-2 x0.80 (0.800–0.800) is slower{wait}"
+        f"MP-1 is enough: x1.50 (1.500–1.500) over MP-0; MP-2 x0.80 (0.800–0.800) is slower{wait}"
     )
     assert said(in_threes((150.0, 100.0, 120.0))) == (
-        f"cpu: MP-0 is enough; MP-1 x0.67 (0.667–0.667) and MP-2 x0.80 (0.800–0.800) are slower{wait}"
+        f"MP-0 is enough; MP-1 x0.67 (0.667–0.667) and MP-2 x0.80 (0.800–0.800) are slower{wait}"
     )
 
 
@@ -32,7 +32,7 @@ def test_what_is_undecided_leaves_a_doubt() -> None:
     """MP-2 is not shown to be faster, so MP-1 may be enough: neither `is`, nor MP-2."""
     found = said(in_threes((100.0, 150.0, 160.0), (EVEN, EVEN, ROUGH)))
     assert (
-        found.startswith("cpu: MP-1 may be enough: x1.50 (1.")
+        found.startswith("MP-1 may be enough: x1.50 (1.")
         and " over MP-0; MP-2 x1.07 (" in found
         and ") is undecided; the device waits" in found
     )
@@ -40,12 +40,12 @@ def test_what_is_undecided_leaves_a_doubt() -> None:
 
 def test_single_trials_decide_nothing() -> None:
     cells = made([row(workers(count), 100.0 * (count + 1), within=1e-4) for count in (0, 1, 2)])
-    assert said(cells) == "cpu: undecided how many are enough: over MP-0, MP-1 x2.00 (interval unknown) and MP-2 x3.00 (interval unknown)."
+    assert said(cells) == "Undecided how many are enough: over MP-0, MP-1 x2.00 (interval unknown) and MP-2 x3.00 (interval unknown)."
 
 
 def test_the_largest_count_may_be_the_fastest_measured() -> None:
     assert said(in_threes((100.0, 150.0, 200.0))) == (
-        "cpu: MP-2 is the fastest measured (x2.00 (2.000–2.000) over MP-0), and no larger count was tried; "
+        "MP-2 is the fastest measured (x2.00 (2.000–2.000) over MP-0), and no larger count was tried; "
         "the device waits for the host 5.0 % of the step."
     )
 
@@ -56,7 +56,7 @@ def test_saturations_margin_is_two_percent() -> None:
         (1.021, "MP-1 is the fastest measured (x1.02 (1.021–1.021) over MP-0), and no"),
     ):
         cells = made([*repeats(workers(0), 100.0), *repeats(workers(1), 100.0 * ratio)])
-        assert saturation(cells)[0].sentence.startswith(f"cpu: {enough}")
+        assert saturation(cells)[0].sentence.startswith(enough)
 
 
 def test_only_cells_that_differ_in_nothing_else_are_put_in_a_row() -> None:
@@ -69,6 +69,6 @@ def test_only_cells_that_differ_in_nothing_else_are_put_in_a_row() -> None:
         ["cpu · MP-0 · a", "cpu · MP-8 · a"],
         ["cpu · MP-0 · b", "cpu · MP-2 · b"],
     ]
-    assert found[1].sentence == "cpu · b: MP-0 is enough; MP-2 adds nothing."
+    assert found[1].sentence == "b: MP-0 is enough; MP-2 adds nothing."
     [bare] = saturation(made([one for count in (0, 1) for one in repeats({"dataloader_workers": count}, 100.0)]))
     assert bare.sentence == "MP-0 is enough; MP-1 adds nothing."

@@ -31,12 +31,12 @@ def test_clocks_and_what_capped_them() -> None:
     section = report_of(rows).section("device_state")
     assert section.table.header == ["cell", "clock, mean", "lowest", "power", "capped", "by"], "what is unknown has no column"
     assert section.table.rows == [
-        ["cpu · MP-0", "1,809 MHz", "1,576 MHz", "699.5 W", "100 %", "power"],
-        ["cpu · MP-1", "1,950 MHz", "–", "–", "–", "–"],
+        ["MP-0", "1,809 MHz", "1,576 MHz", "699.5 W", "100 %", "power"],
+        ["MP-1", "1,950 MHz", "–", "–", "–", "–"],
     ]
     (bullets,) = (block for block in section.blocks if block.kind == "bullets")
     assert bullets.lines == [
-        "cpu · MP-1 ran at 1,950 MHz; its baseline cpu · MP-0 at 1,809 MHz, capped by power all of the time: "
+        "MP-1 ran at 1,950 MHz; its baseline MP-0 at 1,809 MHz, capped by power all of the time: "
         "a part of their difference may be the clock."
     ]
 
@@ -52,7 +52,7 @@ def test_clocks_less_than_1_percent_apart_are_no_difference() -> None:
 def test_a_part_of_the_time_is_told_as_such() -> None:
     rows = [sampled(0, 1, clock_mean_mhz=1000.0), sampled(1, 1, clock_mean_mhz=900.0, caps=((POWER, 0.25),), capped_share=0.25)]
     (line,) = next(block for block in report_of(rows).section("device_state").blocks if block.kind == "bullets").lines
-    assert line.startswith("cpu · MP-1 ran at 900 MHz, capped by power 25.0 % of the time; its baseline")
+    assert line.startswith("MP-1 ran at 900 MHz, capped by power 25.0 % of the time; its baseline")
 
 
 def test_sweeps_without_samples_have_no_section() -> None:
@@ -75,7 +75,7 @@ def test_nothing_is_claimed_from_a_cell_that_was_always_disturbed() -> None:
     assert (second.verdict, second.why_undecided) == (Verdict.UNDECIDED, DISTURBED)
     report = report_of(rows)
     assert report.cautions[0] == (
-        f"Other work disturbed every trial of 1 cell (cpu · MP-1): nothing is claimed from them. cpu · MP-1: {CO_TENANT}."
+        f"Other work disturbed every trial of 1 cell (MP-1): nothing is claimed from them. cpu · MP-1: {CO_TENANT}."
     )
     undisturbed = [*rows[:3], *(sampled(1, n, 150.0) for n in (1, 2, 3))]
     assert made(undisturbed)[1].verdict is Verdict.FASTER

@@ -15,5 +15,5 @@ def test_evaluations_before_and_after() -> None:
     ]
     table = report_of(rows).section("evaluation").table
     assert table.header == ["cell", "loss, before", "loss, after", "recall at 1, after"]
-    assert table.rows == [["cpu · MP-0", "6.00", "2.50", "0.250"], ["cpu · MP-1", "–", "–", "–"]]
+    assert table.rows == [["MP-0", "6.00", "2.50", "0.250"], ["MP-1", "–", "–", "–"]]
     assert "evaluation" not in report_of(rows[2:3]).section_names

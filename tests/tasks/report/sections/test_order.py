@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from experiments.trial import Outcome
+from tasks.report.cautions import CautionGroup
 from tasks.report.comparison_table import ComparisonTable, TextTable
 from tasks.report.html import render_html
 from tasks.report.markdown import render_markdown
@@ -40,12 +41,23 @@ def titles(text: str, heading: str) -> list[str]:
 
 def test_markdown_and_page_show_the_sections_in_the_lists_order() -> None:
     report = rich()
-    names = ["comparison", "data_loading", "aa", "step_decomposition", "evaluation", "outcomes", "confounders", "environment", "notes"]
+    names = [
+        "ranking",
+        "comparison",
+        "data_loading",
+        "aa",
+        "step_decomposition",
+        "evaluation",
+        "outcomes",
+        "confounders",
+        "environment",
+        "notes",
+    ]
     assert report.section_names == [*names, "trials", "sweep_facts"]
     expected = [section.title for section in report.sections]
     assert titles(render_markdown(report), r"^##+ (.*)$") == expected
     page = render_html(report).replace("&#39;", "'")
-    assert titles(page[page.index("<h2>") :], r"<h[23][^>]*>(.*)</h[23]>") == expected
+    assert titles(page[page.index('<section id="ranking">') :], r"<h[23][^>]*>(.*)</h[23]>") == expected
 
 
 def test_the_list_alone_decides_what_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,7 +84,7 @@ def test_each_section_has_a_file_of_its_own_in_the_list() -> None:
 def test_every_kind_of_block_is_escaped_in_both(tmp_path: Path) -> None:
     drawn = tmp_path / "figures" / "a.svg"
     drawn.parent.mkdir()
-    drawn.write_text('<svg width="1"><g id="x"/></svg>')
+    drawn.write_text('<svg width="1"><g id="x"/><use href="#y"/><path id="y" d="M 1.23456 2"/></svg>')
     line = TrialLine(EVIL, EVIL, EVIL, EVIL, EVIL, EVIL, "http://host/a b)", emulated=True)
     blocks = [
         TextTable([EVIL], [[EVIL]]),
@@ -81,18 +93,20 @@ def test_every_kind_of_block_is_escaped_in_both(tmp_path: Path) -> None:
         Figures([(EVIL, drawn)]),
         TrialTable([line]),
     ]
-    report = replace(rich(), title=EVIL, description=EVIL, answers=[], no_answer=EVIL, loading=[EVIL], cautions=[EVIL])
+    report = replace(rich(), title=EVIL, description=EVIL, answers=[], no_answer=EVIL, loading=[EVIL], origin=[EVIL], constant=[EVIL])
+    report = replace(report, caution_groups=[CautionGroup(EVIL, [EVIL])])
     report = replace(report, sections=[Section("all", EVIL, blocks)])
     text, page = render_markdown(report), render_html(report)
     outside_code = re.sub(r"(`+)(?!`).+?(?<!`)\1(?!`)", "", re.sub(r"\\.", "", text))
     assert not re.search(r"[<>]script|\[a\]", outside_code)
-    assert page.count("<script") == 0 and page.count("&lt;script") >= 13
+    assert page.count("<script") == 1 and page.count("&lt;script") >= 16
     escaped = r"\<script\>alert('x')\</script\>\|\`$\*\_\[a\](b)\`\\1"
     assert f"![{escaped}](figures/a.svg)\n" in text
     assert f"- {escaped}: {escaped}\n" in text
     command = "`` <script>alert('x')</script>\\|`$*_[a](b)`\\1 ``"
     assert f"| [{escaped}](http://host/a%20b%29) | {escaped} (emulated) | {escaped} | {escaped} | {command} |\n" in text
-    assert '<svg role="img" aria-label="&lt;script>' in page and 'id="f0-x"' in page
+    assert '<svg role="img" aria-label="&lt;script>' in page
+    assert '<use href="#f0i0"/><path id="f0i0" d="M 1.2 2"/>' in page and 'id="f0-x"' not in page, "what nothing refers to has no id"
 
 
 def test_the_text_of_a_section_holds_no_value_from_outside() -> None:
@@ -110,7 +124,11 @@ def test_a_page_has_more_to_say_where_it_has_room() -> None:
     report = replace(rich(), sections=[section, Section("hidden", "Hidden", [Bullets(["c"])], on_page=False)])
     text, page = render_markdown(report), render_html(report)
     assert "## A\n\nshort\n\n- b\n\n## Hidden\n\n- c\n" in text
-    assert '<p class="about">long</p>' in page and "Hidden" not in page and "short" not in page[page.index("<h2>") :]
+    assert (
+        '<p class="about">long</p>' in page
+        and "Hidden" not in page
+        and "short" not in page[page.index('<section id="a">') : page.index("<footer>")]
+    )
 
 
 def test_a_table_without_rows_is_no_section() -> None:

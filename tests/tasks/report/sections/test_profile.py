@@ -27,8 +27,8 @@ def test_the_traced_steps_stand_in_both_reports(tmp_path: Path) -> None:
     folder = make_sweep(tmp_path, fakes, suite={**SUITE, "baseline": {"devices": 1}})
     table = make_report(load_sweep(folder)).section("profile").table
     assert table.rows == [
-        ["cpu · fp32 · devices 1", "matrix products", "100 ms", "50.0 %", "12.0", "nvjet|<b>"],
-        ["cpu · fp32 · devices 1", "nothing (device idle)", "20.0 ms", "10.0 %", "–", "–"],
+        ["fp32 · devices 1", "matrix products", "100 ms", "50.0 %", "12.0", "nvjet|<b>"],
+        ["fp32 · devices 1", "nothing (device idle)", "20.0 ms", "10.0 %", "–", "–"],
     ]
     paths = write_report(folder)
     assert "## What ran in the traced steps" in paths.markdown.read_text() and r"nvjet\|\<b\>" in paths.markdown.read_text()

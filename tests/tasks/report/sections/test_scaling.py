@@ -27,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_scaling_is_over_the_fewest_devices_and_cells_on_one_alone_have_no_row(folder: Path) -> None:
     table = make_report(load_sweep(folder)).section("scaling").table
-    assert [row[:2] for row in table.rows] == [["cpu · fp32 · devices 1", "1"], ["cpu · fp32 · devices 4", "4"]]
+    assert [row[:2] for row in table.rows] == [["fp32 · devices 1", "1"], ["fp32 · devices 4", "4"]]
     one, four = (dict(zip(table.header, row, strict=True)) for row in table.rows)
     assert one["speed-up"] == one["efficiency"] == one["communication share"] == "–"
     assert four["speed-up"].startswith("x3.8") and float(four["efficiency"].split()[0]) == pytest.approx(95, abs=0.5)

@@ -33,9 +33,9 @@ def test_where_a_steps_time_goes() -> None:
         row(workers(2), None, outcome=Outcome.CRASHED, summary=shares),
     ]
     table = report_of(rows).section("step_decomposition").table
-    assert table.numeric and column(table, "cell") == ["cpu · MP-0", "cpu · MP-1"]
+    assert table.numeric and column(table, "cell") == ["MP-0", "MP-1"]
     assert dict(zip(table.header, table.rows[0], strict=True)) == {
-        "cell": "cpu · MP-0",
+        "cell": "MP-0",
         "step, median": "20.0 ms",
         "step, p90": "20.0 ms",
         "waits for host": "11.0 %",
