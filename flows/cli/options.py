@@ -106,13 +106,20 @@ def clean_errors(command: Callable[..., Any]) -> Callable[..., Any]:
                 raise
             err.print(f"[bold red]error:[/] {escape(line_of(error))}", highlight=False, soft_wrap=True)
             raise typer.Exit(1) from None
-        except OSError as error:
-            if error.filename is None:
-                raise
-            err.print(f"[bold red]error:[/] {escape(f'{error.filename}: {error.strerror}')}", highlight=False, soft_wrap=True)
-            raise typer.Exit(1) from None
 
     return wrapped
+
+
+def sweep_id_of(text: str) -> str:
+    """The sweep's id; `last` is that of the newest. Raises StoreError where there is none."""
+    from tasks.sweep.store import StoreError, list_sweeps
+
+    if text != "last":
+        return text
+    sweeps = list_sweeps()
+    if not sweeps:
+        raise StoreError("there is no sweep yet; `sweep run bridgetower` makes one")
+    return sweeps[0]
 
 
 def print_json(value: Any) -> None:
