@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from flows.cli.errors import of_use
 from flows.cli.options import (
     SUITE_HELP,
     BudgetOption,
@@ -23,6 +24,7 @@ from flows.cli.options import (
     clean_errors,
     err,
     out,
+    print_error,
     print_json,
     suite_names,
     sweep_id_of,
@@ -30,6 +32,26 @@ from flows.cli.options import (
 )
 from flows.cli.start_sweep import request_of, start, tell
 from flows.runtime import prefect_api
+
+
+def _version(wanted: bool) -> None:
+    """Print the version and the commit of the code, and end."""
+    if wanted:
+        from importlib.metadata import version
+
+        from cluster.git_state import git_state
+
+        state = git_state()
+        commit = f", commit {state['commit'][:12]}{' with changes' if state['dirty'] else ''}" if state else ""
+        out.print(f"sweepbench {version('sweepbench')}{commit}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def sweep_options(
+    version: Annotated[bool, typer.Option("--version", help="print the version and the commit", callback=_version, is_eager=True)] = False,
+) -> None:
+    """Run a workload through every combination of accelerator, precision, data loading and model; say which is faster, and how sure."""
 
 
 @app.command(epilog="Examples: sweep plan bridgetower --profile smoke --only precision=bf16 · sweep plan --sweep last")
@@ -204,10 +226,12 @@ def main() -> None:
     except (typer.Abort, KeyboardInterrupt):
         status = 1
     except Exception as error:
-        show = getattr(error, "show", None)  # click's errors of use; typer brings its own copy of click, so no class can be named
-        if show is None:
+        if not hasattr(error, "format_message"):  # click's errors of use; typer brings its own copy of click, so no class can be named
             raise
-        show()
+        if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()
+        else:
+            print_error(of_use(error))
         status = 1
     prefect_api.leave(status or 0)
 

@@ -10,6 +10,7 @@ import typer
 
 from cluster.trial_layout import JOURNAL
 from flows.cli.ab_comment import STDOUT, check_comment, write_comment
+from flows.cli.complete import trial_names
 from flows.cli.options import JsonOption, SweepId, app, clean_errors, err, out, print_json, sweep_id_of, sweep_ids
 
 
@@ -32,6 +33,23 @@ def show_(sweep_id: SweepId, as_json: JsonOption = False) -> None:
 
     store = SweepStore(sweep_id_of(sweep_id))
     print_json(show_sweeps.sweep_json(store)) if as_json else show_sweeps.print_sweep(out, store)
+
+
+@app.command(epilog="Examples: sweep logs 'bf16 MP-1 #2' · sweep logs 4f1c --attempt 1 · sweep logs 'MP-0 #1' --sweep last --follow")
+@clean_errors
+def logs(
+    trial: Annotated[str, typer.Argument(help="the trial's key or its beginning, its name, or words of it", autocompletion=trial_names)],
+    sweep: Annotated[str, typer.Option("--sweep", help="its sweep's id, or `last`", autocompletion=sweep_ids)] = "last",
+    attempt: Annotated[int | None, typer.Option("--attempt", min=1, help="only this attempt; else all of them")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="go on until the trial has ended")] = False,
+) -> None:
+    """What a trial's processes printed, attempt by attempt."""
+    from flows.cli.logs import print_log
+    from tasks.sweep.find_trial import find_trial
+    from tasks.sweep.store import SweepStore
+
+    store = SweepStore(sweep_id_of(sweep))
+    print_log(store, find_trial(store.load_plan().trials, trial), attempt, follow=follow)
 
 
 @app.command(epilog="Example: sweep report last --open")
@@ -108,9 +126,21 @@ def publish(
 
 @app.command(epilog="Example: sweep compare bridgetower-20261101-020000-1a2b last")
 @clean_errors
-def compare(sweep_a: SweepId, sweep_b: SweepId) -> None:
+def compare(
+    sweep_a: Annotated[str | None, typer.Argument(help="what is compared with: a sweep's id, or `last`", autocompletion=sweep_ids)] = None,
+    sweep_b: Annotated[str | None, typer.Argument(help="what is compared, likewise", autocompletion=sweep_ids)] = None,
+    as_json: JsonOption = False,
+) -> None:
     """Compare two sweeps cell by cell: how much faster or slower B is, and how sure."""
-    from flows.cli import show_comparison
+    from flows.cli import show_two_sweeps
+    from tasks.report.compare_sweeps import compare as compare_sweeps
     from tasks.sweep.store import SweepStore
 
-    show_comparison.print_two_sweeps(out, SweepStore(sweep_id_of(sweep_a)), SweepStore(sweep_id_of(sweep_b)))
+    if sweep_a is None or sweep_b is None:
+        raise show_two_sweeps.too_few(sweep_a)
+    a, b = (SweepStore(sweep_id_of(name)) for name in (sweep_a, sweep_b))
+    comparison = compare_sweeps(a.dir, b.dir)
+    if as_json:
+        print_json(show_two_sweeps.comparison_json(comparison))
+    else:
+        show_two_sweeps.print_two_sweeps(out, comparison, b)
