@@ -210,13 +210,22 @@ def spread(
     print_json(rows) if as_json else show_spread.print_spreads(out, rows, metric)
 
 
-@app.command(epilog="Example: sweep ui --port 5001")
+@app.command(epilog="Examples: sweep ui · sweep ui last --port 5001 --no-open")
 @clean_errors
-def ui(port: Annotated[int, typer.Option(help="port on 127.0.0.1", min=1024, max=65535)] = 5000) -> None:
-    """The MLflow UI on the local store."""
+def ui(
+    sweep_id: Annotated[
+        str | None,
+        typer.Argument(help="whose charts are shown: a sweep's id, or `last`; the newest if not given", autocompletion=sweep_ids),
+    ] = None,
+    port: Annotated[int, typer.Option(help="port on 127.0.0.1", min=1024, max=65535)] = 5000,
+    open_: Annotated[
+        bool | None, typer.Option("--open/--no-open", help="open the charts in the browser; else if there is a screen")
+    ] = None,
+) -> None:
+    """The MLflow UI on the local store, at the charts of a sweep."""
     from flows.cli.ui import serve
 
-    raise typer.Exit(serve(port, out, err))
+    raise typer.Exit(serve(port, None if sweep_id is None else sweep_id_of(sweep_id), out, open_=open_))
 
 
 def main() -> None:
