@@ -22,6 +22,7 @@ _PLAIN: dict[str, Any] = {"highlight": False, "markup": False, "soft_wrap": True
 def print_comparison(out: Console, store: SweepStore, *, emulated: bool = False) -> None:
     """The suite's comparison table and the report's answer; with `emulated`, those of the emulated trials, which say so."""
     from tasks.analysis.results import load_sweep
+    from tasks.report.headline import headline_of
     from tasks.report.model import report_of, report_source
 
     source = report_source(load_sweep(store.dir), emulated=emulated)
@@ -32,14 +33,8 @@ def print_comparison(out: Console, store: SweepStore, *, emulated: bool = False)
     out.print()
     _print_table(out, source.table)
     out.print()
-    report = report_of(source)
-    out.print(f"{report.headline}. {' '.join(report.answer.sentences)}" if report.answer else report.headline, **_PLAIN)
-    for answer in report.answers if len(report.answers) > 1 else []:
-        out.print(f"  {answer.line}", **_PLAIN)
-    if report.standing:
-        out.print(f"{report.standing.line}.", **_PLAIN)
-    if report.next_step:
-        out.print(f"to decide more: {report.next_step}", **_PLAIN)
+    for line in headline_of(report_of(source)).lines:
+        out.print(line, **_PLAIN)
     if not emulated:
         print_of_sweep(out, store)
 

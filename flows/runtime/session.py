@@ -140,16 +140,17 @@ class Session:
             pool.launcher.close()
         problems = [*([self._failures.why] if self._failures.why else []), *self._records.damage]
         files: list[Path] = []
+        headline = ""
         try:
             written = report(self.store.dir)
-            files = written.all
+            files, headline = written.all, written.headline
             problems += written.damage
         except Exception as error:
             self.log.exception("the report could not be written")
             problems.append(f"no report ({first_line(error)})")
         published: Published | None = None
         try:
-            published = publish(self.store, quote(self.plan), files)  # type: ignore[call-overload]  # quoted: not searched for futures
+            published = publish(self.store, quote(self.plan), files, headline)  # type: ignore[call-overload]  # quoted: not searched for futures
             if published.trials:
                 report.with_options(task_run_name="report with links to MLflow")(self.store.dir, published.trials)
         except DamagedFile as error:

@@ -46,6 +46,7 @@ class Cell:
     work: Mapping[str, Any] = field(default_factory=dict)  # what changes its work -> value; cells of equal work are ranked
     other_work: str = ""  # why it is not compared with the cell that the suite names: what differs in their work
     named: frozenset[str] = frozenset()  # parameters that an axis such as a ladder's rung stands for
+    varied: frozenset[str] = frozenset()  # the axes in which the sweep's cells differ
 
     @property
     def trial(self) -> Trial:
@@ -64,6 +65,11 @@ class Cell:
     def name(self) -> str:
         """For people, without the repeat: `cpu · tiny · bf16 · MP-1`."""
         return " · ".join(label(axis, value) for axis, value in self.axes.items())
+
+    @property
+    def short(self) -> str:
+        """For people, what tells it from the sweep's other cells: `bf16 · MP-1`; its whole name where nothing does."""
+        return " · ".join(label(axis, value) for axis, value in self.axes.items() if axis in self.varied) or self.name
 
     @cached_property
     def measured(self) -> list[TrialRow]:

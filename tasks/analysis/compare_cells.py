@@ -47,6 +47,9 @@ def laid_out_cells(rows: Iterable[TrialRow], suite: Suite, *, emulated: bool = F
         _lay_out([cell for cell in cells if cell.trial.pool == pool])
     for cell in cells:
         cell.named = named_by(suite, cell.axes)
+    varied = varied_axes(shown(cells))
+    for cell in cells:
+        cell.varied = varied
     set_work(cells, suite)
     _find_baselines(cells, suite)
     return cells
@@ -55,6 +58,12 @@ def laid_out_cells(rows: Iterable[TrialRow], suite: Suite, *, emulated: bool = F
 def shown(cells: Sequence[Cell]) -> list[Cell]:
     """Without the references that serve loss parity alone."""
     return [cell for cell in cells if not cell.trial.reference]
+
+
+def varied_axes(cells: Sequence[Cell]) -> frozenset[str]:
+    """The axes in which these cells differ; one that only some of them have is such an axis."""
+    axes = {axis for cell in cells for axis in cell.axes}
+    return frozenset(axis for axis in axes if len({value_key(cell.axes[axis]) if axis in cell.axes else None for cell in cells}) > 1)
 
 
 def _known(cell: Cell, known: SpreadLookup | None) -> Spread | None:

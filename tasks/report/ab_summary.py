@@ -37,7 +37,7 @@ def pull_request_comment(sweep_dir: Path) -> str:
     if report.standing:
         lines.append(f"- {md(report.standing.line)}")
     if report.next_step:
-        lines.append(f"- to decide more: {code(report.next_step)}")
+        lines.append(f"- {report.next_step.lead}: {code(report.next_step.command)}")
     lines.append(f"- command: {code(sweep.plan.command)} (sweep {code(sweep.sweep_id)})")
     if report.cautions:
         lines += [

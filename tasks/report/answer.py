@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 
 from experiments.metrics import Direction, Kind, Metric, Scale
 from experiments.stats.verdict import Verdict
 from tasks.analysis.cell import Cell
-from tasks.analysis.judge_cells import OF_MANY, Comparison, judge_best, smallest_effect
+from tasks.analysis.judge_cells import OF_MANY, Comparison, judge_best, judge_pairs, smallest_effect
 from tasks.analysis.same_work import groups_of_work
-from tasks.report.commands import with_repeats
+from tasks.report.next_step import NextStep, Outlook
 from tasks.report.text_format import change, change_interval, difference, listed, percent, plural, quantity, spread
 
 MOST_NAMES = 4
@@ -36,8 +37,8 @@ class Duel:
 class Answer:
     """What the cells of one group of work say. `best` has the best value of those that are not struck; `winner` only where it is proven.
 
-    `work` tells the group from the others, empty for the only one. `figures`: (number, what it is). `next_step`: the command that would
-    decide what is open; empty where nothing is, or no command does.
+    `work` tells the group from the others, empty for the only one. `figures`: (number, what it is). `next_step`: what would decide what
+    is open; None where nothing is, or no command does.
     """
 
     headline: str
@@ -46,14 +47,13 @@ class Answer:
     winner: Cell | None = None
     figures: Sequence[tuple[str, str]] = ()
     certainty: Sequence[str] = ()
-    next_step: str = ""
+    next_step: NextStep | None = None
     work: str = field(default="", kw_only=True)
 
     @property
     def label(self) -> str:
-        """What stands above the headline on the page: `Fastest of 3 cells`."""
-        cells = plural(self.compared, "cell")
-        return f"{superlative(self.best.metric).capitalize()} of {cells}" if self.winner else f"{cells} compared"
+        """What stands above the headline on the page: `3 cells compared`."""
+        return f"{plural(self.compared, 'cell')} compared"
 
     @property
     def sentences(self) -> list[str]:
@@ -67,7 +67,7 @@ class Answer:
         if self.winner:
             said = f"{self.headline}: {value}, {what}; {self.certainty[0][:1].lower()}{self.certainty[0][1:].rstrip('.')}"
         else:
-            said = self.headline if self.compared == 1 else f"{self.headline}; best measured: {self.best.name}, {value}, {what}"
+            said = self.headline if self.compared == 1 else f"{self.headline}; best measured: {self.best.short}, {value}, {what}"
         return f"{self.work}: {said}" if self.work else said
 
 
@@ -83,18 +83,18 @@ def _better(metric: Metric) -> str:
 
 @dataclass(frozen=True)
 class _Asked:
-    """What the answers of a sweep share: its command, which the next step is made of, and the suite's smallest effect."""
+    """What the answers of a sweep share: what the next step is made of, and the suite's smallest effect."""
 
-    command: str = ""
+    outlook: Outlook
     minimum: float | None = None
 
 
-def find_answers(cells: Sequence[Cell], *, command: str = "", minimum: float | None = None) -> list[Answer]:
+def find_answers(cells: Sequence[Cell], outlook: Outlook | None = None, *, minimum: float | None = None) -> list[Answer]:
     """An answer for each group of cells that do the same work; none for a group without a value that may be claimed.
 
-    `command`: the sweep's own. `minimum`: the smallest effect, as in `smallest_effect`.
+    `outlook`: of the sweep. `minimum`: the smallest effect, as in `smallest_effect`.
     """
-    asked = _Asked(command, minimum)
+    asked = _Asked(outlook or Outlook(), minimum)
     with_value = [cell for cell in cells if cell.estimate and cell.metric.direction is not Direction.NEITHER]
     answers = [_answer(group, work, asked) for work, group in groups_of_work(with_value).items()]
     return [answer for answer in answers if answer is not None]
@@ -110,13 +110,13 @@ def _answer(cells: Sequence[Cell], work: str, asked: _Asked) -> Answer | None:
         return Answer(_alone(best), best, 1, certainty=["There is nothing to compare it with.", *struck], work=work)
     if max(len(cell.measured) for cell in standing) < 2:
         headline, certainty = f"Each cell ran once: no setting is called {_better(best.metric)}", [_measured(best), *struck]
-        return Answer(headline, best, len(standing), certainty=certainty, next_step=_more(standing, asked.command), work=work)
+        return Answer(headline, best, len(standing), certainty=certainty, next_step=_more(standing, asked.outlook), work=work)
     found = [Duel(other, comparison) for other, comparison in zip(others, judge_best(best, others, asked.minimum), strict=True)]
     if not all(duel.won for duel in found):
         return _no_clear_winner(best, found, struck, asked, work)
     if not all(best.may_lead(other) for other in others):
         return _unproven(best, found, standing, struck, asked, work)
-    headline, certainty = f"{best.name} is {superlative(best.metric)}", [_lead(best, found), *struck]
+    headline, certainty = f"{best.short} is {superlative(best.metric)}", [_lead(best, found), *struck]
     return Answer(headline, best, len(standing), winner=best, figures=figures_of(best), certainty=certainty, work=work)
 
 
@@ -125,25 +125,34 @@ def _no_clear_winner(best: Cell, found: Sequence[Duel], struck: Sequence[str], a
     beaten = [duel for duel in found if duel.won and best.may_lead(duel.other)]
     same = all(duel.found.verdict is Verdict.SAME for duel in level)
     margin = _margin(best.metric, asked.minimum) if same else None
-    headline = f"No clear winner: {_level(best, [duel.other.name for duel in level], margin)}"
+    headline = f"No clear winner: {_level(best, [duel.other for duel in level], margin, asked.minimum)}"
     certainty = [_measured(best)]
     if beaten:
         certainty.append(f"It beats {plural(len(beaten), 'other')}.")
     certainty += [*_why_open(level, len(found)), *struck]
     first = [best, *(duel.other for duel in level)]
-    unproven = [cell.name for cell in first if not all(cell.may_lead(other) for other in first if other is not cell)]
+    unproven = [cell.short for cell in first if not all(cell.may_lead(other) for other in first if other is not cell)]
     if unproven:
         certainty.append(f"Loss parity is unproven: {listed(unproven, MOST_NAMES)}.")
     cells = [best, *(duel.other for duel in found)]
-    return Answer(headline, best, len(cells), certainty=certainty, next_step="" if same else _more(cells, asked.command), work=work)
+    return Answer(headline, best, len(cells), certainty=certainty, next_step=None if same else _more(cells, asked.outlook), work=work)
 
 
-def _level(best: Cell, names: list[str], margin: str | None) -> str:
-    """What the comparisons of the best cell with others show; they say nothing of those others among each other. `margin`: all are same."""
-    alone, others = len(names) == 1, listed(names, MOST_NAMES)
+def _level(best: Cell, others: Sequence[Cell], margin: str | None, minimum: float | None) -> str:
+    """What shares the first place. `margin`: all are same. The best was compared with each; that the others cannot be told apart from each
+    other either is said only where they were compared too, as few are."""
+    names = [cell.short for cell in others]
     if margin is not None:
-        return f"{others} {'is' if alone else 'are each'} the same as {best.name} to within {margin}"
-    return f"{best.name} and {others} cannot be told apart" if alone else f"{best.name} cannot be told apart from {others}"
+        return f"{listed(names, MOST_NAMES)} {'is' if len(names) == 1 else 'are each'} the same as {best.short} to within {margin}"
+    if len(others) < MOST_NAMES and _none_apart(others, minimum):
+        return f"{listed([best.short, *names], MOST_NAMES)} cannot be told apart"
+    return f"{best.short} cannot be told apart from {listed(names, MOST_NAMES)}"
+
+
+def _none_apart(cells: Sequence[Cell], minimum: float | None) -> bool:
+    """Whether no two of these cells are faster and slower."""
+    found = judge_pairs(list(combinations(cells, 2)), minimum)
+    return all(one.verdict in (Verdict.SAME, Verdict.UNDECIDED) for one in found)
 
 
 def _why_open(level: Sequence[Duel], comparisons: int) -> list[str]:
@@ -151,7 +160,7 @@ def _why_open(level: Sequence[Duel], comparisons: int) -> list[str]:
     reasons: dict[str, list[str]] = {}
     for duel in level:
         if duel.found.why_undecided:
-            reasons.setdefault(duel.found.why_undecided, []).append(duel.other.name)
+            reasons.setdefault(duel.found.why_undecided, []).append(duel.other.short)
     lines = []
     for why, names in reasons.items():
         if why == OF_MANY:
@@ -165,9 +174,9 @@ def _why_open(level: Sequence[Duel], comparisons: int) -> list[str]:
 def _unproven(best: Cell, found: Sequence[Duel], standing: Sequence[Cell], struck: Sequence[str], asked: _Asked, work: str) -> Answer:
     """The best cell is ahead of all others, but nothing shows that it learns the same."""
     note = best.parity_note or _not_compared([duel.other for duel in found if not best.may_lead(duel.other)])
-    headline = f"{best.name} was measured {superlative(best.metric)}, but its loss parity is {note}"
+    headline = f"{best.short} was measured {superlative(best.metric)}, but its loss parity is {note}"
     value, what = value_of(best)
-    lead = f"{_by(best, _next(found))} over the next, {_next(found).other.name}: not claimed"
+    lead = f"{_by(best, _next(found))} over the next, {_next(found).other.short}: not claimed"
     rest = [cell for cell in standing if all(cell.may_lead(other) for other in standing if other is not cell)]
     proven = _answer(rest, "", asked) if len(rest) > 1 else None
     without = [f"Without the unproven: {proven.headline}."] if proven else []
@@ -176,15 +185,16 @@ def _unproven(best: Cell, found: Sequence[Duel], standing: Sequence[Cell], struc
 
 def _not_compared(others: Sequence[Cell]) -> str:
     """Why a cell that has nothing to prove to its baseline leads none of these, which compute otherwise."""
-    names = listed([cell.name for cell in others], MOST_NAMES)
+    names = listed([cell.short for cell in others], MOST_NAMES)
     return f"unproven against {names}: its loss was compared with no reference, since none in the sweep learns the same"
 
 
 def _struck(cells: Sequence[Cell], best: Cell) -> list[str]:
     """The cells that measured better than `best` and are struck: never a winner."""
     ahead = [cell for cell in cells if cell.struck and _goodness(cell) > _goodness(best)]
-    better = _better(best.metric)
-    return [f"{cell.name} was measured {better} ({quantity(_of(cell), cell.metric)}) and is {cell.parity_note}." for cell in ahead]
+    better, rest = _better(best.metric), len(ahead) - MOST_NAMES
+    said = [f"{cell.short} was measured {better} ({quantity(_of(cell), cell.metric)}) and is {cell.parity_note}." for cell in ahead]
+    return said if rest <= 0 else [*said[:MOST_NAMES], f"{rest} more {'was' if rest == 1 else 'were'} measured {better} and struck."]
 
 
 def figures_of(cell: Cell) -> list[tuple[str, str]]:
@@ -193,7 +203,7 @@ def figures_of(cell: Cell) -> list[tuple[str, str]]:
     if cell.speedup and cell.baseline:
         sure = {Verdict.SAME: "the same as", Verdict.UNDECIDED: "undecided against"}.get(cell.verdict or Verdict.FASTER, "over")
         over = change_interval(cell.speedup, cell.metric)
-        figures.append((change(cell.speedup, cell.metric), f"{over} {sure} the baseline {cell.baseline.name}"))
+        figures.append((change(cell.speedup, cell.metric), f"{over} {sure} the baseline {cell.baseline.short}"))
     return figures
 
 
@@ -207,17 +217,17 @@ def value_of(cell: Cell) -> tuple[str, str]:
 
 def _alone(cell: Cell) -> str:
     value, what = value_of(cell)
-    return f"{cell.name}: {value}, {what}"
+    return f"{cell.short}: {value}, {what}"
 
 
 def _measured(best: Cell) -> str:
     value, what = value_of(best)
-    return f"Best measured: {best.name}, {value}, {what}."
+    return f"Best measured: {best.short}, {value}, {what}."
 
 
 def _lead(best: Cell, found: Sequence[Duel]) -> str:
     own = "It is the baseline. " if best.baseline is best else ""
-    return f"{own}It beats every other cell; the next, {_next(found).other.name}, by {_by(best, _next(found))}."
+    return f"{own}It beats every other cell; the next, {_next(found).other.short}, by {_by(best, _next(found))}."
 
 
 def _next(found: Sequence[Duel]) -> Duel:
@@ -235,12 +245,11 @@ def _margin(metric: Metric, minimum: float | None) -> str:
     return percent(least) if metric.scale is Scale.LOG else difference(least, metric)
 
 
-def _more(cells: Sequence[Cell], command: str) -> str:
+def _more(cells: Sequence[Cell], outlook: Outlook) -> NextStep | None:
     """What would decide more: the sweep's rest, where trials are still to do; else three repeats, or twice as many as there were."""
     if any(row.outcome == "to do" for cell in cells for row in cell.rows):
-        return f"sweep resume {cells[0].trial.sweep_id}"
-    most = max(len(cell.rows) for cell in cells)
-    return with_repeats(command, max(3, 2 * most))
+        return outlook.rest()
+    return outlook.repeats(max(3, 2 * max(len(cell.rows) for cell in cells)))
 
 
 def _of(cell: Cell) -> float:

@@ -15,10 +15,11 @@ from experiments.stats.verdict import Verdict
 from experiments.trial import Scalar, label
 from tasks.analysis.cell import Cell
 from tasks.analysis.compare_cells import layout
+from tasks.analysis.judge_cells import OF_MANY
 from tasks.analysis.known_spread import known_for
 from tasks.analysis.looks import cells_of_plan
 from tasks.analysis.results import load_sweep
-from tasks.report.marks import Mark, in_order, marks_of
+from tasks.report.marks import Mark, in_order, marks_of, why_open
 from tasks.report.text_format import OUTCOMES, change, change_interval, quantity, spread
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ def build_table(cells: Sequence[Cell], suite: Suite) -> ComparisonTable:
     metric = cells[0].metric if cells else None
     parity = {cell.parity_note for cell in cells if cell.measured}
     shared_note = parity.pop() if len(parity) == 1 and len(cells) > 1 else None  # of all cells alike: the report says it once
-    reasons = {cell.why_undecided for cell in cells if cell.why_undecided}
+    reasons = {cell.why_undecided for cell in cells if cell.why_undecided} - {OF_MANY}  # which has a mark of its own
     why = reasons.pop() if len(reasons) == 1 and len(cells) > 1 else None
     heads = [" · ".join(label(axis, value) for axis, value in zip(column_axes, values, strict=True)) for values in columns]
     return ComparisonTable(
@@ -214,8 +215,8 @@ def table_cell(cell: Cell | None, *, shared_note: str | None = None, shared_why:
         notes.append(f"interval over its steps: {TOO_SHORT}")
     if cell.other_work:
         notes.append(f"other work than the baseline's, so not compared: {cell.other_work}")
-    if cell.why_undecided and cell.why_undecided != shared_why:
-        notes.append(f"undecided: {cell.why_undecided}")
+    if (why := why_open(cell)) and why != f"undecided: {shared_why}":
+        notes.append(why)
     if cell.differs:
         notes.append(f"also differs from its baseline: {', '.join(cell.differs)}")
     if cell.parity_note and cell.parity_note != shared_note:

@@ -10,6 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from tasks.report.figures.inline_svg import inline_svg
+from tasks.report.headline import headline_of
 from tasks.report.model import Report
 
 _TEMPLATES = Path(__file__).with_name("templates")
@@ -37,7 +38,7 @@ def render_page(template: str, **values: Any) -> str:
 
 def render_html(report: Report) -> str:
     """The report as one self-contained page, with its figures inside it."""
-    return render_page("report.html", report=report)
+    return render_page("report.html", report=report, headline=headline_of(report))
 
 
 def _inline(path: Path, title: str, prefix: str) -> Markup:

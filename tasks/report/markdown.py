@@ -11,6 +11,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from tasks.report.comparison_table import ComparisonTable, TableCell, TextTable
+from tasks.report.headline import Headline, headline_of
 from tasks.report.model import Report
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&])")
@@ -18,7 +19,12 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&])")
 
 def render_markdown(report: Report) -> str:
     """The report as Markdown. Every value from a trial is escaped."""
-    return render_text("report.md.jinja", report=report)
+    return render_text("report.md.jinja", report=report, headline=headline_of(report))
+
+
+def headline_markdown(headline: Headline) -> str:
+    """What a report says first, as report.md has it."""
+    return render_text("headline.md.jinja", headline=headline)
 
 
 def render_text(template: str, **values: Any) -> str:

@@ -20,6 +20,7 @@ from tasks.report.answer import Answer, find_answers
 from tasks.report.cautions import cautions
 from tasks.report.comparison_table import build_table
 from tasks.report.missing import Missing, find_missing
+from tasks.report.next_step import NextStep, outlook_of
 from tasks.report.provenance import provenance_cautions
 from tasks.report.race_answer import no_race_answer, race_answer
 from tasks.report.section import ReportSource, Section
@@ -46,6 +47,7 @@ class Report:
     no_answer: str  # why there is none
     loading: Sequence[str]  # how many loader processes are enough, in the rows of the best cell; empty for several groups
     missing: Sequence[Missing]
+    unfinished: NextStep | None  # of a sweep without an answer: the trials that are to do
     cautions: Sequence[str]
     cells: Sequence[Cell]
     sections: Sequence[Section]
@@ -73,11 +75,11 @@ class Report:
         return [answer.winner for answer in self.answers if answer.winner is not None]
 
     @property
-    def next_step(self) -> str:
-        """The command that would decide what is open; empty where nothing is."""
-        if self.standing is not None and (self.standing.command or self.standing.left):
-            return self.standing.command  # more repeats would not decide what rounds do not
-        return next((answer.next_step for answer in self.answers if answer.next_step), "")
+    def next_step(self) -> NextStep | None:
+        """What would decide what is open; None where nothing is."""
+        if self.standing is not None and (self.standing.step or self.standing.left):
+            return self.standing.step  # more repeats would not decide what rounds do not
+        return next((answer.next_step for answer in self.answers if answer.next_step), self.unfinished)
 
     @property
     def section_names(self) -> list[str]:
@@ -128,6 +130,7 @@ def report_of(source: ReportSource) -> Report:
     suite = sweep.plan.suite
     answers = answers_of(source)
     best = answers[0].best if len(answers) == 1 else None
+    waits = not answers and not emulated and any(cell.outcome == "to do" for cell in cells)
     return Report(
         title=" · ".join([source.suite_name, sweep.plan.profile, *_kind(sweep.plan)]),
         description=suite.description,
@@ -138,6 +141,7 @@ def report_of(source: ReportSource) -> Report:
         no_answer="" if answers else _special(source) or _no_answer(source),
         loading=[row.sentence for row in saturation(cells) if best in row.cells],
         missing=find_missing(cells),
+        unfinished=outlook_of(sweep).rest() if waits else None,
         cautions=[*cautions(sweep.rows, cells, emulated=emulated), *provenance_cautions(sweep)],
         cells=cells,
         sections=[section for make in SECTIONS if (section := make(source)) is not None],
@@ -149,9 +153,11 @@ def answers_of(source: ReportSource) -> list[Answer]:
     A/B sweep, whose headline is about its sides."""
     plan = source.sweep.plan
     if source.race is not None:
-        answer = race_answer(source.race, source.cells, plan.command)
+        answer = race_answer(source.race, source.cells, outlook_of(source.sweep))
         return [answer] if answer else []
-    return [] if plan.aa or plan.ab else find_answers(source.cells, command=plan.command, minimum=plan.suite.report.minimum_effect)
+    if plan.aa or plan.ab:
+        return []
+    return find_answers(source.cells, outlook_of(source.sweep), minimum=plan.suite.report.minimum_effect)
 
 
 def _kind(plan: Plan) -> list[str]:

@@ -10,40 +10,41 @@ from experiments.trial import label
 from tasks.analysis.cell import Cell
 from tasks.analysis.race import Dropout, Race, State, Why
 from tasks.report.answer import MOST_NAMES, Answer, figures_of, superlative, value_of
+from tasks.report.next_step import NextStep, Outlook
 from tasks.report.text_format import OUTCOMES, listed, percent, plural, times
 
 _DID = {Why.NO_VALUE: "without {what}", Why.LIMIT: "surely not {what}", Why.STRUCK: "loss struck", Why.BEHIND: "surely behind"}
 _AGAIN = "dropped by a trial that ran again since"
 
 
-def race_answer(race: Race, cells: Sequence[Cell], command: str) -> Answer | None:
-    """None where no setting leads. `cells`: the report's; `command`: the sweep's own."""
+def race_answer(race: Race, cells: Sequence[Cell], outlook: Outlook) -> Answer | None:
+    """None where no setting leads. `cells`: the report's; `outlook`: of the sweep."""
     by_hash = {cell.trial.cell: cell for cell in cells}
     leader = race.leader
     best = by_hash.get(race.trials[leader].cell) if leader is not None else None
     if leader is None or best is None or best.estimate is None:
         return None
-    others = [by_hash[race.trials[racer].cell].name for racer in race.level_with(leader)]
+    others = [by_hash[race.trials[racer].cell].short for racer in race.level_with(leader)]
     tail = [*_open_limits(race), *_next(race), *_counts(race)]
     count, margin = len(race.trials), percent(race.settings.minimum)
     value, what = value_of(best)
     if race.state is State.OPEN:
-        headline = f"Not decided: {best.name} leads" + (f", and {_apart(others)}" if others else "")
-        more = _more(race, cells, command)
+        headline = f"Not decided: {best.short} leads" + (f", and {_apart(others)}" if others else "")
+        more = _more(race, cells, outlook)
         return Answer(headline, best, count, certainty=[f"{value}, {what}.", *tail], next_step=more)
     if best.disturbed:
-        headline = f"{best.name} leads, but all of its trials were disturbed by other work: nothing is claimed"
+        headline = f"{best.short} leads, but all of its trials were disturbed by other work: nothing is claimed"
         return Answer(headline, best, count, certainty=[f"{value}, {what}.", *tail])
     tail += _disturbed(race, by_hash)
     unproven = not all(best.may_lead(cell) for cell in cells if cell is not best and cell.measured and not cell.struck)
     won = f"The chance of a wrong winner is meant to be at most {percent(race.settings.chance)} (docs/measuring.md, Races)."
     if race.state is State.LEVEL:
-        headline = f"No clear winner: {best.name} is within {margin} of the {superlative(best.metric)}, and {_apart(others)}"
+        headline = f"No clear winner: {best.short} is within {margin} of the {superlative(best.metric)}, and {_apart(others)}"
         return Answer(headline, best, count, certainty=[f"{value}, {what}.", *_parity(best, unproven=unproven), won, *tail])
     if unproven:
-        headline = f"{best.name} was measured {superlative(best.metric)}, but its loss parity is {best.parity_note or 'unproven'}"
+        headline = f"{best.short} was measured {superlative(best.metric)}, but its loss parity is {best.parity_note or 'unproven'}"
         return Answer(headline, best, count, certainty=[f"{value}, {what}.", *_parity(best, unproven=True), *tail])
-    headline = f"{best.name} is {superlative(best.metric)}"
+    headline = f"{best.short} is {superlative(best.metric)}"
     return Answer(headline, best, count, winner=best, figures=figures_of(best), certainty=[won, *tail])
 
 
@@ -109,7 +110,7 @@ def _counts(race: Race) -> list[str]:
 def _disturbed(race: Race, by_hash: Mapping[str, Cell]) -> list[str]:
     """The settings that are behind by disturbed trials alone: they may be faster than they seem."""
     behind = [by_hash.get(race.trials[one.racer].cell) for one in race.dropouts if one.why is Why.BEHIND]
-    names = [cell.name for cell in behind if cell is not None and cell.disturbed]
+    names = [cell.short for cell in behind if cell is not None and cell.disturbed]
     return [f"All trials of {listed(names, MOST_NAMES)} were disturbed by other work: perhaps not that far behind."] if names else []
 
 
@@ -125,15 +126,16 @@ def _open_limits(race: Race) -> list[str]:
 def _parity(best: Cell, *, unproven: bool) -> list[str]:
     if not unproven:
         return []
-    return [f"Loss parity of {best.name}: {best.parity_note or 'unproven, since no reference ran; --parity runs one'}."]
+    return [f"Loss parity of {best.short}: {best.parity_note or 'unproven, since no reference ran; --parity runs one'}."]
 
 
-def _more(race: Race, cells: Sequence[Cell], command: str) -> str:
+def _more(race: Race, cells: Sequence[Cell], outlook: Outlook) -> NextStep | None:
     """What would decide more: the sweep's rest, where trials are still to do; else twice the time."""
     if any(row.outcome in ("to do", "cancelled") for cell in cells for row in cell.rows):
-        return f"sweep resume {race.trials[0].sweep_id}"
-    words = shlex.split(command)
+        return outlook.rest()
+    words = shlex.split(outlook.command)
     if "--budget" not in words:
-        return ""
-    words[words.index("--budget") + 1] = duration.text(2 * race.settings.budget_s)
-    return shlex.join(words)
+        return None
+    twice_s = 2 * race.settings.budget_s
+    words[words.index("--budget") + 1] = duration.text(twice_s)
+    return NextStep(shlex.join(words), twice_s)

@@ -12,6 +12,7 @@ from tasks.analysis.cell import Cell
 from tasks.analysis.looks import undecided_cells
 from tasks.analysis.results import Sweep
 from tasks.analysis.rounds_left import SENSIBLE, rounds_left
+from tasks.report.next_step import NextStep, outlook_of
 from tasks.report.text_format import plural
 from tasks.sweep.round_time import trial_times
 
@@ -20,13 +21,13 @@ _MARGIN = 1.1  # of the time that is asked for, over what is expected
 
 @dataclass(frozen=True)
 class Standing:
-    """`line`: of all comparisons, in one sentence without its stop. `command`: what would decide more; empty where nothing would.
+    """`line`: of all comparisons, in one sentence without its stop. `step`: what would decide more; None where nothing would.
 
     `left`: an undecided cell's name -> about how many more rounds would decide it; None where no sensible number does.
     """
 
     line: str
-    command: str = ""
+    step: NextStep | None = None
     left: Mapping[str, int | None] = field(default_factory=dict)
 
 
@@ -36,9 +37,9 @@ def standing_of(sweep: Sweep, cells: Sequence[Cell]) -> Standing | None:
     compared = [cell for cell in cells if cell.verdict is not None]
     if settings is None or not compared:
         return None
-    resume = f"sweep resume {sweep.sweep_id}"
+    outlook = outlook_of(sweep)
     if not settings.looks:
-        return Standing(f"No comparison is decided yet: the first look is after {plural(settings.least, 'round')}", resume)
+        return Standing(f"No comparison is decided yet: the first look is after {plural(settings.least, 'round')}", outlook.rest())
     unfinished = any(row.result is None or not row.result.outcome.final for row in sweep.rows)
     undecided = undecided_cells(compared)
     disturbed = [cell for cell in undecided if cell.disturbed or (cell.baseline is not None and cell.baseline.disturbed)]
@@ -46,21 +47,26 @@ def standing_of(sweep: Sweep, cells: Sequence[Cell]) -> Standing | None:
     left = {cell.name: None if cell in disturbed else rounds_left(cell, settings.looks, minimum) for cell in undecided}
     takes = [rounds for rounds in left.values() if rounds is not None]
     said = [_decided(compared)]
-    command = resume if unfinished else ""
+    step = outlook.rest() if unfinished else None
     if undecided and takes:
         needed_s = max(takes) * _round_s(sweep, [cell for cell in undecided if left[cell.name] is not None])
         about = f"about {plural(max(takes), 'more round')}, {duration.about(needed_s)}"
         said.append(about if len(compared) == 1 else f"{len(takes)} undecided: {about}")
-        command = f"{resume} --budget {duration.text(60 * max(1, math.ceil(_MARGIN * needed_s / 60)))}"
+        step = _for(sweep, needed_s)
     if disturbed:
         which = "it was" if len(compared) == 1 else f"{len(disturbed)} were"
         said.append(f"{which} disturbed by other work: repeat them while nothing else runs there")
         again = max(settings.least, 1) * _round_s(sweep, disturbed)
-        command = command or f"{resume} --budget {duration.text(60 * max(1, math.ceil(_MARGIN * again / 60)))}"
+        step = step or _for(sweep, again)
     if hopeless := len(undecided) - len(takes) - len(disturbed):
         which = "it" if len(compared) == 1 else str(hopeless)
         said.append(f"{which} cannot be decided with a sensible number of repeats: more than {SENSIBLE} rounds as it looks now")
-    return Standing("; ".join(said), command, left)
+    return Standing("; ".join(said), step, left)
+
+
+def _for(sweep: Sweep, needed_s: float) -> NextStep:
+    """More rounds of this sweep, with a budget somewhat over what they are expected to take."""
+    return NextStep(f"sweep resume {sweep.sweep_id} --budget {duration.text(60 * max(1, math.ceil(_MARGIN * needed_s / 60)))}", needed_s)
 
 
 def stands(cell: Cell, standing: Standing) -> str:

@@ -14,8 +14,9 @@ from tasks.analysis.known_spread import keep_known
 from tasks.analysis.results import Sweep, load_sweep, write_results
 from tasks.analysis.spread_store import write_spread
 from tasks.report.figures.draw import draw_figures
+from tasks.report.headline import headline_of
 from tasks.report.html import render_html
-from tasks.report.markdown import render_markdown
+from tasks.report.markdown import headline_markdown, render_markdown
 from tasks.report.model import answers_of, report_of, report_source, watermark
 
 
@@ -27,6 +28,7 @@ class ReportPaths:
     html: Path
     figures: Sequence[Path]
     results: Path
+    headline: str  # what the sweep found, as report.md says it first
     damage: Sequence[str] = ()  # what is wrong with each trial that is left out, named in the report
 
     @property
@@ -84,7 +86,8 @@ def render_report(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None
     markdown, html = sweep_dir / _name(REPORT, emulated), sweep_dir / _name(REPORT_PAGE, emulated)
     atomic_write(markdown, render_markdown(report))
     atomic_write(html, render_html(report))
-    return ReportPaths(markdown, html, [path for _, path in figures], results, [row.problem for row in sweep.rows if row.problem])
+    damage = [row.problem for row in sweep.rows if row.problem]
+    return ReportPaths(markdown, html, [path for _, path in figures], results, headline_markdown(headline_of(report)), damage)
 
 
 def _name(name: str, emulated: bool) -> str:

@@ -31,6 +31,19 @@ def finish_sweep(
     client.set_terminated(runs.parent, sweep_status(states))
 
 
+_LONGEST = 5000  # characters of a note's first part; MLflow takes 8000 in a tag
+
+
+def describe_sweep(runs: SweepRuns, headline: str) -> None:
+    """Put what the sweep found, in Markdown, first in the note of its own run. A note that a person wrote stays."""
+    headline = headline if len(headline) <= _LONGEST else f"{headline[:_LONGEST]} …"
+    tags = runs.client.get_run(runs.parent).data.tags
+    ours = [pages.sweep_note(runs.plan, runs.experiment_id, said) for said in ("", tags.get(pages.HEADLINE, ""))]
+    if tags.get(pages.NOTE, ours[0]) in ours:
+        runs.client.set_tag(runs.parent, pages.HEADLINE, headline)
+        runs.client.set_tag(runs.parent, pages.NOTE, pages.sweep_note(runs.plan, runs.experiment_id, headline))
+
+
 def is_complete(states: Mapping[str, Outcome | None]) -> bool:
     """True if every trial has ended and none was cancelled."""
     return all(outcome is not None and outcome is not Outcome.CANCELLED for outcome in states.values())

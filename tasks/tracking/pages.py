@@ -14,6 +14,7 @@ from tasks.sweep.store import Plan
 from tasks.tracking import views
 
 NOTE = "mlflow.note.content"  # the tag that holds a description
+HEADLINE = "sweep.headline"  # the tag that holds what the sweep found, as its description has it
 _ABOUT = "A run is a sweep, the runs nested in it are its trials. The artifacts of a sweep's run hold its report and its figures."
 _FIGURE = re.compile(r"(!\[[^\]]*\]\()(figures/[^)]+)\)")
 _LATEST = "Latest sweep: "
@@ -43,9 +44,9 @@ def source_tags(plan: Plan) -> dict[str, str]:
     return {**tags, "mlflow.source.git.commit": str(commit)} if commit else tags
 
 
-def sweep_note(plan: Plan, experiment_id: str) -> str:
-    """The description of a sweep's run, in Markdown."""
-    return f"{_compare(experiment_id, plan.sweep_id)}\n\n`{plan.command}`"
+def sweep_note(plan: Plan, experiment_id: str, headline: str = "") -> str:
+    """The description of a sweep's run, in Markdown. `headline`: what it found, once that is known."""
+    return "\n\n".join([*([headline.strip()] if headline else []), _compare(experiment_id, plan.sweep_id), f"`{plan.command}`"])
 
 
 def _compare(experiment_id: str, sweep_id: str) -> str:

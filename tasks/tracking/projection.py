@@ -17,7 +17,7 @@ from tasks.sweep.store import Plan, SweepStore, readable_result
 from tasks.sweep.trial_record import measured_journal
 from tasks.tracking import pages
 from tasks.tracking.client import connect, tracking_uri, ui_url
-from tasks.tracking.finish_sweep import finish_sweep
+from tasks.tracking.finish_sweep import describe_sweep, finish_sweep
 from tasks.tracking.log_trial import finish_trial
 from tasks.tracking.runs import SweepRuns
 
@@ -54,10 +54,11 @@ def publish_sweep(
     artifacts: Iterable[Path],
     reason: str | None,
     *,
+    headline: str = "",
     wait_s: float,
     log: Logger | LoggerAdapter[Logger] | None = None,
 ) -> Published:
-    """Publish every finished trial from its journal and close the sweep's own run.
+    """Publish every finished trial from its journal and close the sweep's own run. `headline`: what it found, in Markdown, for its note.
 
     Retries for `wait_s` seconds while MLflow does not answer or its database is locked, then raises MLflow's error. Raises DamagedFile for
     a journal that was changed by others, after publishing all other trials.
@@ -66,7 +67,7 @@ def publish_sweep(
     pause = 1.0
     while True:
         try:
-            return _publish_once(store, plan, list(artifacts), reason)
+            return _publish_once(store, plan, list(artifacts), reason, headline)
         except DamagedFile:
             raise
         except Exception as error:
@@ -78,7 +79,7 @@ def publish_sweep(
             pause = min(pause * 2, 10.0)
 
 
-def _publish_once(store: SweepStore, plan: Plan, artifacts: list[Path], reason: str | None) -> Published:
+def _publish_once(store: SweepStore, plan: Plan, artifacts: list[Path], reason: str | None, headline: str) -> Published:
     runs = SweepRuns(connect(), plan)
     run_ids: dict[str, str] = {}
     damaged: DamagedFile | None = None
@@ -93,6 +94,8 @@ def _publish_once(store: SweepStore, plan: Plan, artifacts: list[Path], reason: 
             damaged = damaged or error
     states = {key: result.outcome if result else None for key, result in results.items()}
     finish_sweep(runs, states, artifacts, reason, {**sweep_metrics(plan, results), **held_metrics(store)})
+    if headline:
+        describe_sweep(runs, headline)
     if damaged:
         raise damaged
     base = f"{ui_url()}/"

@@ -14,47 +14,49 @@ from experiments.trial import Outcome
 from tasks.analysis.cell import Cell
 from tasks.analysis.results import TrialRow
 from tasks.report.answer import Answer, find_answers
+from tasks.report.next_step import FINISH, NextStep, Outlook
 from tests.tasks.cell_support import EVEN, in_threes, made, repeats, row, settings, workers
 
 ROUGH = (-0.2, 0.0, 0.2)
 OTHER = (-0.001, 0.0, 0.001)
 COMMAND = "sweep run made_up --profile smoke"
+OUTLOOK = Outlook("made-up", COMMAND, round_s=40.0, left_s=50.0)
 
 
 def answer(rows: Sequence[TrialRow], suite: Any = None) -> Answer:
     """The one answer on some rows."""
-    [only] = find_answers(made(rows, suite), command=COMMAND)
+    [only] = find_answers(made(rows, suite), OUTLOOK)
     return only
 
 
 def test_one_winner_leads_the_next_by_its_ratio() -> None:
     cells = in_threes((100.0, 150.0, 120.0))
-    [found] = find_answers(cells, command=COMMAND)
+    [found] = find_answers(cells, OUTLOOK)
     assert found.winner is found.best is cells[1] and found.compared == 3
-    assert (found.headline, found.label) == ("cpu · MP-1 is fastest", "Fastest of 3 cells")
+    assert (found.headline, found.label) == ("MP-1 is fastest", "3 cells compared")
     assert [value for value, _ in found.figures] == ["150.0 samples/s", "x1.50"]
-    assert found.figures[1][1].endswith(") over the baseline cpu · MP-0")
-    assert found.certainty[0].startswith("It beats every other cell; the next, cpu · MP-2, by x1.25 (1.2")
-    assert found.next_step == "", "nothing is open"
-    assert found.line.startswith("cpu · MP-1 is fastest: 150.0 samples/s, ±") and "; it beats every other cell" in found.line
+    assert found.figures[1][1].endswith(") over the baseline MP-0")
+    assert found.certainty[0].startswith("It beats every other cell; the next, MP-2, by x1.25 (1.2")
+    assert found.next_step is None, "nothing is open"
+    assert found.line.startswith("MP-1 is fastest: 150.0 samples/s, ±") and "; it beats every other cell" in found.line
 
 
 def test_all_equal_have_no_winner_and_need_no_more_repeats() -> None:
     rows = [one for count in range(3) for one in repeats(workers(count), 100.0 - count / 100, OTHER)]
     found = answer(rows)
-    assert found.headline == "No clear winner: cpu · MP-1 and cpu · MP-2 are each the same as cpu · MP-0 to within 2.0 %"
-    assert (found.winner, found.best.name, found.next_step) == (None, "cpu · MP-0", "")
+    assert found.headline == "No clear winner: MP-1 and MP-2 are each the same as MP-0 to within 2.0 %"
+    assert (found.winner, found.best.short, found.next_step) == (None, "MP-0", None)
     assert answer(rows, settings(minimum_effect=0.05)).headline.endswith("2.0 %"), "of the suite, where the suite says so"
     [asked] = find_answers(made(rows, settings(minimum_effect=0.05)), minimum=0.05)
-    assert asked.headline.endswith("are each the same as cpu · MP-0 to within 5.0 %")
+    assert asked.headline.endswith("are each the same as MP-0 to within 5.0 %")
 
 
 def test_what_is_undecided_shares_the_place_and_asks_for_twice_the_repeats() -> None:
     found = answer([*repeats(workers(0), 100.0, ROUGH), *repeats(workers(1), 110.0, ROUGH[::-1]), *repeats(workers(2), 1.0)])
-    assert found.headline == "No clear winner: cpu · MP-1 and cpu · MP-0 cannot be told apart"
-    assert found.certainty[0].startswith("Best measured: cpu · MP-1, 110.0 samples/s, ")
-    assert "It beats 1 other." in found.certainty and "Undecided against cpu · MP-0: too wide an interval." in found.certainty
-    assert found.next_step == f"{COMMAND} --repeats 6" and found.label == "3 cells compared"
+    assert found.headline == "No clear winner: MP-1 and MP-0 cannot be told apart"
+    assert found.certainty[0].startswith("Best measured: MP-1, 110.0 samples/s, ")
+    assert "It beats 1 other." in found.certainty and "Undecided against MP-0: too wide an interval." in found.certainty
+    assert found.next_step == NextStep(f"{COMMAND} --repeats 6", 240.0) and found.label == "3 cells compared"
 
 
 def test_one_trial_a_cell_calls_nothing_faster() -> None:
@@ -62,8 +64,8 @@ def test_one_trial_a_cell_calls_nothing_faster() -> None:
     found = answer(rows)
     assert found.headline == "Each cell ran once: no setting is called faster"
     assert found.winner is None and found.figures == ()
-    assert found.certainty[0].startswith("Best measured: cpu · MP-1, 500.0 samples/s, ")
-    assert found.next_step == f"{COMMAND} --repeats 3"
+    assert found.certainty[0].startswith("Best measured: MP-1, 500.0 samples/s, ")
+    assert found.next_step == NextStep(f"{COMMAND} --repeats 3", 120.0)
     losses = [row(workers(count), loss, metric="eval_loss_after") for count, loss in enumerate((0.3, 0.2))]
     assert answer(losses, settings(metric="eval_loss_after")).headline == "Each cell ran once: no setting is called better"
     failed = row(workers(1), None, repeat=2, outcome=Outcome.CRASHED)
@@ -74,14 +76,14 @@ def test_of_one_and_two_trials_the_single_one_is_not_beaten() -> None:
     rows = [*repeats(workers(0), 100.0, (0.0, 0.001)), *repeats(workers(1), 500.0, (0.0, 0.001)), row(workers(2), 10.0, within=1e-4)]
     found = answer(rows)
     assert found.winner is None
-    assert found.headline == "No clear winner: cpu · MP-1 and cpu · MP-2 cannot be told apart"
-    assert "Undecided against cpu · MP-2: one trial." in found.certainty and found.next_step == f"{COMMAND} --repeats 4"
+    assert found.headline == "No clear winner: MP-1 and MP-2 cannot be told apart"
+    assert "Undecided against MP-2: one trial." in found.certainty and found.next_step == NextStep(f"{COMMAND} --repeats 4", 160.0)
 
 
 def test_trials_that_are_to_do_are_the_next_step() -> None:
     rows = [row(workers(count), 100.0 + count) for count in (0, 1)]
     waiting = row(workers(1), None, repeat=2, outcome=None)
-    assert answer([*rows, waiting]).next_step == "sweep resume made-up"
+    assert answer([*rows, waiting]).next_step == NextStep("sweep resume made-up", 50.0, FINISH)
 
 
 def judged(rate: float, /, **parities: ParityStatus) -> list[Cell]:
@@ -97,37 +99,41 @@ def judged(rate: float, /, **parities: ParityStatus) -> list[Cell]:
 
 def test_a_struck_cell_never_wins_and_is_said() -> None:
     [found] = find_answers(judged(150.0, bf16=ParityStatus.STRUCK))
-    assert (found.headline, found.compared) == ("cpu · MP-0 · fp16 is fastest", 2)
-    assert found.certainty[1] == "cpu · MP-0 · bf16 was measured faster (150.0 samples/s) and is struck: made up."
+    assert (found.headline, found.compared) == ("fp16 is fastest", 2)
+    assert found.certainty[1] == "bf16 was measured faster (150.0 samples/s) and is struck: made up."
     [slower] = find_answers(judged(50.0, bf16=ParityStatus.STRUCK))
     assert len(slower.certainty) == 1, "slower than the best: the table says it"
     [alone] = find_answers(judged(150.0, bf16=ParityStatus.STRUCK, fp16=ParityStatus.STRUCK))
-    assert alone.headline.startswith("cpu · MP-0 · fp32: 100.0 samples/s") and alone.winner is None
-    assert [line.split(" was")[0] for line in alone.certainty[1:]] == ["cpu · MP-0 · bf16", "cpu · MP-0 · fp16"]
+    assert alone.headline.startswith("fp32: 100.0 samples/s") and alone.winner is None
+    assert [line.split(" was")[0] for line in alone.certainty[1:]] == ["bf16", "fp16"]
     assert find_answers(judged(150.0, **dict.fromkeys(("fp32", "bf16", "fp16"), ParityStatus.STRUCK))) == []
 
 
 def test_an_unproven_best_is_measured_fastest_and_not_called_it() -> None:
     [found] = find_answers(judged(150.0, bf16=ParityStatus.UNPROVEN))
     assert found.winner is None
-    assert found.headline == "cpu · MP-0 · bf16 was measured fastest, but its loss parity is unproven: made up"
-    assert "; x1.25 (1.2" in found.certainty[0] and found.certainty[0].endswith("over the next, cpu · MP-0 · fp16: not claimed.")
-    assert found.certainty[1] == "Without the unproven: cpu · MP-0 · fp16 is fastest."
+    assert found.headline == "bf16 was measured fastest, but its loss parity is unproven: made up"
+    assert "; x1.25 (1.2" in found.certainty[0] and found.certainty[0].endswith("over the next, fp16: not claimed.")
+    assert found.certainty[1] == "Without the unproven: fp16 is fastest."
     [slower] = find_answers(judged(110.0, bf16=ParityStatus.UNPROVEN))
-    assert slower.headline == "cpu · MP-0 · fp16 is fastest", "what it beats need not be proven"
+    assert slower.headline == "fp16 is fastest", "what it beats need not be proven"
 
 
 def test_an_unproven_cell_that_cannot_be_told_apart_is_named() -> None:
     [found] = find_answers(judged(120.1, bf16=ParityStatus.UNPROVEN))
-    assert found.headline == "No clear winner: cpu · MP-0 · fp16 is the same as cpu · MP-0 · bf16 to within 2.0 %"
-    assert "Loss parity is unproven: cpu · MP-0 · bf16." in found.certainty
+    assert found.headline == "No clear winner: fp16 is the same as bf16 to within 2.0 %"
+    assert "Loss parity is unproven: bf16." in found.certainty
     assert "It beats 1 other." not in found.certainty, "it may not be claimed to beat fp32"
 
 
-def test_only_the_best_was_compared_with_each() -> None:
+def test_none_can_be_told_apart_is_said_only_where_no_two_were() -> None:
     noise = (ROUGH, ROUGH[::-1], (0.2, -0.2, 0.0))
     rows = [one for count in range(3) for one in repeats(workers(count), 100.0 - count, noise[count])]
-    assert answer(rows).headline == "No clear winner: cpu · MP-0 cannot be told apart from cpu · MP-1 and cpu · MP-2"
+    assert answer(rows).headline == "No clear winner: MP-0, MP-1 and MP-2 cannot be told apart"
+    apart = [*repeats(workers(0), 100.0, ROUGH), *repeats(workers(1), 95.0, OTHER), *repeats(workers(2), 80.0, OTHER[::-1])]
+    assert answer(apart).headline == "No clear winner: MP-0 cannot be told apart from MP-1 and MP-2", "MP-1 is faster than MP-2"
+    five = [one for count in range(5) for one in repeats(workers(count), 100.0 - count, noise[count % 3])]
+    assert answer(five).headline == "No clear winner: MP-0 cannot be told apart from MP-1, MP-2, MP-3 and MP-4", "only with the best"
 
 
 def test_a_cell_that_no_reference_was_held_against_does_not_win_over_one() -> None:
@@ -147,12 +153,12 @@ def test_a_cell_that_no_reference_was_held_against_does_not_win_over_one() -> No
     ]
     suite = settings(rows=("precision",), columns="batch_size", baseline={"batch_size": 32})
     found = answer(rows, suite)
-    assert (found.winner, found.best.name) == (None, "cpu · fp16 · batch_size 64")
+    assert (found.winner, found.best.short) == (None, "fp16 · batch_size 64")
     assert found.headline == (
-        "cpu · fp16 · batch_size 64 was measured fastest, but its loss parity is unproven against cpu · fp32 · batch_size 32: "
+        "fp16 · batch_size 64 was measured fastest, but its loss parity is unproven against fp32 · batch_size 32: "
         "its loss was compared with no reference, since none in the sweep learns the same"
     )
-    assert found.certainty[1] == "Without the unproven: cpu · fp16 · batch_size 32 is fastest."
+    assert found.certainty[1] == "Without the unproven: fp16 · batch_size 32 is fastest."
 
 
 def test_unproven_cells_that_compute_alike_are_ranked_among_each_other() -> None:
@@ -161,20 +167,18 @@ def test_unproven_cells_that_compute_alike_are_ranked_among_each_other() -> None
     for cell in cells:
         cell.parity = Parity(ParityStatus.UNPROVEN)
     [found] = find_answers(cells)
-    assert found.headline == "cpu · MP-1 · bf16 is fastest"
+    assert found.headline == "MP-1 is fastest"
 
 
 def test_two_groups_of_work_have_an_answer_each() -> None:
     rates = {("a", 0): 100.0, ("a", 1): 125.0, ("b", 0): 10.0, ("b", 1): 10.001, ("c", 0): 7.0}
     rows = [one for (model, count), rate in rates.items() for one in repeats(workers(count, model=model), rate, OTHER)]
     suite = {**settings(rows=("model",)), "same_work": ["model"]}
-    found = find_answers(made(rows, suite), command=COMMAND)
+    found = find_answers(made(rows, suite), OUTLOOK)
     assert [answer.work for answer in found] == ["a", "b", "c"]
-    assert found[0].line.startswith("a: cpu · MP-1 · a is fastest: 125.0 samples/s, ±")
-    assert found[1].line.startswith(
-        "b: No clear winner: cpu · MP-0 · b is the same as cpu · MP-1 · b to within 2.0 %; best measured: cpu · MP-1 · b, 10"
-    )
-    assert found[2].line.startswith("c: cpu · MP-0 · c: 7.000 samples/s, ±"), "one cell alone has no superlative"
+    assert found[0].line.startswith("a: MP-1 · a is fastest: 125.0 samples/s, ±")
+    assert found[1].line.startswith("b: No clear winner: MP-0 · b is the same as MP-1 · b to within 2.0 %; best measured: MP-1 · b, 10")
+    assert found[2].line.startswith("c: MP-0 · c: 7.000 samples/s, ±"), "one cell alone has no superlative"
     assert [one.winner is not None for one in found] == [True, False, False]
 
 
@@ -196,20 +200,20 @@ def test_less_is_better_for_a_time() -> None:
     metric = "step_time_median_s"
     rows = [one for count, value in enumerate((0.3, 0.2, 0.25)) for one in repeats(workers(count), value, OTHER, metric=metric)]
     found = answer(rows, settings(metric=metric))
-    assert found.headline == "cpu · MP-1 is best" and found.figures[0][0] == "200 ms" and found.figures[1][0] == "x1.50"
-    assert "the next, cpu · MP-2, by x1.25" in found.certainty[0]
+    assert found.headline == "MP-1 is best" and found.figures[0][0] == "200 ms" and found.figures[1][0] == "x1.50"
+    assert "the next, MP-2, by x1.25" in found.certainty[0]
 
 
-@pytest.mark.parametrize(("rate", "place"), [(101.0, None), (104.0, "cpu · MP-1")])
+@pytest.mark.parametrize(("rate", "place"), [(101.0, None), (104.0, "MP-1")])
 def test_the_winners_margin_is_two_percent(rate: float, place: str | None) -> None:
     found = answer([*repeats(workers(0), 100.0, OTHER), *repeats(workers(1), rate, OTHER)])
-    assert (found.winner and found.winner.name) == place
+    assert (found.winner and found.winner.short) == place
 
 
 def test_a_winner_that_is_the_baseline_says_so() -> None:
     [found] = find_answers(in_threes((150.0, 100.0, 120.0)))
     assert len(found.figures) == 1
-    assert found.certainty[0].startswith("It is the baseline. It beats every other cell; the next, cpu · MP-2, by x1.25")
+    assert found.certainty[0].startswith("It is the baseline. It beats every other cell; the next, MP-2, by x1.25")
 
 
 def test_an_interval_wider_than_the_value_has_no_plus_minus() -> None:

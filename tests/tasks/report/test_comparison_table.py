@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from experiments.stats.estimate import LEVEL, Estimate, estimate_from_mean, exponential
 from experiments.stats.loss_parity import Parity, ParityStatus
+from experiments.stats.verdict import Verdict
 from experiments.trial import Outcome
 from tasks.analysis.cell import Cell
+from tasks.analysis.judge_cells import OF_MANY, TOO_WIDE
 from tasks.report.comparison_table import TableCell, comparison_table, table_cell
 from tasks.report.markdown import comparison_markdown, md
 from tasks.report.marks import Mark
@@ -54,6 +57,26 @@ def test_the_marks_are_explained_under_the_table() -> None:
     assert comparison_markdown(table).endswith(f"\n\n{md(table.legend)}.")
     plain = table_of([*repeats(workers(0), 100.0), *repeats(workers(1), 150.0)])
     assert (plain.legend, plain.signs) == ("", "")
+
+
+def test_undecided_beside_no_change_says_what_a_verdict_takes() -> None:
+    of_many, wide, small = made([one for count in range(3) for one in repeats(workers(count), 100.0)])
+    of_many.verdict, of_many.why_undecided = Verdict.UNDECIDED, OF_MANY
+    of_many.speedup = ratio(1.03, 0.005)
+    place = table_cell(of_many)
+    assert place.marks == [Mark.OF_MANY] and place.words == "undecided, one of many" and place.plain.endswith(" ?*") and place.notes == []
+    assert Mark.OF_MANY.meaning.endswith("their false discovery rate is held to 2.5 %")
+    wide.verdict, wide.why_undecided, wide.speedup = Verdict.UNDECIDED, TOO_WIDE, ratio(1.05, 0.02)
+    assert wide.speedup.low > 1.0 and table_cell(wide).marks == [Mark.UNDECIDED]
+    assert table_cell(wide, shared_why=TOO_WIDE).notes == ["undecided though beside 1: a verdict takes a chance of error below 0.5 %"]
+    small.verdict, small.why_undecided, small.speedup = Verdict.UNDECIDED, TOO_WIDE, ratio(1.015, 0.004)
+    assert table_cell(small).notes == ["undecided though beside 1: it may be less than the smallest effect that counts"]
+    small.speedup = ratio(1.015, 0.05)
+    assert table_cell(small).notes == ["undecided: too wide an interval"] and table_cell(small, shared_why=TOO_WIDE).notes == []
+
+
+def ratio(value: float, se: float) -> Estimate:
+    return exponential(estimate_from_mean(math.log(value), se, 1000, 1, LEVEL))
 
 
 def test_a_cell_of_other_work_is_not_compared_and_says_why() -> None:

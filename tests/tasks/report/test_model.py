@@ -30,7 +30,7 @@ def test_why_there_is_no_answer() -> None:
     assert report_of([waiting, failed]).no_answer == "No cell has a result that can be claimed."
     done = report_of([row(workers(0)), failed])
     assert done.no_answer == "" and done.answer is not None and done.headline == done.answer.headline
-    assert done.winners == [] and done.next_step == ""
+    assert done.winners == [] and done.next_step is None
 
 
 def test_several_kinds_of_work_have_an_answer_each() -> None:

@@ -12,6 +12,7 @@ from experiments.trial import Outcome
 from tasks.analysis.race import Dropout, Why
 from tasks.analysis.results import TrialRow
 from tasks.report.model import Report, make_report
+from tasks.report.next_step import FINISH, NextStep
 from tasks.report.race_answer import why_out
 from tests.tasks.race_support import changed, race_rows, race_sweep, with_metric
 
@@ -25,32 +26,32 @@ def reported(rows: Sequence[TrialRow], **fields: Any) -> Report:
 
 def test_the_last_one_is_the_fastest_and_the_next_is_named() -> None:
     report = reported(race_rows([100, 50, 80, 40], [EVERYONE] * 3))
-    assert report.headline == "cpu · MP-0 is fastest" and report.answer is not None
+    assert report.headline == "MP-0 is fastest" and report.answer is not None
     assert [cell.axes["dataloader_workers"] for cell in report.winners] == [0]
     said = " ".join(report.answer.certainty)
     assert "The chance of a wrong winner is meant to be at most 5.0 % (docs/measuring.md, Races)." in said
     assert "The next, MP-2, dropped out after round" in said and "surely behind: the leader is x1.2" in said
     assert "Of 4 settings, 3 dropped out in" in said and "(3 surely behind)." in said
-    assert report.answer.figures[0][0].endswith("samples/s") and report.next_step == ""
+    assert report.answer.figures[0][0].endswith("samples/s") and report.next_step is None
     assert report.title.endswith(" · race")
 
 
 def test_level_settings_are_no_winner() -> None:
     report = reported(race_rows([100, 100.01, 50, 40], [EVERYONE, EVERYONE, *[(0, 1)] * 6], sd=0.001))
-    assert report.headline.startswith("No clear winner: cpu · MP-") and "is within 2.0 % of the fastest, and cpu · MP-" in report.headline
+    assert report.headline.startswith("No clear winner: MP-") and "is within 2.0 % of the fastest, and MP-" in report.headline
     assert report.headline.endswith("cannot be told apart from it") and report.winners == []
 
 
 def test_an_open_race_says_who_leads_and_what_would_decide_it() -> None:
     report = reported(race_rows([100, 99.5, 99, 40], [EVERYONE] * 2, sd=0.01))
-    assert report.headline.startswith("Not decided: cpu · MP-") and "cannot be told apart from it" in report.headline
-    assert report.next_step == "sweep tune s --budget 20m"
+    assert report.headline.startswith("Not decided: MP-") and "cannot be told apart from it" in report.headline
+    assert report.next_step == NextStep("sweep tune s --budget 20m", 1200.0)
     assert report.answer is not None and report.answer.label == "4 cells compared"
 
 
 def test_an_interrupted_race_goes_on_by_resume() -> None:
     rows = changed(race_rows([100, 99.5, 99, 98], [EVERYONE] * 3, sd=0.01), 3, 3, rate=None, outcome=None)
-    assert reported(rows).next_step == "sweep resume made-up"
+    assert reported(rows).next_step == NextStep("sweep resume made-up", 1.0, FINISH)
 
 
 def test_one_round_names_no_one() -> None:
@@ -69,7 +70,7 @@ def test_where_all_dropped_out_it_says_for_what() -> None:
 def test_a_limit_that_is_open_is_named() -> None:
     memory = {0: 900.0, 1: [800.0, 1150.0], 2: 900.0, 3: 900.0}
     report = reported(with_metric(race_rows([100, 300, 99, 50], [EVERYONE] * 2), memory), where=LIMIT)
-    assert report.answer is not None and report.headline.startswith("Not decided: cpu · MP-0 leads")
+    assert report.answer is not None and report.headline.startswith("Not decided: MP-0 leads")
     assert "Whether MP-1 keeps peak_memory_bytes<=1000 is open." in report.answer.certainty
 
 
@@ -81,7 +82,7 @@ def test_a_winner_whose_loss_was_compared_with_none_is_not_claimed() -> None:
         for optimizer in ["fused" if one.trial.axes["dataloader_workers"] == 0 else "foreach"]
     ]
     report = reported(other)
-    assert report.headline.startswith("cpu · MP-0 was measured fastest, but its loss parity is") and report.winners == []
+    assert report.headline.startswith("MP-0 was measured fastest, but its loss parity is") and report.winners == []
 
 
 @pytest.mark.parametrize("racer", [0, 1])
@@ -98,7 +99,7 @@ def test_nothing_is_claimed_from_disturbed_trials(racer: int) -> None:
     if racer == 0:
         assert report.headline.endswith("all of its trials were disturbed by other work: nothing is claimed") and report.winners == []
     else:
-        assert "All trials of cpu · MP-1 were disturbed by other work: perhaps not that far behind." in report.answer.certainty
+        assert "All trials of MP-1 were disturbed by other work: perhaps not that far behind." in report.answer.certainty
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from experiments.trial import Outcome
 from tasks.analysis.results import load_sweep
 from tasks.report.comparison_table import comparison_table
 from tasks.report.model import Report, make_report
+from tasks.report.next_step import NextStep
 from tasks.report.section import Bullets, TrialTable
 from tasks.report.write import write_report
 from tests.tasks.cell_support import comparison_in
@@ -113,8 +114,8 @@ def test_who_wins_is_never_a_cell_that_left_the_loss_band(written: Path) -> None
     assert answer is not None and report.winners == [answer.winner]
     assert answer.best.name == "gpu · base · bf16 · MP-1"  # MP-2 is faster and learns something else
     assert answer.figures[1][0] == "x1.17"
-    assert answer.certainty[0].startswith("It beats every other cell; the next, gpu · base · bf16 · MP-0, by x1.17 (")
-    struck = "gpu · base · bf16 · MP-2 was measured faster (240.0 samples/s) and is struck: the loss differs by +2"
+    assert answer.certainty[0].startswith("It beats every other cell; the next, base · bf16 · MP-0, by x1.17 (")
+    struck = "base · bf16 · MP-2 was measured faster (240.0 samples/s) and is struck: the loss differs by +2"
     assert answer.certainty[1].startswith(struck)
     judged = {cell.name: str(cell.parity.status) for cell in report.cells if cell.parity}
     assert judged == {"gpu · base · bf16 · MP-0": "proven", "gpu · base · bf16 · MP-1": "proven", "gpu · base · bf16 · MP-2": "struck"}
@@ -175,7 +176,7 @@ def test_the_page_is_whole_self_contained_and_safe(written: Path) -> None:
     assert page.tags.count("svg") == 4
     assert "url(http" not in html
     assert "@import" not in html
-    found = ("What did not run, and why", "Fastest of 5 cells", "struck: the loss differs from its reference's", "Confounders")
+    found = ("What did not run, and why", "5 cells compared", "struck: the loss differs from its reference's", "Confounders")
     for words in (*found, "Before and after training", "Published by others"):
         assert words in page.words
     assert "NaN" not in page.words
@@ -187,7 +188,7 @@ def test_markdown_escapes_and_keeps_its_columns(written: Path) -> None:
     assert "<script>" not in without_code(text)
     assert "\\<script\\>" in text
     assert "~~x1.33 (" in text
-    assert "**gpu · base · bf16 · MP-1 is fastest**" in text
+    assert "**base · bf16 · MP-1 is fastest**" in text
     for block in text.split("\n\n"):
         if block.startswith("|"):
             assert len({line.replace("\\|", "").count("|") for line in block.splitlines()}) == 1
@@ -258,14 +259,14 @@ def test_single_runs_close_together_are_not_called_apart(tmp_path: Path) -> None
     sweep_dir = make_sweep(tmp_path, [fake(0, rate=100, noise=0.2), fake(1, rate=101, noise=0.2)])
     report = report_of(sweep_dir)
     assert report.winners == [] and report.headline == "Each cell ran once: no setting is called faster"
-    assert report.next_step == "sweep run made_up --profile smoke --repeats 3"
+    assert report.next_step == NextStep("sweep run made_up --profile smoke --repeats 3", 6.0), "two trials of a second, three times"
     assert any("ran once" in caution for caution in report.cautions)
     assert comparison_in(report).rows[0][1][1].words == "undecided"
     paths = write_report(sweep_dir)
     assert "**Each cell ran once: no setting is called faster**. Best measured: " in paths.markdown.read_text()
-    assert "\n\nTo decide more: `sweep run made_up --profile smoke --repeats 3`\n\n" in paths.markdown.read_text()
+    assert "\n\nTo decide more, in about 6 s: `sweep run made_up --profile smoke --repeats 3`\n\n" in paths.markdown.read_text()
     page = Page(paths.html.read_text()).words
-    assert "2 cells compared" in page and "undecided: not shown to differ from its baseline" in page and "Fastest" not in page
+    assert "2 cells compared" in page and "undecided: not shown to differ from its baseline" in page
 
 
 def test_without_a_baseline_the_first_of_each_row_is_it(tmp_path: Path) -> None:
@@ -326,7 +327,7 @@ def test_what_does_not_do_the_same_work_is_not_compared_in_the_headline(tmp_path
     report = report_of(sweep_dir)
     assert report.answer is None and "not compared" in report.headline
     lines = [answer.line for answer in report.answers]
-    assert [line.split(":")[:2] for line in lines] == [[name, f" gpu · {name} · fp32 · MP-1 is fastest"] for name in ("small", "large")]
+    assert [line.split(":")[:2] for line in lines] == [[name, f" {name} · MP-1 is fastest"] for name in ("small", "large")]
     assert all("it beats every other cell; the next, " in line for line in lines)
     assert lines[0] in Page(write_report(sweep_dir).html.read_text()).words
 

@@ -11,6 +11,7 @@ from experiments.stats.look import Look
 from tasks.analysis.results import TrialRow
 from tasks.analysis.rounds_left import SENSIBLE
 from tasks.report.model import Report
+from tasks.report.next_step import FINISH, NextStep
 from tasks.report.standing import standing_of
 from tasks.sweep.store import DecideSettings
 from tests.tasks.cell_support import repeats, report_of, source_of, workers
@@ -38,7 +39,7 @@ def scaled(by: float) -> tuple[float, ...]:
 def test_all_are_decided() -> None:
     standing = reported(LOOKS, (100.0, QUIET), (130.0, QUIET[::-1]), (150.0, QUIET)).standing
     assert standing is not None
-    assert (standing.line, standing.command) == ("All comparisons are decided after 3 rounds", "")
+    assert (standing.line, standing.step) == ("All comparisons are decided after 3 rounds", None)
 
 
 def test_what_the_rest_would_take() -> None:
@@ -50,7 +51,7 @@ def test_what_the_rest_would_take() -> None:
     minutes = 2 * left  # two cells of a minute each
     assert standing.line == f"1 of 2 comparisons are decided after 3 rounds; 1 undecided: about {left} more rounds, {minutes} min"
     needed = -(-11 * minutes // 10)
-    assert report.next_step == standing.command == f"sweep resume made-up --budget {needed}m"
+    assert report.next_step == standing.step == NextStep(f"sweep resume made-up --budget {needed}m", 60.0 * minutes)
     table = report.section("standing").table
     assert [row[0] for row in table.rows] == ["cpu · MP-1", name] and table.rows[0][1::2] == ["faster", "decided after 3 rounds"]
     assert table.rows[1][1::2] == ["undecided", f"about {left} more rounds"]
@@ -58,7 +59,7 @@ def test_what_the_rest_would_take() -> None:
 
 def test_what_no_sensible_number_of_rounds_decides() -> None:
     standing = reported(LOOKS, (100.0, QUIET), (102.0, scaled(0.2))).standing
-    assert standing is not None and standing.command == "" and list(standing.left.values()) == [None]
+    assert standing is not None and standing.step is None and list(standing.left.values()) == [None]
     hopeless = f"it cannot be decided with a sensible number of repeats: more than {SENSIBLE} rounds as it looks now"
     assert standing.line == f"The comparison is undecided; {hopeless}"
 
@@ -66,7 +67,7 @@ def test_what_no_sensible_number_of_rounds_decides() -> None:
 def test_before_the_first_look() -> None:
     report = reported([], (100.0, QUIET[:2]), (130.0, QUIET[:2]))
     assert report.standing is not None and report.standing.line == "No comparison is decided yet: the first look is after 3 rounds"
-    assert report.next_step == "sweep resume made-up"
+    assert report.next_step == NextStep("sweep resume made-up", None, FINISH)
 
 
 @pytest.mark.parametrize("plan", [{}, {"decide": DecideSettings(budget_s=600.0, looks=LOOKS)}])

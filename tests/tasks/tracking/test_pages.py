@@ -9,6 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 from experiments.trial import Outcome
 from tasks.tracking import pages
 from tasks.tracking.client import connect
+from tasks.tracking.finish_sweep import describe_sweep
 from tasks.tracking.runs import SweepRuns
 from tests.mlflow_support import make_store
 
@@ -39,6 +40,19 @@ def test_experiment_is_described_and_leads_to_its_latest_sweep(tmp_path: Path) -
     client.set_experiment_tag(runs.experiment_id, NOTE, "my own words")
     SweepRuns(client, plan)
     assert client.get_experiment(runs.experiment_id).tags[NOTE] == "my own words"
+
+
+def test_what_a_sweep_found_stands_first_in_its_note_and_a_persons_note_stays(tmp_path: Path) -> None:
+    _, plan = make_store(tmp_path / "runs", {"a": Outcome.OK})
+    client = connect()
+    runs = SweepRuns(client, plan)
+    before = client.get_run(runs.parent).data.tags[NOTE]
+    for said in ("**Nothing is decided**.\n", "**A is fastest**."):
+        describe_sweep(runs, said)
+        assert client.get_run(runs.parent).data.tags[NOTE] == f"{said.strip()}\n\n{before}", "the later one in place of the first"
+    client.set_tag(runs.parent, NOTE, "my own words")
+    describe_sweep(runs, "**B is fastest**.")
+    assert client.get_run(runs.parent).data.tags[NOTE] == "my own words"
 
 
 def test_the_table_of_a_sweep_with_an_emulated_pool_holds_what_was_measured(tmp_path: Path) -> None:

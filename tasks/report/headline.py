@@ -1,0 +1,39 @@
+"""What a sweep found, in the words that every place uses: report.md, report.html, the terminal, MLflow's note and Prefect's artifact."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tasks.report.model import Report
+from tasks.report.next_step import NextStep
+
+
+@dataclass(frozen=True)
+class Headline:
+    """`said`: the finding in one sentence without its stop, a winner only where a verdict says so. `details`: by how much and how sure.
+
+    `groups`: a line for each group of work, where there are several. `step`: what would decide more; None where nothing would.
+    """
+
+    said: str
+    details: Sequence[str]
+    groups: Sequence[str]
+    step: NextStep | None
+    line: str  # all of it in one sentence, for a chat: `training · h200: MP-1 is fastest: 581 samples/s, ... (sweep training-...)`
+
+    @property
+    def lines(self) -> list[str]:
+        """As plain text, from the top: the finding with its details, the groups, the next step."""
+        first = " ".join([self.said if self.said.endswith(".") else f"{self.said}.", *self.details])
+        return [first, *self.groups, *([self.step.text] if self.step else [])]
+
+
+def headline_of(report: Report) -> Headline:
+    """The headline of a report. Every place that tells what a sweep found takes its words from here."""
+    answer, standing = report.answer, report.standing
+    details = [*(answer.sentences if answer else []), *([f"{standing.line}."] if standing else [])]
+    lines = [one.line for one in report.answers]
+    found = "; ".join(lines) if lines else report.headline.removesuffix(".")
+    line = f"{report.title}: {found} (sweep {report.sweep_id})"
+    return Headline(report.headline, details, lines if len(lines) > 1 else [], report.next_step, line)

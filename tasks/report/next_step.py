@@ -1,0 +1,62 @@
+"""What would decide what a sweep leaves open: the command, and how long it is expected to take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from experiments.config import duration
+from tasks.analysis.results import Sweep
+from tasks.report.commands import with_repeats
+from tasks.sweep.round_time import trial_times
+
+DECIDE = "To decide more"
+FINISH = "To run the rest"
+
+
+@dataclass(frozen=True)
+class NextStep:
+    """`seconds`: how long the command is expected to take; None where nothing is known of one of its trials."""
+
+    command: str
+    seconds: float | None = None
+    purpose: str = DECIDE
+
+    @property
+    def lead(self) -> str:
+        """What stands before the command: `To decide more, in about 12 min`."""
+        return self.purpose if self.seconds is None else f"{self.purpose}, in about {duration.about(self.seconds)}"
+
+    @property
+    def text(self) -> str:
+        """`To decide more, in about 12 min: sweep run training --repeats 6`."""
+        return f"{self.lead}: {self.command}"
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What a next step is made of: the sweep's id and command, and what its trials took, pools side by side.
+
+    `round_s`: one trial of each cell; `left_s`: the trials that have not ended for good. Both in s, None where it is not known.
+    """
+
+    sweep_id: str = ""
+    command: str = ""
+    round_s: float | None = None
+    left_s: float | None = None
+
+    def rest(self) -> NextStep:
+        """The trials that have not ended for good."""
+        return NextStep(f"sweep resume {self.sweep_id}", self.left_s or None, FINISH)
+
+    def repeats(self, count: int) -> NextStep | None:
+        """The whole sweep anew with so many repeats; None for what is no `sweep run`, such as a night."""
+        command = with_repeats(self.command, count)
+        return NextStep(command, None if self.round_s is None else count * self.round_s) if command else None
+
+
+def outlook_of(sweep: Sweep) -> Outlook:
+    """From what this sweep's trials took (`trial_times`)."""
+    times = trial_times([(row.trial, row.result) for row in sweep.rows if row.result is not None])
+    cells = {row.trial.cell: row.trial for row in sweep.rows}
+    left = [row.trial for row in sweep.rows if row.result is None or not row.result.outcome.final]
+    return Outlook(sweep.sweep_id, sweep.plan.command, times.of_round(cells.values()), times.of_round(left))

@@ -1,0 +1,68 @@
+"""What a sweep found, in one place: the same words in Markdown, on the page and for the terminal."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+from experiments.trial import Outcome
+from tasks.report.headline import headline_of
+from tasks.report.html import render_html
+from tasks.report.markdown import code, headline_markdown, md, render_markdown
+from tasks.report.model import Report
+from tests.tasks.cell_support import repeats, report_of, row, settings, workers
+
+ROUGH = (-0.2, 0.0, 0.2)
+
+
+class Words(HTMLParser):
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.text = ""
+        self.feed(html)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def undecided() -> Report:
+    return report_of([*repeats(workers(0), 100.0, ROUGH), *repeats(workers(1), 101.0, ROUGH[::-1])])
+
+
+def test_no_winner_without_a_verdict_and_then_the_next_step_with_its_time() -> None:
+    said = headline_of(undecided())
+    assert said.said == "No clear winner: MP-1 and MP-0 cannot be told apart"
+    assert said.step is not None and said.lines[-1] == said.step.text == "To decide more, in about 12 s: sweep run made_up --repeats 6"
+    assert said.lines[0].startswith(f"{said.said}. Best measured: MP-1, 101.0 samples/s, ") and len(said.lines) == 2
+    assert said.line == f"made_up · smoke: {said.said}; best measured: MP-1, 101.0 samples/s, {said.line.split('samples/s, ')[1]}"
+    assert said.line.endswith(" (sweep made-up)")
+
+
+def test_a_winner_is_named_with_by_how_much_and_needs_no_next_step() -> None:
+    said = headline_of(report_of([*repeats(workers(0), 100.0), *repeats(workers(1), 150.0)]))
+    assert said.said == "MP-1 is fastest" and said.step is None
+    assert len(said.lines) == 1 and said.lines[0].startswith("MP-1 is fastest. 150.0 samples/s, ±") and ". x1.50, (1." in said.lines[0]
+
+
+def test_groups_of_work_have_a_line_each() -> None:
+    rates = {("a", 0): 100.0, ("a", 1): 150.0, ("b", 0): 10.0}
+    rows = [one for (model, count), rate in rates.items() for one in repeats(workers(count, model=model), rate)]
+    said = headline_of(report_of(rows, {**settings(rows=("model",)), "same_work": ["model"]}))
+    assert [line.split(":")[0] for line in said.lines] == ["Cells that do not do the same work are not compared with each other.", "a", "b"]
+    assert said.line == f"made_up · smoke: {'; '.join(said.groups)} (sweep made-up)"
+
+
+def test_a_sweep_without_a_value_says_what_runs_the_rest() -> None:
+    said = headline_of(report_of([row(workers(0), None, outcome=None), row(workers(1), None, outcome=Outcome.CRASHED)]))
+    assert said.lines == ["No cell has a result that can be claimed.", "To run the rest: sweep resume made-up"], "no trial tells how long"
+
+
+def test_the_same_words_everywhere() -> None:
+    for report in (undecided(), report_of([*repeats(workers(0), 100.0), *repeats(workers(1), 150.0)])):
+        said = headline_of(report)
+        markdown, page = render_markdown(report), " ".join(Words(render_html(report)).text.split())
+        assert headline_markdown(said).strip() in markdown
+        for words in (said.said, *said.details, *([said.step.lead] if said.step else [])):
+            assert md(words) in markdown
+        assert report.answer is not None and all(words in page for words in (said.said, *report.answer.certainty))
+        if said.step:
+            assert code(said.step.command) in markdown and said.step.lead in page and said.step.command in page
