@@ -19,6 +19,7 @@ from experiments.config.errors import DamagedFile, UserError
 from experiments.trial import Trial
 from flows.cli import live_table
 from flows.cli.show_comparison import print_comparison, print_where
+from flows.cli.starting import TrialLook, starting
 from flows.runtime import prefect_api
 from flows.runtime.handover import CURRENT, Handover
 from flows.runtime.interrupts import Terminated, heeded
@@ -84,10 +85,12 @@ def run_sweep(
 
 
 def _say_end(store: SweepStore, end: FlowEnd, out: Console, err: Console) -> int:
-    """Print how the flow ended; returns the exit status, which what is on disk can only make worse."""
+    """Print how the flow ended, and last what the sweep found in one line, to be pasted; returns the exit status, which what is on disk can
+    only make worse."""
     status = end.status
+    line = ""
     if end.finished:
-        print_comparison(out, store)
+        line = print_comparison(out, store)
         print_where(out, store)
         status = max(status, exit_status(store.states(store.load_plan())), key=_SEVERITY.index)
     if end.finished and status == 0:
@@ -99,6 +102,8 @@ def _say_end(store: SweepStore, end: FlowEnd, out: Console, err: Console) -> int
     err.print(f"[{colour}]{escape(end.message)}[/]", highlight=False, soft_wrap=True)
     if status == 1:
         err.print(f"go on with it: sweep resume {store.sweep_id}", highlight=False, soft_wrap=True)
+    if line:
+        out.print(line, highlight=False, markup=False, soft_wrap=True)
     return status
 
 
@@ -139,7 +144,7 @@ def _run_held(store: SweepStore, plan: Plan, server: str | None, err: Console, l
         with heeded(running, f"sweep resume {plan.sweep_id}"), head_start(store, plan) as begun:
             first += [begun.trial] if begun else []
             expected = expected_seconds(plan)  # before Prefect, whose logging hides what this says of damaged sweeps
-            with _prefect(server, begun, err):
+            with _prefect(store, server, begun, err):
                 CURRENT.set(Handover(plan.sweep_id, begun))
                 return run(expected)
     except (KeyboardInterrupt, Terminated):
@@ -149,7 +154,7 @@ def _run_held(store: SweepStore, plan: Plan, server: str | None, err: Console, l
 
 
 @contextmanager
-def _prefect(server: str | None, begun: HeadStart | None, err: Console) -> Iterator[None]:
+def _prefect(store: SweepStore, server: str | None, begun: HeadStart | None, err: Console) -> Iterator[None]:
     """Have a Prefect server, `server` or one of this command's own, and the flow imported meanwhile. Raises PrefectServerError."""
     meanwhile = f"; meanwhile {escape(begun.trial.name)} begins on pool {begun.trial.pool}" if begun else ""
     if server is not None:
@@ -161,10 +166,12 @@ def _prefect(server: str | None, begun: HeadStart | None, err: Console) -> Itera
     with own_server() if server is None else nullcontext() as own:
         if own is not None:
             os.environ["PREFECT_API_URL"] = own.url  # read when Prefect is imported
-        with err.status("Prefect starts ...") if err.is_terminal else nullcontext():
+        with starting(err, TrialLook(begun.trial, store.trial_dir(begun.trial.key)) if begun else None) as say:
+            say("importing Prefect and the flow")
             import flows.sweep  # noqa: F401 - takes two seconds, like the server
 
             if own is not None:
+                say("the Prefect server creates its database and starts")
                 own.wait()
         yield
 
@@ -195,7 +202,7 @@ def _run_flow(plan: Plan, expected_s: dict[str, float], err: Console, budget: st
     request = plan.request
     state: State[Any] | None = None
     over = False
-    with suppress(KeyboardInterrupt, Terminated), live_table.show(progress, err):
+    with suppress(KeyboardInterrupt, Terminated), live_table.show(progress, err, plan.suite):
         with prefect_api.not_needed_at_the_end(lambda: progress.ended is not None, err.print):
             state = sweep(
                 suite=request.suite,

@@ -19,24 +19,29 @@ if TYPE_CHECKING:
 _PLAIN: dict[str, Any] = {"highlight": False, "markup": False, "soft_wrap": True}
 
 
-def print_comparison(out: Console, store: SweepStore, *, emulated: bool = False) -> None:
-    """The suite's comparison table and the report's answer; with `emulated`, those of the emulated trials, which say so."""
+def print_comparison(out: Console, store: SweepStore, *, emulated: bool = False) -> str:
+    """The suite's comparison table and the report's answer; with `emulated`, those of the emulated trials, which say so.
+
+    Returns what it found in one line, for a chat; empty where there is nothing to compare.
+    """
     from tasks.analysis.results import load_sweep
     from tasks.report.headline import headline_of
     from tasks.report.model import report_of, report_source
 
     source = report_source(load_sweep(store.dir), emulated=emulated)
     if not source.table.rows:
-        return
+        return ""
     if emulated:
         out.print("EMULATED: NOT A MEASUREMENT", style="bold red")
     out.print()
     _print_table(out, source.table)
     out.print()
-    for line in headline_of(report_of(source)).lines:
+    headline = headline_of(report_of(source))
+    for line in headline.lines:
         out.print(line, **_PLAIN)
     if not emulated:
         print_of_sweep(out, store)
+    return headline.line
 
 
 def _print_table(out: Console, table: ComparisonTable) -> None:
