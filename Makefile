@@ -18,7 +18,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help setup sweep test test-fast test-gpu test-gaudi test-gaudi-sweep mutants lint up down status bench bench-nightly bench-coverage lock clean
+.PHONY: help setup sweep test test-fast test-gpu test-gaudi test-gaudi-sweep mutants lint up down status bench bench-nightly bench-coverage lock pin-images clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,6 +83,9 @@ lock: ## write requirements.lock anew from pyproject.toml (LOCK_TORCH=version)
 	sed -i 's/^torch==.*/torch==$(LOCK_TORCH)/' requirements-torch.lock
 	@rm -rf build/lock
 
+pin-images: ## pin the base images of cluster/images by digest; needs their registries
+	@$(PYTHON) .ci/pin_images.py
+
 clean: ## remove .venv and caches; runs/ stays
 	rm -rf $(VENV) $(GAUDI) build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
@@ -97,6 +100,7 @@ $(STAMP): requirements.lock requirements-torch.lock pyproject.toml
 	@$(BIN)/python -m pip install -qq --no-compile --prefer-binary -r requirements-torch.lock
 	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # as pip would, but on all cores; some packages ship files that do not compile
 	@$(BIN)/python -m pip install -qq --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m cluster.stack.empty_database
 	@touch $@
 
 # optimum-habana needs transformers 4.55, so it has an environment of its own. The emulated device is compiled here, once
