@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from itertools import pairwise
 
 _HEADING = re.compile(r"^--- attempt (\d+) at .*\n", re.MULTILINE)
 
@@ -16,8 +17,8 @@ def heading(attempt: int, at: float | None = None) -> str:
 def attempts_in(text: str) -> dict[int, str]:
     """Attempt -> its part of the text, with its heading. What an early version wrote without a heading belongs to no attempt."""
     found = list(_HEADING.finditer(text))
-    ends = [*(one.start() for one in found[1:]), len(text)]
-    return {int(one[1]): text[one.start() : end] for one, end in zip(found, ends, strict=True)}
+    starts = [*(one.start() for one in found), len(text)]
+    return {int(one[1]): text[start:end] for one, (start, end) in zip(found, pairwise(starts), strict=True)}
 
 
 def with_attempt(text: str, attempt: int, output: str, at: float | None = None) -> str:

@@ -231,7 +231,7 @@ def ui(
 def main() -> None:
     """The console script. A wrong option is an error of use: status 1, since 2 means that trials failed."""
     try:
-        status = app(standalone_mode=False)
+        status = app(standalone_mode=False, prog_name="sweep")
     except (typer.Abort, KeyboardInterrupt):
         status = 1
     except Exception as error:

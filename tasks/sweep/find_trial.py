@@ -28,12 +28,14 @@ def find_trial(trials: Sequence[Trial], text: str) -> Trial:
     fits = fits or [trial for trial in trials if words and set(words) <= set(_words(trial.name))]
     if len(fits) == 1:
         return fits[0]
+    if not trials:
+        raise ConfigError.one("TRIAL", None, text, "is no trial of the sweep", "it has none")
     names = [trial.name for trial in fits or trials]
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     listed = f"name one of: {', '.join(names[:_SHOWN])}{more}"
     if fits:
         raise ConfigError.one("TRIAL", None, text, f"fits {len(fits)} trials", listed)
-    hint = choose(text, names) if names else "the sweep has none"
+    hint = choose(text, names)
     raise ConfigError.one("TRIAL", None, text, "is no trial of the sweep", hint if "did you mean" in hint else listed)
 
 

@@ -23,7 +23,11 @@ def view_of(metric: str = "throughput", axes: int = 2) -> dict[str, Any]:
 def test_charts_start_with_loss_throughput_and_step_time_and_the_rest_is_folded() -> None:
     view = view_of(axes=20)
     charts = view["compareRunCharts"]
-    assert [(chart["metricKey"], chart["type"]) for chart in charts[:3]] == [("loss", "LINE"), ("throughput", "BAR"), ("step_time_s", "LINE")]
+    assert [(chart["metricKey"], chart["type"]) for chart in charts[:3]] == [
+        ("loss", "LINE"),
+        ("throughput", "BAR"),
+        ("step_time_s", "LINE"),
+    ]
     assert len({chart["uuid"] for chart in charts}) == len(charts)
     first, rest = view["compareRunSections"]
     assert {chart["metricSectionId"] for chart in charts} == {first["uuid"]}
