@@ -41,7 +41,7 @@ def ratio_texts(ended: Sequence[TrialProgress], suite: Suite) -> dict[str, str]:
     from tasks.analysis.judge_cells import ratio_of
     from tasks.analysis.results import TrialRow
     from tasks.report.marks import Mark
-    from tasks.report.text_format import change, change_interval
+    from tasks.report.text_format import TOO_WIDE, change, change_interval
 
     rows = [TrialRow(row.trial, row.result, row.result.summary, row.result.environment) for row in ended if row.result is not None]
     last = {row.trial.cell: row.trial.key for row in ended}
@@ -49,6 +49,7 @@ def ratio_texts(ended: Sequence[TrialProgress], suite: Suite) -> dict[str, str]:
     texts = {}
     for cell, baseline in compared_pairs(laid_out_cells(rows, suite, emulated=emulated)):
         ratio = ratio_of(cell, baseline)
-        interval = f" {change_interval(ratio, cell.metric)}" if math.isfinite(ratio.se) else ""  # none while each has one trial
-        texts[last[cell.trial.cell]] = f"{change(ratio, cell.metric)}{interval} {Mark.UNDECIDED.sign}"
+        interval = change_interval(ratio, cell.metric) if math.isfinite(ratio.se) else ""  # none while each has one trial
+        parts = [change(ratio, cell.metric), "" if interval == TOO_WIDE else interval, Mark.UNDECIDED.sign]
+        texts[last[cell.trial.cell]] = " ".join(part for part in parts if part)
     return texts
