@@ -34,7 +34,8 @@ def cell_verdicts(definition: NightFile, comparisons: Sequence[Comparison], node
             more["q_value"] = float(q_values[index])
             more["where"], more["why"] = code_or_node(comparison, verdict, float(effects.raw[index]), nodes)
         else:
-            more = {"why": _why_unknown(definition, comparison), "alarm_since": None, "needs": _needs(definition, comparison)}
+            needs = definition.least_nights if len(comparison.baseline) < definition.least_nights else None
+            more = {"why": _why_unknown(definition, comparison), "alarm_since": None, "needs": needs}
         verdicts.append(_uncompared(comparison, verdict, tonight).model_copy(update=more))
     return verdicts
 
@@ -83,13 +84,6 @@ def _compared(definition: NightFile, comparison: Comparison, effects: NightEffec
         "detectable": float(-np.expm1(-smallest)) if METRICS[comparison.metric].higher_is_better else float(np.expm1(smallest)),
         "causes": what_changed(last, comparison.now) if explained else [],
     }
-
-
-def _needs(definition: NightFile, comparison: Comparison) -> int | None:
-    """How many nights its baseline needs; None where it has them, or where tonight has no value that could be compared."""
-    values = values_of(comparison.now, comparison.metric)
-    short = len(comparison.baseline) < definition.least_nights
-    return definition.least_nights if short and values and min(values) > 0 else None
 
 
 def _why_unknown(definition: NightFile, comparison: Comparison) -> str:

@@ -26,7 +26,7 @@ def recorded(night: Night) -> list[str]:
     known = {item.cell for item in judged(night)}
     cells: dict[tuple[int, int], dict[str, str]] = {}
     for item in night.cell_verdicts:
-        if item.needs is not None and item.cell not in known:
+        if item.needs is not None and item.repeats and item.cell not in known:  # without repeats it was missed
             cells.setdefault((len(item.baseline) + 1, item.needs), {})[item.cell] = item.name
     return [_sentence(place, needs, list(names.values()), alone=not known and len(cells) == 1) for (place, needs), names in cells.items()]
 

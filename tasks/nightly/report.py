@@ -73,7 +73,8 @@ def headline(night: Night) -> str:
     parts = [f"{count} {word}" for word, count in words.items() if word not in ("same", "undecided")]
     parts += [f"{words[word]} {word}" for word in ("undecided", "same") if words[word]]
     missed = f"; {plural(len(night.missed), 'cell')} missed" if night.missed else ""
-    said = "; ".join([*([", ".join(parts)] if parts else []), *recorded(night)]) or "nothing was judged"
+    first = recorded(night)
+    said = "; ".join([", ".join(parts), *(line[:1].lower() + line[1:] for line in first)] if parts else first) or "nothing was judged"
     return (
         f"{'REGRESSION: ' if worse else ''}{night.name} {night.date}: {said}{missed or ('. Nothing to do' if records_only(night) else '')}"
     )

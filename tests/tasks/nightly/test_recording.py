@@ -63,7 +63,7 @@ def test_a_cell_that_is_new_is_named_beside_those_that_are_judged() -> None:
     found = judged_night(before)
     assert not records_only(found)
     assert recorded(found) == ["Night 1 of 5: 1 cell recorded (two); verdicts begin with night 6"]
-    assert headline(found) == f"made-up {TONIGHT}: 1 same; Night 1 of 5: 1 cell recorded (two); verdicts begin with night 6"
+    assert headline(found) == f"made-up {TONIGHT}: 1 same; night 1 of 5: 1 cell recorded (two); verdicts begin with night 6"
     assert [row[0] for row in verdict_table(found).rows] == ["one"]
     page = Console(file=StringIO(), width=200)
     show_night.show_night(page, NightStore("made-up"), found)
@@ -77,8 +77,8 @@ def test_what_was_missed_is_something_to_do() -> None:
 
 def test_what_was_not_measured_tonight_is_not_called_recorded() -> None:
     found = judged_night(History(), now({"one": 100.0}))
-    assert [(item.name, item.needs) for item in found.cell_verdicts] == [("one", 5), ("two", None)]
-    assert recorded(found) == ["Night 1 of 5: 1 cell recorded (one); verdicts begin with night 6"]
+    assert records_only(found)
+    assert recorded(found) == ["Night 1 of 5: 1 cell recorded; verdicts begin with night 6"]
 
 
 def test_an_early_night_has_its_table_as_it_was() -> None:
