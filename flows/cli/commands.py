@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -231,16 +232,13 @@ def ui(
 def main() -> None:
     """The console script. A wrong option is an error of use: status 1, since 2 means that trials failed."""
     try:
-        status = app(standalone_mode=False, prog_name="sweep")
+        status = app(standalone_mode=False, prog_name="sweep", args=sys.argv[1:] or ["--help"])
     except (typer.Abort, KeyboardInterrupt):
         status = 1
     except Exception as error:
         if not hasattr(error, "format_message"):  # click's errors of use; typer brings its own copy of click, so no class can be named
             raise
-        if type(error).__name__ == "NoArgsIsHelpError":
-            error.show()
-        else:
-            print_error(of_use(error))
+        print_error(of_use(error))
         status = 1
     prefect_api.leave(status or 0)
 

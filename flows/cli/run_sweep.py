@@ -16,7 +16,7 @@ from cluster.stack.settings import environment
 from cluster.trial_layout import REPORT
 from experiments.config import duration
 from experiments.config.errors import DamagedFile, UserError
-from experiments.trial import Trial
+from experiments.trial import Outcome, Trial
 from flows.cli import live_table
 from flows.cli.show_comparison import print_comparison, print_where
 from flows.cli.starting import TrialLook, starting
@@ -103,8 +103,15 @@ def _say_end(store: SweepStore, end: FlowEnd, out: Console, err: Console) -> int
     if status == 1:
         err.print(f"go on with it: sweep resume {store.sweep_id}", highlight=False, soft_wrap=True)
     if line:
-        out.print(line, highlight=False, markup=False, soft_wrap=True)
+        out.print(f"{line}{_what_lacks(store)}", highlight=False, markup=False, soft_wrap=True)
     return status
+
+
+def _what_lacks(store: SweepStore) -> str:
+    """What stands behind the line of a sweep that is not whole; empty of any other."""
+    states = store.states(store.load_plan())
+    ended = sum(outcome is not None and outcome is not Outcome.CANCELLED for outcome in states.values())
+    return "" if ended == len(states) else f"; incomplete: {ended} of {plural(len(states), 'trial')} ended"
 
 
 def _complete(store: SweepStore, plan: Plan) -> FlowEnd | None:
