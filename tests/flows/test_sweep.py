@@ -109,10 +109,10 @@ def test_data_sets_are_drawn_before_the_trials_run(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(flows_sweep, "draw_datasets", lambda session: done.append(("draw", session)))
     monkeypatch.setattr(flows_sweep, "run_trials", lambda session: done.append(("run", session)))
     monkeypatch.setattr(flows_sweep, "run_rounds", lambda session, more: done.append((more, session)))
-    session: Any = SimpleNamespace(plan=make_plan([make_trial(1)]))
+    session: Any = SimpleNamespace(plan=make_plan([make_trial(1)]), deadline=None)
     flows_sweep._work(session)
     assert done == [("draw", session), ("run", session)]
-    pairs: Any = SimpleNamespace(plan=make_plan([make_trial(1)], aa=AaSettings(pairs=1)))
+    pairs: Any = SimpleNamespace(plan=make_plan([make_trial(1)], aa=AaSettings(pairs=1)), deadline=None)
     flows_sweep._work(pairs)
     assert done[2:] == [("draw", pairs), (one_more_pair, pairs)]
 
