@@ -124,7 +124,9 @@ def finish(session: Session, error: BaseException | None) -> State[Any]:
     session.end(status, message)
     if error is not None:
         raise error
-    return Completed(message=message) if status == 0 else Failed(message=message)
+    said = f"{message}. {session.found}" if session.found else message  # what who watches the flow run reads last
+    session.log.info("%s", said)
+    return Completed(message=said) if status == 0 else Failed(message=said)
 
 
 def _stem(suite: str) -> str:

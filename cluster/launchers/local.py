@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from cluster.attempt_log import heading
 from cluster.launchers import Launch, LaunchError, Status, processes
 from cluster.launchers.command import ENTRY, WARM_DEVICES, trial_command, trial_environment
 from cluster.launchers.template import ForkedTrial, Template, TemplateError, templates_of_launcher
@@ -43,7 +44,7 @@ class LocalLauncher:
         environment = trial_environment(trial, variant.tree)
         processes.end_all(trial.key)  # what was started by a flow that died before it could save the launch
         with open(trial_dir / LOG, "ab") as log:
-            log.write(f"--- attempt {attempt} at {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}\n".encode())
+            log.write(heading(attempt).encode())
         start = (arguments, environment, trial_dir / LOG)
         child = self._forked(trial, variant, *start) or self._fresh(variant, *start)
         self._children[trial.key] = child

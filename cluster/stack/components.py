@@ -85,6 +85,9 @@ def _prefect(settings: Settings) -> Component:
             "PREFECT_SERVER_API_HOST": HOST,
             "PREFECT_SERVER_API_PORT": str(port),
             "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+            # logs for `prefect deployment run --watch`, which shows events alone otherwise
+            "PREFECT_SERVER_LOGS_STREAM_OUT_ENABLED": "true",
+            "PREFECT_SERVER_LOGS_STREAM_PUBLISHING_ENABLED": "true",
             "PREFECT_SERVER_DATABASE_TIMEOUT": "30",  # s; SQLite has one writer at a time
         },
         needs=_database(settings),

@@ -7,17 +7,20 @@ import re
 from experiments.config.errors import ConfigError
 
 HINT = "write it as 2h, 90m or 1h30m"
+MOST_S = 30 * 86400.0  # a longer budget is a slip of the hand
 _DURATION = re.compile(r"^(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?$")
 
 
 def seconds(text: str) -> float:
-    """`2h`, `90m`, `1h30m`, `45s` in seconds. Raises ValueError for any other text, and for no time at all."""
+    """`2h`, `90m`, `1h30m`, `45s` in seconds. Raises ValueError for any other text, for no time at all, and for more than 30 days."""
     parts = _DURATION.match(text.strip())
     if not parts or not any(parts.groups()):
         raise ValueError(f"{text!r} is not a duration")
     total = sum(float(part or 0) * size for part, size in zip(parts.groups(), (3600, 60, 1), strict=True))
     if not total > 0:
         raise ValueError(f"{text!r} is no time at all")
+    if total > MOST_S:
+        raise ValueError(f"{text[:20]!r} is more than 30 days")
     return total
 
 

@@ -73,17 +73,20 @@ def load_suite(
     sets: Mapping[str, Any] | None = None,
     only: Mapping[str, Sequence[Any]] | None = None,
     repeats: int | None = None,
+    chooser: str = "--profile",
 ) -> Suite:
     """The chosen profile of a suite with the overrides. Every profile of the file is checked.
 
     `profile`: None or `full` is the suite without a profile. `pool_names` replaces the values of the pool axis; `sets` (--set) gives a
-    parameter one value for all cells; `only` keeps cells with these axis values. Text in the two is read as a YAML scalar.
+    parameter one value for all cells; `only` keeps cells with these axis values. Text in the two is read as a YAML scalar. `chooser`: the
+    option, or the file, that names the profile and takes the blame for one that is not there.
     Raises ConfigError with every problem found.
     """
     document, file = _read(suite_file(name_or_path))
     chosen = profile or BASE
     if chosen != BASE and chosen not in file.profiles:
-        raise ConfigError([document.problem(("profiles", chosen), "unknown profile", choose(chosen, [BASE, *file.profiles]))])
+        problem = f"the suite {file.suite} has no such profile"
+        raise ConfigError.one(chooser, None, chosen, problem, choose(chosen, [BASE, *file.profiles]))
     try:
         schema = workloads.load(file.workload).Parameters
     except ConfigError as error:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from pathlib import Path
+import sys
 from typing import Annotated
 
 import typer
 
-from cluster.trial_layout import JOURNAL
-from flows.cli.ab_comment import STDOUT, check_comment, write_comment
+from flows.cli.errors import of_use
 from flows.cli.options import (
     SUITE_HELP,
     BudgetOption,
@@ -27,12 +25,34 @@ from flows.cli.options import (
     clean_errors,
     err,
     out,
+    print_error,
     print_json,
     suite_names,
+    sweep_id_of,
     sweep_ids,
 )
 from flows.cli.start_sweep import request_of, start, tell
 from flows.runtime import prefect_api
+
+
+def _version(wanted: bool) -> None:
+    """Print the version and the commit of the code, and end."""
+    if wanted:
+        from importlib.metadata import version
+
+        from cluster.git_state import git_state
+
+        state = git_state()
+        commit = f", commit {state['commit'][:12]}{' with changes' if state['dirty'] else ''}" if state else ""
+        out.print(f"sweepbench {version('sweepbench')}{commit}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def sweep_options(
+    version: Annotated[bool, typer.Option("--version", help="print the version and the commit", callback=_version, is_eager=True)] = False,
+) -> None:
+    """Run a workload through every combination of accelerator, precision, data loading and model; say which is faster, and how sure."""
 
 
 @app.command(epilog="Examples: sweep plan bridgetower --profile smoke --only precision=bf16 · sweep plan --sweep last")
@@ -57,7 +77,7 @@ def plan(
     if (suite is None) == (sweep is None):
         raise typer.BadParameter("give a suite, or --sweep and a sweep's id: one of the two")
     if sweep:
-        sweep_plan = planning.renew(SweepStore(_sweep_id(sweep)).load_plan(), build_environments=False)
+        sweep_plan = planning.renew(SweepStore(sweep_id_of(sweep)).load_plan(), build_environments=False)
         against: str | None = sweep_plan.sweep_id
         states = planning.states(sweep_plan)
     else:
@@ -129,7 +149,7 @@ def resume(
     from tasks.sweep.what_is_left import what_is_left
 
     look = Look()  # while the plan is renewed
-    store = SweepStore(_sweep_id(sweep_id))
+    store = SweepStore(sweep_id_of(sweep_id))
     sweep_plan = renew(store.load_plan(), say=tell)
     if budget is not None or until_decided is not None:
         seconds = None if budget is None else option_seconds("--budget", budget)
@@ -142,109 +162,6 @@ def resume(
     raise typer.Exit(run_sweep(sweep_plan, out, err, look, budget=budget, until_decided=until_decided))
 
 
-@app.command("list", epilog="Examples: sweep list · sweep list --json")
-@clean_errors
-def list_(as_json: JsonOption = False) -> None:
-    """Sweeps on this machine, newest first."""
-    from flows.cli import show_sweeps
-
-    rows = show_sweeps.sweep_rows()
-    print_json(rows) if as_json else show_sweeps.print_sweeps(out, rows)
-
-
-@app.command(name="show", epilog="Example: sweep show last")
-@clean_errors
-def show_(sweep_id: SweepId, as_json: JsonOption = False) -> None:
-    """One sweep: its trials, their outcomes and figures."""
-    from flows.cli import show_sweeps
-    from tasks.sweep.store import SweepStore
-
-    store = SweepStore(_sweep_id(sweep_id))
-    print_json(show_sweeps.sweep_json(store)) if as_json else show_sweeps.print_sweep(out, store)
-
-
-@app.command(epilog="Example: sweep report last --open")
-@clean_errors
-def report(
-    sweep_id: SweepId,
-    open_: Annotated[bool, typer.Option("--open", help="open report.html in the browser")] = False,
-    emulated: Annotated[bool, typer.Option("--emulated", help="of the trials on an emulated device, by themselves and marked")] = False,
-    markdown: Annotated[
-        str | None, typer.Option("--markdown", metavar="FILE", help="of `sweep ab`: also the comment for a pull request; - prints it")
-    ] = None,
-) -> None:
-    """Derive results, report and figures again from the raw steps, and print the comparison.
-
-    Trials whose files are damaged are named and left out; the exit status is then 1.
-    """
-    from experiments.config.errors import DamagedFile
-    from flows.cli import show_comparison
-    from tasks.analysis.results import write_steps
-    from tasks.report.write import write_report
-    from tasks.sweep.store import SweepStore
-
-    store = SweepStore(_sweep_id(sweep_id))
-    if markdown is not None:
-        check_comment(markdown, store.load_plan())
-    for trial in store.load_plan().trials:
-        with suppress(DamagedFile):  # which the trial's row in the report tells of
-            if (store.trial_dir(trial.key) / JOURNAL).exists():
-                write_steps(store.trial_dir(trial.key))
-    paths = write_report(store.dir, emulated=emulated)
-    page = err if markdown == STDOUT else out
-    show_comparison.print_comparison(page, store, emulated=emulated)
-    page.print(f"report: {paths.html}", highlight=False, soft_wrap=True)
-    if markdown is not None:
-        write_comment(markdown, store)
-    for problem in paths.damage:
-        err.print(f"left out: {problem}", style="red", highlight=False, markup=False, soft_wrap=True)
-    if open_:
-        typer.launch(paths.html.as_uri())
-    if paths.damage:
-        raise typer.Exit(1)
-
-
-@app.command(
-    epilog="Examples: sweep publish last --to docs/results/vit-h200 · sweep publish --check docs/results/vit-h200",
-)
-@clean_errors
-def publish(
-    sweep_ids_: Annotated[
-        list[str] | None, typer.Argument(metavar="[SWEEP]...", help="sweeps' ids, or `last`; each whole", autocompletion=sweep_ids)
-    ] = None,
-    to: Annotated[Path | None, typer.Option("--to", help="folder of the page; an earlier page of this command is replaced")] = None,
-    check: Annotated[Path | None, typer.Option("--check", help="tell instead whether this page is as it was written")] = None,
-) -> None:
-    """Write a results page from whole sweeps: plans, raw steps, reports, a README, a manifest. Refuses what was edited or put together."""
-    from tasks.report.manifest import check_published
-    from tasks.report.publish import publish as publish_sweeps
-    from tasks.sweep.store import SweepStore
-
-    if (check is None) == (to is None) or bool(sweep_ids_) == (to is None):
-        raise typer.BadParameter("give sweeps and --to FOLDER, or --check FOLDER alone")
-    if to is not None:
-        readme = publish_sweeps([SweepStore(_sweep_id(sweep_id)) for sweep_id in sweep_ids_ or []], to)
-        out.print(f"published: {readme}", highlight=False, soft_wrap=True)
-        return
-    assert check is not None
-    problems = check_published(check)
-    for problem in problems:
-        err.print(problem, highlight=False, markup=False, soft_wrap=True)
-    if problems:
-        raise typer.Exit(1)
-    out.print(f"{check} is as it was written", highlight=False, soft_wrap=True)
-
-
-@app.command(epilog="Example: sweep compare bridgetower-20261101-020000-1a2b last")
-@clean_errors
-def compare(sweep_a: SweepId, sweep_b: SweepId) -> None:
-    """Compare two sweeps cell by cell: how much faster or slower B is, and how sure."""
-    from flows.cli import show_comparison
-    from tasks.sweep.store import SweepStore
-
-    show_comparison.print_two_sweeps(out, SweepStore(_sweep_id(sweep_a)), SweepStore(_sweep_id(sweep_b)))
-
-
 @app.command(epilog="Example: sweep stop last --reason 'the room is too warm'")
 @clean_errors
 def stop(
@@ -255,7 +172,7 @@ def stop(
     from flows.cli.stop import stop_sweep
     from tasks.sweep.store import SweepStore
 
-    raise typer.Exit(stop_sweep(SweepStore(_sweep_id(sweep_id)), reason, out))
+    raise typer.Exit(stop_sweep(SweepStore(sweep_id_of(sweep_id)), reason, out))
 
 
 @app.command(epilog="Examples: sweep suites · sweep suites --json")
@@ -294,37 +211,34 @@ def spread(
     print_json(rows) if as_json else show_spread.print_spreads(out, rows, metric)
 
 
-@app.command(epilog="Example: sweep ui --port 5001")
+@app.command(epilog="Examples: sweep ui · sweep ui last --port 5001 --no-open")
 @clean_errors
-def ui(port: Annotated[int, typer.Option(help="port on 127.0.0.1", min=1024, max=65535)] = 5000) -> None:
-    """The MLflow UI on the local store."""
+def ui(
+    sweep_id: Annotated[
+        str | None,
+        typer.Argument(help="whose charts are shown: a sweep's id, or `last`; the newest if not given", autocompletion=sweep_ids),
+    ] = None,
+    port: Annotated[int, typer.Option(help="port on 127.0.0.1", min=1024, max=65535)] = 5000,
+    open_: Annotated[
+        bool | None, typer.Option("--open/--no-open", help="open the charts in the browser; else if there is a screen")
+    ] = None,
+) -> None:
+    """The MLflow UI on the local store, at the charts of a sweep."""
     from flows.cli.ui import serve
 
-    raise typer.Exit(serve(port, out, err))
-
-
-def _sweep_id(text: str) -> str:
-    from tasks.sweep.store import StoreError, list_sweeps
-
-    if text != "last":
-        return text
-    sweeps = list_sweeps()
-    if not sweeps:
-        raise StoreError("there is no sweep yet; `sweep run bridgetower` makes one")
-    return sweeps[0]
+    raise typer.Exit(serve(port, None if sweep_id is None else sweep_id_of(sweep_id), out, open_=open_))
 
 
 def main() -> None:
     """The console script. A wrong option is an error of use: status 1, since 2 means that trials failed."""
     try:
-        status = app(standalone_mode=False)
+        status = app(standalone_mode=False, prog_name="sweep", args=sys.argv[1:] or ["--help"])
     except (typer.Abort, KeyboardInterrupt):
         status = 1
     except Exception as error:
-        show = getattr(error, "show", None)  # click's errors of use; typer brings its own copy of click, so no class can be named
-        if show is None:
+        if not hasattr(error, "format_message"):  # click's errors of use; typer brings its own copy of click, so no class can be named
             raise
-        show()
+        print_error(of_use(error))
         status = 1
     prefect_api.leave(status or 0)
 
@@ -334,6 +248,7 @@ from flows.cli import ab as _ab  # noqa: E402, F401 - adds its command
 from flows.cli import campaign as _campaigns  # noqa: E402, F401 - adds its command
 from flows.cli import data as _data  # noqa: E402, F401 - adds its commands
 from flows.cli import new as _new  # noqa: E402, F401 - adds its commands
+from flows.cli import look_at as _look_at  # noqa: E402, F401 - adds its commands
 from flows.cli import nightly as _nights  # noqa: E402, F401 - adds its commands
 from flows.cli import schema as _schema  # noqa: E402, F401 - adds its command
 from flows.cli import tune as _tune  # noqa: E402, F401 - adds its command

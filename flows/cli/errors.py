@@ -6,8 +6,15 @@ import os
 import time
 import traceback
 from pathlib import Path
+from typing import Any
 
 from experiments.config.errors import UserError
+
+
+def of_use(error: Any) -> str:
+    """What to print of a wrong option or argument, which click found: what is wrong, and which --help says what is right."""
+    command = error.ctx.command_path if error.ctx else "sweep"
+    return f"{error.format_message().rstrip('.')}; `{command} --help` shows what it takes"
 
 
 def line_of(error: Exception) -> str:

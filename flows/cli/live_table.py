@@ -1,10 +1,10 @@
-"""The live table of `sweep run`: trials, their state, step, samples/s, loss, and the time left."""
+"""The live table of `sweep run`: trials, their state, time, steps, samples/s, loss, the ratio so far, and the time left."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console, Group
@@ -13,21 +13,28 @@ from rich.table import Table
 from rich.text import Text
 
 from experiments.metrics import metric_of
+from experiments.spec.schema import Suite
 from experiments.trial import Outcome
+from flows.cli.ratios import Ratios
 from flows.runtime.progress import SweepProgress, TrialProgress
 from tasks.report.text_format import clock, plural
 
 _COLOUR = {Outcome.OK: "green", Outcome.DOES_NOT_FIT: "yellow", Outcome.UNSUPPORTED: "yellow", Outcome.CANCELLED: "magenta"}
 _PLAIN_S = 2.0
 _RATE = metric_of("throughput").unit
+_BAR = 8  # characters
 
 
 @contextmanager
-def show(progress: SweepProgress, console: Console) -> Iterator[None]:
-    """Draw the progress until the block ends: in place on a terminal, as one line for each change elsewhere."""
+def show(progress: SweepProgress, console: Console, suite: Suite | None = None) -> Iterator[None]:
+    """Draw the progress until the block ends: in place on a terminal, as one line for each change elsewhere.
+
+    `suite`: whose baseline the cells are compared with while they run; None for what is not compared within the sweep, such as a night.
+    """
     stop = threading.Event()
     if console.is_terminal:
-        with Live(get_renderable=lambda: render(progress, console.height), console=console, refresh_per_second=4, transient=True):
+        ratios = Ratios(suite)
+        with Live(get_renderable=lambda: render(progress, console.height, ratios), console=console, refresh_per_second=4, transient=True):
             yield
         return
     thread = threading.Thread(target=_lines, args=(progress, console, stop), daemon=True)
@@ -39,25 +46,40 @@ def show(progress: SweepProgress, console: Console) -> Iterator[None]:
         thread.join()
 
 
-def render(progress: SweepProgress, height: int) -> Group:
+def render(progress: SweepProgress, height: int, ratios: Ratios | None = None) -> Group:
     """The table, cut to the rows around the running trials where the terminal is short."""
     with progress.lock:
         rows, problems = list(progress.rows.values()), progress.problems()
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading, justify in (("trial", "left"), ("state", "left"), ("step", "right"), (_RATE, "right"), ("loss", "right")):
-        table.add_column(heading, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    compared = ratios.of(rows) if ratios else {}
     room = max(5, height - 6 - len(problems))
     first = next((i for i, row in enumerate(rows) if row.ended is None), len(rows))
     start = max(0, min(first - room // 2, len(rows) - room))
-    for row in rows[start : start + room]:
-        table.add_row(*_cells(row))
-    finished = sum(row.ended is not None for row in rows)
-    eta_s = progress.seconds_left()
-    footer = f"{finished} of {plural(len(rows), 'trial')}" + (
-        f", about {clock(eta_s)} left" if eta_s is not None and finished < len(rows) else ""
-    )
     down = [Text(f"{name}: {problem}", style="red") for name, problem in problems.items()]
-    return Group(table, *down, Text(f"{footer}. {progress.note}".strip(), style="bold"))
+    return Group(_table(rows[start : start + room], compared), *down, Text(_footer(progress, rows), style="bold"))
+
+
+def _table(rows: Sequence[TrialProgress], compared: Mapping[str, str]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    headings = [("trial", "left"), ("state", "left"), ("time", "right"), ("steps", "left"), (_RATE, "right"), ("loss", "right")]
+    for heading, justify in [*headings, *([("ratio so far", "left")] if compared else [])]:
+        table.add_column(heading, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    for row in rows:
+        ratio = [Text(compared.get(row.trial.key, ""), style="dim")] if compared else []  # nothing is decided before the end
+        table.add_row(*_cells(row), *ratio)
+    return table
+
+
+def _footer(progress: SweepProgress, rows: Sequence[TrialProgress]) -> str:
+    """How far it is: `27 of 30 trials so far (at most 40), 4:10 elapsed, about 0:40 left in this round. round 3 of up to 4`."""
+    finished = sum(row.ended is not None for row in rows)
+    total = plural(len(rows), "trial")
+    if progress.grows:
+        total += " so far" + (f" (at most {progress.most})" if progress.most else "")
+    parts = [f"{finished} of {total}", f"{clock(time.monotonic() - progress.began)} elapsed"]
+    left_s = progress.seconds_left()
+    if left_s is not None and finished < len(rows):
+        parts.append(f"about {clock(left_s)} left{' in this round' if progress.grows else ''}")
+    return f"{', '.join(parts)}. {progress.note}".strip()
 
 
 def _cells(row: TrialProgress) -> tuple[str | Text, ...]:
@@ -69,14 +91,26 @@ def _cells(row: TrialProgress) -> tuple[str | Text, ...]:
     return (
         row.trial.name,
         state,
-        f"{row.step}/{row.steps}{'+' if row.open_ended else ''}" if row.step else "",
+        clock(row.elapsed_s) if row.elapsed_s is not None else "",
+        _steps(row),
         f"{row.samples_per_s:.1f}" if row.samples_per_s else "",
         f"{row.loss:.4f}" if row.loss is not None else "",
     )
 
 
+def _steps(row: TrialProgress) -> Text:
+    """A bar while it runs, and the steps: `━━━━──── 230/440`; of one that is to last some seconds `230/200+`."""
+    if not row.step:
+        return Text()
+    text = Text()
+    if row.ended is None:
+        done = int(_BAR * row.share)
+        text.append("━" * done, style="cyan").append("─" * (_BAR - done), style="dim").append(" ")
+    return text.append(f"{row.step}/{row.steps}{'+' if row.measure_s is not None else ''}")
+
+
 def _lines(progress: SweepProgress, console: Console, stop: threading.Event) -> None:
-    seen: dict[str, str] = {}
+    seen: set[str] = set()
     last_problems: dict[str, str] = {}
     while True:
         last = stop.is_set()
@@ -88,16 +122,20 @@ def _lines(progress: SweepProgress, console: Console, stop: threading.Event) -> 
                 console.print(text, highlight=False, soft_wrap=True)
         last_problems = problems
         for number, row in enumerate(rows, 1):
-            if row.outcome is None or seen.get(row.trial.key) == row.outcome:
-                continue
-            seen[row.trial.key] = row.outcome
-            rate = f", {row.samples_per_s:.1f} {_RATE}{' (emulated)' if row.emulated else ''}" if row.samples_per_s else ""
-            console.print(
-                f"{time.strftime('%H:%M:%S')} {number}/{len(rows)} {row.trial.name}: {row.outcome}{rate}"
-                + (f" ({row.reason})" if row.reason else ""),
-                highlight=False,
-                soft_wrap=True,
-            )
+            if row.result is not None and row.trial.key not in seen:
+                seen.add(row.trial.key)
+                total = f"{len(rows)}{'+' if progress.grows else ''}"
+                console.print(f"{number}/{total} ".join(_end_of(row)), highlight=False, markup=False, soft_wrap=True)
         if last:
             return
         stop.wait(_PLAIN_S)
+
+
+def _end_of(row: TrialProgress) -> tuple[str, str]:
+    """(when a trial ended, how). One that an earlier flow ran has the time at which it ended, and its day if that was another."""
+    assert row.result is not None
+    at = time.localtime(row.result.finished_at)
+    today = at[:3] == time.localtime()[:3]
+    rate = f", {row.samples_per_s:.1f} {_RATE}{' (emulated)' if row.emulated else ''}" if row.samples_per_s else ""
+    remark = f" ({row.result.remark})" if row.result.remark else ""
+    return time.strftime("%H:%M:%S " if today else "%Y-%m-%d %H:%M:%S ", at), f"{row.trial.name}: {row.outcome}{rate}{remark}"

@@ -91,7 +91,7 @@ def accept(
         out.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
-@app.command(epilog="Example: sweep bisect 'bridgetower MP-0' v1.2 main --budget 1h")
+@app.command(epilog="Example: sweep bisect 'bridgetower MP-0' v1.2 main --most 20")
 @clean_errors
 def bisect(
     cell: CellArgument,

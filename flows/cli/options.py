@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from flows.cli.complete import axis_values, profile_choices, settings
 from flows.cli.errors import line_of
 
 app = typer.Typer(
@@ -63,6 +64,7 @@ ProfileOption = Annotated[
         "--profile",
         "-p",
         help="a profile of the suite; `full` is the suite as written; `auto`: full where an accelerator pool answers, else smoke",
+        autocompletion=profile_choices,
     ),
 ]
 PoolOption = Annotated[
@@ -70,11 +72,17 @@ PoolOption = Annotated[
     typer.Option("--pool", help="use this pool instead of the suite's (repeat for more)", autocompletion=_pool_names),
 ]
 SetOption = Annotated[
-    list[str] | None, typer.Option("--set", help="fix a workload parameter: key=value (repeat for more)", metavar="KEY=VALUE")
+    list[str] | None,
+    typer.Option("--set", help="fix a workload parameter: key=value (repeat for more)", metavar="KEY=VALUE", autocompletion=settings),
 ]
 OnlyOption = Annotated[
     list[str] | None,
-    typer.Option("--only", help="keep only cells with this axis value: axis=value (repeat for more)", metavar="AXIS=VALUE"),
+    typer.Option(
+        "--only",
+        help="keep only cells with this axis value: axis=value (repeat for more)",
+        metavar="AXIS=VALUE",
+        autocompletion=axis_values,
+    ),
 ]
 RepeatsOption = Annotated[int | None, typer.Option("--repeats", "-n", min=1, help="how often each cell is measured, interleaved")]
 BudgetOption = Annotated[
@@ -94,6 +102,11 @@ PoolWaitOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
+def print_error(text: str) -> None:
+    """The one look of every error that ends a command."""
+    err.print(f"[bold red]error:[/] {escape(text)}", highlight=False, soft_wrap=True)
+
+
 def clean_errors(command: Callable[..., Any]) -> Callable[..., Any]:
     """Every error is printed as a message, without a traceback, and ends with status 1. See flows/cli/errors.py."""
 
@@ -104,15 +117,22 @@ def clean_errors(command: Callable[..., Any]) -> Callable[..., Any]:
         except Exception as error:
             if isinstance(error, typer.Exit | typer.Abort) or hasattr(error, "show"):  # click's own: how to leave, errors of use
                 raise
-            err.print(f"[bold red]error:[/] {escape(line_of(error))}", highlight=False, soft_wrap=True)
-            raise typer.Exit(1) from None
-        except OSError as error:
-            if error.filename is None:
-                raise
-            err.print(f"[bold red]error:[/] {escape(f'{error.filename}: {error.strerror}')}", highlight=False, soft_wrap=True)
+            print_error(line_of(error))
             raise typer.Exit(1) from None
 
     return wrapped
+
+
+def sweep_id_of(text: str) -> str:
+    """The sweep's id; `last` is that of the newest. Raises StoreError where there is none."""
+    from tasks.sweep.store import StoreError, list_sweeps
+
+    if text != "last":
+        return text
+    sweeps = list_sweeps()
+    if not sweeps:
+        raise StoreError("there is no sweep yet; `sweep run bridgetower` makes one")
+    return sweeps[0]
 
 
 def print_json(value: Any) -> None:

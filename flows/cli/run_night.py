@@ -15,6 +15,8 @@ from flows.cli.run_sweep import prepare_environment
 from flows.runtime import prefect_api
 from flows.runtime.interrupts import Terminated, heeded
 from flows.runtime.prefect_server import own_server
+from tasks.nightly.recording import records_only
+from tasks.nightly.report import headline
 from tasks.nightly.store import NightStore
 
 if TYPE_CHECKING:
@@ -35,18 +37,19 @@ def run_night(definition: str, name: str, date: str, budget: str | None, pools: 
     if state is None:
         err.print(f"interrupted; go on with it: sweep nightly {name} --date {date}", highlight=False, soft_wrap=True)
         return 1
-    colour = "green" if state.is_completed() else "red"
-    err.print(f"[{colour}]{escape(state.message or '')}[/]", highlight=False, soft_wrap=True)
     store = NightStore(name)
-    if date not in store.dates():
-        return 1
-    night = store.load(date)
+    night = store.load(date) if date in store.dates() and state.name != "Skipped" else None
+    if night is not None:
+        from flows.cli.show_night import show_night
+
+        show_night(out, store, night)
+    said = state.message or ""
+    if night is None or not records_only(night) or said != headline(night):  # which is all that was shown of a first night
+        colour = "green" if state.is_completed() else "red"
+        err.print(f"[{colour}]{escape(said)}[/]", highlight=False, soft_wrap=True)
     if state.name == "Skipped":
         return 0
-    from flows.cli.show_night import show_night
-
-    show_night(out, store, night)
-    return ended[0] if ended else 1
+    return ended[0] if night is not None and ended else 1
 
 
 def _run(

@@ -17,9 +17,10 @@ from cluster.stack.settings import environment
 from cluster.trial_layout import REPORT
 from experiments.config import duration
 from experiments.config.errors import DamagedFile, UserError
-from experiments.trial import Trial
+from experiments.trial import Outcome, Trial
 from flows.cli import live_table
 from flows.cli.show_comparison import print_comparison, print_where
+from flows.cli.starting import TrialLook, starting
 from flows.runtime import prefect_api
 from flows.runtime.handover import CURRENT, Handover
 from flows.runtime.interrupts import Terminated, heeded
@@ -87,10 +88,12 @@ def run_sweep(
 
 
 def _say_end(store: SweepStore, end: FlowEnd, out: Console, err: Console) -> int:
-    """Print how the flow ended; returns the exit status, which what is on disk can only make worse."""
+    """Print how the flow ended, and last what the sweep found in one line, to be pasted; returns the exit status, which what is on disk can
+    only make worse."""
     status = end.status
+    line = ""
     if end.finished:
-        print_comparison(out, store)
+        line = print_comparison(out, store)
         print_where(out, store)
         status = max(status, exit_status(store.states(store.load_plan())), key=SEVERITY.index)
     if end.finished and status == 0:
@@ -102,7 +105,16 @@ def _say_end(store: SweepStore, end: FlowEnd, out: Console, err: Console) -> int
     err.print(f"[{colour}]{escape(end.message)}[/]", highlight=False, soft_wrap=True)
     if status == 1:
         err.print(f"go on with it: sweep resume {store.sweep_id}", highlight=False, soft_wrap=True)
+    if line:
+        out.print(f"{line}{_what_lacks(store)}", highlight=False, markup=False, soft_wrap=True)
     return status
+
+
+def _what_lacks(store: SweepStore) -> str:
+    """What stands behind the line of a sweep that is not whole; empty of any other."""
+    states = store.states(store.load_plan())
+    ended = sum(outcome is not None and outcome is not Outcome.CANCELLED for outcome in states.values())
+    return "" if ended == len(states) else f"; incomplete: {ended} of {plural(len(states), 'trial')} ended"
 
 
 def _complete(store: SweepStore, plan: Plan, server: str | None) -> FlowEnd | None:
@@ -142,7 +154,7 @@ def _run_held(store: SweepStore, plan: Plan, server: str | None, err: Console, l
         with heeded(running, f"sweep resume {plan.sweep_id}"), head_start(store, plan) as begun:
             first += [begun.trial] if begun else []
             expected = expected_seconds(plan)  # before Prefect, whose logging hides what this says of damaged sweeps
-            with _prefect(server, begun, err):
+            with _prefect(store, server, begun, err):
                 CURRENT.set(Handover(plan.sweep_id, begun))
                 return run(expected)
     except (KeyboardInterrupt, Terminated):
@@ -154,7 +166,7 @@ def _run_held(store: SweepStore, plan: Plan, server: str | None, err: Console, l
 
 
 @contextmanager
-def _prefect(server: str | None, begun: HeadStart | None, err: Console) -> Iterator[None]:
+def _prefect(store: SweepStore, server: str | None, begun: HeadStart | None, err: Console) -> Iterator[None]:
     """Have a Prefect server, `server` or one of this command's own, and the flow imported meanwhile. Raises PrefectServerError."""
     meanwhile = f"; meanwhile {escape(begun.trial.name)} begins on pool {begun.trial.pool}" if begun else ""
     if server is not None:
@@ -166,10 +178,12 @@ def _prefect(server: str | None, begun: HeadStart | None, err: Console) -> Itera
     with _server(KEEP.get()) if server is None else nullcontext() as own:
         if own is not None:
             os.environ["PREFECT_API_URL"] = own.url  # read when Prefect is imported
-        with err.status("Prefect starts ...") if err.is_terminal else nullcontext():
+        with starting(err, TrialLook(begun.trial, store.trial_dir(begun.trial.key)) if begun else None) as say:
+            say("importing Prefect and the flow")
             import flows.sweep  # noqa: F401 - takes two seconds, like the server
 
             if own is not None:
+                say("the Prefect server creates its database and starts")
                 own.wait()
         yield
 
@@ -205,7 +219,7 @@ def _run_flow(plan: Plan, expected_s: dict[str, float], err: Console, budget: st
     request = plan.request
     state: State[Any] | None = None
     over = False
-    with suppress(KeyboardInterrupt, Terminated), live_table.show(progress, err):
+    with suppress(KeyboardInterrupt, Terminated), live_table.show(progress, err, plan.suite):
         with prefect_api.not_needed_at_the_end(lambda: progress.ended is not None, err.print):
             state = sweep(
                 suite=request.suite,

@@ -1,4 +1,4 @@
-"""What is printed of a sweep's comparison, and of two sweeps beside each other."""
+"""What is printed of a sweep's comparison, and where its report is."""
 
 from __future__ import annotations
 
@@ -10,35 +10,38 @@ from rich.text import Text
 
 from cluster.trial_layout import REPORT_PAGE
 from flows.cli.show_certificates import print_of_sweep
-from flows.cli.tables import make_table
 from tasks.sweep.store import SweepStore
 
 if TYPE_CHECKING:
     from tasks.report.comparison_table import ComparisonTable
 
 
-_COLOURS = {"faster": "green", "slower": "red", "same": "dim", "undecided": "dim"}  # of verdicts
 _PLAIN: dict[str, Any] = {"highlight": False, "markup": False, "soft_wrap": True}
 
 
-def print_comparison(out: Console, store: SweepStore, *, emulated: bool = False) -> None:
-    """The suite's comparison table and the report's answer; with `emulated`, those of the emulated trials, which say so."""
+def print_comparison(out: Console, store: SweepStore, *, emulated: bool = False) -> str:
+    """The suite's comparison table and the report's answer; with `emulated`, those of the emulated trials, which say so.
+
+    Returns what it found in one line, for a chat; empty where there is nothing to compare.
+    """
     from tasks.analysis.results import load_sweep
     from tasks.report.headline import headline_of
     from tasks.report.model import report_of, report_source
 
     source = report_source(load_sweep(store.dir), emulated=emulated)
     if not source.table.rows:
-        return
+        return ""
     if emulated:
         out.print("EMULATED: NOT A MEASUREMENT", style="bold red")
     out.print()
     _print_table(out, source.table)
     out.print()
-    for line in headline_of(report_of(source)).lines:
+    headline = headline_of(report_of(source))
+    for line in headline.lines:
         out.print(line, **_PLAIN)
     if not emulated:
         print_of_sweep(out, store)
+    return headline.line
 
 
 def _print_table(out: Console, table: ComparisonTable) -> None:
@@ -69,20 +72,3 @@ def print_where(out: Console, store: SweepStore) -> None:
         out.print(f"report:    {report}", highlight=False, soft_wrap=True)
     uri = environment().get("MLFLOW_TRACKING_URI") or tracking_uri()  # the stack's, if it is up
     out.print(f"MLflow UI: {uri if uri.startswith('http') else 'sweep ui'}", highlight=False, soft_wrap=True)
-
-
-def print_two_sweeps(out: Console, a: SweepStore, b: SweepStore) -> None:
-    """`sweep compare`: every cell that both have, and how B stands to A."""
-    from tasks.report.compare_sweeps import compare, write_comparison
-
-    comparison = compare(a.dir, b.dir)
-    out.print(comparison.headline, highlight=False)
-    if comparison.pairs:
-        table = make_table(*comparison.table.header)
-        for row in comparison.table.rows:
-            table.add_row(*(Text(text, style=_COLOURS.get(text, "")) for text in row))
-        out.print(table)
-    for remark in comparison.remarks:
-        out.print(remark, highlight=False, markup=False, soft_wrap=True)
-    _, html = write_comparison(comparison, b.dir)
-    out.print(f"report: {html}", highlight=False, soft_wrap=True)

@@ -13,12 +13,15 @@ from rich.text import Text
 from experiments.config.errors import UserError
 from experiments.regression.definition import NightFile
 from tasks.nightly.plan import round_seconds
-from tasks.nightly.report import remarks, verdict_table
+from tasks.nightly.recording import recorded, records_only
+from tasks.nightly.report import headline, remarks, verdict_table
 from tasks.nightly.store import AA_CONTROL, SLOWED_CONTROL, Night, NightStore, night_names
 from tasks.report.text_format import clock, plural
 from tasks.sweep.store import Plan, SweepStore
 
-_STYLES = {"slower": "red", "more": "red", "higher": "red", "faster": "green", "less": "green", "lower": "green", "undecided": "yellow"}
+_STYLES = {"slower": "red", "more": "red", "higher": "red", "faster": "green", "less": "green", "lower": "green", "undecided": "dim"}
+
+_WORD, _CHANGE = 2, 3  # columns of the verdicts
 
 
 def _table(*headings: str) -> Table:
@@ -62,20 +65,32 @@ def plan(out: Console, definition: NightFile, plan: Plan, night: Night) -> None:
 
 
 def show_night(out: Console, store: NightStore, night: Night) -> None:
-    """A night's verdicts, and where its report is."""
-    verdicts = verdict_table(night)
-    table = _table(*verdicts.header)
-    for row in verdicts.rows:
-        table.add_row(*(Text(value, style=_STYLES.get(value, "") if index == 2 else "") for index, value in enumerate(row)))
-    out.print(table)
-    for node in night.nodes:
-        out.print(f"node {node.host} ({node.pool}): {node.verdict}{f'; {node.note}' if node.note else ''}", highlight=False, soft_wrap=True)
+    """A night's verdicts, and where its report is; of a first night, which has none, only what it is."""
+    if records_only(night):
+        out.print(f"{headline(night)}.", highlight=False, markup=False, soft_wrap=True)
+    else:
+        _print_verdicts(out, night)
     nights = [other for other in store.all() if other.date <= night.date]
     for line in remarks(night, nights, store.changes()):
         out.print(line, highlight=False, markup=False, soft_wrap=True)
     page = store.folder(night.date) / "report.html"
     if page.exists():
         out.print(f"report:    {page}", highlight=False, soft_wrap=True)
+
+
+def _print_verdicts(out: Console, night: Night) -> None:
+    """The table, where the verdict and the change have its colour, the cells that are recorded only, and the nodes."""
+    verdicts = verdict_table(night)
+    table = _table(*verdicts.header)
+    for row in verdicts.rows:
+        style = _STYLES.get(row[_WORD], "")
+        table.add_row(*(Text(value, style=style if index in (_WORD, _CHANGE) else "") for index, value in enumerate(row)))
+    if verdicts.rows:
+        out.print(table)
+    for line in recorded(night):
+        out.print(f"{line}.", highlight=False, markup=False, soft_wrap=True)
+    for node in night.nodes:
+        out.print(f"node {node.host} ({node.pool}): {node.verdict}{f'; {node.note}' if node.note else ''}", highlight=False, soft_wrap=True)
 
 
 def night_rows(name: str | None = None) -> list[dict[str, Any]]:
@@ -89,7 +104,7 @@ def night_rows(name: str | None = None) -> list[dict[str, Any]]:
             except UserError as error:
                 rows.append({"nightly": known, "date": date, "state": "unreadable", "problem": str(error)})
                 continue
-            verdicts = Counter(item.word for item in night.cell_verdicts)
+            verdicts = Counter("recorded" if item.needs is not None else item.word for item in night.cell_verdicts)
             rows.append(
                 {
                     "nightly": known,
@@ -111,6 +126,8 @@ def night_rows(name: str | None = None) -> list[dict[str, Any]]:
 def _state(night: Night) -> str:
     if SweepStore(night.sweep_id).is_held():
         return "running"
+    if records_only(night):
+        return "recorded"
     return "judged" if night.judgements else "interrupted" if night.closed else "incomplete"
 
 

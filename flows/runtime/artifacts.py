@@ -25,7 +25,8 @@ _progress: dict[str, Any] = {}
 def progress(plan: Plan, now: SweepProgress) -> None:
     """Percent of trials done, one artifact for each sweep."""
     done, total = now.counts()
-    percent, text = 100 * done / max(1, total), f"{done} of {total} trials of {plan.sweep_id}"
+    grown = f" so far, {now.note}" if now.grows and now.note else ""
+    percent, text = 100 * done / max(1, total), f"{done} of {total} trials of {plan.sweep_id}{grown}"
     with suppress(Exception):  # a lost Prefect server costs a picture, not a sweep
         if plan.sweep_id in _progress:
             update_progress_artifact(_progress[plan.sweep_id], percent, description=text)

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 from experiments.trial import Trial
+from tasks.report.text_format import plural
 
 TOLD_TO_END = threading.Event()  # one of the three came: a command that runs several sweeps begins no other
 
@@ -78,8 +79,7 @@ class _Interrupted:
 
         signal.signal(number, signal.SIG_IGN)
         killed = sum(processes.end_all(trial.key) for trial in self._running())
-        text = (
-            f"\ninterrupted twice: {killed} processes of trials on this machine were killed; a Ray job may run on (`sweep stop` ends it)\n"
-        )
+        were = f"{plural(killed, 'process')} of trials on this machine {'was' if killed == 1 else 'were'} killed"
+        text = f"\ninterrupted twice: {were}; a Ray job may run on (`sweep stop` ends it)\n"
         os.write(2, f"{text}go on with it: {self._resume}\n".encode())  # the console's lock may be held
         os._exit(1)

@@ -9,30 +9,50 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from cluster.journal.journal import Record
-from experiments.trial import Outcome, Trial
+from experiments.trial import Outcome, Trial, TrialResult
 
 CURRENT: ContextVar[SweepProgress | None] = ContextVar("progress", default=None)
 
 
 @dataclass
 class TrialProgress:
-    """One trial. Rates are over the measured steps seen so far. `steps`: as many as it runs, or at least, if it is to last `measure_s`."""
+    """One trial. Rates are over the measured steps seen so far. `steps`: as many as it runs, or at least, if it is to last `measure_s`.
+
+    `started` and `ended` are of this process's clock, monotonic s; of a trial that an earlier flow ran `started` is None.
+    """
 
     trial: Trial
     state: str = "waiting"
-    outcome: Outcome | None = None
-    reason: str | None = None
+    result: TrialResult | None = None
     attempt: int = 0
     step: int = 0
     steps: int = 0
-    open_ended: bool = False
+    measure_s: float | None = None
     loss: float | None = None
     samples_per_s: float | None = None
     emulated: bool = False
-    started: float | None = None  # monotonic s
+    started: float | None = None
     ended: float | None = None
     _samples: float = field(default=0.0, repr=False)
     _seconds: float = field(default=0.0, repr=False)
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How it ended; None while it has not."""
+        return self.result.outcome if self.result else None
+
+    @property
+    def share(self) -> float:
+        """How much of its steps, and of the time that it is to measure, is done: 0 to 1. Set-up before the first step does not count."""
+        done = self.step / self.steps if self.steps else 0.0
+        return min(1.0, done if self.measure_s is None else min(done, self._seconds / self.measure_s))
+
+    @property
+    def elapsed_s(self) -> float | None:
+        """For how long it has run, or ran; None before it begins."""
+        if self.result is not None:
+            return self.result.finished_at - self.result.started_at
+        return None if self.started is None else time.monotonic() - self.started
 
 
 class SweepProgress:
@@ -42,6 +62,9 @@ class SweepProgress:
         self.rows: dict[str, TrialProgress] = {}
         self.lock = threading.Lock()
         self.note = ""
+        self.began = time.monotonic()
+        self.grows = False  # further rounds may come
+        self.most: int | None = None  # trials in all, if that is known
         self.ended: tuple[int, str] | None = None  # exit status and a line for people; None: the flow did not come to its end
         self.pools: dict[str, str] = {}  # pool -> what is wrong with it
         self.prefect: str | None = None  # what is wrong with Prefect, which trials do not need
@@ -53,8 +76,7 @@ class SweepProgress:
         with self.lock:
             for trial in trials:
                 total = int(trial.parameters["steps"]) + int(trial.parameters["warmup_steps"])
-                open_ended = trial.parameters.get("measure_s") is not None
-                self.rows.setdefault(trial.key, TrialProgress(trial, steps=total, open_ended=open_ended))
+                self.rows.setdefault(trial.key, TrialProgress(trial, steps=total, measure_s=trial.parameters.get("measure_s")))
 
     def wait(self, trial: Trial, reason: str) -> None:
         """A trial has not begun: what it waits for."""
@@ -67,12 +89,18 @@ class SweepProgress:
             row = self.rows[trial.key]
             row.state, row.started = "starting", time.monotonic()
 
-    def finish(self, trial: Trial, outcome: Outcome, reason: str | None, samples_per_s: float | None = None) -> None:
-        """A trial has ended, now or in an earlier flow. `samples_per_s`: its result's throughput; a trial that failed has none."""
+    def finish(self, trial: Trial, result: TrialResult) -> None:
+        """A trial has ended, now or in an earlier flow. Its rate is its result's; a trial that failed has none."""
         with self.lock:
             row = self.rows[trial.key]
-            row.state, row.outcome, row.reason, row.ended = "done", outcome, reason, time.monotonic()
-            row.samples_per_s = samples_per_s
+            row.state, row.result, row.ended = "done", result, time.monotonic()
+            row.samples_per_s = result.summary.get("throughput")
+            row.emulated = row.trial.emulated or result.emulated
+
+    def set_growth(self, most: int | None) -> None:
+        """Further rounds may follow those that are planned: `most` trials in all, None where nobody can say."""
+        with self.lock:
+            self.grows, self.most = most is None or most > len(self.rows), most
 
     def set_pool_problem(self, name: str, problem: str | None) -> None:
         """What is wrong with a pool now, None for nothing."""

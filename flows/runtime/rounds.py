@@ -6,7 +6,7 @@ import time
 
 from flows.runtime.schedule import run_trials
 from flows.runtime.session import Session
-from tasks.rounds.growth import More, round_note, seconds_run
+from tasks.rounds.growth import More, most_trials, round_note, seconds_run
 
 
 def run_rounds(session: Session, more: More) -> None:
@@ -20,6 +20,7 @@ def run_rounds(session: Session, more: More) -> None:
     while True:
         if due:
             session.progress.note = round_note(session.plan)
+            session.progress.set_growth(most_trials(session.plan))
             run_trials(session, in_turns=in_turns)
         if session.stop.is_set():
             return

@@ -54,6 +54,7 @@ class Session:
         `deadline`: no trial begins that is not expected to end by then.
         """
         self.store, self.plan, self.progress, self.log, self.deadline = store, plan, progress, logger, deadline
+        self.found = ""  # by the report: what the sweep found, and where it is
         self._head_start = head_start
         self.stop = SweepStop(store)
         self._publisher = LivePublisher(plan, logger)
@@ -92,7 +93,7 @@ class Session:
             left = what_is_left(self.store, self.plan)
         for trial, result in left.done:
             if first is None or trial.key != first.key:  # that one may have ended; it is followed to its end like the others
-                self.progress.finish(trial, result.outcome, result.remark, result.summary.get("throughput"))
+                self.progress.finish(trial, result)
         begun = [] if first is None else [first]
         begun += [trial for trial in left.begun if first is None or trial.key != first.key]
         rest = [trial for trial in left.rest if first is None or trial.key != first.key]
@@ -163,6 +164,7 @@ class Session:
         try:
             written = report(self.store.dir)
             files, headline = written.all, written.headline
+            self.found = f"{written.line}. Report: {written.html}"
             problems += written.damage
         except Exception as error:
             self.log.exception("the report could not be written")

@@ -55,7 +55,7 @@ class TrialRecords:
         self._record_end(trial, result, log)
 
     def _record_end(self, trial: Trial, result: TrialResult, log: Any) -> None:
-        self._progress.finish(trial, result.outcome, result.remark, result.summary.get("throughput"))
+        self._progress.finish(trial, result)
         text = self._store.trial_dir(trial.key) / LOG
         if result.outcome is not Outcome.CANCELLED and text.exists():
             log.info("log of %s:\n%s", trial.name, _COLOUR.sub("", text.read_text(errors="replace"))[-_LOG_TAIL:])

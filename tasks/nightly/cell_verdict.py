@@ -34,7 +34,8 @@ def cell_verdicts(definition: NightFile, comparisons: Sequence[Comparison], node
             more["q_value"] = float(q_values[index])
             more["where"], more["why"] = code_or_node(comparison, verdict, float(effects.raw[index]), nodes)
         else:
-            more = {"why": _why_unknown(definition, comparison), "alarm_since": None}
+            needs = definition.least_nights if len(comparison.baseline) < definition.least_nights else None
+            more = {"why": _why_unknown(definition, comparison), "alarm_since": None, "needs": needs}
         verdicts.append(_uncompared(comparison, verdict, tonight).model_copy(update=more))
     return verdicts
 

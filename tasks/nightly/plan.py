@@ -159,7 +159,13 @@ def _check_distinct(definition: NightFile, cells: Sequence[NightEntry]) -> None:
 def _expand(part: NightCells, role: Role, known: Mapping[str, Pool], pool_names: Sequence[str]) -> list[NightEntry]:
     """The cells of one part of the definition. Raises ConfigError for an emulated pool, and where no cell is left."""
     suite = load_suite(
-        part.suite, profile=part.profile, pools=known, pool_names=list(pool_names) or part.pools or None, sets=part.set, only=part.only
+        part.suite,
+        profile=part.profile,
+        pools=known,
+        pool_names=list(pool_names) or part.pools or None,
+        sets=part.set,
+        only=part.only,
+        chooser=f"nightly, suite {part.suite}: profile",
     )
     defaults = workloads.load(suite.workload).Parameters.model_construct().model_dump(mode="json")
     entries = []

@@ -16,6 +16,7 @@ from experiments.stats.coverage import rate_interval
 from experiments.stats.verdict import Verdict
 from tasks.nightly.figures import course, draw_course
 from tasks.nightly.history import History
+from tasks.nightly.recording import judged, recorded, records_only
 from tasks.nightly.store import AA_CONTROL, CHANGED, SLOWED_CONTROL, CellVerdict, Night, NightStore, Role, verdicts_of
 from tasks.report.comparison_table import TextTable
 from tasks.report.figures.inline_svg import inline_svg
@@ -66,21 +67,24 @@ def _control_verdicts(night: Night, role: Role) -> list[CellVerdict]:
 
 
 def headline(night: Night) -> str:
-    """One line: how many cells are slower, faster, undecided, the same."""
+    """One line: how many cells are slower, faster, undecided, the same; of first nights how many are recorded, and when verdicts begin."""
     worse = night.worse()
-    words = Counter(item.word for item in night.cell_verdicts)
+    words = Counter(item.word for item in judged(night))
     parts = [f"{count} {word}" for word, count in words.items() if word not in ("same", "undecided")]
     parts += [f"{words[word]} {word}" for word in ("undecided", "same") if words[word]]
-    counts = ", ".join(parts) or "nothing was judged"
     missed = f"; {plural(len(night.missed), 'cell')} missed" if night.missed else ""
-    return f"{'REGRESSION: ' if worse else ''}{night.name} {night.date}: {counts}{missed}"
+    first = recorded(night)
+    said = "; ".join([", ".join(parts), *(line[:1].lower() + line[1:] for line in first)] if parts else first) or "nothing was judged"
+    return (
+        f"{'REGRESSION: ' if worse else ''}{night.name} {night.date}: {said}{missed or ('. Nothing to do' if records_only(night) else '')}"
+    )
 
 
 def verdict_table(night: Night) -> TextTable:
-    """Changes first, then what is undecided; a cell whose metrics are all the same is one line."""
+    """Changes first, then what is undecided; a cell whose metrics are all the same is one line, and what cannot be judged yet none."""
     rows = []
     first = {cell.cell: cell.metrics[0] for cell in night.cells}
-    for item in sorted(night.cell_verdicts, key=lambda item: _ORDER[item.verdict]):
+    for item in sorted(judged(night), key=lambda item: _ORDER[item.verdict]):
         if item.verdict is Verdict.SAME and item.metric != first.get(item.cell):
             continue  # counted below the table
         value = quantity(item.value, METRICS[item.metric]) if item.value else "–"
@@ -141,7 +145,7 @@ def remarks(night: Night, nights: Sequence[Night], changes: Sequence[Change]) ->
             for item in _control_verdicts(night, role)
             if item.verdict is not expected
         ]
-    return [*lines, *control_counts(nights).sentences]
+    return lines if records_only(night) else [*lines, *control_counts(nights).sentences]
 
 
 def by_whom(change: Change) -> str:
@@ -156,12 +160,15 @@ def _name_of(night: Night, cell: str) -> str:
 
 def markdown(night: Night, nights: Sequence[Night], changes: Sequence[Change], figures: Sequence[tuple[str, Path]] = ()) -> str:
     """The night as Markdown: Prefect's artifact, MLflow's page."""
-    table = verdict_table(night)
+    table, remarked = verdict_table(night), remarks(night, nights, changes)
     same = sum(item.verdict is Verdict.SAME for item in night.cell_verdicts)
-    blocks = [f"# {md(headline(night))}", table_markdown(table), f"{plural(same, 'metric')} of all cells the same."]
+    blocks = [f"# {md(headline(night))}"]
+    if not records_only(night):
+        blocks += [table_markdown(table), f"{plural(same, 'metric')} of all cells the same."]
     if night.nodes:
         blocks += ["## Nodes", table_markdown(node_table(night))]
-    blocks += ["## How far to trust this", "\n".join(f"- {md(line)}" for line in remarks(night, nights, changes))]
+    if remarked:
+        blocks += ["## How far to trust this", "\n".join(f"- {md(line)}" for line in remarked)]
     if figures:
         blocks += ["## History", *(f"![{md(title)}](figures/{path.name})" for title, path in figures)]
     blocks.append(f"Sweep {md(night.sweep_id)}.")

@@ -88,6 +88,9 @@ class CellVerdict(Strict):
     minimum: float
     repeats: int
     baseline: list[str] = Field(default_factory=list, description="dates, oldest first")
+    needs: int | None = Field(
+        None, description="so many nights its baseline needs, and has fewer; null: it has enough, or it is an early record"
+    )
     alarm_since: str | None = None
     causes: list[str] = Field(default_factory=list, description="what of the environment changed against the baseline")
 

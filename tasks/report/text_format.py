@@ -151,8 +151,8 @@ def difference(value: float, metric: Metric) -> str:
 
 
 def plural(count: int, word: str) -> str:
-    """1 trial, 2 trials."""
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+    """1 trial, 2 trials, 2 processes."""
+    return f"{count} {word}" if count == 1 else f"{count} {word}{'es' if word.endswith('s') else 's'}"
 
 
 def listed(words: list[str], most: int = 6) -> str:

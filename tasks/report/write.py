@@ -29,6 +29,7 @@ class ReportPaths:
     figures: Sequence[Path]
     results: Path
     headline: str  # what the sweep found, as report.md says it first
+    line: str  # the same in one line, for a chat
     damage: Sequence[str] = ()  # what is wrong with each trial that is left out, named in the report
 
     @property
@@ -87,7 +88,8 @@ def render_report(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None
     atomic_write(markdown, render_markdown(report))
     atomic_write(html, render_html(report))
     damage = [row.problem for row in sweep.rows if row.problem]
-    return ReportPaths(markdown, html, [path for _, path in figures], results, headline_markdown(headline_of(report)), damage)
+    headline = headline_of(report)
+    return ReportPaths(markdown, html, [path for _, path in figures], results, headline_markdown(headline), headline.line, damage)
 
 
 def _name(name: str, emulated: bool) -> str:

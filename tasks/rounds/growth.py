@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from experiments.spec.schema import MOST_ROUNDS
 from tasks.rounds.decide_plan import decide_note, one_more_round
 from tasks.rounds.race_plan import one_more_heat, race_note
 from tasks.sweep.aa_plan import one_more_pair
@@ -29,6 +30,20 @@ def seconds_run(store: SweepStore, plan: Plan) -> float:
         if (result := readable_result(store, trial.key)) is not None:
             by_pool[trial.pool] = by_pool.get(trial.pool, 0.0) + result.finished_at - result.started_at
     return max(by_pool.values(), default=0.0)
+
+
+def most_trials(plan: Plan) -> int | None:
+    """How many trials a plan that grows may have in the end; None where nobody can say, as in a race or before the first round has ended.
+
+    Every further round has as many trials as the last one at most: what is decided takes part in no more.
+    """
+    if plan.aa:
+        return 2 * plan.aa.pairs
+    if plan.decide is None or (plan.decide.expected_rounds is None and plan.decide.most == MOST_ROUNDS):
+        return None
+    rounds = (plan.decide.expected_rounds or plan.decide.most) - plan.last_round
+    last = sum(trial.repeat == plan.last_round for trial in plan.trials)
+    return min(plan.suite.limit, len(plan.trials) + max(0, rounds) * last)
 
 
 def round_note(plan: Plan) -> str:

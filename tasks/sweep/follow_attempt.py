@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 
+from cluster.attempt_log import with_attempt
 from cluster.journal.journal import Journal, JournalFollower
 from cluster.launchers import Launch, LaunchError, Status, processes
 from cluster.trial_layout import JOURNAL, LOG
@@ -105,7 +106,9 @@ class AttemptFollower:
         self._observe_new()
         log = launcher.log(self._launch, self._folder)
         if self._launch.launcher == "ray_job":
-            (self._folder / LOG).write_text(log)
+            path = self._folder / LOG
+            earlier = path.read_text(errors="replace") if path.exists() else ""
+            path.write_text(with_attempt(earlier, self._launch.attempt, log, result.started_at))
         if result.outcome is not Outcome.OK and result.detail is None:
             result = result.model_copy(update={"detail": log[-_TAIL:] or None})
         return result

@@ -57,7 +57,7 @@ def make_plan(
     sweep_id = sweep_id or new_sweep_id(suite.suite)
     decide = decide_settings(request, suite)
     cells, variants = matrix.expand(suite), Variants(pools, build_them=build_environments, say=say)
-    variants.check(cells, suite.file or request.suite)
+    variants.check(cells, suite.file or request.suite, suite.sets)
     maker = TrialMaker(sweep_id, pools, variants)
     ordered = [(cell, 1) for cell in cells] if decide else matrix.order(cells, suite.repeats)
     trials = [

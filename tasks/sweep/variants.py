@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from cluster.commits.resolve import CommitError, resolve_clean
@@ -27,15 +27,20 @@ class Variants:
         self._recipes: dict[tuple[str, str], Recipe] = {}
         self._commits: dict[str, str] = {}
 
-    def check(self, cells: Sequence[PlannedCell], file: str) -> None:
-        """Raise ConfigError with every problem of the cells' environments and commits. Builds nothing, checks nothing out."""
+    def check(self, cells: Sequence[PlannedCell], file: str, sets: Collection[str] = ()) -> None:
+        """Raise ConfigError with every problem of the cells' environments and commits. Builds nothing, checks nothing out.
+
+        `sets`: what --set gives, which is then to blame, and not `file`.
+        """
         problems: list[Problem] = []
+        blame = {axis: "--set" if axis in sets else file for axis in ("environment", "commit")}
         digests: dict[tuple[str, str], str] = {}
         for name, pool in dict.fromkeys((cell.environment, cell.pool) for cell in cells if cell.environment != DEFAULT_ENVIRONMENT):
             try:
                 digest = self.recipe(name, pool).digest
                 if (other := digests.setdefault((pool, digest), name)) != name:
-                    problems.append(Problem(file, None, "environment", f"{other} and {name} have the same content", "leave one out"))
+                    problem = f"{other} and {name} have the same content"
+                    problems.append(Problem(blame["environment"], None, "environment", problem, "leave one out"))
             except ConfigError as error:
                 problems += [problem for problem in error.problems if problem not in problems]
         commits: dict[str, str] = {}
@@ -43,9 +48,10 @@ class Variants:
             try:
                 commit = self.commit(name) or ""
                 if (other := commits.setdefault(commit, name)) != name:
-                    problems.append(Problem(file, None, "commit", f"{other} and {name} are the same commit {commit[:12]}", "leave one out"))
+                    problem = f"{other} and {name} are the same commit {commit[:12]}"
+                    problems.append(Problem(blame["commit"], None, "commit", problem, "leave one out"))
             except CommitError as error:
-                problems.append(Problem(file, None, "commit", str(error), ""))
+                problems.append(Problem(blame["commit"], None, "commit", str(error), ""))
         if problems:
             raise ConfigError(problems)
 

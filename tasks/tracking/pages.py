@@ -6,20 +6,16 @@ Links within MLflow are relative (`#/experiments/...`), so that they work at any
 from __future__ import annotations
 
 import getpass
-import json
 import re
 from collections.abc import Mapping
-from typing import Any
 from urllib.parse import quote, urlencode
 
-from experiments.metrics import metric_of
 from tasks.sweep.store import Plan
+from tasks.tracking import views
 
 NOTE = "mlflow.note.content"  # the tag that holds a description
 HEADLINE = "sweep.headline"  # the tag that holds what the sweep found, as its description has it
 _ABOUT = "A run is a sweep, the runs nested in it are its trials. The artifacts of a sweep's run hold its report and its figures."
-# Metrics shown beside a trial's axes in the table of trials
-_METRICS = ("throughput", "step_time_median_s", "data_wait_share", "final_loss", "eval_loss_after")
 _FIGURE = re.compile(r"(!\[[^\]]*\]\()(figures/[^)]+)\)")
 _LATEST = "Latest sweep: "
 _TRAINING = "workflowType=machine_learning"  # otherwise MLflow opens its pages for chat programs
@@ -30,7 +26,7 @@ def experiment_tags(plan: Plan, experiment_id: str, parent: str, before: Mapping
 
     `before`: the experiment's current tags; only tags with a new value are returned.
     """
-    tags = {"mlflow.experimentKind": "custom_model_development", _view_name(plan): _view(plan)}
+    tags = {"mlflow.experimentKind": "custom_model_development", views.name(plan.sweep_id): views.view(plan, trials_of(plan.sweep_id))}
     if before.get(NOTE, _LATEST).startswith(_LATEST):
         run = f"[{plan.sweep_id}]({run_link(experiment_id, parent)})"
         tags[NOTE] = f"{_LATEST}{run}. {_compare(experiment_id, plan.sweep_id)}\n\n{plan.suite.description}\n\n{_ABOUT}"
@@ -68,30 +64,8 @@ def table_link(experiment_id: str, sweep_id: str) -> str:
 
 
 def charts_link(experiment_id: str, sweep_id: str) -> str:
-    """Address of charts of all metrics, with a line or bar for each of the sweep's trials."""
+    """Address of charts with a line or bar for each of the sweep's trials: loss, throughput and step time first, the rest folded."""
     return f"{table_link(experiment_id, sweep_id)}&compareRunsMode=CHART"
-
-
-def _view_name(plan: Plan) -> str:
-    return f"mlflow.sharedViewState.{plan.sweep_id}"
-
-
-def _view(plan: Plan) -> str:
-    """The view of `table_link`, in the format of MLflow's Share button."""
-    axes = list(plan.trials[0].axes) if plan.trials else []
-    main = metric_of(plan.suite.report.metric)
-    names = dict.fromkeys((main.name, *_METRICS))
-    columns = [*(f"params.`{axis}`" for axis in axes), *(f"metrics.`{name}`" for name in names), "tags.`trial.outcome`"]
-    mixed = len({trial.emulated for trial in plan.trials}) > 1
-    state: dict[str, Any] = {
-        # results of emulated devices are not compared with measurements
-        "searchFilter": trials_of(plan.sweep_id) + (" and tags.`emulated` = 'false'" if mixed else ""),
-        "orderByKey": f"metrics.`{main.name}`",  # the best first; sorted by time, the trials would be folded into the sweep's row
-        "orderByAsc": main.lower_is_better,
-        "selectedColumns": columns,
-        "runsHiddenMode": "SHOW_ALL",  # in charts, which show ten by default
-    }
-    return json.dumps(state)
 
 
 def parent_of(sweep_id: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -27,7 +28,7 @@ class Session:
 
     def __init__(self, plan: Plan, problem: str | None = None, **ended: Outcome) -> None:
         self.plan, self.store, self.progress, self.problem = plan, saved(plan, **ended), SweepProgress(plan.trials), problem
-        self.stop = threading.Event()
+        self.stop, self.found, self.log = threading.Event(), "", logging.getLogger("flow")
 
     def publish_and_report(self) -> str | None:
         return self.problem
@@ -72,6 +73,17 @@ def test_how_a_sweep_went(second: Outcome | None, status: int, text: str) -> Non
     assert (kept.status, kept.message, session.progress.note, session.progress.ended) == (status, message, message, (status, message))
 
 
+def test_the_flow_run_ends_with_what_was_found_and_where_the_report_is(caplog: pytest.LogCaptureFixture) -> None:
+    """`prefect deployment run --watch` shows the log and the state; the sweep's own status stays short."""
+    session = made(t1=Outcome.OK, t2=Outcome.OK)
+    session.found = "MP-1 is fastest (sweep s). Report: /runs/s/report.html"
+    with caplog.at_level(logging.INFO):
+        state = finish(session, None)
+    short = f"{SWEEP_ID}: every trial ended as expected (2 ok)"
+    assert state.message == f"{short}. {session.found}" == caplog.messages[-1]
+    assert session.store.load_status().message == short == session.progress.note
+
+
 def test_what_could_not_be_published_makes_the_sweep_incomplete() -> None:
     session = made("not all is in MLflow", t1=Outcome.OK, t2=Outcome.OK)
     state = finish(session, None)
@@ -97,10 +109,10 @@ def test_data_sets_are_drawn_before_the_trials_run(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(flows_sweep, "make_datasets", lambda session: done.append(("draw", session)))
     monkeypatch.setattr(flows_sweep, "run_trials", lambda session: done.append(("run", session)))
     monkeypatch.setattr(flows_sweep, "run_rounds", lambda session, more: done.append((more, session)))
-    session: Any = SimpleNamespace(plan=make_plan([make_trial(1)]))
+    session: Any = SimpleNamespace(plan=make_plan([make_trial(1)]), deadline=None)
     flows_sweep._work(session)
     assert done == [("draw", session), ("run", session)]
-    pairs: Any = SimpleNamespace(plan=make_plan([make_trial(1)], aa=AaSettings(pairs=1)))
+    pairs: Any = SimpleNamespace(plan=make_plan([make_trial(1)], aa=AaSettings(pairs=1)), deadline=None)
     flows_sweep._work(pairs)
     assert done[2:] == [("draw", pairs), (one_more_pair, pairs)]
 

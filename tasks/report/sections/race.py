@@ -20,7 +20,8 @@ def section(source: ReportSource) -> Section | None:
     race = source.race
     if race is None:
         return None
-    return Section("race", "Race", [Bullets(facts(race)), rounds_table(race), dropouts_table(race)], ABOUT)
+    dropouts = [dropouts_table(race)] if race.dropouts else []
+    return Section("race", "Race", [Bullets(facts(race)), rounds_table(race), *dropouts], ABOUT)
 
 
 def facts(race: Race) -> list[str]:

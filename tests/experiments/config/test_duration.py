@@ -13,6 +13,10 @@ def test_durations() -> None:
     for wrong in ("", "2", "h", "0m", "-1h", "2 hours"):
         with pytest.raises(ValueError, match=r"duration|no time"):
             seconds(wrong)
+    assert seconds("720h") == 30 * 86400
+    for slip in ("720h1s", "99999999h", "9" * 400 + "h"):
+        with pytest.raises(ValueError, match=r"'[0-9hs]{1,20}' is more than 30 days$"):
+            seconds(slip)
 
 
 def test_an_option_is_named_with_what_would_be_right() -> None:

@@ -179,7 +179,7 @@ profiles:
     assert suite.repeats == 4 and "steps" not in suite.fixed  # the profile's axis takes the place of the fixed value
     assert workshop.load(text).fixed == {"steps": 10}
     error = workshop.refused(text, profile="smal")
-    assert error.problem == "unknown profile" and "did you mean 'small'? known: full, small" in error.hint
+    assert str(error) == "--profile: smal: the suite toys has no such profile; did you mean 'small'? known: full, small"
 
 
 @pytest.mark.parametrize(

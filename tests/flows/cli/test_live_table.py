@@ -3,36 +3,63 @@
 from __future__ import annotations
 
 import re
+import time
 from io import StringIO
 
+import pytest
 from rich.console import Console
 
 from experiments.trial import Outcome
+from flows.cli import live_table
 from flows.cli.live_table import render, show
+from flows.cli.ratios import Ratios
+from flows.runtime import progress as progress_module
 from flows.runtime.progress import SweepProgress
-from tests.tasks.plan_support import make_trial
+from tests.tasks.plan_support import make_result, make_suite, make_trial
 
 
-def text_of(progress: SweepProgress, height: int = 40) -> list[str]:
+class Clock:
+    """In place of the monotonic clock: stands at 1,000 s until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(time, name)
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(progress_module, "time", found)
+    monkeypatch.setattr(live_table, "time", found)
+    return found
+
+
+def text_of(progress: SweepProgress, height: int = 40, ratios: Ratios | None = None) -> list[str]:
     console = Console(file=StringIO(), width=200, height=height)
-    console.print(render(progress, height))
+    console.print(render(progress, height, ratios))
     return [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
 
 
-def test_each_trial_has_a_row_and_the_last_line_counts_them() -> None:
+def test_each_trial_has_a_row_and_the_last_line_counts_them(clock: Clock) -> None:
     trials = [make_trial(number) for number in (1, 2, 3)]
     progress = SweepProgress(trials)
-    progress.finish(trials[0], Outcome.OK, None)
+    progress.finish(trials[0], make_result(trials[0]))
     progress.start(trials[1])
+    clock.now += 65
     steps = [{"kind": "step", "step": 4, "loss": 0.51234, "measured": True, "samples": 10, "total_s": 2.0}]
     progress.observe(trials[1], 2, [{"kind": "environment", "emulated": True}, {"kind": "phase", "name": "training"}, *steps])
     progress.wait(trials[2], "pool in use")
     progress.set_pool_problem("p", "does not answer")
     progress.note = "publishing"
     heading, *rows, pool, footer = [re.split(r"  +", line) for line in text_of(progress)]
-    assert heading == ["trial", "state", "step", "samples/s", "loss"]
-    assert rows[0] == [trials[0].name, "ok"]
-    assert rows[1] == [trials[1].name, "training (emulated) (attempt 2)", "4/7", "5.0", "0.5123"]
+    assert heading == ["trial", "state", "time", "steps", "samples/s", "loss"]
+    assert rows[0] == [trials[0].name, "ok", "1:00"]
+    assert rows[1] == [trials[1].name, "training (emulated) (attempt 2)", "1:05", "━━━━──── 4/7", "5.0", "0.5123"]
     assert rows[2] == [trials[2].name, "pool in use"]
     assert pool == ["pool p: does not answer"]
     assert footer[0].startswith("1 of 3 trials") and footer[0].endswith(". publishing")
@@ -43,9 +70,11 @@ def test_a_trial_that_is_to_last_some_seconds_counts_past_its_least_steps() -> N
     progress = SweepProgress([trial])
     progress.start(trial)
     step = {"kind": "step", "loss": 0.5, "measured": True, "samples": 10, "total_s": 2.0}
-    for number, shown in ((4, "4/7+"), (12, "12/7+")):
+    for number, shown in ((4, "──────── 4/7+"), (12, "━─────── 12/7+")):  # 2 and 4 of the 30 s that it is to measure
         progress.observe(trial, 1, [{**step, "step": number}])
         assert shown in text_of(progress)[1]
+    progress.finish(trial, make_result(trial))
+    assert "12/7+" in text_of(progress)[1] and "━" not in text_of(progress)[1]
 
 
 def test_an_ended_trial_shows_its_results_rate_and_a_failed_one_none() -> None:
@@ -54,8 +83,8 @@ def test_an_ended_trial_shows_its_results_rate_and_a_failed_one_none() -> None:
     step = {"kind": "step", "step": 4, "loss": 0.5, "measured": True, "samples": 10, "total_s": 2.0}
     for trial in trials:
         progress.observe(trial, 1, [step])
-    progress.finish(trials[0], Outcome.OK, None, 4.75)
-    progress.finish(trials[1], Outcome.CANCELLED, "interrupted")
+    progress.finish(trials[0], make_result(trials[0], summary={"throughput": 4.75}))
+    progress.finish(trials[1], make_result(trials[1], Outcome.CANCELLED))
     assert [progress.rows[trial.key].samples_per_s for trial in trials] == [4.75, None]
 
 
@@ -72,19 +101,19 @@ def test_a_short_terminal_shows_the_trials_around_the_first_that_runs() -> None:
     trials = [make_trial(number) for number in range(1, 21)]
     progress = SweepProgress(trials)
     for trial in trials[:10]:
-        progress.finish(trial, Outcome.OK, None)
+        progress.finish(trial, make_result(trial))
     shown = [line for line in text_of(progress, height=11) if " · #1" in line]
     assert [line.split("  ")[0] for line in shown] == [trial.name for trial in trials[8:13]]
-    assert text_of(progress, height=11)[-1].startswith("10 of 20 trials")
+    assert text_of(progress, height=11)[-1].startswith("10 of 20 trials, 0:00 elapsed")
 
 
 def test_the_time_left_is_said_until_all_is_done() -> None:
     trials = [make_trial(1), make_trial(2)]
     progress = SweepProgress(trials, {trial.cell: 30.0 for trial in trials})
-    assert text_of(progress)[-1] == "0 of 2 trials, about 1:00 left."
+    assert text_of(progress)[-1] == "0 of 2 trials, 0:00 elapsed, about 1:00 left."
     for trial in trials:
-        progress.finish(trial, Outcome.OK, None)
-    assert text_of(progress)[-1] == "2 of 2 trials."
+        progress.finish(trial, make_result(trial))
+    assert text_of(progress)[-1] == "2 of 2 trials, 0:00 elapsed."
 
 
 def test_without_a_terminal_each_end_is_a_line() -> None:
@@ -93,6 +122,49 @@ def test_without_a_terminal_each_end_is_a_line() -> None:
     console = Console(file=StringIO(), width=200)
     progress.set_pool_problem("p", "does not answer")
     with show(progress, console):
-        progress.finish(trials[0], Outcome.CRASHED, "made up")
+        progress.finish(trials[0], make_result(trials[0], Outcome.CRASHED, started_at=time.time() - 5, finished_at=time.time()))
     lines = [line.split(" ", 1)[1] for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
     assert lines == ["pool p: does not answer", f"1/2 {trials[0].name}: crashed (made up)"]
+
+
+def test_a_trial_of_an_earlier_flow_has_the_time_at_which_it_ended() -> None:
+    trial = make_trial(1)
+    progress = SweepProgress([trial])
+    console = Console(file=StringIO(), width=200)
+    with show(progress, console):
+        progress.finish(trial, make_result(trial, started_at=1.7e9, finished_at=1.7e9 + 60))
+    (line,) = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert line == f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(1.7e9 + 60))} 1/1 {trial.name}: ok"
+
+
+@pytest.mark.parametrize(
+    ("most", "said"), [(4, "of 2 trials so far (at most 4)"), (None, "of 2 trials so far,"), (2, "of 2 trials,"), (1, "of 2 trials,")]
+)
+def test_a_total_that_grows_says_so(most: int | None, said: str) -> None:
+    trials = [make_trial(1), make_trial(2)]
+    progress = SweepProgress(trials, {trial.cell: 30.0 for trial in trials})
+    progress.set_growth(most)
+    footer = text_of(progress)[-1]
+    assert said in footer and ("left in this round" in footer) is ("so far" in footer)
+
+
+def test_the_ratio_so_far_stands_at_the_last_trial_of_a_cell_and_nothing_is_decided() -> None:
+    trials = [make_trial(number, repeat=repeat) for repeat in (1, 2) for number in (1, 2)]
+    trials = [trial.model_copy(update={"key": f"{place:016x}", "index": place}) for place, trial in enumerate(trials)]
+    suite = make_suite(baseline={"number": 1})
+    progress, ratios = SweepProgress(trials), Ratios(suite)
+    rates = [100.0, 150.0, 102.0, 150.0]
+    assert "ratio" not in text_of(progress, ratios=ratios)[0]
+    for place, (trial, rate) in enumerate(zip(trials, rates, strict=True)):
+        progress.finish(
+            trial, make_result(trial, started_at=1.7e9 + 60 * place, finished_at=1.7e9 + 60 * place + 60, summary={"throughput": rate})
+        )
+        if place == 1:
+            lines = text_of(progress, ratios=ratios)
+            assert lines[2].endswith("x1.50 ?"), "one trial a side has no interval"
+            ratios._not_before = 0.0
+    heading, *rows, _ = text_of(progress, ratios=ratios)
+    assert heading.endswith("ratio so far") and [row.endswith("?") for row in rows] == [False, False, False, True]
+    found = re.search(r"x(\d\.\d\d) \((\d\.\d\d)–(\d\.\d\d)\) \?$", rows[3])
+    assert found and float(found[1]) == pytest.approx((150 * 150 / (100 * 102)) ** 0.5, abs=0.005)
+    assert float(found[2]) < float(found[1]) < float(found[3])

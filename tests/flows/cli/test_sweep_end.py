@@ -40,8 +40,12 @@ def test_a_flow_that_failed_before_its_end_says_why() -> None:
 
 @pytest.fixture
 def printed(monkeypatch: pytest.MonkeyPatch) -> StringIO:
-    for name in ("print_comparison", "print_where"):
-        monkeypatch.setattr(module, name, lambda out, store: out.print("the comparison"))
+    def comparison(out: Console, store: SweepStore) -> str:
+        out.print("the comparison")
+        return "[MP-1] is fastest (sweep s)"
+
+    monkeypatch.setattr(module, "print_comparison", comparison)
+    monkeypatch.setattr(module, "print_where", lambda out, store: out.print("where it is"))
     return StringIO()
 
 
@@ -86,3 +90,18 @@ def test_what_an_ab_sweep_found_is_the_status_once_its_trials_are_well(
     store = saved(make_plan([make_trial(1), make_trial(2)]), t1=Outcome.OK, t2=ended)
     assert say(store, FlowEnd(0, "said", finished=True), printed) == status
     assert (f"exit status {found}:" in printed.getvalue()) is (found != 0 and status == found)
+
+
+@pytest.mark.parametrize(
+    ("ended", "finished", "last"),
+    [
+        ({"t1": Outcome.OK, "t2": Outcome.CRASHED}, True, "[MP-1] is fastest (sweep s)"),
+        ({"t1": Outcome.OK, "t2": Outcome.CANCELLED}, True, "[MP-1] is fastest (sweep s); incomplete: 1 of 2 trials ended"),
+        ({"t1": Outcome.OK}, True, "[MP-1] is fastest (sweep s); incomplete: 1 of 2 trials ended"),
+        ({"t1": Outcome.OK}, False, "go on with it: sweep resume made_up-20260101-000000-0000"),
+    ],
+)
+def test_the_last_line_can_be_pasted_and_says_what_lacks(printed: StringIO, ended: dict[str, Outcome], finished: bool, last: str) -> None:
+    store = saved(make_plan([make_trial(1), make_trial(2)]), **ended)
+    say(store, FlowEnd(0 if finished else 1, "said", finished=finished), printed)
+    assert printed.getvalue().splitlines()[-1] == last

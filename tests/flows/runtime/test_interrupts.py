@@ -49,7 +49,13 @@ def test_what_nohup_ignores_stays_ignored() -> None:
         os.kill(os.getpid(), signal.SIGHUP)
 
 
-def test_a_second_ctrl_c_kills_what_runs_and_says_so(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("each", "said"),
+    [([2, 2], "4 processes of trials on this machine were killed"), ([0, 1], "1 process of trials on this machine was killed")],
+)
+def test_a_second_ctrl_c_kills_what_runs_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], each: list[int], said: str
+) -> None:
     killed: list[str] = []
 
     class Left(BaseException):
@@ -58,7 +64,7 @@ def test_a_second_ctrl_c_kills_what_runs_and_says_so(monkeypatch: pytest.MonkeyP
     def leave(status: int) -> None:
         raise Left(status)
 
-    monkeypatch.setattr(processes, "end_all", lambda key: (killed.append(key), 2)[1])
+    monkeypatch.setattr(processes, "end_all", lambda key: (killed.append(key), each.pop())[1])
     monkeypatch.setattr(interrupts.os, "_exit", leave)
     trials = [make_trial(1), make_trial(2)]
     with pytest.raises(Left, match="1"), heeded(lambda: trials, "sweep resume x"):
@@ -69,4 +75,4 @@ def test_a_second_ctrl_c_kills_what_runs_and_says_so(monkeypatch: pytest.MonkeyP
             os.kill(os.getpid(), signal.SIGINT)
     assert killed == [trial.key for trial in trials]
     text = capfd.readouterr().err
-    assert "interrupted twice: 4 processes of trials on this machine were killed" in text and "go on with it: sweep resume x\n" in text
+    assert f"interrupted twice: {said};" in text and "go on with it: sweep resume x\n" in text

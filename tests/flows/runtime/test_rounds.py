@@ -22,7 +22,8 @@ class Session:
     def __init__(self, plan: Plan, monkeypatch: pytest.MonkeyPatch, trial_s: float, on_run: Callable[[Session], object]) -> None:
         self.plan, self.store = plan, SweepStore(plan.sweep_id)
         self.store.save_plan(plan)
-        self.progress = SimpleNamespace(note="")
+        self.most: list[int | None] = []
+        self.progress = SimpleNamespace(note="", set_growth=self.most.append)
         self.stopped, self.now, self.rounds = False, 1000.0, list[int]()
         self.stop = SimpleNamespace(is_set=lambda: self.stopped)
         self.deadline: Any = None
@@ -64,7 +65,8 @@ def test_pairs_start_until_the_time_is_over_and_the_last_is_finished(monkeypatch
 
 
 def test_no_more_pairs_run_than_were_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert ran(monkeypatch, 1.0, minutes=60, pairs=2).rounds == [2, 4]
+    session = ran(monkeypatch, 1.0, minutes=60, pairs=2)
+    assert session.rounds == [2, 4] and session.most == [4, 4], "so many trials at most"
 
 
 def test_a_stop_starts_no_pair(monkeypatch: pytest.MonkeyPatch) -> None:

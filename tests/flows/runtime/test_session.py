@@ -34,9 +34,9 @@ def test_begun_trials_are_run_first_and_done_ones_not(stage: Stage) -> None:
     session = stage.session(plan)
     assert numbers(session.to_do()) == [4, 5, 3, 6, 7, 8]  # the 6th was told to end, the 7th never started
     rows = {number: session.progress.rows[f"{number:016x}"] for number in range(1, 9)}
-    assert [(rows[n].state, rows[n].outcome, rows[n].reason) for n in (1, 2)] == [
-        ("done", Outcome.OK, None),
-        ("done", Outcome.CRASHED, "made up"),
+    assert [(rows[n].state, rows[n].result) for n in (1, 2)] == [
+        ("done", make_result(plan.trials[0])),
+        ("done", make_result(plan.trials[1], Outcome.CRASHED)),
     ]
     assert {rows[n].state for n in range(3, 9)} == {"waiting"}
     assert calls(session) == [("start",)]
@@ -110,14 +110,16 @@ def end(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
             told.calls.append(("report", mlflow_links))
             if told.report:
                 raise told.report
-            return SimpleNamespace(all=told.files, damage=[])
+            said = {"headline": "**MP-1 is fastest**", "line": "MP-1 is fastest (sweep s)", "html": Path("report.html")}
+            return SimpleNamespace(all=told.files, damage=[], **said)
 
         def with_options(self, task_run_name: str) -> Report:
             told.calls.append(task_run_name)
             return self
 
-    def publish(store: Any, plan: Any, files: list[Path]) -> Any:
+    def publish(store: Any, plan: Any, files: list[Path], headline: str) -> Any:
         assert (store, plan.unquote()) == (told.session.store, told.session.plan)
+        assert headline == ("**MP-1 is fastest**" if files else "")
         told.calls.append(("publish", files))
         if told.mlflow:
             raise told.mlflow
@@ -136,6 +138,7 @@ def test_at_the_end_all_is_reported_published_and_linked(end: SimpleNamespace) -
     assert calls(end.session) == [("close",)]
     assert end.artifacts.made == ["sweep"]
     assert end.session.progress.note == "publishing"
+    assert end.session.found == "MP-1 is fastest (sweep s). Report: report.html"
 
 
 def test_a_sweep_without_published_trials_has_no_links(end: SimpleNamespace) -> None:
@@ -147,6 +150,7 @@ def test_a_sweep_without_published_trials_has_no_links(end: SimpleNamespace) -> 
 def test_a_report_that_fails_does_not_keep_results_from_mlflow(end: SimpleNamespace) -> None:
     end.report, end.published = ValueError("no figures\nat all"), SimpleNamespace(trials={})
     assert end.session.publish_and_report() == "no report (no figures)"
+    assert end.session.found == ""
     assert end.calls[-1] == ("publish", [])
 
 

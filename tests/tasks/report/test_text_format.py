@@ -123,6 +123,7 @@ def test_a_narrow_interval_has_a_digit_more() -> None:
 
 def test_counts_and_lists() -> None:
     assert [plural(count, "cell") for count in (0, 1, 2)] == ["0 cells", "1 cell", "2 cells"]
+    assert [plural(count, "process") for count in (0, 1, 2)] == ["0 processes", "1 process", "2 processes"]
     letters = list("abcdefg")
     assert [listed(letters[:count]) for count in (0, 1, 2, 3, 6)] == ["", "a", "a and b", "a, b and c", "a, b, c, d, e and f"]
     assert listed(letters) == "a, b, c, d, e and 2 more"

@@ -1,14 +1,14 @@
-"""Which plans grow, and the time that a resumed sweep has used."""
+"""Which plans grow, by how much at most, and the time that a resumed sweep has used."""
 
 from __future__ import annotations
 
 import pytest
 
 from experiments.trial import Outcome
-from tasks.rounds.growth import growth, seconds_run
+from tasks.rounds.growth import growth, most_trials, seconds_run
 from tasks.sweep.aa_plan import one_more_pair
-from tasks.sweep.store import AaSettings, SweepStore
-from tests.tasks.plan_support import make_plan, make_result, make_trial
+from tasks.sweep.store import AaSettings, DecideSettings, Plan, SweepStore
+from tests.tasks.plan_support import make_plan, make_result, make_suite, make_trial
 
 
 def test_pairs_are_added_to_an_aa_sweep_alone() -> None:
@@ -24,3 +24,37 @@ def test_what_trials_took_so_far_counts_as_time() -> None:
     for trial, outcome in zip(plan.trials, (Outcome.OK, Outcome.CRASHED, Outcome.OK), strict=False):
         store.save_result(make_result(trial, outcome, started_at=1.7e9, finished_at=1.7e9 + 20.0))
     assert seconds_run(store, plan) == pytest.approx(60.0)
+
+
+# --- how many trials there may be in the end
+
+
+def rounds_of_three(rounds: int, last: int = 3, **changes: object) -> Plan:
+    """Rounds of three cells, the last one of `last`."""
+    counts = [*([3] * (rounds - 1)), last]
+    trials = [make_trial(number, repeat=repeat) for repeat, count in enumerate(counts, 1) for number in range(1, count + 1)]
+    return make_plan(trials, **changes)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "last", "settings", "most"),
+    [
+        (1, 3, {}, None),  # nothing has run: nobody knows how many rounds fit
+        (1, 3, {"most": 5}, 15),
+        (2, 3, {"expected_rounds": 8}, 24),
+        (4, 2, {"expected_rounds": 8}, 11 + 4 * 2),
+        (4, 2, {"expected_rounds": 4}, 11),
+    ],
+)
+def test_by_the_rounds_there_is_time_for(rounds: int, last: int, settings: dict[str, int], most: int | None) -> None:
+    assert most_trials(rounds_of_three(rounds, last, decide=DecideSettings(budget_s=60.0, **settings))) == most  # type: ignore[arg-type]
+
+
+def test_never_more_than_the_suites_limit() -> None:
+    settings = DecideSettings(budget_s=60.0, expected_rounds=900)
+    assert most_trials(rounds_of_three(2, decide=settings, suite=make_suite(limit=100))) == 100
+
+
+def test_pairs_are_counted_and_what_is_planned_whole_does_not_grow() -> None:
+    assert most_trials(rounds_of_three(1, aa=AaSettings(pairs=20, minutes=5.0))) == 40
+    assert most_trials(rounds_of_three(1)) is None

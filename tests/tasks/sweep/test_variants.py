@@ -60,6 +60,9 @@ def test_every_problem_is_told_at_once() -> None:
         ("one", "pool ray is a Ray cluster: its nodes have one environment, their image"),
         ("commit", "main and also-main are the same commit aaaaaaaaaaaa"),
     ]
+    with pytest.raises(ConfigError) as caught:
+        Variants(POOLS).check(cells, "s.yaml", {"commit": "main"})
+    assert [problem.file for problem in caught.value.problems] == ["s.yaml", "environment", "environment", "--set"], "who gave it"
     Variants(POOLS).check([cell(), cell("ray", commit="main"), cell(environment="one"), cell(environment="other")], "s.yaml")
 
 

@@ -1,0 +1,146 @@
+"""The commands that look at sweeps: list them, show one, its logs, its report, compare two, publish."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cluster.trial_layout import JOURNAL
+from flows.cli.ab_comment import STDOUT, check_comment, write_comment
+from flows.cli.complete import trial_names
+from flows.cli.options import JsonOption, SweepId, app, clean_errors, err, out, print_json, sweep_id_of, sweep_ids
+
+
+@app.command("list", epilog="Examples: sweep list · sweep list --json")
+@clean_errors
+def list_(as_json: JsonOption = False) -> None:
+    """Sweeps on this machine, newest first."""
+    from flows.cli import show_sweeps
+
+    rows = show_sweeps.sweep_rows()
+    print_json(rows) if as_json else show_sweeps.print_sweeps(out, rows)
+
+
+@app.command(name="show", epilog="Example: sweep show last")
+@clean_errors
+def show_(sweep_id: SweepId, as_json: JsonOption = False) -> None:
+    """One sweep: its trials, their outcomes and figures."""
+    from flows.cli import show_sweeps
+    from tasks.sweep.store import SweepStore
+
+    store = SweepStore(sweep_id_of(sweep_id))
+    print_json(show_sweeps.sweep_json(store)) if as_json else show_sweeps.print_sweep(out, store)
+
+
+@app.command(epilog="Examples: sweep logs 'bf16 MP-1 #2' · sweep logs 4f1c --attempt 1 · sweep logs 'MP-0 #1' --sweep last --follow")
+@clean_errors
+def logs(
+    trial: Annotated[str, typer.Argument(help="the trial's key or its beginning, its name, or words of it", autocompletion=trial_names)],
+    sweep: Annotated[str, typer.Option("--sweep", help="its sweep's id, or `last`", autocompletion=sweep_ids)] = "last",
+    attempt: Annotated[int | None, typer.Option("--attempt", min=1, help="only this attempt; else all of them")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="go on until the trial has ended")] = False,
+) -> None:
+    """What a trial's processes printed, attempt by attempt."""
+    from flows.cli.logs import print_log
+    from tasks.sweep.find_trial import find_trial
+    from tasks.sweep.store import SweepStore
+
+    store = SweepStore(sweep_id_of(sweep))
+    print_log(store, find_trial(store.load_plan().trials, trial), attempt, follow=follow)
+
+
+@app.command(epilog="Example: sweep report last --open")
+@clean_errors
+def report(
+    sweep_id: SweepId,
+    open_: Annotated[bool, typer.Option("--open", help="open report.html in the browser")] = False,
+    emulated: Annotated[bool, typer.Option("--emulated", help="of the trials on an emulated device, by themselves and marked")] = False,
+    markdown: Annotated[
+        str | None, typer.Option("--markdown", metavar="FILE", help="of `sweep ab`: also the comment for a pull request; - prints it")
+    ] = None,
+) -> None:
+    """Derive results, report and figures again from the raw steps, and print the comparison.
+
+    Trials whose files are damaged are named and left out; the exit status is then 1.
+    """
+    from experiments.config.errors import DamagedFile
+    from flows.cli import show_comparison
+    from tasks.analysis.results import write_steps
+    from tasks.report.write import write_report
+    from tasks.sweep.store import SweepStore
+
+    store = SweepStore(sweep_id_of(sweep_id))
+    if markdown is not None:
+        check_comment(markdown, store.load_plan())
+    for trial in store.load_plan().trials:
+        with suppress(DamagedFile):  # which the trial's row in the report tells of
+            if (store.trial_dir(trial.key) / JOURNAL).exists():
+                write_steps(store.trial_dir(trial.key))
+    paths = write_report(store.dir, emulated=emulated)
+    page = err if markdown == STDOUT else out
+    show_comparison.print_comparison(page, store, emulated=emulated)
+    page.print(f"report: {paths.html}", highlight=False, soft_wrap=True)
+    if markdown is not None:
+        write_comment(markdown, store)
+    for problem in paths.damage:
+        err.print(f"left out: {problem}", style="red", highlight=False, markup=False, soft_wrap=True)
+    if open_:
+        typer.launch(paths.html.as_uri())
+    if paths.damage:
+        raise typer.Exit(1)
+
+
+@app.command(
+    epilog="Examples: sweep publish last --to docs/results/vit-h200 · sweep publish --check docs/results/vit-h200",
+)
+@clean_errors
+def publish(
+    sweep_ids_: Annotated[
+        list[str] | None, typer.Argument(metavar="[SWEEP]...", help="sweeps' ids, or `last`; each whole", autocompletion=sweep_ids)
+    ] = None,
+    to: Annotated[Path | None, typer.Option("--to", help="folder of the page; an earlier page of this command is replaced")] = None,
+    check: Annotated[Path | None, typer.Option("--check", help="tell instead whether this page is as it was written")] = None,
+) -> None:
+    """Write a results page from whole sweeps: plans, raw steps, reports, a README, a manifest. Refuses what was edited or put together."""
+    from tasks.report.manifest import check_published
+    from tasks.report.publish import publish as publish_sweeps
+    from tasks.sweep.store import SweepStore
+
+    if (check is None) == (to is None) or bool(sweep_ids_) == (to is None):
+        raise typer.BadParameter("give sweeps and --to FOLDER, or --check FOLDER alone")
+    if to is not None:
+        readme = publish_sweeps([SweepStore(sweep_id_of(sweep_id)) for sweep_id in sweep_ids_ or []], to)
+        out.print(f"published: {readme}", highlight=False, soft_wrap=True)
+        return
+    assert check is not None
+    problems = check_published(check)
+    for problem in problems:
+        err.print(problem, highlight=False, markup=False, soft_wrap=True)
+    if problems:
+        raise typer.Exit(1)
+    out.print(f"{check} is as it was written", highlight=False, soft_wrap=True)
+
+
+@app.command(epilog="Example: sweep compare bridgetower-20261101-020000-1a2b last")
+@clean_errors
+def compare(
+    sweep_a: Annotated[str | None, typer.Argument(help="what is compared with: a sweep's id, or `last`", autocompletion=sweep_ids)] = None,
+    sweep_b: Annotated[str | None, typer.Argument(help="what is compared, likewise", autocompletion=sweep_ids)] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare two sweeps cell by cell: how much faster or slower B is, and how sure."""
+    from flows.cli import show_two_sweeps
+    from tasks.report.compare_sweeps import compare as compare_sweeps
+    from tasks.sweep.store import SweepStore
+
+    if sweep_a is None or sweep_b is None:
+        raise show_two_sweeps.too_few(sweep_a)
+    a, b = (SweepStore(sweep_id_of(name)) for name in (sweep_a, sweep_b))
+    comparison = compare_sweeps(a.dir, b.dir)
+    if as_json:
+        print_json(show_two_sweeps.comparison_json(comparison))
+    else:
+        show_two_sweeps.print_two_sweeps(out, comparison, b)

@@ -1,0 +1,67 @@
+"""`sweep compare`: colours of what is decided alone, and the same as data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from experiments.trial import Outcome
+from flows.cli.commands import app
+from flows.cli.show_two_sweeps import comparison_json, print_two_sweeps
+from tasks.report.compare_sweeps import compare
+from tasks.sweep.store import SweepStore
+from tests.tasks.fake_sweep import Fake, make_sweep
+from tests.tasks.spread_support import write_history
+
+A, B = "made_up-20260101-000000-0000", "made_up-20260102-000000-0000"
+
+
+def fakes(*rates: float) -> list[Fake]:
+    """A cell for each rate; three repeats that lie close together. 0 is a cell that crashed."""
+    cells = [{"pool": "cpu", "precision": "fp32", "dataloader_workers": workers} for workers in range(len(rates))]
+    crashed = {"outcome": Outcome.CRASHED, "reason": "made up"}
+    return [Fake(axes, rate=rate or 1.0, repeats=3, **({} if rate else crashed)) for axes, rate in zip(cells, rates, strict=True)]  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def sweeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """B is slower in its second cell, faster in its third, and has no value in its fourth; the rest is the same."""
+    monkeypatch.setenv("SWEEPBENCH_RUNS", str(tmp_path))
+    write_history(tmp_path, pool="cpu", trial_sd=1e-6, sweep_sd=1e-6)
+    make_sweep(tmp_path, fakes(100, 100, 100, 100), sweep_id=A)
+    make_sweep(tmp_path, fakes(100, 80, 125, 0), sweep_id=B)
+    return tmp_path
+
+
+def test_green_is_faster_red_is_slower_and_the_rest_is_dim(sweeps: Path) -> None:
+    out = Console(record=True, width=220, force_terminal=True, color_system="standard")
+    print_two_sweeps(out, compare(sweeps / A, sweeps / B), SweepStore(B))
+    rows = [line for line in out.export_text(styles=True).splitlines() if "MP-" in line]
+    assert [("\x1b[32mx1.25" in row, "\x1b[31mx0.80" in row, "\x1b[2mx1.00" in row) for row in rows[:3]] == [
+        (False, False, True),
+        (False, True, False),
+        (True, False, False),
+    ]
+    assert "\x1b[32mfaster" in rows[2] and "\x1b[31mslower" in rows[1] and "\x1b[2mok → crashed" in rows[3]
+    assert (sweeps / B / "comparison.html").exists()
+
+
+def test_as_data_it_has_values_ratios_and_verdicts(sweeps: Path) -> None:
+    told = comparison_json(compare(sweeps / A, sweeps / B))
+    assert (told["a"], told["b"], told["smallest_effect"], told["only_a"]) == (A, B, 0.02, [])
+    assert [cell["verdict"] for cell in told["cells"]] == ["same", "slower", "faster", None]
+    assert [cell["said"] for cell in told["cells"]][3] == "ok → crashed"
+    slower = told["cells"][1]
+    assert (slower["metric"], slower["unit"], slower["difference"], slower["a"]["trials"]) == ("throughput", "samples/s", False, 3)
+    assert slower["ratio"]["value"] == pytest.approx(0.8, rel=0.01) and slower["ratio"]["low"] < 0.8 < slower["ratio"]["high"]
+    assert told["cells"][3]["ratio"] is None and told["cells"][3]["b"] == {"outcome": "crashed", "trials": 0}
+
+
+def test_the_command_prints_that_data_alone(sweeps: Path) -> None:
+    done = CliRunner().invoke(app, ["compare", A, B, "--json"])
+    assert done.exit_code == 0 and json.loads(done.stdout)["headline"] == "1 cell same, 1 cell slower, 1 cell faster, 1 cell ok → crashed"
+    assert not (sweeps / B / "comparison.html").exists(), "nothing is written for data"

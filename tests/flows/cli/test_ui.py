@@ -1,0 +1,88 @@
+"""`sweep ui`: where it leads, and what it says where there is nothing to show."""
+
+from __future__ import annotations
+
+import http.server
+import os
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from experiments.trial import Outcome
+from flows.cli import open_page, ui
+from tasks.tracking.client import connect
+from tests.flows.cli.test_show import Page
+from tests.tasks.plan_support import SWEEP_ID, make_plan, make_trial, saved
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
+    """What was started in place of a browser and of the server."""
+    monkeypatch.setenv("SWEEPBENCH_RUNS", str(tmp_path))
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setattr(ui, "prepare_environment", lambda: None)
+    found: list[Any] = []
+    monkeypatch.setattr(ui.os, "execv", lambda program, words: found.append(words))
+    monkeypatch.setattr(ui, "_open_once_up", lambda health, page: found.append(page))
+    return found
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_it_leads_to_the_charts_of_the_newest_sweep(started: list[Any]) -> None:
+    plan = make_plan([make_trial(1)])
+    saved(plan, t1=Outcome.OK)
+    experiment, port = connect().create_experiment(plan.name), free_port()
+    page = Page()
+    ui.serve(port, None, page, open_=True)
+    link = f"http://127.0.0.1:{port}/#/experiments/{experiment}/runs?workflowType=machine_learning&viewStateShareKey={SWEEP_ID}"
+    assert page.lines[1] == ["charts:", f"{link}&compareRunsMode=CHART"]
+    assert started[0] == f"{link}&compareRunsMode=CHART"
+    assert started[1][1:4] == ["-m", "mlflow", "server"]
+
+
+def test_without_anything_to_show_or_a_port_it_says_so(started: list[Any]) -> None:
+    with pytest.raises(ui.NoUi, match="there is nothing to show yet"):
+        ui.serve(free_port(), None, Console(), open_=False)
+    plan = make_plan([make_trial(1)])
+    saved(plan)
+    connect()
+    with pytest.raises(ui.NoUi, match=f"{SWEEP_ID} is not in MLflow yet; `sweep resume {SWEEP_ID}` publishes it"):
+        ui.serve(free_port(), SWEEP_ID, Console(), open_=False)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(ui.NoUi, match=f"port {port} is in use; choose another: sweep ui --port {port + 1}"):
+            ui.serve(port, None, Console(), open_=False)
+    assert started == []
+
+
+def test_the_page_is_opened_once_its_server_answers(tmp_path: Path) -> None:
+    class Healthy(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    browser, opened = tmp_path / "browser", tmp_path / "opened"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {opened}\n')
+    browser.chmod(0o755)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Healthy) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        command = [sys.executable, "-P", open_page.__file__, f"http://127.0.0.1:{server.server_port}/health", "http://page/#x"]
+        subprocess.run(command, check=True, timeout=60, env={**os.environ, "BROWSER": f"{browser} %s"})
+        server.shutdown()
+    assert opened.read_text() == "http://page/#x\n"

@@ -1,0 +1,77 @@
+"""What the command says of itself: its version, its examples, and what is wrong with what was typed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from experiments.trial import Outcome
+from flows.cli import commands
+from flows.cli.commands import app
+from tasks.sweep.store import SweepStore
+from tests.tasks.plan_support import SWEEP_ID, make_plan, make_trial, saved
+
+COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+
+
+def ended(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    """Exit status of the console script, and what it wrote to standard error."""
+    monkeypatch.setattr(sys, "argv", ["sweep", *words])
+    with pytest.raises(SystemExit) as end:
+        commands.main()
+    return int(end.value.code or 0), capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_examples_of_a_command_use_options_that_it_has(name: str) -> None:
+    command = COMMANDS[name]
+    known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)} | {"--help"}
+    examples = re.findall(r"sweep [^·.]*", (command.epilog or "").replace("Exit status", "·"))
+    assert examples, "each command shows how it is used"
+    for example in examples:
+        words = shlex.split(example)
+        assert words[1] in COMMANDS
+        if words[1] == name:
+            assert {word for word in words if word.startswith("-") and not word[1:].isdigit()} - known <= {"-"}, example
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nope"], "error: No such command 'nope'; `sweep --help` shows what it takes\n"),
+        (["run"], "error: Missing argument 'suite'; `sweep run --help` shows what it takes\n"),
+        (["run", "synthetic", "--nope"], "error: No such option: --nope; `sweep run --help` shows what it takes\n"),
+        (["plan", "synthetic", "-p", "smoek"], "error: --profile: smoek: the suite synthetic has no such profile; did you mean 'smoke'? "),
+        (["plan", "synthetic", "--set", "commit=nope"], "error: --set: commit: 'nope' is no commit of "),
+        (["plan", "synthetic", "--budget", "99999999h"], "error: --budget: '99999999h' is more than 30 days; write it as "),
+    ],
+)
+def test_every_error_has_one_look(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
+    status, text = ended(monkeypatch, capsys, *words)
+    assert status == 1 and text.startswith(said) and text.count("\n") == 1, text
+
+
+def test_the_version_names_the_commit() -> None:
+    done = CliRunner().invoke(app, ["--version"])
+    assert done.exit_code == 0 and re.match(r"sweepbench \d+\.\d+\.\d+(, commit [0-9a-f]{12}( with changes)?)?\n$", done.output)
+
+
+def test_a_comparison_of_fewer_than_two_sweeps_says_what_to_do() -> None:
+    def said(*words: str) -> str:
+        done = CliRunner().invoke(app, ["compare", *words], env={"COLUMNS": "400"})
+        assert done.exit_code == 1
+        return done.output
+
+    assert "and there is none yet: `sweep run bridgetower` makes another" in said()
+    saved(make_plan([make_trial(1)]), t1=Outcome.OK)
+    assert f"and there is only {SWEEP_ID}: `sweep run made_up` makes another" in said(SWEEP_ID)
+    later = "made_up-20260102-000000-0000"
+    SweepStore(later).save_plan(make_plan([make_trial(1, sweep_id=later)]).model_copy(update={"sweep_id": later}))
+    for words in ((), ("last",), (later,), (SWEEP_ID,)):
+        assert f"`sweep compare {SWEEP_ID} {later}`, for one; `sweep list` shows all 2" in said(*words), words
