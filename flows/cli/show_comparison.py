@@ -10,6 +10,7 @@ from rich.text import Text
 
 from cluster.trial_layout import REPORT_PAGE
 from flows.cli.show_certificates import print_of_sweep
+from flows.cli.show_cost import print_cost, print_costs
 from flows.cli.tables import make_table
 from tasks.sweep.store import SweepStore
 
@@ -33,6 +34,7 @@ def print_comparison(out: Console, store: SweepStore, *, emulated: bool = False)
         out.print("EMULATED: NOT A MEASUREMENT", style="bold red")
     out.print()
     _print_table(out, source.table)
+    print_cost(out, source.cells)
     out.print()
     report = report_of(source)
     out.print(f"{report.headline}. {' '.join(report.answer.sentences)}" if report.answer else report.headline, **_PLAIN)
@@ -87,6 +89,7 @@ def print_two_sweeps(out: Console, a: SweepStore, b: SweepStore) -> None:
         for row in comparison.table.rows:
             table.add_row(*(Text(text, style=_COLOURS.get(text, "")) for text in row))
         out.print(table)
+        print_costs(out, comparison.costs)
     for remark in comparison.remarks:
         out.print(remark, highlight=False, markup=False, soft_wrap=True)
     _, html = write_comparison(comparison, b.dir)

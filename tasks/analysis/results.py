@@ -21,6 +21,7 @@ from experiments.config.errors import DamagedFile, UserError
 from experiments.device_state import NAMES as STATE
 from experiments.device_state import NOT_SAMPLED, DeviceState
 from experiments.journal_mark import JournalMark
+from experiments.price import costs
 from experiments.step_record import FIELDS, RMS
 from experiments.summary import NAMES, Value, rms_names, summarise
 from experiments.trial import Outcome, Scalar, Trial, TrialResult
@@ -201,6 +202,8 @@ def _row(
         summary |= summary_of_today(result.summary, result.environment)
     elif summary:
         summary |= state.metrics() if state else {name: result.summary.get(name) for name in STATE if result}
+    emulated = trial.emulated or (result is not None and result.emulated) or environment.get("emulated")
+    summary |= costs(None if emulated else trial.price, summary)
     window = meta.get("window") or {}
     learning = [step for step in steps if step["step"] <= window.get("last_learning_step", step["step"])]
     return TrialRow(
