@@ -305,13 +305,25 @@ def write_results(sweep_dir: Path, sweep: Sweep | None = None) -> Path:
     A column whose values are of more than one kind is text.
     """
     sweep = sweep or load_sweep(sweep_dir)
-    rows = [_flat(sweep.sweep_id, row) for row in sweep.rows]
+    path = sweep_dir / RESULTS
+    _write(table_of(trial_records(sweep)), path)
+    return path
+
+
+def trial_records(sweep: Sweep) -> list[dict[str, Scalar]]:
+    """The rows of results.parquet as plain data, in the plan's order; not all have all columns."""
+    return [_flat(sweep.sweep_id, row) for row in sweep.rows]
+
+
+def table_of(rows: Sequence[Mapping[str, Scalar]]) -> Any:
+    """An Arrow table with a column for each name in any row: those with a dot, such as `axis.precision`, after the others.
+
+    A column whose values are of more than one kind is text.
+    """
     order = dict.fromkeys(name for row in rows for name in row)
     groups = [name for name in order if "." not in name], [name for name in order if "." in name]
     columns = {name: _array([row.get(name) for row in rows]) for name in (*groups[0], *groups[1])}
-    path = sweep_dir / RESULTS
-    _write(pa.table(columns), path)
-    return path
+    return pa.table(columns)
 
 
 def _flat(sweep_id: str, row: TrialRow) -> dict[str, Scalar]:
