@@ -12,7 +12,7 @@ is a `UserError`, whose text says what would be right.
 from __future__ import annotations
 
 from experiments.config.errors import ConfigError, DamagedFile, UserError
-from flows.api.run import RunError, run
+from flows.api.run_suite import RunError, run
 from flows.api.sweep import Sweep, compare, load, sweeps
 
 __all__ = ["ConfigError", "DamagedFile", "RunError", "Sweep", "UserError", "compare", "load", "run", "sweeps"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from experiments.metrics import Metric, metric_of
 from experiments.stats.estimate import Estimate
@@ -34,9 +34,17 @@ def section(source: ReportSource) -> Section | None:
 def cost_table(cells: Sequence[Cell]) -> TextTable:
     """A row for each cell of which cost or energy of a million samples is known; no row where none is."""
     found = [one for one in costs_of(cells) if one.cost is not None or one.energy is not None]
-    fronts = {"cost": front(found, lambda one: one.cost), "energy": front(found, lambda one: one.energy)}
+    fronts = {
+        "cost": _front(found, lambda one: one.cost),
+        "energy": _front(found, lambda one: one.energy),
+    }
     header = ["cell", "throughput", "cost of a million samples", "over the baseline", "energy of a million samples", "front"]
     return without_empty(TextTable(header, [_row(one, fronts) for one in found], numeric=True))
+
+
+def _front(found: Sequence[CellCost], of: Callable[[CellCost], Estimate | None]) -> list[CellCost]:
+    """The front of several cells; one alone has nobody to beat."""
+    return front(found, of) if sum(of(one) is not None for one in found) > 1 else []
 
 
 def _row(one: CellCost, fronts: dict[str, list[CellCost]]) -> list[str]:

@@ -104,18 +104,17 @@ def _follow(command: Sequence[str], say: Callable[[str], None] | None) -> tuple[
         start_new_session=True,
     ) as process:
         assert process.stdout is not None
+        lines = process.stdout
         while True:
             try:
-                line = process.stdout.readline()
+                if not (line := lines.readline()):
+                    break
+                last = line.strip() or last
+                if say is not None:
+                    say(line.rstrip("\n"))
             except KeyboardInterrupt:
                 interrupted = True
                 process.send_signal(signal.SIGINT)
-                continue
-            if not line:
-                break
-            last = line.strip() or last
-            if say is not None:
-                say(line.rstrip("\n"))
     if interrupted:
         raise KeyboardInterrupt
     return process.returncode, last
