@@ -9,7 +9,7 @@ import typer
 
 from flows.cli.options import SweepId, app, clean_errors, out
 
-_FORMATS = ("csv", "parquet", "hf", "pytorch-hud")  # those of tasks/export/write.py, which takes seconds to import
+FORMATS = ("csv", "parquet", "hf", "pytorch-hud")  # those of tasks/export/write.py, which takes seconds to import
 
 
 @app.command(epilog="Examples: sweep export last --format csv --out tables · sweep export last --format hf --out my-dataset")
@@ -22,7 +22,7 @@ def export(
             "--format",
             help="csv, parquet: tables of cells, trials, steps; hf: those as a Hugging Face dataset folder; pytorch-hud: benchmark records",
             metavar="FORMAT",
-            autocompletion=lambda: list(_FORMATS),
+            autocompletion=lambda: list(FORMATS),
         ),
     ],
     folder: Annotated[Path, typer.Option("--out", help="a new or empty folder, or an earlier export", metavar="DIR")],

@@ -14,6 +14,7 @@ from tasks.analysis.same_work import groups_of_work
 
 ENERGY = "energy_j_per_sample"
 RATE = "throughput"
+UNPROVEN = "loss parity unproven"  # of a cell on a front: nothing is claimed of its rate yet
 KWH = replace(metric_of(ENERGY), unit="kWh", short="energy of a million samples")  # as it is printed
 _AS_RATE = (RATE, COST)  # their logarithms differ by a constant, so what past sweeps know of the spread of one holds for the other
 
@@ -21,6 +22,7 @@ _AS_RATE = (RATE, COST)  # their logarithms differ by a constant, so what past s
 @dataclass(frozen=True, eq=False)
 class CellCost:
     """A cell and what a million samples cost in it. `cost`: in the currency of `price`; `energy`: kWh; None where it is not known.
+    `rate`: None where neither is.
 
     `cheaper`: how many times less it costs than its baseline, > 1 is less; None where that is not known.
     """
@@ -43,7 +45,8 @@ def costs_of(cells: Sequence[Cell]) -> list[CellCost]:
 
 
 def _cost_of(cell: Cell) -> CellCost:
-    rate, cost, energy = (estimate(cell, name) for name in (RATE, COST, ENERGY))
+    cost, energy = estimate(cell, COST), estimate(cell, ENERGY)
+    rate = estimate(cell, RATE) if cost is not None or energy is not None else None
     price = cell.trial.price if cost is not None else None
     in_kwh = kwh_per_million(1.0)
     if energy is not None:
@@ -95,7 +98,8 @@ def cost_metric(currency: str) -> Metric:
 def front(found: Sequence[CellCost], amount: Callable[[CellCost], Estimate | None]) -> list[CellCost]:
     """The Pareto front: those that no other cell beats, by the measured values, in one of rate and amount without losing in the other.
 
-    Of cells that do the same work in one currency; where there are several such groups, the front of each. A cell whose loss is struck is
+    Of cells that do the same work in one currency; where there are several such groups, the front of each. One that is alone in its group
+    has nobody to beat and is on none. A cell whose loss is struck is
     on none and takes no other off it: nothing may be claimed of its rate.
     """
     by_cell = {id(one.cell): one for one in found}
@@ -105,14 +109,19 @@ def front(found: Sequence[CellCost], amount: Callable[[CellCost], Estimate | Non
             one = by_cell[id(cell)]
             if one.rate is not None and amount(one) is not None and not cell.struck:
                 groups.setdefault((number, one.currency), []).append(one)
-    on_it = {id(one) for group in groups.values() for one in _undominated(group, amount)}
+    on_it = {id(one) for group in groups.values() if len(group) > 1 for one in _undominated(group, amount)}
     return [one for one in found if id(one) in on_it]
 
 
 def _undominated(group: Sequence[CellCost], amount: Callable[[CellCost], Estimate | None]) -> list[CellCost]:
+    """From the cheapest on, the fastest of equal cost first: whoever is faster than all before, and whoever equals such a one in both."""
     points = []
     for one in group:
         rate, cost = one.rate, amount(one)
         assert rate is not None and cost is not None  # by the caller
-        points.append((rate.value, cost.value, one))
-    return [one for rate, cost, one in points if not any(r >= rate and c <= cost and (r > rate or c < cost) for r, c, _ in points)]
+        points.append((cost.value, -rate.value, one))
+    best: list[tuple[float, float, CellCost]] = []
+    for point in sorted(points, key=lambda point: point[:2]):
+        if not best or point[1] < best[-1][1] or point[:2] == best[-1][:2]:
+            best.append(point)
+    return [one for _, _, one in best]

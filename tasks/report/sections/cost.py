@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from experiments.metrics import Metric, metric_of
 from experiments.stats.estimate import Estimate
 from tasks.analysis.cell import Cell
-from tasks.analysis.costs import KWH, RATE, CellCost, cost_metric, costs_of, front
+from tasks.analysis.costs import KWH, RATE, UNPROVEN, CellCost, cost_metric, costs_of, front
 from tasks.report.comparison_table import TextTable
 from tasks.report.section import Bullets, ReportSource, Section
 from tasks.report.tables import without_empty
 from tasks.report.text_format import interval, listed, quantity, spread, times
 
 NAME = "cost"
-FRONT = "on the front"
 ABOUT = (
-    "Of the measured window alone, without set-up, compilation and evaluation; the intervals are those of the throughput and of the energy "
-    "that repeats show. x is how many times less a cell costs than its baseline. On the front: no cell that does the same work is faster "
+    "Of the measured window alone, without set-up, compilation and evaluation; the intervals are those that repeats "
+    "show. x is how many times less a cell costs than its baseline. On the front: no cell that does the same work is faster "
     "without costing more, or cheaper without being slower, by the measured values; intervals that overlap may put another cell there."
 )
 
@@ -34,17 +33,9 @@ def section(source: ReportSource) -> Section | None:
 def cost_table(cells: Sequence[Cell]) -> TextTable:
     """A row for each cell of which cost or energy of a million samples is known; no row where none is."""
     found = [one for one in costs_of(cells) if one.cost is not None or one.energy is not None]
-    fronts = {
-        "cost": _front(found, lambda one: one.cost),
-        "energy": _front(found, lambda one: one.energy),
-    }
+    fronts = {"cost": front(found, lambda one: one.cost), "energy": front(found, lambda one: one.energy)}
     header = ["cell", "throughput", "cost of a million samples", "over the baseline", "energy of a million samples", "front"]
     return without_empty(TextTable(header, [_row(one, fronts) for one in found], numeric=True))
-
-
-def _front(found: Sequence[CellCost], of: Callable[[CellCost], Estimate | None]) -> list[CellCost]:
-    """The front of several cells; one alone has nobody to beat."""
-    return front(found, of) if sum(of(one) is not None for one in found) > 1 else []
 
 
 def _row(one: CellCost, fronts: dict[str, list[CellCost]]) -> list[str]:
@@ -55,7 +46,7 @@ def _row(one: CellCost, fronts: dict[str, list[CellCost]]) -> list[str]:
         amount(one.cost, cost_metric(one.currency)),
         "baseline" if one.cell.baseline is one.cell and one.cost else cheaper_text(one.cheaper),
         amount(one.energy, KWH),
-        ", ".join(on) or "–",
+        (", ".join(on) + (f" ({UNPROVEN})" if not one.cell.may_lead(None) else "")) if on else "–",
     ]
 
 

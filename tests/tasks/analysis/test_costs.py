@@ -77,23 +77,28 @@ def test_on_the_front_is_whom_nobody_beats_in_one_without_losing_in_the_other() 
 
 
 def test_a_cell_of_unknown_cost_is_not_on_the_front_and_takes_nobody_off() -> None:
-    assert on_front(made([*priced(repeats(workers(0), 100.0)), *repeats(workers(1), 900.0)])) == ["cpu · MP-0"]
+    rows = [*priced(repeats(workers(0), 100.0)), *priced(repeats(workers(1), 90.0)), *repeats(workers(2), 900.0)]
+    assert on_front(made(rows)) == ["cpu · MP-0"]
 
 
-def test_each_currency_has_its_front() -> None:
-    rows = [*priced(repeats(workers(0), 100.0)), *priced(repeats(workers(1), 300.0), currency="EUR")]
-    assert on_front(made(rows)) == ["cpu · MP-0", "cpu · MP-1"]
-
-
-def test_cells_of_other_work_do_not_beat_each_other() -> None:
-    rows = [*priced(repeats(workers(0, width=64), 900.0)), *priced(repeats(workers(0, width=256), 100.0))]
-    assert len(on_front(made(rows, {**settings(), "same_work": ["width"]}))) == 2
+def test_each_currency_and_each_work_has_its_front_and_one_alone_has_none() -> None:
+    rows = [one for count, rate in enumerate((100.0, 80.0)) for one in priced(repeats(workers(count, width=64), rate))]
+    rows += [one for count, rate in enumerate((10.0, 9.0)) for one in priced(repeats(workers(count, width=256), rate))]
+    suite = {**settings(), "same_work": ["width"]}
+    both = ["cpu · MP-0 · width 64", "cpu · MP-0 · width 256"]
+    assert on_front(made(rows, suite)) == both
+    dear = priced(repeats(workers(2, width=64), 90.0), 100.0, currency="EUR")
+    assert on_front(made([*rows, *dear], suite)) == both
+    assert on_front(made([*rows, *dear, *priced(repeats(workers(3, width=64), 80.0), 100.0, currency="EUR")], suite)) == [
+        *both,
+        "cpu · MP-2 · width 64",
+    ]
 
 
 def test_a_struck_cell_is_not_on_the_front() -> None:
-    cells = made(priced(gated_rows(4.0)))
-    assert [cell.struck for cell in cells] == [False, True]
-    assert on_front(cells) == [cells[0].name]
+    cells = made(priced(gated_rows(4.0, 2.0)))
+    assert [cell.struck for cell in cells] == [False, True, False]
+    assert on_front(cells) == [cells[2].name]
 
 
 def test_what_is_found_is_in_the_cells_order() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tasks.report.section import Bullets
 from tasks.report.sections.cost import cost_table, price_lines
-from tests.tasks.cell_support import column, made, repeats, report_of, workers
+from tests.tasks.cell_support import column, gated_rows, made, repeats, report_of, workers
 from tests.tasks.price_support import priced
 
 ROWS = [
@@ -22,6 +22,12 @@ def test_a_row_for_each_cell_with_what_is_known() -> None:
     assert column(table, "over the baseline") == ["baseline", "x0.75 (0.750–0.750)", "x0.90 (0.900–0.900)"]
     assert column(table, "energy of a million samples") == ["1.000 kWh ±<0.1 %", "2.000 kWh ±<0.1 %", "–"]
     assert column(table, "front") == ["cost, energy", "cost, energy", "–"]
+
+
+def test_a_cell_on_the_front_whose_loss_parity_is_open_says_so() -> None:
+    cells = made(priced(gated_rows(2.0, steps=20)))
+    assert column(cost_table(cells), "front") == ["–", "cost (loss parity unproven)"]
+    assert column(cost_table(made(priced(gated_rows(2.0)))), "front") == ["–", "cost"], "proven"
 
 
 def test_one_cell_has_no_front() -> None:
