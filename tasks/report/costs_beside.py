@@ -25,7 +25,9 @@ def costs_beside(pairs: Sequence[tuple[Cell, Cell, Estimate | None]]) -> TextTab
         if any(known is not None for one in (in_a, in_b) for known in (one.cost, one.energy)):
             less = cheaper(faster, b, a) if faster is not None and b.metric.name == RATE and in_a.cost and in_b.cost else None
             rows.append([a.name, *_cost(in_a, in_b), cheaper_text(less), amount(in_a.energy, KWH), amount(in_b.energy, KWH)])
-    return without_empty(TextTable(["cell", "cost, A", "cost, B", "B over A, 95 % interval", "energy, A", "energy, B"], rows, numeric=True))
+    return without_empty(
+        TextTable(["cell", "cost, A", "cost, B", "B times cheaper, 95 % interval", "energy, A", "energy, B"], rows, numeric=True)
+    )
 
 
 def _cost(*sides: CellCost) -> list[str]:

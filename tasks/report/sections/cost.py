@@ -34,7 +34,7 @@ def cost_table(cells: Sequence[Cell]) -> TextTable:
     """A row for each cell of which cost or energy of a million samples is known; no row where none is."""
     found = [one for one in costs_of(cells) if one.cost is not None or one.energy is not None]
     fronts = {"cost": front(found, lambda one: one.cost), "energy": front(found, lambda one: one.energy)}
-    header = ["cell", "throughput", "cost of a million samples", "over the baseline", "energy of a million samples", "front"]
+    header = ["cell", "throughput", "cost of a million samples", "times cheaper", "energy of a million samples", "front"]
     return without_empty(TextTable(header, [_row(one, fronts) for one in found], numeric=True))
 
 
