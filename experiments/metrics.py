@@ -285,11 +285,7 @@ REGISTRY: tuple[Metric, ...] = (
         short="energy per sample",
         words=("more", "less"),
     ),
-    _cost(
-        "",
-        "price of the trial's share of its pool by the hour / 3600 s x 10^6 / throughput, in the pool's currency; only where its entry has "
-        "a `price_per_hour`, see [measuring](measuring.md#cost-and-energy)",
-    ),
+    _cost("", "in the currency of the pool's price, where its entry has one, see [measuring](measuring.md#cost-and-energy)"),
     _cost("_low", "the same of throughput_high"),
     _cost("_high", "the same of throughput_low"),
     Metric(

@@ -13,11 +13,11 @@ from typing import Any
 
 from experiments.config.duration import option_seconds
 from experiments.config.errors import ConfigError, UserError
-from experiments.config.paths import REPOSITORY, runs_root
+from experiments.config.paths import REPOSITORY
 from flows.api.sweep import Sweep, load
-from tasks.sweep.budget import check_budget
-from tasks.sweep.plan import check_ready, make_plan
-from tasks.sweep.store import Plan, Request, StoreError, SweepStore
+from tasks.sweep.begin_sweep import begin_sweep
+from tasks.sweep.plan import make_plan
+from tasks.sweep.store import Request
 
 _INCOMPLETE = 1  # exit status
 
@@ -46,7 +46,7 @@ def run(
 
     Raises ConfigError, before anything starts, for what is wrong with the request; RunError where the sweep did not come to its end.
     """
-    plan = _plan(
+    plan, _ = make_plan(
         Request(
             suite=suite,
             profile=profile,
@@ -58,22 +58,11 @@ def run(
             until_decided=until_decided,
         )
     )
+    begin_sweep(plan)
     status, last = _follow([sys.executable, "-m", "flows.cli", "resume", plan.sweep_id], say)
     if status == _INCOMPLETE:
         raise RunError(f"sweep {plan.sweep_id} did not come to its end: {last}; `sweep resume {plan.sweep_id}` goes on with it")
     return load(plan.sweep_id)
-
-
-def _plan(request: Request) -> Plan:
-    """A new plan, checked and saved. Raises ConfigError, StoreError."""
-    plan, _ = make_plan(request)
-    check_ready(plan)
-    check_budget(plan)
-    try:
-        SweepStore(plan.sweep_id).save_plan(plan)
-    except OSError as error:
-        raise StoreError(f"{runs_root()} cannot be written ({error.strerror}); SWEEPBENCH_RUNS names another folder") from None
-    return plan
 
 
 def _values(value: Any) -> list[Any]:
