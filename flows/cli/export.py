@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.options import SweepId, app, clean_errors, out
+from flows.cli.options import app, clean_errors, out, sweep_ids
 
 FORMATS = ("csv", "parquet", "hf", "pytorch-hud")  # those of tasks/export/write.py, which takes seconds to import
 
@@ -15,7 +15,7 @@ FORMATS = ("csv", "parquet", "hf", "pytorch-hud")  # those of tasks/export/write
 @app.command(epilog="Examples: sweep export last --format csv --out tables · sweep export last --format hf --out my-dataset")
 @clean_errors
 def export(
-    sweep_id: SweepId,
+    sweep: Annotated[str, typer.Argument(help="a sweep's id (`sweep list`), `last`, or its folder", autocompletion=sweep_ids)],
     form: Annotated[
         str,
         typer.Option(
@@ -31,5 +31,5 @@ def export(
     from tasks.export.write import export_sweep
     from tasks.sweep.find_sweep import find_sweep
 
-    for path in export_sweep(find_sweep(sweep_id), form, folder):
+    for path in export_sweep(find_sweep(sweep), form, folder):
         out.print(str(path), highlight=False, markup=False, soft_wrap=True)
