@@ -140,6 +140,11 @@ def _score(name: str, description: str, direction: Direction = Direction.HIGHER)
     return Metric(name, "", direction, Scale.LINEAR, 0.02, Kind.NUMBER, description)
 
 
+def _cost(end: str, description: str) -> Metric:
+    name, short, words = f"cost_per_million_samples{end}", f"cost of a million samples{end.replace('_', ', ')}", ("dearer", "cheaper")
+    return Metric(name, "", Direction.LOWER, Scale.LOG, 0.03, Kind.NUMBER, description, depends_on_node=True, short=short, words=words)
+
+
 def _state(name: str, unit: str, effect: float, description: str, short: str) -> Metric:
     return Metric(name, unit, Direction.NEITHER, Scale.LOG, effect, Kind.NUMBER, description, short=short)
 
@@ -280,6 +285,9 @@ REGISTRY: tuple[Metric, ...] = (
         short="energy per sample",
         words=("more", "less"),
     ),
+    _cost("", "in the currency of the pool's price, where its entry has one, see [measuring](measuring.md#cost-and-energy)"),
+    _cost("_low", "the same of throughput_high"),
+    _cost("_high", "the same of throughput_low"),
     Metric(
         "mfu",
         "",

@@ -12,6 +12,7 @@ from pydantic import Field, StringConstraints
 
 from experiments.config.strict import Strict
 from experiments.journal_mark import JournalMark
+from experiments.price import Price
 
 Scalar = str | int | float | bool | None
 TrialKey = Annotated[str, StringConstraints(pattern=r"^[0-9a-z]{1,64}$")]  # names the trial's folder, so it must not lead elsewhere
@@ -77,6 +78,7 @@ class Trial(Strict):
     parameters: dict[str, Any] = Field(description="the workload's complete, validated parameters")
     data: DataSource | None = None
     labels: dict[str, str] = Field(default_factory=dict, description="tags of its MLflow run; no part of the key")
+    price: Price | None = Field(None, description="what its share of the pool costs; no part of the key; null: the pool names no price")
 
     @property
     def name(self) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from experiments.config.strict import Strict
+from experiments.price import Price
 
 if TYPE_CHECKING:  # a trial's process reads a Placement, and no pools
     from cluster.pools.pool import Pool
@@ -46,6 +47,18 @@ def accelerator(pool: Pool) -> str:
 def nodes_for(pool: Pool, devices: int) -> int:
     """Number of nodes that a trial on `devices` devices needs."""
     return math.ceil(devices / pool.accelerators_per_node) if pool.accelerators_per_node else 1
+
+
+def price_of(pool: Pool, parameters: Mapping[str, Any]) -> Price | None:
+    """What a trial with these parameters pays for its share of `pool` by the hour; None where the pool names no price.
+
+    By the accelerator it pays those that it uses; by the node those that it takes, whole, also where it uses only some of their devices.
+    """
+    if pool.price_per_hour is None or pool.price_per is None:
+        return None
+    devices = int(parameters.get("devices", 1))
+    units = devices if pool.price_per == "accelerator" else nodes_for(pool, devices)
+    return Price(per_hour=pool.price_per_hour, per=pool.price_per, units=units, currency=pool.price_currency)
 
 
 def place(pool: Pool, parameters: Mapping[str, Any]) -> Placement:

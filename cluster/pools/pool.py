@@ -58,6 +58,15 @@ class PoolEntry(Strict):
         default="warm", description="how a trial's process starts: forked from one that has made its imports, or fresh"
     )
     emulated: bool = Field(default=False, description="the device is emulated: its results are not measurements")
+    price_per_hour: float | None = Field(
+        default=None, gt=0, le=1e6, description="what an hour of one accelerator or of one node costs (`price_per`); null: not known"
+    )
+    price_per: Literal["accelerator", "node"] | None = Field(
+        default=None, description="of what: a trial pays the accelerators that it uses, or the nodes that it takes, whole"
+    )
+    price_currency: Annotated[str, StringConstraints(strip_whitespace=True, max_length=20, pattern=r"^[^\x00-\x1f]*$")] = Field(
+        default="", description="how the price's currency is called in tables, such as USD"
+    )
     lock_clocks_mhz: int | None = Field(
         default=None, ge=100, le=10_000, description="lock the GPUs' SM clock at this while a trial runs, where the driver permits it"
     )
@@ -197,6 +206,7 @@ def _check(document: Document, name: str, entry: PoolEntry) -> list[tuple[tuple[
             key for key in ("token_env", "token_file", "accelerator_type", "resources", "storage", "autoscales") if getattr(entry, key)
         ]
         problems += [((name, key), "has no meaning on an embedded pool", "remove it") for key in ray_only]
+    problems += _price_problems(name, entry)
     if entry.lock_clocks_mhz is not None and entry.device != "cuda":
         problems.append(((name, "lock_clocks_mhz"), f"has no meaning on device {entry.device}", "remove it"))
     if entry.storage and (problem := problem_with(entry.storage)):
@@ -208,6 +218,21 @@ def _check(document: Document, name: str, entry: PoolEntry) -> list[tuple[tuple[
         problems += _not_exclusive(name, entry)
     bad = {key: value for key, value in entry.resources.items() if not value > 0}
     return problems + [((name, "resources", key), f"is {value}", "should be greater than 0") for key, value in bad.items()]
+
+
+def _price_problems(name: str, entry: PoolEntry) -> list[tuple[tuple[str, ...], str, str]]:
+    """A price says what it is of; where it would mean nothing there is none."""
+    if entry.price_per_hour is None:
+        alone = [key for key in ("price_per", "price_currency") if getattr(entry, key)]
+        return [((name, key), "is given without price_per_hour", "give the price too, or remove it") for key in alone]
+    if entry.emulated:
+        return [((name, "price_per_hour"), "has no meaning on an emulated pool", "remove it")]
+    if entry.price_per is None:
+        hint = "write `price_per: accelerator` or `price_per: node`: what an hour of it is paid for"
+        return [((name, "price_per"), "is missing beside price_per_hour", hint)]
+    if entry.price_per == "accelerator" and entry.device == "cpu":
+        return [((name, "price_per"), "is accelerator on a pool of device cpu, which has none", "write `price_per: node`")]
+    return []
 
 
 def _not_exclusive(name: str, entry: PoolEntry) -> list[tuple[tuple[str, ...], str, str]]:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from cluster.trial_layout import REPORT_PAGE
 from flows.cli.show_certificates import print_of_sweep
+from flows.cli.show_cost import print_cost
 from tasks.sweep.store import SweepStore
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def print_comparison(out: Console, store: SweepStore, *, emulated: bool = False)
         out.print("EMULATED: NOT A MEASUREMENT", style="bold red")
     out.print()
     _print_table(out, source.table)
+    print_cost(out, source.cells)
     out.print()
     headline = headline_of(report_of(source))
     for line in headline.lines:

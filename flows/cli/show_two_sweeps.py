@@ -10,6 +10,7 @@ from rich.text import Text
 
 from experiments.config.errors import UserError
 from experiments.stats.estimate import Estimate
+from flows.cli.show_cost import print_costs
 from flows.cli.tables import make_table
 from tasks.analysis.cell import Cell
 from tasks.report.compare_sweeps import CompareError, Comparison, Pair, write_comparison
@@ -28,6 +29,7 @@ def print_two_sweeps(out: Console, comparison: Comparison, b: SweepStore) -> Non
             style = _COLOURS.get(pair.word, "dim")
             table.add_row(*(Text(text, style=style if place in (_RATIO, _VERDICT) else "") for place, text in enumerate(row)))
         out.print(table)
+        print_costs(out, comparison.costs)
     for remark in comparison.remarks:
         out.print(remark, highlight=False, markup=False, soft_wrap=True)
     _, html = write_comparison(comparison, b.dir)

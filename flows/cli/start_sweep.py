@@ -81,19 +81,11 @@ def start(plan: Plan, look: Look | None = None, *, page: Console = out) -> int:
 
     `page`: where its comparison is printed.
     """
-    from experiments.config.paths import runs_root
     from flows.cli.run_sweep import run_sweep
-    from tasks.sweep.budget import check_budget
-    from tasks.sweep.plan import check_ready
-    from tasks.sweep.store import StoreError, SweepStore
+    from tasks.sweep.begin_sweep import begin_sweep
 
-    check_ready(plan)
-    check_budget(plan)
+    begin_sweep(plan)
     if plan.request.profile == "auto":
         pools_used = ", ".join(dict.fromkeys(trial.pool for trial in plan.trials))
         err.print(f"profile auto: took [bold]{plan.profile}[/], pool {pools_used}", highlight=False)
-    try:
-        SweepStore(plan.sweep_id).save_plan(plan)
-    except OSError as error:
-        raise StoreError(f"{runs_root()} cannot be written ({error.strerror}); SWEEPBENCH_RUNS names another folder") from None
     return run_sweep(plan, page, err, look)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from experiments.metrics import Direction, Metric, Scale, metric_of
+from experiments.price import COST
 from experiments.spec.schema import Suite
 from experiments.stats.layout import Layout
 from experiments.stats.spread import Spread, SpreadLookup
@@ -39,7 +40,7 @@ def laid_out_cells(rows: Iterable[TrialRow], suite: Suite, *, emulated: bool = F
         if row.emulated == emulated:
             groups.setdefault(row.trial.cell, []).append(row)
     name, ok = suite.report.metric, [row for group in groups.values() for row in group if row.outcome == "ok"]
-    metric = on_a_scale_for(metric_of(name), numbers(row.summary.get(name) for row in ok), suite.report.minimum_effect)
+    metric = on_a_scale_for(in_currency(metric_of(name), ok), numbers(row.summary.get(name) for row in ok), suite.report.minimum_effect)
     cells = [Cell(sorted(group, key=lambda row: row.trial.repeat), metric) for group in groups.values()]
     for number, cell in enumerate(cells):
         cell.number, cell.known = number, _known(cell, known)
@@ -104,6 +105,12 @@ def on_a_scale_for(metric: Metric, values: Sequence[float], minimum: float | Non
         return metric
     effect = (minimum or MINIMUM_EFFECT) * max(map(abs, values))
     return replace(metric, scale=Scale.LINEAR, minimum_effect=effect or MINIMUM_EFFECT)
+
+
+def in_currency(metric: Metric, rows: Iterable[TrialRow]) -> Metric:
+    """A cost in the currency of these trials' prices; any other metric as it is."""
+    currency = next((row.trial.price.currency for row in rows if row.trial.price is not None), "")
+    return replace(metric, unit=currency) if metric.name.startswith(COST) else metric
 
 
 def _find_baselines(cells: Sequence[Cell], suite: Suite) -> None:

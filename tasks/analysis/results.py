@@ -21,6 +21,7 @@ from experiments.config.errors import DamagedFile, UserError
 from experiments.device_state import NAMES as STATE
 from experiments.device_state import NOT_SAMPLED, DeviceState
 from experiments.journal_mark import JournalMark
+from experiments.price import costs
 from experiments.step_record import FIELDS, RMS
 from experiments.summary import NAMES, Value, rms_names, summarise
 from experiments.trial import Outcome, Scalar, Trial, TrialResult
@@ -201,6 +202,8 @@ def _row(
         summary |= summary_of_today(result.summary, result.environment)
     elif summary:
         summary |= state.metrics() if state else {name: result.summary.get(name) for name in STATE if result}
+    emulated = trial.emulated or (result is not None and result.emulated) or environment.get("emulated")
+    summary |= costs(None if emulated else trial.price, summary)
     window = meta.get("window") or {}
     learning = [step for step in steps if step["step"] <= window.get("last_learning_step", step["step"])]
     return TrialRow(
@@ -302,13 +305,25 @@ def write_results(sweep_dir: Path, sweep: Sweep | None = None) -> Path:
     A column whose values are of more than one kind is text.
     """
     sweep = sweep or load_sweep(sweep_dir)
-    rows = [_flat(sweep.sweep_id, row) for row in sweep.rows]
+    path = sweep_dir / RESULTS
+    _write(table_of(trial_records(sweep)), path)
+    return path
+
+
+def trial_records(sweep: Sweep) -> list[dict[str, Scalar]]:
+    """The rows of results.parquet as plain data, in the plan's order; not all have all columns."""
+    return [_flat(sweep.sweep_id, row) for row in sweep.rows]
+
+
+def table_of(rows: Sequence[Mapping[str, Scalar]]) -> Any:
+    """An Arrow table with a column for each name in any row: those with a dot, such as `axis.precision`, after the others.
+
+    A column whose values are of more than one kind is text.
+    """
     order = dict.fromkeys(name for row in rows for name in row)
     groups = [name for name in order if "." not in name], [name for name in order if "." in name]
     columns = {name: _array([row.get(name) for row in rows]) for name in (*groups[0], *groups[1])}
-    path = sweep_dir / RESULTS
-    _write(pa.table(columns), path)
-    return path
+    return pa.table(columns)
 
 
 def _flat(sweep_id: str, row: TrialRow) -> dict[str, Scalar]:

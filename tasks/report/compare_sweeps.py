@@ -23,6 +23,7 @@ from tasks.analysis.judge_cells import MINIMUM_EFFECT, judge_ratios, ratio_of, s
 from tasks.analysis.results import load_sweep
 from tasks.analysis.spread_history import KnownSpreads
 from tasks.report.comparison_table import TextTable
+from tasks.report.costs_beside import OF_COSTS, costs_beside
 from tasks.report.html import render_page
 from tasks.report.markdown import render_text
 from tasks.report.section import Section, table_section
@@ -108,10 +109,16 @@ class Comparison:
         return TextTable(["differs", "A", "B", "cells"], [[*key, listed(names, 4)] for key, names in rows.items()])
 
     @property
+    def costs(self) -> TextTable:
+        """What a million samples cost in A and in B, where prices or the energy are known; no row where none is."""
+        return costs_beside([(pair.a, pair.b, pair.ratio) for pair in self.pairs])
+
+    @property
     def sections(self) -> list[Section]:
         """What Markdown and HTML show below the head, in order."""
         sections = (
             table_section("cells", "Cells", self.table, ""),
+            table_section("cost", "Cost of a million samples", self.costs, OF_COSTS),
             table_section(
                 "confounders",
                 "Confounders",

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from cluster.git_state import git_state
+from cluster.pools.placement import price_of
 from cluster.pools.pool import Pool, find_pool, load_pools
 from cluster.pools.probe import probe
 from cluster.source_tree import source_tree
@@ -22,6 +23,7 @@ from experiments.spec.schema import Suite
 from experiments.trial import DEFAULT_ENVIRONMENT, DataSource, Scalar, Trial, digest, key_parts, trial_key
 from tasks.sweep import own_data
 from tasks.sweep.decide_settings import decide_settings
+from tasks.sweep.priced import check_priced
 from tasks.sweep.store import Plan, Request, Superseded, SweepStore, new_sweep_id, readable_plans, readable_result
 from tasks.sweep.trial_key import code_version, libraries_version
 from tasks.sweep.trial_record import damage_of
@@ -175,6 +177,7 @@ class TrialMaker:
             parameters=parameters,
             data=data.source,
             labels=dict(labels or {}),
+            price=price_of(pool, parameters),
         )
 
 
@@ -189,13 +192,15 @@ def once_more(trial: Trial, repeat: int, index: int, *, seed: int | None = None)
 
 
 def check_ready(plan: Plan) -> None:
-    """Raise ConfigError if a parameter that needs a value has none, such as a data set of the user's own, or a pool no address."""
+    """Raise ConfigError if a parameter that needs a value has none, such as a data set of the user's own, a pool no address, or no price
+    where costs are compared."""
     lacking: dict[str, str] = {}
     for trial in plan.trials:
         lacking |= workloads.load(trial.workload).Parameters.model_validate(trial.parameters).lacking()
     if lacking:
         file = plan.suite.file or plan.request.suite
         raise ConfigError([Problem(file, None, name, "is not set", f"give {what}: --set {name}=...") for name, what in lacking.items()])
+    check_priced(plan)
     check_configured(plan, plan.trials)
 
 

@@ -13,6 +13,7 @@ from experiments.config.errors import ConfigError
 from experiments.config.yaml_document import load
 from experiments.literature.reader import OURS
 from experiments.metrics import REGISTRY, Direction, Kind, Scale, markdown_table, metric_of, names
+from experiments.price import Price, costs
 from experiments.regression.definition import METRICS
 from experiments.summary import NAMES, summarise
 from tasks.tracking.pages import _METRICS
@@ -132,7 +133,9 @@ def test_every_output_of_summarise_is_registered() -> None:
             missing.append(name)
     assert missing == [] and {"rms_spikes", "latency_p90_s"} <= {name for name, value in made.items() if value is not None}
     plain = {metric.name for metric in REGISTRY if "<" not in metric.name}
-    assert plain == {name for name in (*NAMES, *device_state.NAMES) if not name.startswith("eval_")}  # nothing registered that nobody makes
+    cost = costs(Price(per_hour=1, per="node", units=1), {"throughput": 2.0, "throughput_low": 1.0, "throughput_high": 3.0})
+    # nothing registered that nobody makes
+    assert plain == {name for name in (*NAMES, *device_state.NAMES, *cost) if not name.startswith("eval_")}
 
 
 def _asked_for(sections: dict) -> list[str]:  # type: ignore[type-arg]

@@ -17,6 +17,7 @@ from tasks.analysis.held_time import HeldTime
 from tasks.analysis.race import Race
 from tasks.report.figures.aa_pairs import aa_figure
 from tasks.report.figures.axis import axis_figure
+from tasks.report.figures.cost import cost_figure, energy_figure
 from tasks.report.figures.decomposition import decomposition_figure
 from tasks.report.figures.held_time import held_time_figure
 from tasks.report.figures.loss import loss_figure
@@ -30,6 +31,8 @@ from tasks.report.figures.throughput import throughput_figure
 Draw = Callable[[Sequence[Cell]], Figure | None]  # None where there is no data for the figure
 # (file name, title, function), in order
 _FIGURES: tuple[tuple[str, str, Draw], ...] = (
+    ("cost", "Throughput against the cost of a million samples; round: on the front", cost_figure),
+    ("energy", "Throughput against the energy of a million samples; round: on the front", energy_figure),
     ("spikes", "Loss, RMS of the first tensor watched, and the spikes of both", spike_figure),
     ("loss", "Loss curves", loss_figure),
     ("parity", "Loss parity: difference from the reference", parity_figure),

@@ -9,6 +9,7 @@ from tasks.report.sections import (
     certificates,
     comparison,
     confounders,
+    cost,
     data_loading,
     device_state,
     environment,
@@ -40,6 +41,7 @@ SECTIONS: Sequence[Callable[[ReportSource], Section | None]] = (
     comparison.section,
     standing.section,  # a part of the comparison
     data_loading.section,  # a part of the comparison
+    cost.section,
     certificates.section,
     settings.section,
     figures.section,
