@@ -97,6 +97,7 @@ $(STAMP): requirements.lock requirements-torch.lock pyproject.toml
 	@$(BIN)/python -m pip install -qq --no-compile --prefer-binary -r requirements-torch.lock
 	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # as pip would, but on all cores; some packages ship files that do not compile
 	@$(BIN)/python -m pip install -qq --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m cluster.stack.empty_database
 	@touch $@
 
 # optimum-habana needs transformers 4.55, so it has an environment of its own. The emulated device is compiled here, once

@@ -5,6 +5,8 @@ Each process of a trial inherits the environment variable SWEEPBENCH_TRIAL=<key>
 
 from __future__ import annotations
 
+import os
+import select
 import time
 
 import psutil
@@ -89,6 +91,20 @@ def alive(pid: int, born: float | None) -> bool:
         return same and not _over(process)
     except psutil.NoSuchProcess:
         return False
+
+
+def wait_for_end(pid: int, born: float | None, timeout_s: float) -> bool:
+    """Wait until `alive(pid, born)` no longer holds, at most `timeout_s`. Whether it has ended; its parent may not know yet."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        ends = select.poll()  # unlike select, for any number of open files
+        ends.register(descriptor, select.POLLIN)
+        return not alive(pid, born) or bool(ends.poll(timeout_s * 1000))
+    finally:
+        os.close(descriptor)
 
 
 def _over(process: psutil.Process) -> bool:

@@ -9,7 +9,9 @@ import os
 import signal
 import sys
 import threading
+from pathlib import Path
 
+from cluster.stack.empty_database import copy_to
 from cluster.stack.guard import LocalOnly
 from cluster.stack.settings import HOST
 
@@ -17,6 +19,8 @@ from cluster.stack.settings import HOST
 def main(port: int, *, until_eof: bool = False) -> None:
     """Serve on loopback until a signal or, with `until_eof`, the end of standard input. Its database is its user's alone."""
     os.umask(0o077)
+    if home := os.environ.get("PREFECT_HOME"):
+        copy_to(Path(home))
     if until_eof:
         threading.Thread(target=_end_with_input, daemon=True).start()
     import uvicorn

@@ -21,6 +21,11 @@ from experiments.config.errors import UserError
 from experiments.config.paths import runs_root
 
 _START_S = 180.0  # a new database on a busy machine
+_LEAN = {
+    "PREFECT_SERVER_UI_ENABLED": "false",
+    "PREFECT__SERVER_EPHEMERAL": "1",
+    "PREFECT_SERVER_REGISTER_BLOCKS_ON_START": "false",  # two seconds, each time; who saves a block registers its type
+}
 
 
 class PrefectServerError(UserError):
@@ -58,7 +63,7 @@ def own_server() -> Iterator[OwnServer]:
         port = int(probe.getsockname()[1])
     folder = runs_root() / ".prefect"
     folder.mkdir(parents=True, exist_ok=True)
-    environment = {**os.environ, "PREFECT_HOME": str(folder), "PREFECT_SERVER_UI_ENABLED": "false", "PREFECT__SERVER_EPHEMERAL": "1"}
+    environment = {**os.environ, **_LEAN, "PREFECT_HOME": str(folder)}
     environment.pop("PREFECT_API_URL", None)
     with open(folder / "server.log", "ab") as log:
         server = subprocess.Popen(

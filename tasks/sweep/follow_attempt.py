@@ -6,13 +6,14 @@ import time
 from contextlib import suppress
 
 from cluster.journal.journal import Journal, JournalFollower
-from cluster.launchers import Launch, LaunchError, Status
+from cluster.launchers import Launch, LaunchError, Status, processes
 from cluster.trial_layout import JOURNAL, LOG
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.sweep.attempt_end import AttemptEnd, judge
 from tasks.sweep.trial_context import TrialContext
 
 _POLL_S = 0.2
+_REAPED_S = 0.01  # from the end of a process until its parent has told us its exit status
 _TAIL = 4000  # characters at the end of the log that a failed trial's result keeps
 
 
@@ -27,11 +28,18 @@ class AttemptFollower:
     def follow(self) -> TrialResult:
         """Wait until the attempt is over, is stopped, makes no progress or is unreachable, and return its result. Raises JournalError."""
         while (end := self._poll()) is None:
-            self._context.stop.wait(_POLL_S)
+            self._wait()
         result = judge(end, self._trial, self._launch.attempt, self._journal, time.time())
         if end.unreachable is not None:  # an unreachable attempt can neither be stopped nor asked for its log
             return result
         return self._finish(result)
+
+    def _wait(self) -> None:
+        """Until the next look. The end of a process of this machine is not waited out: the device is idle from then on."""
+        if self._launch.launcher != "local":
+            self._context.stop.wait(_POLL_S)
+        elif processes.wait_for_end(int(self._launch.id), self._launch.born, _POLL_S):
+            self._context.stop.wait(_REAPED_S)
 
     def _poll(self) -> AttemptEnd | None:
         """Check the attempt once; None while it must be followed further."""

@@ -186,3 +186,19 @@ def test_threads_that_run_on_are_alive(monkeypatch: pytest.MonkeyPatch, status: 
     with monkeypatch.context() as patch:
         patch.setattr(processes, "psutil", SimpleNamespace(**{**vars(psutil), "Process": lambda pid: seen}))
         assert alive(1, 5.0) is lives
+
+
+def test_the_end_of_a_process_is_seen_when_it_comes_and_a_running_one_until_the_time_is_over() -> None:
+    with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE) as process:
+        born = processes.start_time(process.pid)
+        assert not processes.wait_for_end(process.pid, born, timeout_s=0.0)
+        assert process.stdin is not None
+        process.stdin.close()  # which ends it
+        assert processes.wait_for_end(process.pid, born, timeout_s=3600.0), "before its parent has asked"
+    assert processes.wait_for_end(process.pid, born, timeout_s=3600.0), "and after that"
+
+
+def test_a_process_id_that_is_used_again_is_not_waited_for() -> None:
+    born = processes.start_time(os.getpid())
+    assert born is not None
+    assert processes.wait_for_end(os.getpid(), born - 100.0, timeout_s=3600.0)
