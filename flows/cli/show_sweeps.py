@@ -14,7 +14,7 @@ from experiments.config.paths import runs_root
 from experiments.metrics import metric_of
 from experiments.trial import TrialResult
 from flows.cli.show_comparison import print_comparison, print_where
-from flows.cli.tables import make_table
+from flows.cli.tables import make_table, print_rows
 from tasks.analysis.results import load_sweep
 from tasks.sweep.store import Plan, SweepStore, list_sweeps
 
@@ -165,11 +165,12 @@ def _held_json(store: SweepStore) -> dict[str, Any] | None:
 
 def print_sweep(out: Console, store: SweepStore) -> None:
     plan = store.load_plan()
-    table = make_table("trial", "outcome", metric_of("throughput").unit, "step, ms", "waits for host", "loss", "s", "reason")
+    headings = ["trial", "outcome", metric_of("throughput").unit, "step, ms", "waits for host", "loss", "s", "reason"]
+    rows = []
     for trial in plan.trials:
         word, result, damage = _result(store, trial.key)
-        table.add_row(trial.name, *(_result_cells(result) if result else (word, "", "", "", "", "", damage or "")))
-    out.print(table)
+        rows.append([trial.name, *(_result_cells(result) if result else (word, "", "", "", "", "", damage or ""))])
+    print_rows(out, headings, rows)
     for entry in plan.superseded:
         out.print(f"{entry.key} was run again as {entry.by}: {entry.why}", highlight=False)
     if store.is_held():

@@ -24,6 +24,8 @@ NAMES = {
     "LEASE": ".lease",
     "HOLDER": ".holder.json",
     "STOP": ".stop",
+    "WHOLE": ".whole.json",
+    "ROWS": ".rows.parquet",
     "KNOWN_SPREAD": "known_spread.json",
     "SPREAD": "spread",
     "COMPILE_CACHE": ".compile-cache",
