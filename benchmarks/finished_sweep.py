@@ -16,7 +16,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -112,12 +111,14 @@ def write_trial(store: SweepStore, trial: Trial, packages: Mapping[str, str]) ->
             journal.append(kind, **record)
         journal.append("end", t=began + 3.4, outcome=str(outcome), reason=reason)
     with JournalWriter(folder / DEVICE_STATE, 1, interval=3600) as states:
-        states.append("sampler", t=began + 1, attempt=1, device="cpu", hz=10.0, cores=2, user="nobody", emulated=False, sources={"cpu": None})
+        states.append(
+            "sampler", t=began + 1, attempt=1, device="cpu", hz=10.0, cores=2, user="nobody", emulated=False, sources={"cpu": None}
+        )
         for tick in range(20):
             quiet = {"mhz": None, "mhz_min": None, "load1": 0.5, "steal": 0.0, "others": 0.01, "psi_some": 0.01, "throttled": 0.0}
             states.append("state", t=began + 1 + tick / 10, cpu=quiet)
     written = read_journal(folder / JOURNAL)
-    summary = {name: value for name, value in summarise(written.steps, written.window, []).items()} if fits else {}
+    summary = dict(summarise(written.steps, written.window, [])) if fits else {}
     store.save_result(
         TrialResult(
             key=trial.key,

@@ -313,6 +313,7 @@ class Journal:
     end: Record | None = None
     started_at: float | None = None
     checksum: str = "00000000"
+    file: list[Record] = field(default_factory=list, repr=False, compare=False)  # every record of the file, of all attempts
 
     def add(self, record: Record) -> None:
         """Add one record. An `attempt` record discards all earlier ones."""
@@ -345,9 +346,11 @@ def read_journal(path: Path, attempt: int | None = None, trial: str | None = Non
     The checksum is that of the whole file in either case. `trial`: the key of the trial that it must be of.
     """
     follower, journal = JournalFollower(path, trial), Journal()
-    records, section = attempt_in(follower, attempt)
+    everything = follower.poll()
+    records, section = _attempt_of(follower, everything, attempt)
     for record in records:
         journal.add(record)
+    journal.file = everything
     if section is not None and section.closed:
         journal.mark = section.mark
     journal.checksum = f"{follower.checksum:08x}"
@@ -361,7 +364,10 @@ def attempt_in(follower: JournalFollower, attempt: int | None = None) -> tuple[l
 
     Raises JournalError.
     """
-    records = follower.poll()
+    return _attempt_of(follower, follower.poll(), attempt)
+
+
+def _attempt_of(follower: JournalFollower, records: list[Record], attempt: int | None) -> tuple[list[Record], Section | None]:
     for section in reversed(follower.sections):
         if attempt in (None, section.attempt):
             return records[section.start : section.start + section.records], section

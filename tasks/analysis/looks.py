@@ -20,7 +20,7 @@ from tasks.analysis.cell import Cell
 from tasks.analysis.compare_cells import compared_pairs, laid_out_cells, make_cells, shown, take
 from tasks.analysis.judge_cells import Comparison, judge_ratios, ratio_of, scaled_p
 from tasks.analysis.parity_gate import gate_on_parity
-from tasks.analysis.results import TrialRow
+from tasks.analysis.trial_row import TrialRow
 from tasks.sweep.store import Plan
 
 NOT_LOOKED = "its rounds are not done"  # why a comparison without a look is undecided

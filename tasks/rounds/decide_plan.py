@@ -14,7 +14,8 @@ from experiments.stats.sequential import next_look
 from experiments.trial import Trial
 from tasks.analysis.cell import Cell
 from tasks.analysis.looks import cells_of_plan, undecided_cells
-from tasks.analysis.results import TrialRow, load_sweep
+from tasks.analysis.results import load_sweep
+from tasks.analysis.trial_row import TrialRow
 from tasks.report.text_format import listed
 from tasks.sweep.plan import once_more
 from tasks.sweep.round_time import TrialTimes, trial_times

@@ -139,7 +139,7 @@ def read_plan(path: Path) -> Plan | None:
 
 
 @lru_cache(maxsize=8)  # by what is in the file: a command reads the plan of thousands of trials several times
-def _plan_in(data: bytes, night: bool) -> Plan:  # noqa: FBT001
+def _plan_in(data: bytes, night: bool) -> Plan:
     return validated(upgraded(content_of(data), night=night), Plan)
 
 

@@ -38,7 +38,7 @@ def record_digest(folder: Path) -> str | None:
             with open(f"{folder}/{name}", "rb", buffering=0) as file:
                 data = file.read()
         except FileNotFoundError:
-            if name == RESULT or os.path.islink(folder / name):
+            if name == RESULT or (folder / name).is_symlink():
                 return None
             content.update(f"{name}: none\n".encode())
         except OSError:
@@ -52,7 +52,9 @@ def record_digest(folder: Path) -> str | None:
 @cache
 def code_digest() -> str:
     """16 hex digits of the code that reads and derives, as this process first saw it."""
-    return hash_of({f"{part}/{path.relative_to(REPOSITORY / part)}": path for part in _PACKAGES for path in (REPOSITORY / part).rglob("*.py")})
+    return hash_of(
+        {f"{part}/{path.relative_to(REPOSITORY / part)}": path for part in _PACKAGES for path in (REPOSITORY / part).rglob("*.py")}
+    )
 
 
 class WholeRecords:

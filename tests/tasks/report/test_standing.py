@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from experiments.stats.look import Look
-from tasks.analysis.results import TrialRow
 from tasks.analysis.rounds_left import SENSIBLE
+from tasks.analysis.trial_row import TrialRow
 from tasks.report.model import Report
 from tasks.report.standing import standing_of
 from tasks.sweep.store import DecideSettings
