@@ -14,19 +14,27 @@ from flows.cli.tables import make_table
 from tasks.sweep.store import SweepStore
 
 if TYPE_CHECKING:
+    from tasks.analysis.results import Sweep
     from tasks.report.comparison_table import ComparisonTable
+    from tasks.report.model import Report
+    from tasks.report.section import ReportSource
 
 
 _COLOURS = {"faster": "green", "slower": "red", "same": "dim", "undecided": "dim"}  # of verdicts
 _PLAIN: dict[str, Any] = {"highlight": False, "markup": False, "soft_wrap": True}
 
 
-def print_comparison(out: Console, store: SweepStore, *, emulated: bool = False) -> None:
-    """The suite's comparison table and the report's answer; with `emulated`, those of the emulated trials, which say so."""
+def print_comparison(
+    out: Console, store: SweepStore, *, emulated: bool = False, sweep: Sweep | None = None, made: tuple[ReportSource, Report] | None = None
+) -> None:
+    """The suite's comparison table and the report's answer; with `emulated`, those of the emulated trials, which say so.
+
+    `sweep`: as it was loaded. `made`: what a report was made of, and the report.
+    """
     from tasks.analysis.results import load_sweep
     from tasks.report.model import report_of, report_source
 
-    source = report_source(load_sweep(store.dir), emulated=emulated)
+    source = made[0] if made else report_source(sweep or load_sweep(store.dir), emulated=emulated)
     if not source.table.rows:
         return
     if emulated:
@@ -34,7 +42,7 @@ def print_comparison(out: Console, store: SweepStore, *, emulated: bool = False)
     out.print()
     _print_table(out, source.table)
     out.print()
-    report = report_of(source)
+    report = made[1] if made else report_of(source)
     out.print(f"{report.headline}. {' '.join(report.answer.sentences)}" if report.answer else report.headline, **_PLAIN)
     for answer in report.answers if len(report.answers) > 1 else []:
         out.print(f"  {answer.line}", **_PLAIN)

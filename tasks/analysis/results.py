@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -69,6 +71,33 @@ def write_steps(trial_dir: Path) -> Path:
     path = trial_dir / STEPS
     _write(steps_table(trial_dir), path)
     return path
+
+
+def renew_steps(sweep_dir: Path, plan: Plan) -> None:
+    """Write steps.parquet of every trial anew that is not what its journal gives. Damaged journals are left to those who tell of them."""
+    whole = whole_records(sweep_dir)
+    for trial in plan.trials:
+        folder, name = sweep_dir / TRIALS / trial.key, f"{trial.key}/{STEPS}"
+        if not (folder / JOURNAL).exists():
+            continue
+        both = _with_steps(folder)
+        if both is not None and whole.has(name, both):
+            continue
+        with suppress(DamagedFile):
+            write_steps(folder)
+            if (both := _with_steps(folder)) is not None:
+                whole.add(name, both)
+    if len(plan.trials) >= LEAST:
+        whole.save()
+
+
+def _with_steps(trial_dir: Path) -> str | None:
+    """A digest of a trial's record and its steps.parquet; None without one of them."""
+    record = record_digest(trial_dir)
+    try:
+        return None if record is None else hashlib.sha256(record.encode() + (trial_dir / STEPS).read_bytes()).hexdigest()
+    except OSError:
+        return None
 
 
 def steps_table(trial_dir: Path) -> Any:

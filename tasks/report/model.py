@@ -122,11 +122,11 @@ def report_source(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None
     )
 
 
-def report_of(source: ReportSource) -> Report:
-    """The head, and every section that has something to say."""
+def report_of(source: ReportSource, answers: list[Answer] | None = None) -> Report:
+    """The head, and every section that has something to say. `answers`: `answers_of` the source, where they are known."""
     sweep, cells, emulated = source.sweep, source.cells, source.emulated
     suite = sweep.plan.suite
-    answers = answers_of(source)
+    answers = answers_of(source) if answers is None else answers
     best = answers[0].best if len(answers) == 1 else None
     return Report(
         title=" · ".join([source.suite_name, sweep.plan.profile, *_kind(sweep.plan)]),
@@ -136,7 +136,7 @@ def report_of(source: ReportSource) -> Report:
         standing=None if emulated else standing_of(sweep, cells),
         answers=answers,
         no_answer="" if answers else _special(source) or _no_answer(source),
-        loading=[row.sentence for row in saturation(cells) if best in row.cells],
+        loading=[row.sentence for row in saturation(cells, of=best)] if best is not None else [],
         missing=find_missing(cells),
         cautions=[*cautions(sweep.rows, cells, emulated=emulated), *provenance_cautions(sweep)],
         cells=cells,
