@@ -32,6 +32,7 @@ CHANGED = "the file was changed after it was written; `sweep resume` keeps it as
 LATER = "read it with that version"
 
 Record = dict[str, Any]
+_TAIL = 65_536  # bytes; the last line of a journal is short
 
 
 class JournalError(DamagedFile):
@@ -355,6 +356,22 @@ def read_journal(path: Path, attempt: int | None = None, trial: str | None = Non
         journal.mark = section.mark
     journal.checksum = f"{follower.checksum:08x}"
     return journal
+
+
+def last_checksum(path: Path) -> str:
+    """The checksum of a journal, as in `Journal`, from its last complete line alone: of one that was found whole. Raises JournalError."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
+            tail = file.read()
+    except FileNotFoundError:
+        return Journal().checksum
+    except OSError as error:
+        raise JournalError(path, 0, f"cannot be read ({error.strerror})") from error
+    end = tail.rfind(b'"}\n')
+    if end < 8 or b"\n" in tail[end + 3 :]:
+        return read_journal(path).checksum
+    return tail[end - 8 : end].decode(errors="replace")
 
 
 def attempt_in(follower: JournalFollower, attempt: int | None = None) -> tuple[list[Record], Section | None]:
