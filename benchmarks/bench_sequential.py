@@ -31,7 +31,8 @@ from experiments.stats.sequential import next_look
 from experiments.stats.verdict import Verdict
 from experiments.trial import Trial, TrialResult
 from tasks.analysis.compare_cells import make_cells
-from tasks.analysis.looks import Seen, next_seen
+from tasks.analysis.looks import next_seen
+from tasks.analysis.seen import Seen
 from tasks.analysis.trial_row import TrialRow
 
 ROUNDS, LEAST, MOST = 5, 3, 20

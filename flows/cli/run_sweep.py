@@ -16,7 +16,7 @@ from cluster.stack.settings import environment
 from cluster.trial_layout import REPORT
 from experiments.config import duration
 from experiments.config.errors import DamagedFile, UserError
-from experiments.trial import Trial
+from experiments.trial import Outcome, Trial
 from flows.cli import live_table
 from flows.cli.show_comparison import print_comparison, print_where
 from flows.runtime import prefect_api
@@ -108,11 +108,12 @@ def _complete(store: SweepStore, plan: Plan) -> FlowEnd | None:
     The last flow ended well, all trials are done and their files whole, none is to come, and all is published.
     """
     left = what_is_left(store, plan)
+    states: dict[str, Outcome | None] = {trial.key: result.outcome for trial, result in left.done}
     try:
         status = store.load_status()
     except DamagedFile:
         return None
-    if left.begun or left.rest or left.damaged or status is None or status.status != exit_status(store.states(plan)):
+    if left.begun or left.rest or left.damaged or status is None or status.status != exit_status(states):
         return None
     from tasks.rounds.growth import growth, seconds_run
 

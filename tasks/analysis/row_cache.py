@@ -27,7 +27,7 @@ from experiments.device_state import DeviceState
 from experiments.trial import Trial, TrialResult
 from tasks.analysis.held_time import AttemptMarks
 from tasks.analysis.trial_row import TrialRow
-from tasks.sweep.whole_records import code_digest
+from tasks.sweep.whole_records import code_digest, keeps
 
 LEAST = 50  # trials; fewer are read at once
 _SHARE = 0.05  # of new rows, from which on the file is written again: written after each trial it would cost the square of their number
@@ -44,7 +44,7 @@ class RowCache:
 
     def __init__(self, sweep_dir: Path, trials: int) -> None:
         """`trials`: how many the sweep has."""
-        self._path, self._used = sweep_dir / ROWS, trials >= LEAST
+        self._path, self._used = sweep_dir / ROWS, trials >= LEAST and keeps(sweep_dir)
         self._table = _read(self._path) if self._used else None
         self._columns = _Columns(self._table) if self._table is not None else None
         self._new: dict[str, Mapping[str, Any]] = {}

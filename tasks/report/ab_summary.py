@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from experiments.parameters import SIDE
 from cluster.trial_layout import PLAN
+from experiments.parameters import SIDE
 from tasks.analysis.ab import ab_pairs, ab_status
 from tasks.analysis.results import Sweep, load_sweep
 from tasks.report.ab_answer import ab_headline, ab_word, ratio_text, value_text

@@ -101,7 +101,7 @@ def report_source(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None
     """What the report is made of: the sweep's rows of one kind, their cells in the table's order, and the table."""
     rows = [row for row in sweep.rows if row.emulated == emulated]
     knowledge = NOTHING if emulated else known_for(sweep)
-    judged = cells_of_plan(rows, sweep.plan, emulated=emulated, known=knowledge.spreads.trial)
+    judged = cells_of_plan(rows, sweep.plan, emulated=emulated, known=knowledge.spreads.trial, folder=sweep.dir)
     table = build_table(judged, sweep.plan.suite)
     cells = [place.cell for _, places in table.rows for place in places if place.cell is not None]
     aa = analyse(rows, sweep.plan.suite) if sweep.plan.aa and not emulated else None

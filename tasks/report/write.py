@@ -88,7 +88,9 @@ def render_report(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None
     markdown, html = sweep_dir / _name(REPORT, emulated), sweep_dir / _name(REPORT_PAGE, emulated)
     atomic_write(markdown, render_markdown(report))
     atomic_write(html, render_html(report))
-    return ReportPaths(markdown, html, [path for _, path in figures], results, [row.problem for row in sweep.rows if row.problem], (source, report))
+    return ReportPaths(
+        markdown, html, [path for _, path in figures], results, [row.problem for row in sweep.rows if row.problem], (source, report)
+    )
 
 
 def _name(name: str, emulated: bool) -> str:

@@ -19,7 +19,7 @@ from cluster.source_tree import hash_of
 from cluster.trial_layout import DEVICE_STATE, JOURNAL, LAUNCH, RESULT, STEPS, TRIAL, WHOLE
 from experiments.atomic_file import atomic_write
 from experiments.config.errors import DamagedFile
-from experiments.config.paths import REPOSITORY
+from experiments.config.paths import REPOSITORY, runs_root
 from experiments.json_file import SEAL, read_file, seal_of, unsealed
 
 _FILES = (TRIAL, LAUNCH, RESULT, DEVICE_STATE)
@@ -57,6 +57,11 @@ def code_digest() -> str:
     )
 
 
+def keeps(sweep_dir: Path) -> bool:
+    """Whether what was found is kept in this folder: in those of this machine's sweeps, and not in published ones or copies."""
+    return sweep_dir.parent == runs_root()
+
+
 class WholeRecords:
     """The whole records of one sweep. `save` writes what was added."""
 
@@ -76,7 +81,7 @@ class WholeRecords:
 
     def save(self) -> None:
         """Write what was added. A folder that cannot be written keeps nothing: the next reader reads in full."""
-        if not self._new:
+        if not self._new or not keeps(self._path.parent):
             return
         self._new = False
         content: dict[str, Any] = {"code": code_digest(), "records": self._digests}

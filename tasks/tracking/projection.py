@@ -95,7 +95,8 @@ def _publish_once(store: SweepStore, plan: Plan, artifacts: list[Path], reason: 
         except DamagedFile as error:
             damaged = damaged or error
     states = {key: result.outcome if result else None for key, result in results.items()}
-    finish_sweep(runs, states, artifacts, reason, {**sweep_metrics(plan, results), **held_metrics(store)}, "" if damaged else digest_of(stamps))
+    metrics = {**sweep_metrics(plan, results), **held_metrics(store)}
+    finish_sweep(runs, states, artifacts, reason, metrics, "" if damaged else digest_of(stamps))
     if damaged:
         raise damaged
     base = f"{ui_url()}/"

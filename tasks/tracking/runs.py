@@ -3,8 +3,8 @@
 MLflow is a projection of the journals: every function of this package can be repeated at any time and gives the same runs. A run is looked
 up by its tags before one is created, timestamps come from the journal, and MLflow ignores a metric row that it already has. All runs of a
 sweep are looked up at once, by the first who asks: a query for each trial takes the longer, the more runs there are. After a lost server, a
-lost reply or a killed flow it is enough to repeat the projection, with new `SweepRuns`. log_trial.py fills a trial's run, finish_sweep.py closes the
-sweep's, and settle_runs.py closes the runs without an active attempt.
+lost reply or a killed flow it is enough to repeat the projection, with new `SweepRuns`. log_trial.py fills a trial's run, finish_sweep.py
+closes the sweep's, and settle_runs.py closes the runs without an active attempt.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ NAMES = {
     "HELD_TIME": "held_time.json",
     "LEASE": ".lease",
     "HOLDER": ".holder.json",
+    "LOOKS": ".looks.json",
     "STOP": ".stop",
     "WHOLE": ".whole.json",
     "ROWS": ".rows.parquet",
