@@ -18,7 +18,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help setup sweep test test-fast test-gpu test-gaudi test-gaudi-sweep mutants lint up down status bench bench-nightly bench-coverage bench-scale lock clean
+.PHONY: help setup sweep test test-fast test-gpu test-gaudi test-gaudi-sweep mutants lint up down status bench bench-nightly bench-coverage bench-scale lock pin-images clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,7 +76,7 @@ bench-coverage: $(STAMP) ## how often intervals and verdicts are wrong, simulate
 	@$(BIN)/python -m benchmarks.bench_parity --markdown
 
 bench-scale: $(STAMP) ## what plan, show, report, resume and publishing take with 1,000 and 5,000 finished trials: some minutes (SCALE=options)
-	@$(BIN)/python -m benchmarks.bench_scale $(SCALE)
+	@$(BIN)/python -m benchmarks.bench_scale --trials 1000 5000 --publish 1000 $(SCALE)
 
 lock: ## write requirements.lock anew from pyproject.toml (LOCK_TORCH=version)
 	@rm -rf build/lock && mkdir -p build && $(PYTHON) -m venv build/lock
@@ -85,6 +85,9 @@ lock: ## write requirements.lock anew from pyproject.toml (LOCK_TORCH=version)
 	mv build/lock/requirements.lock requirements.lock
 	sed -i 's/^torch==.*/torch==$(LOCK_TORCH)/' requirements-torch.lock
 	@rm -rf build/lock
+
+pin-images: ## pin the base images of cluster/images by digest; needs their registries
+	@$(PYTHON) .ci/pin_images.py
 
 clean: ## remove .venv and caches; runs/ stays
 	rm -rf $(VENV) $(GAUDI) build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,6 +1,6 @@
 """How often intervals and verdicts over repeats are wrong: simulated sweeps of cells whose true rates are known.
 
-    make bench-coverage           the tables of docs/measuring.md
+    make bench-coverage           the tables of docs/verdicts.md
     python -m benchmarks.bench_coverage --tables 1000 --markdown
 
 Each table is a sweep of 2 to 20 cells, made into cells, compared and judged by the code that makes reports. In most all cells are equal:
@@ -211,7 +211,7 @@ def single_trials(tables: int) -> dict[str, object]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tables", type=int, default=150, help="sweeps for each noise, number of repeats and number of cells")
-    parser.add_argument("--markdown", action="store_true", help="the tables of docs/measuring.md instead of JSON lines")
+    parser.add_argument("--markdown", action="store_true", help="the tables of docs/verdicts.md instead of JSON lines")
     parser.add_argument("--noise", action="append", choices=[scenario.name for scenario in SCENARIOS], help="only this; may be repeated")
     options = parser.parse_args()
     began, cpu = time.time(), time.process_time()

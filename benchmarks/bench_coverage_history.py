@@ -1,6 +1,6 @@
 """How often what is known of the spread from past sweeps is wrong: a single trial's interval, and comparisons of two sweeps, simulated.
 
-    make bench-coverage           the tables of docs/measuring.md
+    make bench-coverage           the tables of docs/verdicts.md
     python -m benchmarks.bench_coverage_history --runs 1000 --markdown
 
 Each run draws a history of past sweeps and learns from it with the code that reports use. Then a new trial, or two new sweeps of cells that
@@ -118,7 +118,7 @@ def estimates(logs: Array) -> list[Estimate]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=300, help="histories of each row")
-    parser.add_argument("--markdown", action="store_true", help="the tables of docs/measuring.md instead of JSON lines")
+    parser.add_argument("--markdown", action="store_true", help="the tables of docs/verdicts.md instead of JSON lines")
     options = parser.parse_args()
     began, rng = time.time(), np.random.default_rng(0)
     single = {(kind, cells): single_trials(kind, cells, options.runs, rng) for kind in SPREADS for cells in PAST_CELLS}

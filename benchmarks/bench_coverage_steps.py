@@ -1,6 +1,6 @@
 """How often the interval of a trial's rate over its steps holds the long-run rate, and how often a drift of step times is named.
 
-    python -m benchmarks.bench_coverage_steps --runs 2000 --markdown      the tables of docs/measuring.md
+    python -m benchmarks.bench_coverage_steps --runs 2000 --markdown      the tables of docs/verdicts.md
 
 The noise is simulated, and the same for the same seed.
 
@@ -101,7 +101,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=200, help="windows for each noise and number of steps")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--markdown", action="store_true", help="the table of docs/measuring.md instead of JSON lines")
+    parser.add_argument("--markdown", action="store_true", help="the table of docs/verdicts.md instead of JSON lines")
     options = parser.parse_args()
     began = time.time()
     results = [measure(name, family, n, options.runs, options.seed) for name, family in FAMILIES.items() for n in STEPS]

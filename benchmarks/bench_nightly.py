@@ -157,7 +157,7 @@ def _threshold(null: NDArray[np.float64]) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=1000, help="nights of eight cells for each noise and effect")
-    parser.add_argument("--markdown", action="store_true", help="the tables of docs/measuring.md instead of JSON lines")
+    parser.add_argument("--markdown", action="store_true", help="the tables of docs/nights.md instead of JSON lines")
     options = parser.parse_args()
     families = {name: family for name, family in FAMILIES.items() if name != "recorded" or RECORDED.exists()}
     began = time.time()

@@ -1,9 +1,10 @@
-"""Seconds and memory of what looks at a finished sweep, by its number of trials: `make bench-scale`, or python -m benchmarks.bench_scale.
+"""Seconds and memory of what looks at a finished sweep, by its number of trials. `make bench-scale`.
 
 Each command runs as a user would call it, in a process of its own, on a sweep that benchmarks/finished_sweep.py made. `report, first` meets
-a sweep that nobody has looked at; the others find what that one kept, as they do after a sweep's own flow. `publish` sends a sweep to a fresh
-MLflow on SQLite, trial by trial as its flow does, and compares the time of its last tenth of trials with the first; it takes 0.1 s a trial,
-so it has a size of its own. `flow memory` is by how much that process has grown since trial 100. Prints a JSON line each; exit status 1 where a limit is not met.
+a sweep that nobody has looked at; the others find what that one kept, as they do after a sweep's own flow. `publish` sends a sweep to a
+fresh MLflow on SQLite, trial by trial as its flow does, and compares the time of its last tenth of trials with the first; it takes 0.1 s a
+trial, so it has a size of its own. `flow memory` is by how much that process has grown since trial 100: MLflow's client and what the flow
+keeps of trials, without Prefect. Prints a JSON line each; exit status 1 where a limit is not met.
 
     python -m benchmarks.bench_scale --trials 1000 5000 --publish 1000
 """
@@ -14,7 +15,6 @@ import argparse
 import json
 import logging
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -37,9 +37,9 @@ SLOWER = 1.5  # the last tenth of trials beside the first: no slower but for noi
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--trials", type=int, nargs="+", default=[1000, 5000])
+    parser.add_argument("--trials", type=int, nargs="+", default=[1000])
     parser.add_argument("--steps", type=int, default=50, help="measured steps of a trial")
-    parser.add_argument("--publish", type=int, default=1000, help="trials that are sent to MLflow; 0: none, and no resume is timed")
+    parser.add_argument("--publish", type=int, default=200, help="trials that are sent to MLflow; 0: none, and no resume is timed")
     options = parser.parse_args()
     met = True
     for trials in options.trials:
@@ -85,13 +85,20 @@ def made(trials: int, steps: int) -> tuple[Path, str]:
 
 def timed(name: str, *arguments: str) -> dict[str, Any]:
     """One `sweep` command: wall time, CPU time and most memory."""
-    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    done = subprocess.run([sys.executable, "-m", "flows.cli", *arguments], capture_output=True, text=True, check=False)
-    seconds, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode:
-        raise RuntimeError(f"sweep {' '.join(arguments)} ended with {done.returncode}: {done.stderr[-2000:]}")
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return {"name": name, "seconds": round(seconds, 2), "cpu_s": round(cpu, 2), "peak_mib": round(after.ru_maxrss / 1024)}
+    began = time.perf_counter()
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen([sys.executable, "-m", "flows.cli", *arguments], stdout=subprocess.DEVNULL, stderr=said)
+        _, status, used = os.wait4(process.pid, 0)
+        seconds, process.returncode = time.perf_counter() - began, os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            said.seek(0)
+            raise RuntimeError(f"sweep {' '.join(arguments)} ended with {process.returncode}: {said.read()[-2000:].decode()}")
+    return {
+        "name": name,
+        "seconds": round(seconds, 2),
+        "cpu_s": round(used.ru_utime + used.ru_stime, 2),
+        "peak_mib": round(used.ru_maxrss / 1024),
+    }
 
 
 def published(trials: int, steps: int) -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """How often verdicts are wrong that were looked for after every round, and how many trials they take: simulated sweeps, as bench_coverage.
 
-    make bench-coverage           the tables of docs/measuring.md
+    make bench-coverage           the tables of docs/verdicts.md
     python -m benchmarks.bench_sequential --tables 40 --markdown
 
 A sweep of 2 to 20 cells has time for five rounds of all of them. From the third on the comparisons are looked at; what is decided takes
@@ -131,7 +131,7 @@ def markdown(title: str, found: dict[str, dict[str, Counts]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tables", type=int, default=40, help="sweeps for each noise, effect and number of cells")
-    parser.add_argument("--markdown", action="store_true", help="the tables of docs/measuring.md instead of JSON lines")
+    parser.add_argument("--markdown", action="store_true", help="the tables of docs/verdicts.md instead of JSON lines")
     parser.add_argument("--noise", action="append", choices=[scenario.name for scenario in SCENARIOS], help="only this; may be repeated")
     options = parser.parse_args()
     began = time.process_time()

@@ -217,7 +217,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=100, help="races for each noise")
     parser.add_argument("--noise", action="append", choices=list(FAMILIES), help="only this one (repeat for more)")
-    parser.add_argument("--markdown", action="store_true", help="the rows of docs/measuring.md instead of JSON lines")
+    parser.add_argument("--markdown", action="store_true", help="the rows of docs/verdicts.md instead of JSON lines")
     options = parser.parse_args()
     for noise in options.noise or FAMILIES:
         began = time.time()

@@ -7,7 +7,7 @@ To add a metric:
    `eval_accuracy_after`.
 2. Add a `Metric` to REGISTRY. A name may hold `<number>` (digits), `<when>` (before or after) or `<tensor>` (anything); the first entry
    that fits is taken.
-3. Run `python -m experiments.metrics` and put the table it prints into docs/measuring.md. tests/experiments/test_metrics.py names what is
+3. Run `python -m experiments.metrics` and put the table it prints into docs/metrics.md. tests/experiments/test_metrics.py names what is
    missing.
 
 A workload outside this repository may evaluate what is not listed here: such a metric is shown, but no cell is judged by it, since nobody
@@ -151,7 +151,7 @@ _STATE: tuple[Metric, ...] = (
         "MHz",
         0.01,
         "mean clock in the window, sampled: CUDA's SM clock, Gaudi's SoC clock, on a CPU that of the busy cores; see "
-        "[below](#the-state-of-the-device), like the following",
+        "[measuring](measuring.md#the-state-of-the-device), like the following",
         "mean clock",
     ),
     _state("clock_min_mhz", "MHz", 0.01, "lowest clock sampled in the window", "lowest clock"),
@@ -253,7 +253,7 @@ REGISTRY: tuple[Metric, ...] = (
     ),
     _seconds(
         "communication_s",
-        "several devices only: one all-reduce of all gradients with nothing beside it, see [below](#communication)",
+        "several devices only: one all-reduce of all gradients with nothing beside it, see [measuring](measuring.md#communication)",
         0.05,
         "communication",
     ),
@@ -266,7 +266,7 @@ REGISTRY: tuple[Metric, ...] = (
     ),
     _share("communication_share", "several devices only: the exposed communication's part of a step"),
     *_STATE,
-    _count("loss_spikes", "loss spikes, where the trial looks for them, see [below](#spikes)", Direction.LOWER),
+    _count("loss_spikes", "loss spikes, where the trial looks for them, see [measuring](measuring.md#spikes)", Direction.LOWER),
     _count("rms_spikes", "RMS spikes of the first tensor watched", Direction.LOWER),
     _count("loss_spikes_explained", "loss spikes that an RMS spike of that tensor explains"),
     Metric(
@@ -361,7 +361,7 @@ def metric_of(name: str, *, unlisted: bool = True) -> Metric:
         listed = _UNLISTED
     if listed is None:
         near = choose(name, names())
-        hint = near if near.startswith("did") else "docs/measuring.md lists them all"
+        hint = near if near.startswith("did") else "docs/metrics.md lists them all"
         raise ConfigError.one("metric", None, name, "unknown metric", hint)
     return listed if listed.name == name else replace(listed, name=name)
 
@@ -377,7 +377,7 @@ def names() -> list[str]:
 
 
 def markdown_table() -> str:
-    """The registry as docs/measuring.md shows it."""
+    """The registry as docs/metrics.md shows it."""
     lines = ["| summary metric | unit | better | scale | smallest effect | definition |", "|---|---|---|---|---|---|"]
     for metric in REGISTRY:
         effect = f"{metric.minimum_effect:.0%}".replace("%", " %") if metric.scale is Scale.LOG else f"{metric.minimum_effect:g}"

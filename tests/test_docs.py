@@ -160,6 +160,25 @@ def test_the_device_of_the_document_is_one_new_file(tmp_path: Path) -> None:
     assert kind in found.stdout
 
 
+def anchors(text: str) -> set[str]:
+    """Targets of links into a page: its headings, as GitHub names them, and those written by hand."""
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings} | set(re.findall(r'<a id="([^"]+)"', text))
+
+
+@pytest.mark.parametrize(
+    "document", [*DOCUMENTS, *sorted((ROOT / "docs" / "results").rglob("README.md"))], ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_every_link_leads_somewhere(document: Path) -> None:
+    text = re.sub(r"^(```.*?^```$|    .*?$)", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if not target.startswith(("http://", "https://")):
+            path, _, anchor = target.partition("#")
+            page = (document.parent / path).resolve() if path else document
+            assert page.exists(), f"{document}: {target}"
+            assert not anchor or anchor in anchors(page.read_text()), f"{document}: {target}"
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_every_command_and_file_that_a_document_names_exists(document: Path) -> None:
     text = document.read_text()

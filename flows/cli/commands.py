@@ -275,7 +275,7 @@ def pools(as_json: JsonOption = False) -> None:
 @app.command(epilog="Examples: sweep spread · sweep spread --metric step_time_median_s · sweep spread --rebuild")
 @clean_errors
 def spread(
-    metric: Annotated[str, typer.Option("--metric", help="a summary metric, as in docs/measuring.md")] = "throughput",
+    metric: Annotated[str, typer.Option("--metric", help="a summary metric, as in docs/metrics.md")] = "throughput",
     rebuild: Annotated[bool, typer.Option("--rebuild", help="first read every sweep again; files of removed sweeps stay")] = False,
     as_json: JsonOption = False,
 ) -> None:

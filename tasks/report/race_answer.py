@@ -36,7 +36,7 @@ def race_answer(race: Race, cells: Sequence[Cell], command: str) -> Answer | Non
         return Answer(headline, best, count, certainty=[f"{value}, {what}.", *tail])
     tail += _disturbed(race, by_hash)
     unproven = not all(best.may_lead(cell) for cell in cells if cell is not best and cell.measured and not cell.struck)
-    won = f"The chance of a wrong winner is meant to be at most {percent(race.settings.chance)} (docs/measuring.md, Races)."
+    won = f"The chance of a wrong winner is meant to be at most {percent(race.settings.chance)} (docs/verdicts.md, Races)."
     if race.state is State.LEVEL:
         headline = f"No clear winner: {best.name} is within {margin} of the {superlative(best.metric)}, and {_apart(others)}"
         return Answer(headline, best, count, certainty=[f"{value}, {what}.", *_parity(best, unproven=unproven), won, *tail])

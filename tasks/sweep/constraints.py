@@ -55,7 +55,7 @@ def _metric(name: str) -> Metric:
         hint = error.problems[0].hint
         raise ConfigError.one(OPTION, None, name, "unknown metric", hint) from None
     if metric.of_steps or "*" in name:
-        raise ConfigError.one(OPTION, None, name, "is no single figure of a trial", "docs/measuring.md lists those that are")
+        raise ConfigError.one(OPTION, None, name, "is no single figure of a trial", "docs/metrics.md lists those that are")
     return metric
 
 

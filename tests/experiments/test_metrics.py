@@ -102,7 +102,7 @@ def test_words(name: str, label: str, title: str, words: tuple[str, str]) -> Non
         ("eval_magnitude_x_after", "did you mean 'eval_magnitude_1_after'"),
         ("eval_loss_during", "did you mean 'eval_loss_after'"),
         ("throughputs", "did you mean 'throughput'"),
-        ("rms.", "docs/measuring.md lists them all"),
+        ("rms.", "docs/metrics.md lists them all"),
     ],
 )
 def test_an_unknown_name_is_answered_with_the_nearest(name: str, near: str) -> None:
@@ -172,7 +172,7 @@ def test_every_entry_is_whole_and_stands_once() -> None:
 
 
 def test_the_documentation_has_the_registry_as_it_is() -> None:
-    text = (ROOT / "docs" / "measuring.md").read_text()
+    text = (ROOT / "docs" / "metrics.md").read_text()
     table = text.split("<!-- metrics: from `python -m experiments.metrics` -->\n")[1].split("<!-- /metrics -->")[0]
     assert table == markdown_table()
 

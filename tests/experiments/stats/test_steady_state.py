@@ -47,7 +47,7 @@ def test_steady_state_says_when_it_never_settles(shape: str) -> None:
 
 @pytest.mark.parametrize(("phi", "n"), [(0.0, 40), (0.5, 100), (0.9, 200)])
 def test_steady_state_false_alarms_are_rare(phi: float, n: int) -> None:
-    """At most 1 in 100; benchmarks with more windows: docs/measuring.md."""
+    """At most 1 in 100; benchmarks with more windows: docs/verdicts.md."""
     times, _ = autoregressive(np.random.default_rng(9), 150, n, phi)
     assert sum(not steady_state(window).settled for window in times) <= 2
 

@@ -28,7 +28,7 @@ def test_the_last_one_is_the_fastest_and_the_next_is_named() -> None:
     assert report.headline == "cpu · MP-0 is fastest" and report.answer is not None
     assert [cell.axes["dataloader_workers"] for cell in report.winners] == [0]
     said = " ".join(report.answer.certainty)
-    assert "The chance of a wrong winner is meant to be at most 5.0 % (docs/measuring.md, Races)." in said
+    assert "The chance of a wrong winner is meant to be at most 5.0 % (docs/verdicts.md, Races)." in said
     assert "The next, MP-2, dropped out after round" in said and "surely behind: the leader is x1.2" in said
     assert "Of 4 settings, 3 dropped out in" in said and "(3 surely behind)." in said
     assert report.answer.figures[0][0].endswith("samples/s") and report.next_step == ""
