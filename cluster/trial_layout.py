@@ -45,6 +45,7 @@ LOG = "log.txt"  # what the trial's processes printed: the processes themselves,
 DEVICE_STATE = "device_state.jsonl"  # the sampler beside rank 0, while it runs; see experiments/device_state.py
 TRACE = "trace.json.gz"  # rank 0, with profile_steps
 RANKS = "ranks"  # the supervisor of several ranks on one machine: a folder
+LESSON = "lesson.json"  # in RANKS: what rank 0 had to import and count, for the template
 PROBES = "probes"  # the search for the largest batch: a folder with a trial's folder for each process
 RAY = "ray"  # Ray Train's own files
 RANK_ZERO = "rank0"  # in the scratch folder of a node: rank 0's files until the storage has them

@@ -21,7 +21,7 @@ REFERENCE_SEEDS = 3  # with which a reference is trained, at least: fewer do not
 SAME_NUMBERS = frozenset(
     {"dataloader_workers", "prefetch_factor", "pin_memory", "prefetch_to_device", "keep_decoded", "evaluate", "profile_steps"}
     | {"communication_steps", "ddp_bucket_view", "ddp_static_graph", "fsdp_reshard", "limit_all_gathers", "rung", "strategy"}
-    | {"rms_tensors", "spikes_after", "injected_slowdown", "execution", "measure_s", "compile_cache"}
+    | {"rms_tensors", "spikes_after", "injected_slowdown", "execution", "measure_s", "compile_cache", "cores_per_device"}
 )
 # Parameters that change how the same mathematics is computed, and so its rounding, or more where the implementation is wrong. Loss parity
 # shows which: a cell that differs from its baseline in one of them has to prove that it learns the same
@@ -125,6 +125,9 @@ class TrainingParameters(Strict):
     ddp: Literal["stock", "fast"] = Field("stock", description="torch's DDP; or fast: one fused all-reduce, engine optimum_habana only")
     hpu_graphs: bool = Field(False, description="record the model as HPU graphs and replay them; hpu in lazy mode only")
     hpu_lazy: bool | None = Field(None, description="hpu: lazy or eager mode; null: lazy with optimum_habana or hpu_graphs, else eager")
+    cores_per_device: int | None = Field(
+        None, ge=1, le=4096, description="CPU cores that a device's process and its DataLoader processes may use; null: all of the host's"
+    )
     threads: int | None = Field(None, ge=1, le=1024, description="intra-operator threads on a CPU; null: all cores / devices")
     evaluate: bool = Field(True, description="evaluate on held-out data before and after training, outside the measured window")
     communication_steps: int = Field(

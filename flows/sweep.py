@@ -19,6 +19,7 @@ from flows.runtime.session import Session
 from flows.runtime.stopping import until_stopped
 from tasks.rounds.budget import with_budget
 from tasks.rounds.growth import growth
+from tasks.sweep import deadline
 from tasks.sweep.budget import check_budget
 from tasks.sweep.plan import check_ready, make_plan, renew
 from tasks.sweep.store import Plan, Request, SweepStore, exit_status, new_sweep_id
@@ -74,7 +75,8 @@ def sweep(
         prefect_runs.rename(str(flow_run.id), store.sweep_id, get_run_logger())
         progress = CURRENT.get() or SweepProgress()
         progress.fill(plan.trials)
-        session = Session(store, plan, progress, get_run_logger(), pool_wait_s, handed.head_start if handed else None)
+        begun = handed.head_start if handed else None
+        session = Session(store, plan, progress, get_run_logger(), pool_wait_s, begun, deadline.CURRENT.get())
         return finish(session, until_stopped(session, lambda: _work(session)))
 
 
@@ -101,6 +103,8 @@ def _work(session: Session) -> None:
         run_rounds(session, more)
     else:
         run_trials(session)
+    if session.deadline is not None and not session.stop.is_set():
+        session.cut()
 
 
 def finish(session: Session, error: BaseException | None) -> State[Any]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cluster.launchers import Launch, LaunchError, Status, processes
 from cluster.launchers.command import ENTRY, WARM_DEVICES, trial_command, trial_environment
-from cluster.launchers.template import ForkedTrial, Template, TemplateCache, TemplateError
+from cluster.launchers.template import ForkedTrial, Template, TemplateError, templates_of_launcher
 from cluster.launchers.variant import Variant, variant_of
 from cluster.pools.pool import Pool
 from cluster.trial_layout import LOG
@@ -28,7 +28,7 @@ class LocalLauncher:
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
         self._children: dict[str, subprocess.Popen[bytes] | ForkedTrial] = {}
-        self._templates = TemplateCache()
+        self._templates, self._shares_templates = templates_of_launcher()
 
     def prepare(self, trial: Trial, trial_dir: Path) -> None:
         """Start the template that the trial is to be forked from, and return at once: its imports take seconds. `start` takes it up."""
@@ -122,7 +122,8 @@ class LocalLauncher:
         return path.read_text(errors="replace") if path.exists() else ""
 
     def close(self) -> None:
-        self._templates.close()
+        if not self._shares_templates:
+            self._templates.close()
 
 
 def _exit_message(code: int | None) -> str | None:

@@ -9,7 +9,8 @@ import subprocess
 import threading
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -180,6 +181,26 @@ class TemplateCache:
         with self._lock:
             while self._kept:
                 self._kept.popitem()[1].template.close()
+
+
+_shared: TemplateCache | None = None
+
+
+@contextmanager
+def shared_templates() -> Iterator[TemplateCache]:
+    """Inside the block all launchers of this process fork from the same templates: sweeps that follow one another start them once."""
+    global _shared  # noqa: PLW0603 - launchers are made in several threads, and where nobody could hand it over
+    _shared = TemplateCache()
+    try:
+        yield _shared
+    finally:
+        _shared.close()
+        _shared = None
+
+
+def templates_of_launcher() -> tuple[TemplateCache, bool]:
+    """The templates for a new launcher, and whether it shares them with others, and so must not let them end."""
+    return (TemplateCache(), False) if _shared is None else (_shared, True)
 
 
 def _code_state(root: Path) -> list[tuple[str, int]]:

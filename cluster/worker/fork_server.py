@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypedDict
 
 from cluster.process_marks import MARK, mark_forked_process
-from cluster.worker import node_socket
+from cluster.worker import forked_ranks, node_socket
 from cluster.worker.template_imports import import_modules, spoiled
 from experiments.components import flop_count
 
@@ -221,7 +221,7 @@ class ForkServer:
             modules, counted = set(sys.modules), flop_count.known_counts()
             status = worker.main(request["arguments"])
             counts = {name: count for name, count in flop_count.known_counts().items() if name not in counted}
-            self._teach(sorted(set(sys.modules) - modules), counts)
+            self._teach(sorted((set(sys.modules) | forked_ranks.imported) - modules), counts)
             worker.leave(status)
         except BaseException:
             with suppress(OSError):  # the log's disk is full

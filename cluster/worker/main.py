@@ -137,6 +137,7 @@ def _state(out: Path, attempt: int, steps: Sequence[Mapping[str, Any]]) -> tuple
 
 def _run(trial: Trial, options: argparse.Namespace) -> Termination:
     from cluster.worker import max_batch, ranks, ray_train
+    from cluster.worker.forked_ranks import RankEntry
 
     notes: list[str] = json.loads(os.environ.get("SWEEPBENCH_NOTES", "[]"))  # from the supervisor of several ranks
     parameters = trial.parameters
@@ -147,7 +148,7 @@ def _run(trial: Trial, options: argparse.Namespace) -> Termination:
         notes.append(search.note)
         trial = max_batch.with_batch_size(trial, search.size)
     if not options.placement and "RANK" not in os.environ and int(parameters.get("devices", 1)) > 1:
-        return ranks.supervise(trial, options, notes)
+        return ranks.supervise(trial, options, notes, RankEntry(main, leave))
     ray_train.fit(trial, options, notes)
     return Termination(Outcome.OK)
 

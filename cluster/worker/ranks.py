@@ -9,56 +9,80 @@ import argparse
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from cluster.trial_layout import RANKS, RESULT, TRIAL, rank_failure
+from cluster.trial_layout import LESSON, RANKS, RESULT, TRIAL, rank_failure
+from cluster.worker.forked_ranks import ForkedRank, RankEntry, can_fork, fork_rank, learn
 from cluster.worker.outcome import Termination, TrialEnded, explaining
 from experiments.atomic_file import atomic_write
 from experiments.json_file import read_model
 from experiments.trial import Outcome, Trial, TrialResult
 
+Rank = subprocess.Popen[bytes] | ForkedRank
+
 GRACE_S = 3.0
 POLL_S = 0.02
 
 
-def supervise(trial: Trial, options: argparse.Namespace, notes: list[str]) -> Termination:
+def supervise(trial: Trial, options: argparse.Namespace, notes: list[str], entry: RankEntry) -> Termination:
     """Run one process per device until all have ended. If one fails, end the others. Raises TrialEnded unless the trial ended ok."""
-    from torch.distributed import TCPStore  # type: ignore[attr-defined]
-
     world = int(trial.parameters["devices"])
-    # the ranks join a store that is open already, so no other process can take its port in between
-    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    # the ranks' store listens already, so no other process can take its port in between; it has threads, so it starts after the forks
+    listener = socket.create_server(("127.0.0.1", 0))
+    forks = can_fork()
     folder: Path = options.out / RANKS
     folder.mkdir(exist_ok=True)
     trial_file = folder / TRIAL
     atomic_write(trial_file, trial.model_dump_json())
     for old in folder.glob(rank_failure("*")):
         old.unlink()
-    command = [sys.executable, "-m", "cluster.worker.main", "--trial", str(trial_file), "--out", str(options.out)]
-    command += ["--attempt", str(options.attempt), *(["--probe", options.probe] if options.probe is not None else [])]
+    lesson = folder / LESSON
+    lesson.unlink(missing_ok=True)
+    arguments = ["--trial", str(trial_file), "--out", str(options.out)]
+    arguments += ["--attempt", str(options.attempt), *(["--probe", options.probe] if options.probe is not None else [])]
     shared = {
         "WORLD_SIZE": str(world),
         "LOCAL_WORLD_SIZE": str(world),
         "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(store.port),
+        "MASTER_PORT": str(listener.getsockname()[1]),
         "TORCHELASTIC_USE_AGENT_STORE": "True",
         "SWEEPBENCH_NOTES": json.dumps(notes),
     }
-    children: list[subprocess.Popen[bytes]] = []
+    children: list[Rank] = []
     try:
-        children.extend(
-            subprocess.Popen(command, env={**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(world)
-        )
-        failures = _wait(children)
+        for rank in range(world):
+            variables = {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+            if forks:
+                children.append(fork_rank(entry, arguments, variables, listener, lesson if rank == 0 else None))
+            else:
+                command = [sys.executable, "-m", "cluster.worker.main", *arguments]
+                children.append(subprocess.Popen(command, env={**os.environ, **variables}))
+        with _store(listener):
+            failures = _wait(children)
     finally:
         _end(children)
+    learn(lesson)
     ending = _explain(options.out, options.attempt, failures)
     if ending.outcome is not Outcome.OK:
         raise TrialEnded(str(ending.outcome), ending.reason or "a rank failed")
     return ending
+
+
+@contextmanager
+def _store(listener: socket.socket) -> Iterator[None]:
+    """Keep the store that the ranks join, on this socket."""
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+    port = listener.getsockname()[1]
+    store = TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach())
+    yield
+    del store
 
 
 def write_rank_failure(out: Path, attempt: int, rank: int, ending: Termination) -> None:
@@ -69,7 +93,7 @@ def write_rank_failure(out: Path, attempt: int, rank: int, ending: Termination) 
     atomic_write(folder / rank_failure(rank), json.dumps(failure))
 
 
-def _wait(children: list[subprocess.Popen[bytes]]) -> dict[int, int]:
+def _wait(children: Sequence[Rank]) -> dict[int, int]:
     """Exit status by rank of the ranks that failed first; empty if all succeeded."""
     while True:
         codes = [child.poll() for child in children]
@@ -79,7 +103,7 @@ def _wait(children: list[subprocess.Popen[bytes]]) -> dict[int, int]:
         time.sleep(POLL_S)
 
 
-def _end(children: list[subprocess.Popen[bytes]]) -> None:
+def _end(children: Sequence[Rank]) -> None:
     for child in children:
         if child.poll() is None:
             child.terminate()

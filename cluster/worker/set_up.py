@@ -79,7 +79,8 @@ def set_up(
     module = workloads.load(trial.workload)
     parameters: TrainingParameters = module.Parameters.model_validate(trial.parameters)
     device = load_device(trial.device, ranks.local_rank)
-    threads = device.set_threads(parameters.threads, ranks.local_world_size)
+    shared_by = 1 if parameters.cores_per_device else ranks.local_world_size  # whose cores this process sees
+    threads = device.set_threads(parameters.threads, shared_by)
     facts = {**environment(device, ranks.world_size, threads), **found}
     if execution(parameters) == SYNCHRONOUS:
         facts["clock"] = SYNCHRONISED

@@ -16,6 +16,7 @@ from cluster.journal.journal import JournalWriter
 from cluster.trial_layout import JOURNAL
 from cluster.worker import beside_window, device_sampler, hold, leftovers, max_batch, trial_files
 from cluster.worker.compile_cache import CompileCache
+from cluster.worker.cores import hold_to_cores
 from cluster.worker.measure.recorder import NullSink, Recorder
 from cluster.worker.measured_window import Steps, measure
 from cluster.worker.outcome import Termination, classify
@@ -47,6 +48,7 @@ def run_rank(config: dict[str, Any]) -> None:
             recorder.note(note)
         try:
             local_trial = trial_files.with_local_data(trial, config["store"])
+            hold_to_cores(trial.parameters.get("cores_per_device"), ranks.local_rank)
             held_s = hold.wait(out, recorder)
             started_at = max(process_started_at(), config["not_before"]) + held_s
             TrialSession(local_trial, ranks, recorder, out, config["probe"], started_at, found.facts).run()

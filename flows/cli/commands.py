@@ -325,5 +325,6 @@ def main() -> None:
 
 from flows.cli import aa as _aa  # noqa: E402, F401 - adds its commands
 from flows.cli import ab as _ab  # noqa: E402, F401 - adds its command
+from flows.cli import campaign as _campaigns  # noqa: E402, F401 - adds its command
 from flows.cli import nightly as _nights  # noqa: E402, F401 - adds its commands
 from flows.cli import tune as _tune  # noqa: E402, F401 - adds its command

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
@@ -22,7 +23,7 @@ from flows.cli.show_comparison import print_comparison, print_where
 from flows.runtime import prefect_api
 from flows.runtime.handover import CURRENT, Handover
 from flows.runtime.interrupts import Terminated, heeded
-from flows.runtime.prefect_server import own_server
+from flows.runtime.prefect_server import OwnServer, own_server
 from flows.runtime.progress import CURRENT as PROGRESS
 from flows.runtime.progress import SweepProgress
 from tasks.analysis.ab import SLOWER, UNDECIDED
@@ -37,7 +38,7 @@ from tasks.tracking.published import is_published
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import State
 
-_SEVERITY = (0, 2, 1)  # exit statuses, the worst last
+SEVERITY = (0, 2, 1)  # exit statuses, the worst last
 _QUIET = {
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # the live table is what a person reads; Prefect's UI has the log
     "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",  # each event that a server that is gone did not take, written out
@@ -53,6 +54,7 @@ class FlowEnd(NamedTuple):
     finished: bool
 
 
+KEEP: ContextVar[ExitStack | None] = ContextVar("keep", default=None)  # where a command runs several sweeps: keeps their Prefect server
 Run = Callable[[dict[str, float]], FlowEnd]  # the flow, told how long cells are expected to take, s
 
 
@@ -89,7 +91,7 @@ def _say_end(store: SweepStore, end: FlowEnd, out: Console, err: Console) -> int
     if end.finished:
         print_comparison(out, store)
         print_where(out, store)
-        status = max(status, exit_status(store.states(store.load_plan())), key=_SEVERITY.index)
+        status = max(status, exit_status(store.states(store.load_plan())), key=SEVERITY.index)
     if end.finished and status == 0:
         status = status_of(store.dir)  # what the trials found, once nothing is wrong with them
         if status:
@@ -159,7 +161,7 @@ def _prefect(server: str | None, begun: HeadStart | None, err: Console) -> Itera
         err.print(
             f"starting a Prefect server for this command (`make up` starts one that stays){meanwhile} ...", highlight=False, soft_wrap=True
         )
-    with own_server() if server is None else nullcontext() as own:
+    with _server(KEEP.get()) if server is None else nullcontext() as own:
         if own is not None:
             os.environ["PREFECT_API_URL"] = own.url  # read when Prefect is imported
         with err.status("Prefect starts ...") if err.is_terminal else nullcontext():
@@ -168,6 +170,11 @@ def _prefect(server: str | None, begun: HeadStart | None, err: Console) -> Itera
             if own is not None:
                 own.wait()
         yield
+
+
+def _server(keep: ExitStack | None) -> AbstractContextManager[OwnServer]:
+    """A server of this command's own, which ends with the block, or with `keep`."""
+    return own_server() if keep is None else nullcontext(keep.enter_context(own_server()))
 
 
 def _size(plan: Plan) -> str:

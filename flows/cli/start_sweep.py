@@ -35,7 +35,7 @@ def request_of(
         suite=suite,
         profile=profile,
         pools=pool or [],
-        set=_once("--set", set_),
+        set=once("--set", set_),
         only=only_values,
         repeats=repeats,
         budget_s=None if budget is None else option_seconds("--budget", budget),
@@ -43,7 +43,7 @@ def request_of(
     )
 
 
-def _once(option: str, texts: list[str] | None) -> dict[str, Any]:
+def once(option: str, texts: list[str] | None) -> dict[str, Any]:
     """The values by name. Raises ConfigError for a name that is given twice: which of the two was meant?"""
     from experiments.config.errors import ConfigError
 

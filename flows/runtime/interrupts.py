@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
 from experiments.trial import Trial
+
+TOLD_TO_END = threading.Event()  # one of the three came: a command that runs several sweeps begins no other
 
 
 class Terminated(BaseException):
@@ -44,11 +47,13 @@ def heeded(running: Callable[[], Iterable[Trial]], resume: str) -> Iterator[None
 
 
 def _terminated(number: int, frame: FrameType | None) -> None:
+    TOLD_TO_END.set()
     raise Terminated
 
 
 def _terminal_closed(number: int, frame: FrameType | None) -> None:
     """Its output goes nowhere from here on: a write to a terminal that is gone would fail, and with it the orderly end."""
+    TOLD_TO_END.set()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.__stdout__, sys.__stderr__):
@@ -65,6 +70,7 @@ class _Interrupted:
         self._running, self._resume, self._count = running, resume, 0
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
+        TOLD_TO_END.set()
         self._count += 1
         if self._count == 1:
             raise KeyboardInterrupt

@@ -23,8 +23,15 @@ def run_rounds(session: Session, more: More) -> None:
             run_trials(session, in_turns=in_turns)
         if session.stop.is_set():
             return
-        plan = more(session.store, session.plan, before + time.monotonic() - began)
+        plan = more(session.store, session.plan, _ran_s(session, before + time.monotonic() - began))
         if plan is None:
             return
         due = len(plan.trials) > len(session.plan.trials)
         session.extend(plan)
+
+
+def _ran_s(session: Session, ran_s: float) -> float:
+    """For how long the trials of a sweep with a budget are taken to have run, s: so long that no more is left than until its deadline."""
+    if session.deadline is None or session.plan.decide is None:
+        return ran_s
+    return max(ran_s, session.plan.decide.budget_s - session.deadline.left_s)

@@ -38,10 +38,14 @@ def run_trials(session: Session, *, in_turns: bool = False) -> None:
             pool = session.pools[name]
             while trials and free[name] >= pool.slots.needed(trials[0]) and not session.stop.is_set() and not (in_turns and running):
                 trial = trials.popleft()
+                if not session.in_time(trial):
+                    continue
                 free[name] -= pool.slots.needed(trial)
                 running += 1
                 future = run_trial.submit(quote(pool), quote(trial), trial.name)  # type: ignore[call-overload]
                 future.add_done_callback(lambda _, trial=trial: ended.put(trial))
+        if not running:  # there is no time for any of the rest
+            continue
         try:
             over = ended.get(timeout=_LOOK_S)
         except queue.Empty:

@@ -18,6 +18,8 @@ from flows.runtime.progress import SweepProgress
 from flows.runtime.trial_records import TrialRecords
 from tasks.analysis.results import write_steps
 from tasks.report.prefect_tasks import report
+from tasks.sweep.cut import cut
+from tasks.sweep.deadline import Deadline
 from tasks.sweep.failure_policy import Policy
 from tasks.sweep.first_failures import FirstFailures
 from tasks.sweep.head_start import HeadStart
@@ -45,9 +47,13 @@ class Session:
         logger: Any,
         pool_wait_s: float | None = None,
         head_start: HeadStart | None = None,
+        deadline: Deadline | None = None,
     ) -> None:
-        """`pool_wait_s`: how long trials wait for a pool that is down, else as it says. `head_start`: the first trial, if it has begun."""
-        self.store, self.plan, self.progress, self.log = store, plan, progress, logger
+        """`pool_wait_s`: how long trials wait for a pool that is down, else as it says. `head_start`: the first trial, if it has begun.
+
+        `deadline`: no trial begins that is not expected to end by then.
+        """
+        self.store, self.plan, self.progress, self.log, self.deadline = store, plan, progress, logger, deadline
         self._head_start = head_start
         self.stop = SweepStop(store)
         self._publisher = LivePublisher(plan, logger)
@@ -124,6 +130,19 @@ class Session:
         self.store.save_plan(plan)
         self.plan = plan
         self._records.extend(plan)
+
+    def in_time(self, trial: Trial) -> bool:
+        """Whether there is time for a trial, which else waits for a later flow. One that has begun goes on."""
+        begun = launchers.load(self.store.trial_dir(trial.key)) is not None and self.store.result(trial.key) is None
+        if begun or self.deadline is None or self.deadline.fits(trial, self.store, self.plan):
+            return True
+        self.progress.wait(trial, "no time left")
+        return False
+
+    def cut(self) -> None:
+        """Take what there was no time for out of the plan, so that what was measured is a whole sweep."""
+        self.plan = cut(self.store, self.plan)
+        self.store.save_plan(self.plan)
 
     def end(self, status: int, message: str) -> None:
         """Record how the flow ended, for whoever runs it here and for those who look at the sweep later."""

@@ -52,9 +52,10 @@ class PublishedSweep:
     table: ComparisonTable
 
 
-def publish(stores: Sequence[SweepStore], folder: Path) -> Path:
+def publish(stores: Sequence[SweepStore], folder: Path, missing: Sequence[str] = ()) -> Path:
     """Write the page of these sweeps to `folder`; an earlier page there is replaced. Returns its README.
 
+    `missing`: what was to be measured and was not, as sentences for the page.
     Raises PublishError, and writes nothing, if a sweep is not whole or the folder holds what `sweep publish` did not write; StoreError,
     ResultsError for a sweep that is not there; OSError.
     """
@@ -68,7 +69,7 @@ def publish(stores: Sequence[SweepStore], folder: Path) -> Path:
     temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.tmp")
     try:
         published = [_publish_sweep(store, temporary / store.sweep_id) for store in stores]
-        (temporary / README).write_text(render_text("published.md.jinja", sweeps=published), encoding="utf-8")
+        (temporary / README).write_text(render_text("published.md.jinja", sweeps=published, missing=missing), encoding="utf-8")
         write_manifest(temporary)
         _replace(folder, temporary)
     finally:

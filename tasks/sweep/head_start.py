@@ -24,7 +24,7 @@ from cluster.pools.node_locks import NodeLocks
 from cluster.pools.pool import Pool, find_pool, load_pools
 from cluster.trial_layout import HOLD, SLOTS
 from experiments.trial import Outcome, Trial
-from tasks.sweep import dataset
+from tasks.sweep import dataset, deadline
 from tasks.sweep.attempt_end import flow_result
 from tasks.sweep.begin_attempt import Attempt, AttemptStarter
 from tasks.sweep.failure_policy import Policy
@@ -148,12 +148,14 @@ def _begin_first(store: SweepStore, plan: Plan) -> HeadStart | None:
 def _first(store: SweepStore, plan: Plan) -> Trial | None:
     """The trial that the flow would begin first. None if it has others to follow or to stop before: what an earlier flow left.
 
-    None also for a trial of another commit, whose code may not know that it is to wait until the flow has started.
+    None also for a trial of another commit, whose code may not know that it is to wait until the flow has started, and for one for which
+    there is no time.
     """
     left = what_is_left(store, plan)
     if left.begun or left.damaged or plan.superseded or not left.rest or left.rest[0].commit:
         return None
-    return left.rest[0]
+    ends = deadline.CURRENT.get()
+    return left.rest[0] if ends is None or ends.fits(left.rest[0], store, plan) else None
 
 
 def is_disturbed_by_a_start(pool: Pool) -> bool:

@@ -114,6 +114,7 @@ class Plan(Strict):
     trees: dict[str, str] = Field(default_factory=dict, description="commit -> that hash, of trials that run another commit")
     trials: list[Trial]
     superseded: list[Superseded] = Field(default_factory=list)
+    cut: list[Trial] = Field(default_factory=list, description="planned, and not run as time was up: see tasks/sweep/cut.py")
     labels: dict[str, str] = Field(default_factory=dict, description="tags of the sweep's MLflow run")
     aa: AaSettings | None = Field(None, description="of an A/A sweep: see tasks/sweep/aa_plan.py; null for every other")
     decide: DecideSettings | None = Field(

@@ -16,8 +16,9 @@ MASKED_PATCHES = 75 / 196  # of an image's patches
 NEGATIVES = 0.1  # of the pairs get another pair's text
 
 # hidden, MLP, heads, layers of each tower, multimodal layers, image (pixels), codebook width, codes, vocabulary; 350m to 10b as published.
-# 16b and 28b are ours, for devices with more memory than the document's: 3.2 x the 4.8b, and 3 x what replicas of 16 bytes a parameter
-# leave room for in 141 GB
+# The others are ours, named by their billions of parameters. 16b and 28b, for devices with more memory than the document's, have 3.2 x the
+# 4.8b's, and 3 x what replicas of 16 bytes a parameter leave room for in 141 GB. 5.6b to 7b and 24b to 34b lie less than 10 % apart: they
+# bracket the largest model that fits
 SIZES: dict[str, tuple[int, ...]] = {
     "350m": (768, 3072, 12, 12, 6, 224, 256, 8192, 30522),
     "900m": (1024, 4096, 16, 24, 12, 224, 256, 8192, 30522),
@@ -25,8 +26,16 @@ SIZES: dict[str, tuple[int, ...]] = {
     "2.7b": (1408, 6144, 16, 40, 20, 224, 256, 8192, 30522),
     "4.8b": (1664, 8192, 16, 48, 24, 224, 256, 8192, 30522),
     "10b": (2048, 10240, 16, 64, 40, 224, 256, 8192, 30522),
+    "5.6b": (1792, 8448, 16, 48, 26, 224, 256, 8192, 30522),
+    "6b": (1856, 8704, 16, 50, 26, 224, 256, 8192, 30522),
+    "6.5b": (1920, 8960, 16, 50, 26, 224, 256, 8192, 30522),
+    "7b": (1920, 9216, 16, 52, 28, 224, 256, 8192, 30522),
     "16b": (2816, 11264, 22, 60, 40, 224, 256, 8192, 30522),
+    "24b": (3328, 13312, 26, 68, 44, 224, 256, 8192, 30522),
+    "26b": (3456, 13824, 27, 68, 44, 224, 256, 8192, 30522),
     "28b": (3584, 14336, 28, 68, 44, 224, 256, 8192, 30522),
+    "31b": (3712, 14848, 29, 70, 44, 224, 256, 8192, 30522),
+    "34b": (3712, 14848, 29, 76, 50, 224, 256, 8192, 30522),
     "mini": (128, 512, 4, 4, 2, 64, 16, 64, 4096),
     "tiny": (64, 256, 2, 2, 1, 64, 8, 64, 4096),
 }
@@ -37,9 +46,10 @@ class Parameters(KeptPairParameters):
 
     same_work = ("model", "text_length", "long_text_length", "kinds")
 
-    model: Literal["350m", "900m", "1.8b", "2.7b", "4.8b", "10b", "16b", "28b", "mini", "tiny"] = Field(
-        "tiny", description="to 10b as published; 16b and 28b are larger ones of ours, mini and tiny are for CPUs"
-    )
+    model: Literal[
+        *("350m", "900m", "1.8b", "2.7b", "4.8b", "10b", "5.6b", "6b", "6.5b", "7b", "16b", "24b", "26b", "28b", "31b", "34b"),
+        *("mini", "tiny"),
+    ] = Field("tiny", description="350m to 10b as published; the others are ours, mini and tiny for CPUs")
     strategy: str = Field("none", max_length=40, description="names a parallel strategy; what it sets stands in the suite's conditions")
     text_length: int = Field(77, ge=4, le=512, description="tokens of a pair's caption, padded or cut")
     long_text_length: int = Field(512, ge=8, le=512, description="tokens of a text alone: captions, one after the other")

@@ -12,8 +12,8 @@ from experiments.trial import Outcome
 from flows.runtime import rounds
 from flows.runtime.rounds import run_rounds
 from tasks.sweep.aa_plan import one_more_pair, plan_aa
-from tasks.sweep.store import Plan, Request, SweepStore
-from tests.tasks.plan_support import make_result
+from tasks.sweep.store import DecideSettings, Plan, Request, SweepStore
+from tests.tasks.plan_support import make_plan, make_result, make_trial
 
 
 class Session:
@@ -25,6 +25,7 @@ class Session:
         self.progress = SimpleNamespace(note="")
         self.stopped, self.now, self.rounds = False, 1000.0, list[int]()
         self.stop = SimpleNamespace(is_set=lambda: self.stopped)
+        self.deadline: Any = None
         self._trial_s, self._on_run = trial_s, on_run
         monkeypatch.setattr(rounds, "run_trials", self.run)
         monkeypatch.setattr(rounds, "time", SimpleNamespace(monotonic=lambda: self.now))
@@ -79,3 +80,15 @@ def test_a_resumed_sweep_goes_on_where_its_time_was(monkeypatch: pytest.MonkeyPa
     over = Session(again.store.load_plan(), monkeypatch, 10.0, lambda _: None)
     run_rounds(over, one_more_pair)  # type: ignore[arg-type]
     assert over.rounds == [6], "nothing is left to do"
+
+
+def test_a_deadline_leaves_no_more_of_the_budget_than_until_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = make_plan([make_trial(1)], decide=DecideSettings(budget_s=300.0))
+    session = Session(plan, monkeypatch, 10.0, lambda _: None)
+    session.run = lambda session, *, in_turns: None  # type: ignore[method-assign, assignment]
+    monkeypatch.setattr(rounds, "run_trials", session.run)
+    asked: list[float] = []
+    for left_s in (1000.0, 40.0, -5.0):
+        session.deadline = SimpleNamespace(left_s=left_s)
+        run_rounds(session, lambda store, plan, ran_s: asked.append(ran_s))  # type: ignore[arg-type, func-returns-value]
+    assert asked == [0.0, 260.0, 305.0]

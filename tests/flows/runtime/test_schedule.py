@@ -34,6 +34,10 @@ class Pools:
     ended: list[Trial] = field(default_factory=list)
     on_wait: Callable[[Pools], object] = lambda pools: None
     waits: int = 0
+    late: set[int] = field(default_factory=set)  # for which there is no time
+
+    def in_time(self, trial: Trial) -> bool:
+        return int(trial.key, 16) not in self.late
 
     def to_do(self) -> list[Trial]:
         return self.trials
@@ -102,6 +106,11 @@ def test_pools_work_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_wide_trial_waits_for_its_slots_and_is_not_overtaken(monkeypatch: pytest.MonkeyPatch) -> None:
     assert scheduled(monkeypatch, Pools(trials(*"aaaa"), {"a": 2}, needs={2: 2})) == ["1", "2", "3 4", "4"]
+
+
+def test_a_trial_without_time_is_not_begun_and_holds_up_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    pools = Pools(trials(*"aaa"), {"a": 1}, late={1, 3})
+    assert scheduled(monkeypatch, pools) == ["2"] and pools.begun == [2]
 
 
 def test_nothing_to_do_is_over_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

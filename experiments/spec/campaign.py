@@ -1,0 +1,122 @@
+"""What a campaign measures and where its pages go: experiments/campaigns/*.yaml, and campaigns/*.yaml in folders of $SWEEPBENCH_EXTRA."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field
+
+from experiments.config.duration import seconds
+from experiments.config.errors import ConfigError, Problem, choose
+from experiments.config.paths import extra_folders
+from experiments.config.strict import Strict
+from experiments.config.validate import validate
+from experiments.config.yaml_document import Document, load
+from experiments.spec.schema import Name
+from experiments.trial import Scalar
+
+_HERE = Path(__file__).resolve().parents[1] / "campaigns"
+
+
+def _duration(text: str) -> str:
+    seconds(text)
+    return text
+
+
+Duration = Annotated[str, AfterValidator(_duration)]
+
+
+class CampaignRounds(Strict):
+    """How often each cell of a sweep is measured: rounds in turns, A B C C B A."""
+
+    least: int = Field(default=2, ge=2, le=1000, description="rounds before the first look at the comparisons")
+    most: int = Field(default=3, ge=1, le=1000, description="rounds at the most; 1: each cell once")
+    until_decided: bool = Field(default=False, description="cells whose comparison is decided take part in no more rounds")
+
+
+class CampaignSweep(Strict):
+    """A sweep of a campaign: the cells of one suite, and the time they may have."""
+
+    name: Name | None = Field(default=None, description="what it is called in the campaign; null: <suite>-<profile>")
+    suite: str = Field(description="a suite's name, or the path of its file")
+    profile: str = Field(default="full", description="a profile of the suite; full: the suite without one")
+    pools: list[str] = Field(default_factory=list, description="pools to use instead of the suite's")
+    only: dict[str, list[Scalar]] = Field(default_factory=dict, description="axis -> values: other cells stay out")
+    set: dict[str, Any] = Field(default_factory=dict, description="workload parameter -> value")
+    rounds: CampaignRounds = Field(default_factory=CampaignRounds)
+    budget: Duration | None = Field(default=None, description="time for it in all, such as 3m; null: what is left of the campaign's")
+    to: str = Field(description="folder of its results page, from the repository's root; sweeps with the same one share a page")
+    title: str | None = Field(default=None, max_length=200, description="of its table; null: the suite's")
+
+    @property
+    def called(self) -> str:
+        return self.name or f"{Path(self.suite).stem}-{self.profile}"
+
+    @property
+    def budget_s(self) -> float | None:
+        return None if self.budget is None else seconds(self.budget)
+
+
+class CampaignFile(Strict):
+    """A campaign: one YAML file. Field names are its keys."""
+
+    campaign: Name = Field(description="the file's name without .yaml")
+    description: str = Field(default="", max_length=2000)
+    budget: Duration = Field(description="time for one run of the command, starts and reports included: 9m. Another run goes on")
+    sweeps: list[CampaignSweep] = Field(min_length=1, description="what is worth most comes first")
+
+    @property
+    def budget_s(self) -> float:
+        return seconds(self.budget)
+
+
+def load_campaign(name_or_path: str) -> CampaignFile:
+    """A campaign by name or path, checked without its suites. Raises ConfigError that names the file, the key and the remedy."""
+    files = campaigns()
+    if name_or_path.endswith((".yaml", ".yml")) or os.sep in name_or_path:
+        path = Path(name_or_path)
+    elif name_or_path in files:
+        path = files[name_or_path]
+    else:
+        raise ConfigError.one("campaign", None, name_or_path, "unknown campaign", choose(name_or_path, sorted(files)))
+    document = load(path)
+    file = validate(CampaignFile, document)
+    if problems := _problems(file, document, path):
+        raise ConfigError(problems)
+    return file
+
+
+def _problems(file: CampaignFile, document: Document, path: Path) -> list[Problem]:
+    """What the schema alone cannot tell."""
+    problems = []
+    if file.campaign != path.stem:
+        problems.append(document.problem(("campaign",), f"is {file.campaign!r}, the file is {path.name}", f"write `campaign: {path.stem}`"))
+    counts = Counter(sweep.called for sweep in file.sweeps)
+    for index, sweep in enumerate(file.sweeps):
+        key = ("sweeps", index)
+        if counts[sweep.called] > 1:
+            problems.append(
+                document.problem((*key, "name"), f"{sweep.called} is the name of {counts[sweep.called]} sweeps", "give each a name")
+            )
+        if sweep.rounds.most < sweep.rounds.least and sweep.rounds.most > 1 and "least" in sweep.rounds.model_fields_set:
+            hint = f"write at most {sweep.rounds.most}, or raise `most`"
+            problems.append(document.problem((*key, "rounds", "least"), f"is {sweep.rounds.least}, more than `most`", hint))
+        if Path(sweep.to).is_absolute() or ".." in Path(sweep.to).parts:
+            problems.append(document.problem((*key, "to"), f"is {sweep.to!r}", "write a folder below the repository: docs/results/NAME"))
+        if sweep.profile == "auto":
+            problems.append(document.problem((*key, "profile"), "is auto, which depends on the machine", "name a profile, or full"))
+    return problems
+
+
+def campaigns() -> dict[str, Path]:
+    """Name -> file of every campaign. Raises ConfigError if two have one name."""
+    files: dict[str, Path] = {}
+    for folder in [_HERE, *(extra / "campaigns" for extra in extra_folders())]:
+        for path in sorted(folder.glob("*.yaml")):
+            if path.stem in files:
+                raise ConfigError.one(path, None, "", f"the campaign {path.stem} is already in {files[path.stem]}", "rename one of them")
+            files[path.stem] = path
+    return files

@@ -1,0 +1,69 @@
+"""The command of campaigns: sweep after sweep within a time, most valuable first, and the pages that are written of them."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Annotated
+
+import typer
+
+from flows.cli.options import PoolOption, SetOption, app, clean_errors, err, out
+
+
+def _names() -> list[str]:
+    from experiments.spec.campaign import campaigns
+
+    return list(campaigns())
+
+
+def _words(pool: list[str] | None, set_: list[str] | None) -> list[str]:
+    return [word for option, values in (("--pool", pool), ("--set", set_)) for value in values or [] for word in (option, value)]
+
+
+@app.command(
+    epilog="Examples: sweep campaign h200-x4 --plan · sweep campaign h200-x4 --budget 9m · sweep campaign h200-x4 --publish · "
+    "a rehearsal: sweep campaign h200-x4 --pool cpu --set model=tiny --set devices=2",
+)
+@clean_errors
+def campaign(
+    name: Annotated[
+        str, typer.Argument(metavar="FILE", help="a campaign: a file in experiments/campaigns, or a path", autocompletion=_names)
+    ],
+    plan: Annotated[bool, typer.Option("--plan", help="show what would run and how long that takes, and start nothing")] = False,
+    budget: Annotated[
+        str | None, typer.Option("--budget", metavar="TIME", help="time for this run of the command, such as 9m; else as the file says")
+    ] = None,
+    publish: Annotated[bool, typer.Option("--publish", help="write the results pages of what was measured, and start nothing")] = False,
+    state: Annotated[
+        str | None, typer.Option("--state", metavar="NAME", help="keep its state under another name: another campaign with the same file")
+    ] = None,
+    again: Annotated[bool, typer.Option("--again", help="measure again what was measured with other code, data or libraries")] = False,
+    pool: PoolOption = None,
+    set_: SetOption = None,
+) -> None:
+    """Run the sweeps of a campaign one after the other within a time. The same command again goes on where it stopped.
+
+    With --pool or --set it is a rehearsal: its state and its pages are kept apart, below runs/campaigns/NAME-rehearsal.
+    """
+    from time import monotonic
+
+    began = monotonic()
+    from experiments.config.duration import option_seconds
+    from experiments.spec.campaign import load_campaign
+    from flows.cli.run_campaign import Campaign
+    from flows.cli.start_sweep import once
+    from tasks.campaign.entries import Overrides
+    from tasks.campaign.store import CampaignStore
+
+    file = load_campaign(name)
+    overrides = Overrides(pools=tuple(pool or ()), set=once("--set", set_))
+    store = CampaignStore(state or (f"{file.campaign}-rehearsal" if overrides else file.campaign))
+    budget_s = option_seconds("--budget", budget) if budget else file.budget_s
+    asked = shlex.join([name, *(["--state", state] if state else []), *_words(pool, set_)])
+    this = Campaign(asked, file, store, overrides, budget_s, began, again=again)
+    if plan:
+        this.show(out)
+    elif publish:
+        this.publish(out, err)
+    else:
+        raise typer.Exit(this.run(out, err))

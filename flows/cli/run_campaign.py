@@ -1,0 +1,135 @@
+"""Run the sweeps of a campaign in this process, one after the other: one Prefect server, one set of templates, a deadline for each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from statistics import median
+
+from rich.console import Console
+
+from cluster.launchers.local import LocalLauncher
+from cluster.launchers.template import shared_templates
+from cluster.pools.busy import Look
+from cluster.pools.pool import load_pools
+from experiments.config import duration
+from experiments.config.paths import REPOSITORY
+from experiments.spec.campaign import CampaignFile
+from flows.cli.run_sweep import KEEP, SEVERITY, prepare_environment, run_sweep
+from flows.cli.show_campaign import print_entries, print_left
+from flows.runtime.interrupts import TOLD_TO_END
+from tasks.campaign.entries import Entry, Overrides, check_fits, entries_of, with_time
+from tasks.campaign.pages import publish_pages
+from tasks.campaign.store import CampaignStore
+from tasks.rounds.growth import seconds_run
+from tasks.sweep import deadline
+from tasks.sweep.head_start import is_disturbed_by_a_start
+from tasks.sweep.plan import expected_seconds
+from tasks.sweep.round_time import trial_times
+from tasks.sweep.store import SweepBusy, SweepStore, readable_result
+
+REPORT_S = 10.0  # of a run's time that the last sweep leaves: its report, and what goes to MLflow
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """One run of the command. `asked`: the campaign as it was named; `began`: monotonic time of the command's start, s."""
+
+    asked: str
+    file: CampaignFile
+    store: CampaignStore
+    overrides: Overrides
+    budget_s: float
+    began: float
+    again: bool = False
+
+    def show(self, out: Console) -> None:
+        """Print what would run, and how long that is expected to take."""
+        entries = self._entries()
+        print_entries(out, entries, self._time_s)
+        check_fits(self.file, entries, self._time_s)
+
+    def publish(self, out: Console, err: Console) -> None:
+        """Write the pages; those of a rehearsal below its state. Raises as `publish_pages`."""
+        root = self.store.dir if self.overrides or self.store.name != self.file.campaign else REPOSITORY
+        with self.store.lock():
+            for folder, readme, missing in publish_pages(self.file, self.store.load(), root):
+                if readme is None:
+                    err.print(f"[yellow]no page[/] {folder}: nothing of it was measured", highlight=False, soft_wrap=True)
+                    continue
+                out.print(f"published: {readme}", highlight=False, soft_wrap=True)
+                for line in missing:
+                    err.print(f"  not on it: {line}", highlight=False, markup=False, soft_wrap=True)
+
+    def run(self, out: Console, err: Console) -> int:
+        """Run what there is time for; returns the worst exit status of its sweeps. Raises ConfigError before anything starts."""
+        with self.store.lock(), ExitStack() as stack:
+            entries = self._entries()
+            check_fits(self.file, entries, self._time_s)
+            print_entries(err, entries, self._time_s)
+            stack.enter_context(shared_templates())
+            prepare_environment()  # first: a template has the variables that its trials are to have
+            self._begin_templates(entries)
+            KEEP.set(stack)
+            TOLD_TO_END.clear()
+            try:
+                status = self._run(entries, out, err)
+            finally:
+                KEEP.set(None)
+                deadline.CURRENT.set(None)
+            print_left(err, self._entries(), self.asked, told_to_end=TOLD_TO_END.is_set())
+            return status
+
+    def _begin_templates(self, entries: Sequence[Entry]) -> None:
+        """Let the template of each workload make its imports now, beside the first trial's start and not before a later one."""
+        pools = load_pools()
+        for trial in {(entry.plan.suite.workload, entry.plan.trials[0].pool): entry.plan.trials[0] for entry in entries}.values():
+            if pools[trial.pool].embedded and not is_disturbed_by_a_start(pools[trial.pool]):
+                LocalLauncher(pools[trial.pool]).prepare(trial, self.store.dir)
+
+    def _run(self, entries: Sequence[Entry], out: Console, err: Console) -> int:
+        statuses = [0]
+        for number, entry in enumerate(entries, 1):
+            left_s = self._left_s
+            if not entry.fits(left_s):
+                continue
+            err.print(
+                f"\n[bold]{self.file.campaign}[/] {number} of {len(entries)}: {entry.name}, {duration.text(left_s)} left", highlight=False
+            )
+            statuses.append(self._run_one(entry, left_s, out, err))
+            if TOLD_TO_END.is_set() or entry.store.stop_reason() is not None:
+                TOLD_TO_END.set()
+                return 1
+        return max(statuses, key=SEVERITY.index)
+
+    def _run_one(self, entry: Entry, left_s: float, out: Console, err: Console) -> int:
+        sweep = entry.store
+        if sweep.is_held():
+            raise SweepBusy(f"another process works on sweep {sweep.sweep_id}; `sweep stop {sweep.sweep_id}` ends it")
+        left_s = min(left_s, entry.left_s)
+        plan = with_time(entry.plan, seconds_run(sweep, entry.plan), left_s)
+        self.store.save(self.store.load().with_sweep(entry.name, sweep.sweep_id))  # first: see tasks/campaign/store.py
+        sweep.save_plan(plan)
+        deadline.CURRENT.set(deadline.Deadline(time.monotonic() + left_s, expected_seconds(plan), self._usual_s()))
+        return run_sweep(plan, out, err, Look())
+
+    def _usual_s(self) -> float:
+        """What the trials of this campaign took at the median, s; 0 where none has ended."""
+        stores = [SweepStore(sweep_id) for sweep_id in self.store.load().sweeps.values()]
+        plans = [(store, store.load_plan()) for store in stores if store.exists()]
+        ended = [(trial, end) for store, plan in plans for trial in plan.trials if (end := readable_result(store, trial.key)) is not None]
+        return median(trial_times(ended).seconds.values() or [0.0])
+
+    @property
+    def _time_s(self) -> float:
+        """For trials, of this run's time as a whole, s."""
+        return self.budget_s - REPORT_S
+
+    @property
+    def _left_s(self) -> float:
+        return self._time_s - (time.monotonic() - self.began)
+
+    def _entries(self) -> list[Entry]:
+        return entries_of(self.file, self.store.load(), self.overrides, self._time_s, again=self.again)

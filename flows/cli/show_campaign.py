@@ -1,0 +1,53 @@
+"""What `sweep campaign` prints: what is to run and how long that is expected to take, and what is left in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from experiments.config import duration
+from flows.cli.tables import make_table
+from tasks.campaign.entries import Entry
+from tasks.report.text_format import plural
+
+
+def print_entries(out: Console, entries: Sequence[Entry], time_s: float) -> None:
+    """A line for each sweep in the order in which they run. `time_s`: for all of them in this run of the command, s."""
+    table = make_table("", "sweep", "cells", "rounds", "trials to run", "one round takes", "may take", "page")
+    for number, entry in enumerate(entries, 1):
+        decide, budget = entry.plan.decide, entry.spec.budget
+        cells = len({trial.cell for trial in entry.plan.trials})
+        last = entry.plan.last_round
+        rounds = f"up to {decide.most}" if decide else "1"
+        to_do = f"{len(entry.to_do)}{'' if entry.is_new else f' of {len(entry.plan.trials)}'}" + (
+            ", then more rounds" if entry.grows else ""
+        )
+        row = (str(number), entry.name, str(cells), rounds if entry.is_new else f"{last} of {rounds}", to_do)
+        table.add_row(*(Text(cell) for cell in (*row, _expected(entry), budget or "what is left", entry.spec.to)))
+    out.print(table)
+    out.print(f"{duration.text(time_s)} for trials in this run; a trial that is not expected to end by then is not begun", highlight=False)
+
+
+def _expected(entry: Entry) -> str:
+    """What its trials that are to run are expected to take; of what no past sweep tells, that it is not known."""
+    if not entry.to_do:
+        return "all is measured" if not entry.grows else "as before"
+    unknown = sum(trial.cell not in entry.expected for trial in entry.to_do)
+    least = f"{duration.about(sum(entry.times().values()))}"
+    if unknown == len(entry.to_do):
+        return f"unknown: no past sweep has them (at least {least})"
+    return f"{least}" if not unknown else f"unknown for {plural(unknown, 'trial')}, at least {least}"
+
+
+def print_left(err: Console, entries: Sequence[Entry], asked: str, *, told_to_end: bool) -> None:
+    """After a run: what the same command would go on with, else that all is measured."""
+    open_ones = [entry.name for entry in entries if entry.fits(float("inf"))]
+    if told_to_end:
+        err.print("told to end: no other sweep was begun", highlight=False)
+    if open_ones:
+        err.print(f"not all is measured ({', '.join(open_ones)}); go on with it: sweep campaign {asked}", highlight=False, soft_wrap=True)
+    else:
+        err.print("all that fits in the sweeps' budgets is measured", highlight=False)
+    err.print(f"write its pages: sweep campaign {asked} --publish", highlight=False, soft_wrap=True)

@@ -1,0 +1,173 @@
+"""The sweeps of a campaign as they stand: each with its plan, new or gone on with, what is left to run, and how long that may take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from experiments.config import duration
+from experiments.config.errors import ConfigError
+from experiments.spec.campaign import CampaignFile, CampaignSweep
+from experiments.trial import Trial
+from tasks.campaign.store import CampaignState
+from tasks.rounds.decide_plan import one_more_round
+from tasks.rounds.growth import seconds_run
+from tasks.sweep.cut import restored
+from tasks.sweep.deadline import expected_trial_s
+from tasks.sweep.plan import check_ready, expected_seconds, make_plan, renew
+from tasks.sweep.store import Plan, Request, SweepStore, readable_result
+from tasks.sweep.what_is_left import what_is_left
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """Options of the command that hold for every sweep: for a rehearsal on another pool, with smaller settings."""
+
+    pools: Sequence[str] = ()
+    set: Mapping[str, Any] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.pools or self.set)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A sweep of a campaign. `plan`: with everything that was cut; `is_new`: nothing of it is on disk."""
+
+    spec: CampaignSweep
+    plan: Plan
+    is_new: bool
+    left_s: float  # of its own budget, at most that of the campaign
+    to_do: Sequence[Trial] = ()
+    expected: Mapping[str, float] = field(default_factory=dict)  # cell -> s, of past sweeps
+    grows: bool = False  # there is time for another round of what is done
+
+    @property
+    def name(self) -> str:
+        return self.spec.called
+
+    @property
+    def store(self) -> SweepStore:
+        return SweepStore(self.plan.sweep_id)
+
+    def times(self) -> dict[str, float]:
+        """Trial key -> what it is expected to take, s, by the best that is known; at least the window that it measures."""
+        ended = [(trial, result) for trial in self.plan.trials if (result := readable_result(self.store, trial.key))]
+        return {trial.key: expected_trial_s(trial, ended, self.expected) for trial in self.to_do}
+
+    def fits(self, left_s: float) -> bool:
+        """Whether anything of it is expected to be over in so much time, s."""
+        left_s = min(left_s, self.left_s)
+        return any(seconds <= left_s for seconds in self.times().values()) or (self.grows and left_s > 0)
+
+
+def entries_of(file: CampaignFile, state: CampaignState, overrides: Overrides, budget_s: float, *, again: bool = False) -> list[Entry]:
+    """All sweeps of a campaign as they stand. `budget_s`: of this run of the command. Starts and writes nothing.
+
+    Raises ConfigError, CommitError, DatasetError as `make_plan`; ConfigError also where trials that are measured would have to be measured
+    again, since code, data or libraries have changed (`again`: they may be).
+    """
+    return [_entry(file, index, state, overrides, budget_s, again=again) for index in range(len(file.sweeps))]
+
+
+def _entry(file: CampaignFile, index: int, state: CampaignState, overrides: Overrides, budget_s: float, *, again: bool) -> Entry:
+    spec = file.sweeps[index]
+    request = _request(spec, overrides, spec.budget_s or budget_s)
+    sweep_id = state.sweeps.get(spec.called)
+    old = restored(SweepStore(sweep_id).load_plan()) if sweep_id and SweepStore(sweep_id).exists() else None
+    if old is None or not _same(old.request, request):
+        try:
+            plan, _ = make_plan(request, None if old else sweep_id)
+            check_ready(plan)
+        except ConfigError as error:
+            places = [replace(one, key=f"{one.key} (of sweep {spec.called})") for one in error.problems]
+            raise ConfigError(places) from None
+        plan = _told(plan, file, spec)
+        return Entry(spec, plan, is_new=True, left_s=spec.budget_s or budget_s, to_do=plan.trials, expected=expected_seconds(plan))
+    return _gone_on_with(Entry(spec, _told(old, file, spec), is_new=False, left_s=0.0), budget_s, again=again)
+
+
+def _gone_on_with(entry: Entry, budget_s: float, *, again: bool) -> Entry:
+    """A sweep that exists: what of it is still to do, if anything."""
+    plan, store = entry.plan, entry.store
+    ran_s = seconds_run(store, plan)
+    left_s = budget_s if entry.spec.budget_s is None else entry.spec.budget_s - ran_s
+    left = what_is_left(store, plan)
+    to_do = [*left.damaged, *left.begun, *left.rest]
+    plan = with_time(plan, ran_s, left_s)
+    entry = replace(entry, plan=plan, left_s=left_s, to_do=to_do, expected=expected_seconds(plan), grows=_grows(store, plan, ran_s))
+    if not entry.fits(budget_s):
+        return entry
+    renewed = renew(plan)
+    known = {one.key for one in plan.superseded}
+    changed = [one for one in renewed.superseded if one.key not in known and (end := readable_result(store, one.key)) and end.outcome.final]
+    if changed and not again:
+        problem = f"{len(changed)} of its trials, in {plan.sweep_id}, were measured with something else: {changed[0].why}"
+        hint = "--again measures them again, as `sweep resume` would; or go on where and with what they were measured"
+        raise ConfigError.one("campaign", None, entry.name, problem, hint)
+    left = what_is_left(store, renewed)
+    return replace(entry, plan=renewed, to_do=[*left.damaged, *left.begun, *left.rest])
+
+
+def with_time(plan: Plan, ran_s: float, left_s: float) -> Plan:
+    """The plan of a sweep with rounds that may go on for so long; any other one as it is."""
+    if plan.decide is None or left_s <= 0:
+        return plan
+    return plan.model_copy(update={"decide": plan.decide.model_copy(update={"budget_s": ran_s + left_s})})
+
+
+def _grows(store: SweepStore, plan: Plan, ran_s: float) -> bool:
+    """Whether another round is to come. A look that is due first adds none."""
+    if plan.decide is None or len(what_is_left(store, plan).done) < len(plan.trials):
+        return False
+    more = one_more_round(store, plan, ran_s)
+    while more is not None and len(more.trials) == len(plan.trials):
+        plan, more = more, one_more_round(store, more, ran_s)
+    return more is not None
+
+
+def _request(spec: CampaignSweep, overrides: Overrides, budget_s: float) -> Request:
+    """What `sweep run` would be asked for. A value that an override sets is no longer a choice of `only`."""
+    once = spec.rounds.most == 1
+    return Request(
+        suite=spec.suite,
+        profile=spec.profile,
+        pools=list(overrides.pools or spec.pools),
+        set={**spec.set, **overrides.set},
+        only={axis: list(values) for axis, values in spec.only.items() if axis not in overrides.set},
+        repeats=1 if once else None,
+        budget_s=None if once else budget_s,
+        until_decided=None if once else spec.rounds.until_decided,
+    )
+
+
+def _same(old: Request, new: Request) -> bool:
+    """Whether both ask for the same cells, once or in rounds."""
+    of_time = {"budget_s": None, "until_decided": None}
+    return old.model_copy(update=of_time) == new.model_copy(update=of_time)
+
+
+def _told(plan: Plan, file: CampaignFile, spec: CampaignSweep) -> Plan:
+    """The plan with what the campaign says of its rounds and its page."""
+    update: dict[str, Any] = {"labels": {**plan.labels, "sweep.campaign": file.campaign}, "command": f"sweep campaign {file.campaign}"}
+    if spec.title is not None:
+        report = plan.suite.report.model_copy(update={"title": spec.title})
+        update["suite"] = plan.suite.model_copy(update={"report": report})
+    if plan.decide is not None:
+        rounds = {"least": min(spec.rounds.least, spec.rounds.most), "most": spec.rounds.most, "until_decided": spec.rounds.until_decided}
+        update["decide"] = plan.decide.model_copy(update=rounds)
+    return plan.model_copy(update=update)
+
+
+def check_fits(file: CampaignFile, entries: Sequence[Entry], budget_s: float) -> None:
+    """Raise ConfigError where nothing of a new sweep is expected to fit in its own budget, or nothing of any in that of this run."""
+    for index, entry in enumerate(entries):
+        if entry.is_new and not entry.fits(entry.left_s):
+            shortest = min(entry.times().values())
+            problem = f"is {duration.text(entry.left_s)}, and its shortest trial is expected to take {duration.about(shortest)}"
+            raise ConfigError.one(file.campaign, None, f"sweeps[{index}].budget", problem, f"give {entry.name} more time, or leave it out")
+    to_run = [entry for entry in entries if entry.fits(float("inf"))]
+    if to_run and not any(entry.fits(budget_s) for entry in to_run):
+        problem = f"{duration.text(budget_s)} is too short for any trial that is left"
+        raise ConfigError.one("--budget", None, "", problem, "give more time; `sweep campaign --plan` says what each is expected to take")

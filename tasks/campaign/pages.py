@@ -1,0 +1,68 @@
+"""The results pages of a campaign: one for each folder that its file names, of whole sweeps, written as `sweep publish` writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from experiments.spec.campaign import CampaignFile, CampaignSweep
+from experiments.trial import Trial
+from tasks.campaign.store import CampaignError, CampaignState
+from tasks.report.publish import publish
+from tasks.report.text_format import listed, plural
+from tasks.sweep.cut import cut
+from tasks.sweep.store import Plan, SweepStore
+
+_NAMED = 8  # cells that a page names one by one
+
+
+def publish_pages(file: CampaignFile, state: CampaignState, root: Path) -> Iterator[tuple[str, Path | None, list[str]]]:
+    """Write each page below `root`; yields its folder as the file names it, its README (None: nothing was measured) and what is missing.
+
+    What there was no time for, and what only the infrastructure ended, is cut from a sweep's plan and named on the page. Raises
+    PublishError, DamagedFile, SweepBusy, OSError; CampaignError where nothing was measured at all.
+    """
+    if not any(_measured(store) for store in (_store(spec, state) for spec in file.sweeps) if store):
+        raise CampaignError(f"nothing of {file.campaign} was measured yet; `sweep campaign {file.campaign}` does")
+    for folder in dict.fromkeys(spec.to for spec in file.sweeps):
+        stores, missing = list[SweepStore](), list[str]()
+        for spec in (each for each in file.sweeps if each.to == folder):
+            store = _store(spec, state)
+            if store is None or not _measured(store):
+                missing.append(f"{spec.called} ({spec.suite}, profile {spec.profile}): not measured, there was no time for it")
+                continue
+            missing += [f"{spec.called}: {line}" for line in _without_what_is_missing(store)]
+            stores.append(store)
+        yield folder, publish(stores, root / folder, missing) if stores else None, missing
+
+
+def _store(spec: CampaignSweep, state: CampaignState) -> SweepStore | None:
+    sweep_id = state.sweeps.get(spec.called)
+    store = SweepStore(sweep_id) if sweep_id else None
+    return store if store and store.exists() else None
+
+
+def _measured(store: SweepStore) -> bool:
+    return any(outcome is not None and outcome.final for outcome in store.states(store.load_plan()).values())
+
+
+def _without_what_is_missing(store: SweepStore) -> list[str]:
+    """Make the sweep whole; returns what it lacks, as sentences."""
+    with store.lease():
+        plan = cut(store, store.load_plan(), lost=True)
+        store.save_plan(plan)
+    return sentences(plan)
+
+
+def sentences(plan: Plan) -> list[str]:
+    """What was planned for a sweep and is not in it: cells without a trial, and cells with fewer than were planned."""
+    there = {trial.cell for trial in plan.trials}
+    never = _cells([trial for trial in plan.cut if trial.cell not in there])
+    fewer = _cells([trial for trial in plan.cut if trial.cell in there])
+    lines = [f"{plural(len(never), 'cell')} not measured for want of time: {listed(never, _NAMED)}"] if never else []
+    return lines + ([f"fewer trials than planned, for want of time: {listed(fewer, _NAMED)}"] if fewer else [])
+
+
+def _cells(trials: list[Trial]) -> list[str]:
+    """Names of their cells, each once."""
+    return list(dict.fromkeys(trial.name.rpartition(" · #")[0] or trial.name for trial in trials))

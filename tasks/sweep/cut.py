@@ -1,0 +1,23 @@
+"""Trials for which there was no time: taken out of a sweep's plan, so that what was measured is a whole sweep, and kept beside it."""
+
+from __future__ import annotations
+
+from tasks.sweep.store import Plan, SweepStore
+
+
+def cut(store: SweepStore, plan: Plan, *, lost: bool = False) -> Plan:
+    """The plan without the trials that have no result; with `lost`, without those too that only the infrastructure ended.
+
+    They stay in its `cut`, from where `restored` brings them back. A plan of which nothing was run stays as it is.
+    """
+    states = store.states(plan)
+    left = [trial for trial in plan.trials if (end := states[trial.key]) is None or (lost and not end.final)]
+    if not left or len(left) == len(plan.trials):
+        return plan
+    keys = {trial.key for trial in left}
+    return plan.model_copy(update={"trials": [trial for trial in plan.trials if trial.key not in keys], "cut": [*plan.cut, *left]})
+
+
+def restored(plan: Plan) -> Plan:
+    """The plan with what was cut from it, in the order in which it was planned."""
+    return plan.model_copy(update={"trials": sorted([*plan.trials, *plan.cut], key=lambda trial: trial.index), "cut": []})

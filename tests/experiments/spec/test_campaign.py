@@ -1,0 +1,67 @@
+"""Campaign files: the ones here, and what is said of wrong ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cluster.pools.pool import load_pools
+from experiments.config.errors import ConfigError
+from experiments.spec.campaign import campaigns, load_campaign
+from experiments.spec.load import load_suite
+
+GOOD = """\
+campaign: mine
+budget: 9m
+sweeps:
+  - {suite: synthetic, profile: smoke, budget: 3m, to: docs/results/mine}
+  - {suite: synthetic, profile: tune, rounds: {most: 1}, only: {batch_size: [16]}, set: {steps: 50}, to: docs/results/mine}
+"""
+
+
+def written(folder: Path, text: str, name: str = "mine") -> str:
+    path = folder / f"{name}.yaml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_names_and_budgets(tmp_path: Path) -> None:
+    file = load_campaign(written(tmp_path, GOOD))
+    assert [(sweep.called, sweep.budget_s, sweep.rounds.most) for sweep in file.sweeps] == [
+        ("synthetic-smoke", 180.0, 3),
+        ("synthetic-tune", None, 1),
+    ]
+    assert file.budget_s == 540.0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("budget: 9m", "budget: soon", "mine.yaml:2: budget: 'soon' is not a duration"),
+        ("profile: smoke", "profil: smoke", "mine.yaml:4: sweeps[0].profil: unknown key; did you mean 'profile'?"),
+        ("campaign: mine", "campaign: other", "campaign: is 'other', the file is mine.yaml; write `campaign: mine`"),
+        ("profile: tune", "profile: smoke", "sweeps[1].name: synthetic-smoke is the name of 2 sweeps; give each a name"),
+        ("profile: smoke", "profile: auto", "sweeps[0].profile: is auto, which depends on the machine"),
+        ("to: docs/results/mine}", "to: ../mine}", "sweeps[0].to: is '../mine'; write a folder below the repository"),
+        ("budget: 3m", "budget: 3m, rounds: {least: 4, most: 3}", "sweeps[0].rounds.least: is 4, more than `most`; write at most 3"),
+        ("budget: 9m", "budget: 9m\nmost: 3", "mine.yaml:3: most: unknown key"),
+    ],
+)
+def test_what_is_wrong_is_named_with_what_would_be_right(tmp_path: Path, old: str, new: str, said: str) -> None:
+    with pytest.raises(ConfigError) as wrong:
+        load_campaign(written(tmp_path, GOOD.replace(old, new, 1)))
+    assert said in str(wrong.value)
+
+
+def test_an_unknown_campaign_is_told_from_the_known() -> None:
+    with pytest.raises(ConfigError, match="unknown campaign; did you mean 'h200-x4'"):
+        load_campaign("h200_x4")
+
+
+@pytest.mark.parametrize("name", campaigns())
+def test_every_sweep_of_the_campaigns_here_has_cells(name: str) -> None:
+    pools = load_pools()
+    for sweep in load_campaign(name).sweeps:
+        suite = load_suite(sweep.suite, profile=sweep.profile, pools=pools, sets=sweep.set, only=sweep.only)
+        assert suite.pools == {"cuda": "cuda"} and sweep.to.startswith("docs/results/")
