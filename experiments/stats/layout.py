@@ -210,7 +210,7 @@ def _fit(values: Array, cell: NDArray[np.intp], rounds: NDArray[np.intp], places
         normal = within.T @ weighted
         gain = _inverse(normal)
         kept = 1 - 1 / counts[cell] - weights[cell] * np.einsum("ni,ij,nj->n", within, gain, within)  # the diagonal of the residual maker
-        left: Array = np.bincount(cell, kept.clip(0))
+        left: Array = np.asarray(np.bincount(cell, kept.clip(0)), dtype=float)
         known = left > _NOTHING_LEFT
         residuals = own - within @ (gain @ (weighted.T @ own))
         residuals[np.abs(residuals) < _ROUNDING * np.abs(values).max()] = 0.0
