@@ -18,7 +18,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help setup sweep test test-fast test-gpu test-gaudi test-gaudi-sweep test-kill mutants lint up down status bench bench-nightly bench-coverage lock pin-images clean
+.PHONY: help setup sweep test test-fast test-gpu test-gaudi test-gaudi-sweep test-kill mutants lint up down status bench bench-nightly bench-coverage bench-scale lock pin-images clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,6 +77,9 @@ bench-coverage: $(STAMP) ## how often intervals and verdicts are wrong, simulate
 	@$(BIN)/python -m benchmarks.bench_coverage_history --markdown
 	@$(BIN)/python -m benchmarks.bench_coverage_steps --markdown
 	@$(BIN)/python -m benchmarks.bench_parity --markdown
+
+bench-scale: $(STAMP) ## what plan, show, report, resume and publishing take with 1,000 and 5,000 finished trials: some minutes (SCALE=options)
+	@$(BIN)/python -m benchmarks.bench_scale --trials 1000 5000 --publish 1000 $(SCALE)
 
 lock: ## write requirements.lock anew from pyproject.toml (LOCK_TORCH=version)
 	@rm -rf build/lock && mkdir -p build && $(PYTHON) -m venv build/lock

@@ -35,7 +35,7 @@ from experiments.trial import Outcome, Trial, TrialResult
 from tasks.analysis.cell import Cell
 from tasks.analysis.compare_cells import make_cells
 from tasks.analysis.judge_cells import judge_best
-from tasks.analysis.results import TrialRow
+from tasks.analysis.trial_row import TrialRow
 
 CELLS = (2, 3, 5, 12, 20)
 REPEATS = (2, 3, 5)

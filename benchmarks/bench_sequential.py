@@ -31,8 +31,9 @@ from experiments.stats.sequential import next_look
 from experiments.stats.verdict import Verdict
 from experiments.trial import Trial, TrialResult
 from tasks.analysis.compare_cells import make_cells
-from tasks.analysis.looks import Seen, next_seen
-from tasks.analysis.results import TrialRow
+from tasks.analysis.looks import next_seen
+from tasks.analysis.seen import Seen
+from tasks.analysis.trial_row import TrialRow
 
 ROUNDS, LEAST, MOST = 5, 3, 20
 EFFECTS = (0.0, 0.05, 0.03, 0.0205)

@@ -18,6 +18,9 @@ SLOTS = "slots.jsonl"  # the flow: when each trial took its pool's slots and gav
 FLOW_RUNS = "flow_runs.txt"  # each flow run that worked on the sweep adds its Prefect id
 LEASE = ".lease"  # the lock of whoever works on the sweep
 HOLDER = ".holder.json"  # who holds the lease, while it is held
+WHOLE = ".whole.json"  # whoever has read trials' records in full: which bytes were whole; see tasks/sweep/whole_records.py
+ROWS = ".rows.parquet"  # whoever has read them: what was derived from these bytes; see tasks/analysis/row_cache.py
+LOOKS = ".looks.json"  # whoever has judged a sweep's looks: what they found; see tasks/analysis/kept_looks.py
 STOP = ".stop"  # `sweep stop`, with the reason; whoever takes the lease next removes it
 
 CERTIFICATES = "certificates.json"  # the report of a sweep that has ended: what A/A pairs had shown of its devices until then

@@ -36,12 +36,12 @@ def sealed_text(model: BaseModel) -> str:
 
 def read_model(path: Path, kind: type[M], hint: str) -> M | None:
     """The model in a JSON file; None where there is no such file. Raises DamagedFile. `hint`: what to do about a damaged one."""
-    return read_file(path, lambda data: _validated(_unsealed(data), kind), hint)
+    return read_file(path, lambda data: validated(_unsealed(data), kind), hint)
 
 
 def parse_model(data: bytes, kind: type[M], source: Path, hint: str) -> M:
     """The model in a file's bytes. Raises DamagedFile, which names `source`."""
-    return _parsed(source, data, lambda data: _validated(_unsealed(data), kind), hint)
+    return _parsed(source, data, lambda data: validated(_unsealed(data), kind), hint)
 
 
 def read_file(path: Path, parse: Callable[[bytes], T], hint: str) -> T | None:
@@ -90,7 +90,8 @@ def _unsealed(data: bytes) -> dict[str, Any]:
     return unsealed(json.loads(data.decode()))
 
 
-def _validated(content: Mapping[str, Any], kind: type[M]) -> M:
+def validated(content: Mapping[str, Any], kind: type[M]) -> M:
+    """The model of a file's content. Raises ValidationError."""
     return kind.model_validate_json(json.dumps(content))  # as JSON: what is strict differs from Python objects'
 
 

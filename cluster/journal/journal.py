@@ -32,6 +32,7 @@ CHANGED = "the file was changed after it was written; `sweep resume` keeps it as
 LATER = "read it with that version"
 
 Record = dict[str, Any]
+_TAIL = 65_536  # bytes; the last line of a journal is short
 
 
 class JournalError(DamagedFile):
@@ -313,6 +314,7 @@ class Journal:
     end: Record | None = None
     started_at: float | None = None
     checksum: str = "00000000"
+    file: list[Record] = field(default_factory=list, repr=False, compare=False)  # every record of the file, of all attempts
 
     def add(self, record: Record) -> None:
         """Add one record. An `attempt` record discards all earlier ones."""
@@ -345,13 +347,31 @@ def read_journal(path: Path, attempt: int | None = None, trial: str | None = Non
     The checksum is that of the whole file in either case. `trial`: the key of the trial that it must be of.
     """
     follower, journal = JournalFollower(path, trial), Journal()
-    records, section = attempt_in(follower, attempt)
+    everything = follower.poll()
+    records, section = _attempt_of(follower, everything, attempt)
     for record in records:
         journal.add(record)
+    journal.file = everything
     if section is not None and section.closed:
         journal.mark = section.mark
     journal.checksum = f"{follower.checksum:08x}"
     return journal
+
+
+def last_checksum(path: Path) -> str:
+    """The checksum of a journal, as in `Journal`, from its last complete line alone: of one that was found whole. Raises JournalError."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
+            tail = file.read()
+    except FileNotFoundError:
+        return Journal().checksum
+    except OSError as error:
+        raise JournalError(path, 0, f"cannot be read ({error.strerror})") from error
+    end = tail.rfind(b'"}\n')
+    if end < 8 or b"\n" in tail[end + 3 :]:
+        return read_journal(path).checksum
+    return tail[end - 8 : end].decode(errors="replace")
 
 
 def attempt_in(follower: JournalFollower, attempt: int | None = None) -> tuple[list[Record], Section | None]:
@@ -361,7 +381,10 @@ def attempt_in(follower: JournalFollower, attempt: int | None = None) -> tuple[l
 
     Raises JournalError.
     """
-    records = follower.poll()
+    return _attempt_of(follower, follower.poll(), attempt)
+
+
+def _attempt_of(follower: JournalFollower, records: list[Record], attempt: int | None) -> tuple[list[Record], Section | None]:
     for section in reversed(follower.sections):
         if attempt in (None, section.attempt):
             return records[section.start : section.start + section.records], section

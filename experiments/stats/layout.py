@@ -115,7 +115,7 @@ class Layout:
         if single.any() and known is None:
             return math.inf, 1.0
         own = np.where(fit.left < _NOTHING_LEFT, 0.0, parts / np.maximum(fit.left, _NOTHING_LEFT))
-        variance, spread_of_variance = float(own @ fit.expected), 2 * float(own @ fit.squares @ own)
+        variance, spread_of_variance = float(own @ fit.expected), 2 * fit.squares(own)
         estimated = float(own @ (fit.variances * fit.left))
         scale = estimated / variance if variance > 0 else 1.0
         spread_of_variance *= scale**2
@@ -133,28 +133,64 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class _Fit:
-    """A fitted layout of n trials in c cells. `solve`: (parameters, n), the parameters from the values, cells first.
+    """A fitted layout of n trials in c cells, with r columns that cells share: rounds and, perhaps, a slope.
 
-    `left` (c,): the trace of each cell's block of the residual maker. `variances` (c,): of one trial. `expected` (c,), `squares` (c, c): of
-    the residuals' covariance, with these variances, the trace of each cell's block and the sum of squares of each pair of cells' block.
+    The shared columns are few and the cells many, so the cells are solved for first (Frisch & Waugh 1933, Econometrica 1; Lovell 1963,
+    JASA 58): what is left is a regression on the columns less their means in each cell, and no matrix is larger than (n, r). The residual
+    maker is M = C - X G X' W, where C takes each cell's mean off, X (n, r) are the `within` columns, W the weights and G = (X' W X)^+.
+
+    `between` (c, r): the columns' means. `gain`: G. `normal`: X' W X. `weights`, `counts`, `variances` (c,): of each cell; a variance is of
+    one trial. `moments` (c, r, r): X' X of each cell. `left` (c,): the trace of each cell's block of M.
     """
 
-    design: Array
-    solve: Array
-    left: Array
+    cell: NDArray[np.intp]
+    within: Array
+    between: Array
+    gain: Array
+    normal: Array
+    weights: Array
+    counts: Array
     variances: Array
-    expected: Array
-    squares: Array
+    moments: Array
+    left: Array
 
     def coefficients(self, contrast: Array) -> Array:
         """(n,) weights of the values that make up a contrast of cells (c,)."""
-        return np.asarray(contrast @ self.solve[: len(contrast)])
+        shared = self.within @ (self.gain @ (contrast @ self.between))
+        return np.asarray((contrast / self.counts)[self.cell] - self.weights[self.cell] * shared)
 
     def estimates(self, contrast: Array) -> bool:
         """Whether the contrast of cells (c,) can be told from the rounds."""
-        target = np.zeros(self.design.shape[1])
-        target[: len(contrast)] = contrast
-        return bool(np.allclose(self.coefficients(contrast) @ self.design, target, atol=1e-6))
+        shared = contrast @ self.between
+        return bool(np.allclose(self.normal @ (self.gain @ shared), shared, rtol=0, atol=1e-6))
+
+    @cached_property
+    def _covariance(self) -> tuple[Array, Array]:
+        """Q (r, r) and u (c,), of which M V M', the residuals' covariance with these variances V, is made: its block of cells a and b is
+        X_a (Q - (u_a + u_b) G) X_b', and with a = b the variance times C_a more."""
+        u = self.weights * self.variances
+        middle = np.einsum("c,cij->ij", self.weights * u, self.moments)
+        return self.gain @ middle @ self.gain, u
+
+    @cached_property
+    def expected(self) -> Array:
+        """(c,): the trace of each cell's block of the residuals' covariance."""
+        q, u = self._covariance
+        return np.asarray(self.variances * (self.counts - 1) + _traces(q, self.moments) - 2 * u * _traces(self.gain, self.moments))
+
+    def squares(self, own: Array) -> float:
+        """The sum over all pairs of cells a and b of own_a own_b times the sum of squares of their block of the residuals' covariance."""
+        (q, u), gain = self._covariance, self.gain
+        none, once, twice = (np.einsum("c,cij->ij", own * u**power, self.moments) for power in (0, 1, 2))
+        pairs = np.trace(none @ q @ none @ q) - 4 * np.trace(once @ q @ none @ gain)
+        pairs += 2 * np.trace(twice @ gain @ none @ gain) + 2 * np.trace(once @ gain @ once @ gain)
+        inside = _traces(q, self.moments) - 2 * u * _traces(gain, self.moments)
+        return float(pairs + (own**2 * self.variances * (self.variances * (self.counts - 1) + 2 * inside)).sum())
+
+
+def _traces(matrix: Array, moments: Array) -> Array:
+    """(c,): the trace of `matrix` (r, r) times each of `moments` (c, r, r)."""
+    return np.asarray(np.einsum("ij,cji->c", matrix, moments))
 
 
 def _fit(values: Array, cell: NDArray[np.intp], rounds: NDArray[np.intp], places: Array | None) -> _Fit:
@@ -163,32 +199,51 @@ def _fit(values: Array, cell: NDArray[np.intp], rounds: NDArray[np.intp], places
     A cell that is far noisier than most counts less for what the cells share, in proportion to its variance. The others count alike:
     weights that followed every chance in two or three residuals would overfit.
     """
-    count, n = int(cell.max()) + 1, values.size
-    blocks = np.eye(count)[cell]
-    design = np.hstack([blocks, np.eye(int(rounds.max()) + 1)[rounds][:, 1:]])
-    if places is not None and np.ptp(places) > 0:
-        slope = (places - places.mean()) / np.ptp(places)
-        solve = _solve(design, np.ones(n))
-        own = slope - design @ (solve @ slope)  # what cells and rounds do not say
-        if n - round(float(np.einsum("ij,ji->", design, solve))) - 1 >= _LEFT and float(own @ own) > _NOTHING_LEFT:
-            design = np.column_stack([design, slope])
-    weights = np.ones(count)
+    counts: Array = np.bincount(cell).astype(float)
+    between, within = _centred(_shared(counts, cell, rounds, places), cell, counts)
+    own = values - (np.bincount(cell, values) / counts)[cell]
+    moments = np.zeros((counts.size, within.shape[1], within.shape[1]))
+    np.add.at(moments, cell, within[:, :, None] * within[:, None, :])
+    weights = np.ones(counts.size)
     for turn in range(_PASSES + 1):
-        solve = _solve(design, weights[cell])
-        maker = np.eye(n) - design @ solve
-        left: Array = np.bincount(cell, np.diag(maker).clip(0), count).astype(float)
+        weighted = within * weights[cell, None]
+        normal = within.T @ weighted
+        gain = _inverse(normal)
+        kept = 1 - 1 / counts[cell] - weights[cell] * np.einsum("ni,ij,nj->n", within, gain, within)  # the diagonal of the residual maker
+        left: Array = np.asarray(np.bincount(cell, kept.clip(0)), dtype=float)
         known = left > _NOTHING_LEFT
-        residuals = maker @ values
+        residuals = own - within @ (gain @ (weighted.T @ own))
         residuals[np.abs(residuals) < _ROUNDING * np.abs(values).max()] = 0.0
-        variances = np.where(known, np.bincount(cell, residuals**2, count) / np.maximum(left, _NOTHING_LEFT), 0.0)
+        variances = np.where(known, np.bincount(cell, residuals**2) / np.maximum(left, _NOTHING_LEFT), 0.0)
         if turn < _PASSES and known.any() and (usual := _USUAL * float(np.median(variances[known]))) > 0:
             weights = usual / np.maximum(variances, usual)
-    covariance = (maker * variances[cell]) @ maker.T
-    expected: Array = np.bincount(cell, np.diag(covariance), count).astype(float)
-    return _Fit(design, solve, left, variances, expected, blocks.T @ covariance**2 @ blocks)
+    return _Fit(cell, within, between, gain, normal, weights, counts, variances, moments, left)
 
 
-def _solve(design: Array, weights: Array) -> Array:
-    """(parameters, n): the weighted least squares solution from the values, the shortest where there are several."""
-    weighted = design * weights[:, None]
-    return np.asarray(np.linalg.pinv(design.T @ weighted, rcond=1e-10, hermitian=True) @ weighted.T)
+def _shared(counts: Array, cell: NDArray[np.intp], rounds: NDArray[np.intp], places: Array | None) -> Array:
+    """(n, r): what cells share: the rounds but the first, and the slope where it can be told from them and enough is left."""
+    columns = np.eye(int(rounds.max()) + 1)[rounds][:, 1:]
+    if places is None or not np.ptp(places) > 0:
+        return columns
+    slope = (places - places.mean()) / np.ptp(places)
+    within, beside = (_centred(one, cell, counts)[1] for one in (columns, slope[:, None]))
+    normal = within.T @ within
+    gain = _inverse(normal)
+    own = beside[:, 0] - within @ (gain @ (within.T @ beside[:, 0]))  # what cells and rounds do not say
+    rank = counts.size + round(float(np.trace(gain @ normal)))
+    if cell.size - rank - 1 >= _LEFT and float(own @ own) > _NOTHING_LEFT:
+        return np.column_stack([columns, slope])
+    return columns
+
+
+def _centred(columns: Array, cell: NDArray[np.intp], counts: Array) -> tuple[Array, Array]:
+    """(the means of the columns in each cell (c, r), the columns less these (n, r))."""
+    means = np.zeros((counts.size, columns.shape[1]))
+    np.add.at(means, cell, columns)
+    means /= counts[:, None]
+    return means, columns - means[cell]
+
+
+def _inverse(normal: Array) -> Array:
+    """(r, r): of a normal matrix; the shortest solution where there are several."""
+    return np.asarray(np.linalg.pinv(normal, rcond=1e-10, hermitian=True))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from experiments.stats.estimate import LEVEL, Estimate
+from experiments.stats.studentized_range import range_sf
 
 # Half of what is promised (1 % of comparisons, 5 % of tables): with a few trials a side Satterthwaite's t has too light a tail where the
 # spreads of both sides differ. benchmarks/bench_coverage.py counts what comes of it.
@@ -80,7 +81,4 @@ def among_many(ratio: Estimate, cells: int) -> float:
     alone = ratio.p_value
     if cells < 3 or alone > CHANCE or not ratio.se > 0:
         return alone  # two cells are one pair; what is not decided alone is not among many
-    from scipy.stats import studentized_range
-
-    df = min(ratio.df, 1e5)  # from there on it is the normal distribution's
-    return max(alone, float(studentized_range.sf(math.sqrt(2) * abs(ratio.effect) / ratio.se, cells, df)))
+    return max(alone, range_sf(math.sqrt(2) * abs(ratio.effect) / ratio.se, cells, ratio.df))

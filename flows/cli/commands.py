@@ -247,9 +247,9 @@ from flows.cli import aa as _aa  # noqa: E402, F401 - adds its commands
 from flows.cli import ab as _ab  # noqa: E402, F401 - adds its command
 from flows.cli import campaign as _campaigns  # noqa: E402, F401 - adds its command
 from flows.cli import data as _data  # noqa: E402, F401 - adds its commands
-from flows.cli import new as _new  # noqa: E402, F401 - adds its commands
-from flows.cli import look_at as _look_at  # noqa: E402, F401 - adds its commands
 from flows.cli import export as _export  # noqa: E402, F401 - adds its command
+from flows.cli import look_at as _look_at  # noqa: E402, F401 - adds its commands
+from flows.cli import new as _new  # noqa: E402, F401 - adds its commands
 from flows.cli import nightly as _nights  # noqa: E402, F401 - adds its commands
 from flows.cli import schema as _schema  # noqa: E402, F401 - adds its command
 from flows.cli import tune as _tune  # noqa: E402, F401 - adds its command

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from cluster.trial_layout import JOURNAL
 from flows.cli.ab_comment import STDOUT, check_comment, write_comment
 from flows.cli.complete import trial_names
 from flows.cli.options import JsonOption, SweepId, app, clean_errors, err, out, print_json, sweep_id_of, sweep_ids
@@ -66,22 +64,18 @@ def report(
 
     Trials whose files are damaged are named and left out; the exit status is then 1.
     """
-    from experiments.config.errors import DamagedFile
     from flows.cli import show_comparison
-    from tasks.analysis.results import write_steps
+    from tasks.analysis.results import renew_steps
     from tasks.report.write import write_report
     from tasks.sweep.store import SweepStore
 
     store = SweepStore(sweep_id_of(sweep_id))
     if markdown is not None:
         check_comment(markdown, store.load_plan())
-    for trial in store.load_plan().trials:
-        with suppress(DamagedFile):  # which the trial's row in the report tells of
-            if (store.trial_dir(trial.key) / JOURNAL).exists():
-                write_steps(store.trial_dir(trial.key))
     paths = write_report(store.dir, emulated=emulated)
+    renew_steps(store.dir, store.load_plan())
     page = err if markdown == STDOUT else out
-    show_comparison.print_comparison(page, store, emulated=emulated)
+    show_comparison.print_comparison(page, store, emulated=emulated, made=paths.made)
     page.print(f"report: {paths.html}", highlight=False, soft_wrap=True)
     if markdown is not None:
         write_comment(markdown, store)

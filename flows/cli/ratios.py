@@ -39,7 +39,7 @@ def ratio_texts(ended: Sequence[TrialProgress], suite: Suite) -> dict[str, str]:
     """As `Ratios.of`. The interval is that of one comparison at one time; many are looked at many times, so all are undecided here."""
     from tasks.analysis.compare_cells import compared_pairs, laid_out_cells
     from tasks.analysis.judge_cells import ratio_of
-    from tasks.analysis.results import TrialRow
+    from tasks.analysis.trial_row import TrialRow
     from tasks.report.marks import Mark
     from tasks.report.text_format import TOO_WIDE, change, change_interval
 

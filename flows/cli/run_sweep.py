@@ -123,11 +123,12 @@ def _complete(store: SweepStore, plan: Plan, server: str | None) -> FlowEnd | No
     The last flow ended well, all trials are done and their files whole, none is to come, all is published, and Prefect knows that it ended.
     """
     left = what_is_left(store, plan)
+    states: dict[str, Outcome | None] = {trial.key: result.outcome for trial, result in left.done}
     try:
         status = store.load_status()
     except DamagedFile:
         return None
-    if left.begun or left.rest or left.damaged or status is None or status.status != exit_status(store.states(plan)):
+    if left.begun or left.rest or left.damaged or status is None or status.status != exit_status(states):
         return None
     from tasks.rounds.growth import growth, seconds_run
 

@@ -14,22 +14,28 @@ from flows.cli.show_cost import print_cost
 from tasks.sweep.store import SweepStore
 
 if TYPE_CHECKING:
+    from tasks.analysis.results import Sweep
     from tasks.report.comparison_table import ComparisonTable
+    from tasks.report.model import Report
+    from tasks.report.section import ReportSource
 
 
 _PLAIN: dict[str, Any] = {"highlight": False, "markup": False, "soft_wrap": True}
 
 
-def print_comparison(out: Console, store: SweepStore, *, emulated: bool = False) -> str:
+def print_comparison(
+    out: Console, store: SweepStore, *, emulated: bool = False, sweep: Sweep | None = None, made: tuple[ReportSource, Report] | None = None
+) -> str:
     """The suite's comparison table and the report's answer; with `emulated`, those of the emulated trials, which say so.
 
+    `sweep`: as it was loaded. `made`: what a report was made of, and the report.
     Returns what it found in one line, for a chat; empty where there is nothing to compare.
     """
     from tasks.analysis.results import load_sweep
     from tasks.report.headline import headline_of
     from tasks.report.model import report_of, report_source
 
-    source = report_source(load_sweep(store.dir), emulated=emulated)
+    source = made[0] if made else report_source(sweep or load_sweep(store.dir), emulated=emulated)
     if not source.table.rows:
         return ""
     if emulated:
@@ -38,7 +44,7 @@ def print_comparison(out: Console, store: SweepStore, *, emulated: bool = False)
     _print_table(out, source.table)
     print_cost(out, source.cells)
     out.print()
-    headline = headline_of(report_of(source))
+    headline = headline_of(made[1] if made else report_of(source))
     for line in headline.lines:
         out.print(line, **_PLAIN)
     if not emulated:

@@ -12,7 +12,7 @@ from rich.text import Text
 from experiments.config import duration
 from experiments.config.scalar_text import table_text
 from experiments.spec.schema import MOST_ROUNDS
-from flows.cli.tables import make_table
+from flows.cli.tables import print_rows
 from tasks.report.text_format import clock, plural
 from tasks.sweep.budget import rounds_that_fit
 from tasks.sweep.plan import TrialState
@@ -62,15 +62,15 @@ def print_plan(
 ) -> None:
     """The matrix in the order in which it would run."""
     axes = list(plan.trials[0].axes)
-    table = make_table("", *axes, "repeat", "state", "expected")
+    rows: list[list[str | Text]] = []
     for entry in states:
         seconds = expected.get(entry.trial.cell)
         state = Text(entry.state, style=_STATES[entry.state])
         if entry.why:
             state.append(f" ({entry.why})", style="dim")
         values = [table_text(entry.trial.axes[axis], missing="") for axis in axes]
-        table.add_row(str(entry.trial.index + 1), *values, str(entry.trial.repeat), state, clock(seconds) if seconds else "")
-    out.print(table)
+        rows.append([str(entry.trial.index + 1), *values, str(entry.trial.repeat), state, clock(seconds) if seconds else ""])
+    print_rows(out, ["", *axes, "repeat", "state", "expected"], rows)
     counts = Counter(entry.state for entry in states)
     chosen = " (chosen by auto)" if auto else ""
     cells = len({trial.cell for trial in plan.trials})

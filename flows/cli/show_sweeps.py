@@ -14,8 +14,9 @@ from experiments.config.paths import runs_root
 from experiments.metrics import metric_of
 from experiments.trial import TrialResult
 from flows.cli.show_comparison import print_comparison, print_where
-from flows.cli.tables import make_table
-from tasks.analysis.results import load_sweep
+from flows.cli.tables import make_table, print_rows
+from tasks.analysis.results import Sweep, load_sweep
+from tasks.analysis.trial_row import TrialRow
 from tasks.sweep.store import Plan, SweepStore, list_sweeps
 
 UNREADABLE = "unreadable"  # a file of it is damaged
@@ -55,6 +56,11 @@ def _result(store: SweepStore, key: str) -> tuple[str, TrialResult | None, str |
     except DamagedFile as error:
         return UNREADABLE, None, str(error)
     return str(result.outcome) if result else "to do", result, None
+
+
+def _of_row(store: SweepStore, row: TrialRow) -> tuple[str, TrialResult | None, str | None]:
+    """As `_result`, of a trial that was loaded: a damaged one may still have a result that can be read."""
+    return (str(row.outcome), row.result, None) if row.problem is None else _result(store, row.trial.key)
 
 
 def _status(store: SweepStore) -> dict[str, Any] | None:
@@ -116,10 +122,11 @@ def sweep_json(store: SweepStore) -> dict[str, Any]:
     """A sweep's trials with outcome, reason and summary; `packages` has the installed versions that their digests stand for."""
     plan = store.load_plan()
     trials, lists = [], dict[str, Mapping[str, str]]()
-    rows = {row.trial.key: row for row in load_sweep(store.dir).rows}
+    sweep = load_sweep(store.dir)
+    rows = {row.trial.key: row for row in sweep.rows}
     for trial in plan.trials:
-        word, result, damage = _result(store, trial.key)
-        packages = rows[trial.key].environment.get("packages") if trial.key in rows else None
+        word, result, damage = _of_row(store, rows[trial.key])
+        packages = rows[trial.key].environment.get("packages")
         if packages:
             lists[packages] = rows[trial.key].packages
         trials.append(
@@ -148,44 +155,42 @@ def sweep_json(store: SweepStore) -> dict[str, Any]:
         "status": _status(store),
         "trials": trials,
         "packages": lists,
-        "held": _held_json(store),
+        "held": _held_json(sweep),
         "superseded": [entry.model_dump() for entry in plan.superseded],
     }
 
 
-def _held_json(store: SweepStore) -> dict[str, Any] | None:
+def _held_json(sweep: Sweep) -> dict[str, Any] | None:
     """Where the time went that the pools were held, without emulated trials; None where it was not recorded."""
     from tasks.analysis.held_files import held_of
-    from tasks.analysis.results import load_sweep
     from tasks.report.held_text import held_json
 
-    held = held_of(load_sweep(store.dir))
+    held = held_of(sweep)
     return held_json(held) if held is not None else None
 
 
 def print_sweep(out: Console, store: SweepStore) -> None:
-    plan = store.load_plan()
-    table = make_table("trial", "outcome", metric_of("throughput").unit, "step, ms", "waits for host", "loss", "s", "reason")
-    for trial in plan.trials:
-        word, result, damage = _result(store, trial.key)
-        table.add_row(trial.name, *(_result_cells(result) if result else (word, "", "", "", "", "", damage or "")))
-    out.print(table)
+    plan, sweep = store.load_plan(), load_sweep(store.dir)
+    headings = ["trial", "outcome", metric_of("throughput").unit, "step, ms", "waits for host", "loss", "s", "reason"]
+    rows = []
+    for row in sweep.rows:
+        word, result, damage = _of_row(store, row)
+        rows.append([row.trial.name, *(_result_cells(result) if result else (word, "", "", "", "", "", damage or ""))])
+    print_rows(out, headings, rows)
     for entry in plan.superseded:
         out.print(f"{entry.key} was run again as {entry.by}: {entry.why}", highlight=False)
     if store.is_held():
         out.print("running now", style="bold")
-    print_comparison(out, store)
-    _print_held(out, store)
+    print_comparison(out, store, sweep=sweep)
+    _print_held(out, sweep)
     print_where(out, store)
 
 
-def _print_held(out: Console, store: SweepStore) -> None:
+def _print_held(out: Console, sweep: Sweep) -> None:
     """A line on the trials that measured, and one on those on an emulated device."""
     from tasks.analysis.held_files import held_of
-    from tasks.analysis.results import load_sweep
     from tasks.report.held_text import NOT_KNOWN, held_sentence
 
-    sweep = load_sweep(store.dir)
     held = [found for emulated in (False, True) if (found := held_of(sweep, emulated=emulated)) is not None and found.seconds]
     for line in [held_sentence(found) for found in held] or [NOT_KNOWN]:
         out.print(line, highlight=False, soft_wrap=True)

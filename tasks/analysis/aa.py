@@ -18,7 +18,7 @@ from experiments.stats.spread import Spread
 from experiments.stats.verdict import Verdict
 from tasks.analysis.cell import estimate_of, is_number
 from tasks.analysis.compare_cells import make_cells
-from tasks.analysis.results import TrialRow
+from tasks.analysis.trial_row import TrialRow
 from tasks.sweep.aa_plan import TWIN, TWINS
 
 STATISTICS_VERSION = 1  # raise it whenever the same pairs may get another interval or verdict: certificates of another version do not count

@@ -17,7 +17,7 @@ from experiments.stats.repeats import repeats_interval
 from experiments.stats.spread import Spread
 from experiments.stats.verdict import ONE_LOOK, Levels, Verdict
 from experiments.trial import Scalar, Trial, label
-from tasks.analysis.results import TrialRow
+from tasks.analysis.trial_row import TrialRow
 
 _Z95 = 1.959964
 _OF_A_COUNT = 1 / math.sqrt(12)  # standard deviation of what rounding to whole numbers takes off

@@ -15,8 +15,8 @@ from tasks.analysis.confounders import confounders, value_key
 from tasks.analysis.judge_cells import MINIMUM_EFFECT, Comparison, judge_pairs
 from tasks.analysis.named_settings import named_by
 from tasks.analysis.parity_gate import gate_on_parity
-from tasks.analysis.results import TrialRow
 from tasks.analysis.same_work import other_work, set_work
+from tasks.analysis.trial_row import TrialRow
 
 
 def make_cells(rows: Iterable[TrialRow], suite: Suite, *, emulated: bool = False, known: SpreadLookup | None = None) -> list[Cell]:

@@ -8,14 +8,14 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cluster.journal.journal import JournalError, JournalFollower, Record
+from cluster.journal.journal import JournalError, JournalFollower
 from cluster.trial_layout import HELD_TIME, JOURNAL, SLOTS, TRIALS
 from experiments.atomic_file import atomic_write
 from experiments.config.errors import DamagedFile
 from experiments.config.strict import Strict
 from experiments.json_file import read_model
 from experiments.trial import Outcome
-from tasks.analysis.held_time import AttemptMarks, HeldTime, HeldTrial, account, attempt_marks
+from tasks.analysis.held_time import AttemptMarks, HeldTime, HeldTrial, account, marks_of
 from tasks.sweep.slot_log import read_holds
 
 if TYPE_CHECKING:
@@ -77,21 +77,14 @@ def _derived(sweep: Sweep) -> HeldTime | None:
     counted = {key: result.attempt if result.outcome is Outcome.OK else None for key, result in results.items() if result}
     counted |= {hold.trial: None for hold in holds if hold.trial not in results}  # superseded: run again under another key
     emulated = frozenset(row.trial.key for row in sweep.rows if row.emulated)
-    attempts = cache(lambda key: _attempts(sweep.dir / TRIALS / key / JOURNAL))
+    known = {row.trial.key: row.marks for row in sweep.rows}
+    attempts = cache(lambda key: known.get(key) or _attempts(sweep.dir / TRIALS / key / JOURNAL))
     return account(holds, attempts, counted, emulated)
 
 
 def _attempts(path: Path) -> Mapping[int, AttemptMarks]:
-    """The marks of each attempt in a journal, by number; {} for one that is not there or damaged, which other readers tell of.
-
-    An attempt that looked for the largest batch begins twice: before the search and after it.
-    """
-    records: dict[int, list[Record]] = {}
-    number = 0
+    """The marks of each attempt in a journal, by number; {} for one that is not there or damaged, which other readers tell of."""
     try:
-        for record in JournalFollower(path).poll():
-            number = int(record["attempt"]) if record["kind"] == "attempt" else number
-            records.setdefault(number, []).append(record)
+        return marks_of(JournalFollower(path).poll())
     except (JournalError, OSError):
         return {}
-    return {number: attempt_marks(of_attempt) for number, of_attempt in records.items()}

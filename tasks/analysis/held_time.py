@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cluster.journal.journal import Record
@@ -125,6 +125,19 @@ def attempt_marks(records: Sequence[Record]) -> AttemptMarks:
         begin = max(measured_until - window_s, measure_at)
         marks += [(begin, MEASURED), (measured_until, "beside")]
     return AttemptMarks(sorted(marks, key=lambda mark: mark[0]), max((float(record["t"]) for record in records), default=None))
+
+
+def marks_of(records: Iterable[Record]) -> dict[int, AttemptMarks]:
+    """The marks of each attempt in the records of a journal, by number.
+
+    An attempt that looked for the largest batch begins twice: before the search and after it.
+    """
+    attempts: dict[int, list[Record]] = {}
+    number = 0
+    for record in records:
+        number = int(record["attempt"]) if record["kind"] == "attempt" else number
+        attempts.setdefault(number, []).append(record)
+    return {number: attempt_marks(of_attempt) for number, of_attempt in attempts.items()}
 
 
 def account(

@@ -14,9 +14,10 @@ from experiments.json_file import read_model
 from experiments.metrics import Scale, metric_of
 from experiments.stats.replication import Replication
 from tasks.analysis.cell import numbers
-from tasks.analysis.results import Sweep, TrialRow
+from tasks.analysis.results import Sweep
 from tasks.analysis.spread_history import KnownSpread, KnownSpreads, Place, learn, replications
 from tasks.analysis.spread_store import PastSweeps, counts, device_of, past_trials, read_spreads
+from tasks.analysis.trial_row import TrialRow
 
 _log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from pathlib import Path
 
 from experiments.spec.schema import Suite
 from experiments.stats.estimate import LEVEL
@@ -19,8 +19,10 @@ from experiments.stats.verdict import CHANCE, Levels, Verdict
 from tasks.analysis.cell import Cell
 from tasks.analysis.compare_cells import compared_pairs, laid_out_cells, make_cells, shown, take
 from tasks.analysis.judge_cells import Comparison, judge_ratios, ratio_of, scaled_p
+from tasks.analysis.kept_looks import inputs_of, keep_seen, read_seen
 from tasks.analysis.parity_gate import gate_on_parity
-from tasks.analysis.results import TrialRow
+from tasks.analysis.seen import Seen
+from tasks.analysis.trial_row import TrialRow
 from tasks.sweep.store import Plan
 
 NOT_LOOKED = "its rounds are not done"  # why a comparison without a look is undecided
@@ -29,29 +31,19 @@ NOT_LOOKED = "its rounds are not done"  # why a comparison without a look is und
 NO_LOOK = Levels(0.0, LEVEL)
 
 
-@dataclass(frozen=True)
-class Seen:
-    """What the last look at a comparison found, and what it was held to."""
-
-    found: Comparison
-    levels: Levels
-    round: int
-    p: float  # `scaled_p`
-
-    @property
-    def decided(self) -> bool:
-        return self.found.verdict is not Verdict.UNDECIDED
-
-
-def cells_of_plan(rows: Sequence[TrialRow], plan: Plan, *, emulated: bool = False, known: SpreadLookup | None = None) -> list[Cell]:
+def cells_of_plan(
+    rows: Sequence[TrialRow], plan: Plan, *, emulated: bool = False, known: SpreadLookup | None = None, folder: Path | None = None
+) -> list[Cell]:
     """The cells of a sweep as `make_cells` has them, with verdicts by the plan's looks where it has such.
 
     Values and loss parity are of all trials. A speed-up and its verdict are of the look that decided them, else of the last one.
+    `folder`: the sweep's, which keeps what its looks found.
     """
     if plan.decide is None:
         return make_cells(rows, plan.suite, emulated=emulated, known=known)
     cells = laid_out_cells(rows, plan.suite, emulated=emulated, known=known)
-    seen = _look([row for row in rows if row.emulated == emulated], plan.suite, plan.decide.looks, emulated=emulated, known=known)
+    mine = [row for row in rows if row.emulated == emulated]
+    seen = _look(mine, plan.suite, plan.decide.looks, emulated=emulated, known=known, folder=folder)
     for cell, baseline in compared_pairs(cells):
         last = seen.get(cell.trial.cell)
         cell.levels = last.levels if last else NO_LOOK
@@ -62,12 +54,29 @@ def cells_of_plan(rows: Sequence[TrialRow], plan: Plan, *, emulated: bool = Fals
     return shown(cells)
 
 
-def _look(rows: Sequence[TrialRow], suite: Suite, looks: Sequence[Look], *, emulated: bool, known: SpreadLookup | None) -> dict[str, Seen]:
-    """What the looks found of each cell, by its hash: the look that decided it, else the last."""
+def _look(
+    rows: Sequence[TrialRow], suite: Suite, looks: Sequence[Look], *, emulated: bool, known: SpreadLookup | None, folder: Path | None
+) -> dict[str, Seen]:
+    """What the looks found of each cell, by its hash: the look that decided it, else the last.
+
+    Looks that were judged before are not judged again: of the last, or of the one before it, that is kept.
+    """
     seen: dict[str, Seen] = {}
-    for count in range(1, len(looks) + 1):
+    begin = 0
+    for count in (len(looks), len(looks) - 1) if folder is not None else ():
+        kept = read_seen(folder, _inputs(rows, suite, looks[:count], known)) if count > 0 else None
+        if kept is not None:
+            seen, begin = kept, count
+            break
+    for count in range(begin + 1, len(looks) + 1):
         seen |= next_seen(rows, suite, looks[:count], seen, emulated=emulated, known=known)
+    if folder is not None and begin < len(looks):
+        keep_seen(folder, _inputs(rows, suite, looks, known), seen)
     return seen
+
+
+def _inputs(rows: Sequence[TrialRow], suite: Suite, looks: Sequence[Look], known: SpreadLookup | None) -> str:
+    return inputs_of(rows_at(rows, looks[-1].round), suite, looks, known)
 
 
 def next_seen(

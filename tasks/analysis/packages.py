@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tasks.analysis.cell import Cell
-from tasks.analysis.results import TrialRow
+from tasks.analysis.trial_row import TrialRow
 
 ABSENT = "not installed"
 MOST = 12  # packages named one by one

@@ -28,7 +28,7 @@ from experiments.stats.race import FIRST_LOOK, Mask, Standing, bounds, standing
 from experiments.trial import Trial
 from tasks.analysis.cell import is_number
 from tasks.analysis.compare_cells import make_cells
-from tasks.analysis.results import TrialRow
+from tasks.analysis.trial_row import TrialRow
 from tasks.sweep.constraints import Constraint
 from tasks.sweep.race_settings import RaceSettings
 from tasks.sweep.store import Plan

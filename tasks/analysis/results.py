@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +21,21 @@ from cluster.trial_layout import JOURNAL, PLAN, RESULTS, STEPS, TRIALS
 from experiments.atomic_file import atomic_file
 from experiments.config.errors import DamagedFile, UserError
 from experiments.device_state import NAMES as STATE
-from experiments.device_state import NOT_SAMPLED, DeviceState
+from experiments.device_state import DeviceState
 from experiments.journal_mark import JournalMark
 from experiments.price import costs
 from experiments.step_record import FIELDS, RMS
 from experiments.summary import NAMES, Value, rms_names, summarise
 from experiments.trial import Outcome, Scalar, Trial, TrialResult
 from tasks.analysis.early_records import summary_of_today, window_of_today
+from tasks.analysis.held_time import marks_of
 from tasks.analysis.published_steps import parse_published_steps
+from tasks.analysis.row_cache import LEAST, RowCache
+from tasks.analysis.trial_row import TrialRow
 from tasks.sweep.result_file import read_result
 from tasks.sweep.store import Plan, read_plan
 from tasks.sweep.trial_record import journal_of, read_record
+from tasks.sweep.whole_records import WholeRecords, record_digest, whole_records
 
 _META = b"sweepbench"
 _SUBJECT_TO_STEPS = ("window", "evaluations", "environment", "packages", "notes")
@@ -37,68 +43,6 @@ _SUBJECT_TO_STEPS = ("window", "evaluations", "environment", "packages", "notes"
 
 class ResultsError(UserError):
     """What results need is missing, or holds what cannot be: names the file and says how to get it back."""
-
-
-@dataclass(frozen=True)
-class TrialRow:
-    """One trial of a sweep and what is known of it; `result` is None while it has not ended.
-
-    `steps` and `losses` are the step numbers and losses of the attempt that the result is of, shape (n,); infinite where the loss was
-    recorded and is not finite, NaN where none was recorded. Steps after the end of the learning rate's schedule, which only make the
-    window longer, are left out: curves of cells can be compared. `rms` is RMS_t of the tensors that were watched, by name, likewise.
-    `problem` says why a trial's files could not be read.
-    """
-
-    trial: Trial
-    result: TrialResult | None = None
-    summary: Mapping[str, Value] = field(default_factory=dict)
-    environment: Mapping[str, Any] = field(default_factory=dict)
-    notes: Sequence[str] = ()
-    steps: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    losses: NDArray[np.float64] = field(default_factory=lambda: np.empty(0, np.float64))
-    profile: Mapping[str, Any] | None = None  # where the traced steps' time went; see cluster.worker.measure.trace_breakdown
-    problem: str | None = None
-    rms: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
-    packages: Mapping[str, str] = field(default_factory=dict)  # name -> version of all that was installed; {} in early journals
-    state: DeviceState | None = None  # of its device and host while it measured; None: unknown, or its samples are not in this folder
-
-    @property
-    def outcome(self) -> str:
-        """The outcome's word, `to do` for a trial without a result, `unreadable` for one whose files are damaged."""
-        if self.problem:
-            return "unreadable"
-        return str(self.result.outcome) if self.result else "to do"
-
-    @property
-    def disturbed(self) -> str | None:
-        """What else was on its device or host while it measured; None for nothing, or where nothing is known."""
-        found = self.state.disturbed if self.state else None
-        return found or (self.result.disturbed if self.result else None)
-
-    @property
-    def not_judged(self) -> str | None:
-        """Why nothing is known of other work while it measured; None where it was judged or disturbed, and for what did not end ok."""
-        if self.outcome != "ok" or self.disturbed:
-            return None
-        if self.state:
-            return self.state.not_judged
-        if self.summary.get("state_coverage") is None:
-            return NOT_SAMPLED
-        return self.result.not_judged if self.result else None
-
-    @property
-    def emulated(self) -> bool:
-        """True if its pool says so, or the device did: then nothing of it is a measurement."""
-        return self.trial.emulated or (self.result is not None and self.result.emulated) or bool(self.environment.get("emulated"))
-
-    @property
-    def too_short(self) -> bool:
-        """Whether its throughput was measured over steps that are too few for an interval."""
-        return bool(self.summary.get("throughput") and self.summary.get("measured_steps")) and self.summary.get("throughput_low") is None
-
-    @property
-    def reason(self) -> str | None:
-        return self.problem or (self.result.reason if self.result else None)
 
 
 @dataclass(frozen=True)
@@ -128,6 +72,33 @@ def write_steps(trial_dir: Path) -> Path:
     path = trial_dir / STEPS
     _write(steps_table(trial_dir), path)
     return path
+
+
+def renew_steps(sweep_dir: Path, plan: Plan) -> None:
+    """Write steps.parquet of every trial anew that is not what its journal gives. Damaged journals are left to those who tell of them."""
+    whole = whole_records(sweep_dir)
+    for trial in plan.trials:
+        folder, name = sweep_dir / TRIALS / trial.key, f"{trial.key}/{STEPS}"
+        if not (folder / JOURNAL).exists():
+            continue
+        both = _with_steps(folder)
+        if both is not None and whole.has(name, both):
+            continue
+        with suppress(DamagedFile):
+            write_steps(folder)
+            if (both := _with_steps(folder)) is not None:
+                whole.add(name, both)
+    if len(plan.trials) >= LEAST:
+        whole.save()
+
+
+def _with_steps(trial_dir: Path) -> str | None:
+    """A digest of a trial's record and its steps.parquet; None without one of them."""
+    record = record_digest(trial_dir)
+    try:
+        return None if record is None else hashlib.sha256(record.encode() + (trial_dir / STEPS).read_bytes()).hexdigest()
+    except OSError:
+        return None
 
 
 def steps_table(trial_dir: Path) -> Any:
@@ -172,7 +143,8 @@ def _load(trial: Trial, trial_dir: Path) -> TrialRow:
     record = read_record(trial.key, trial_dir)
     steps, meta = _steps(trial_dir, record.journal)
     mark = record.result.device_state if record.result else None
-    return _row(trial, record.result, steps, meta, trial_dir / JOURNAL, mark)
+    row = _row(trial, record.result, steps, meta, trial_dir / JOURNAL, mark)
+    return replace(row, marks=marks_of(record.journal.file))
 
 
 def _row(
@@ -265,15 +237,32 @@ def read_parquet(path: Path, remedy: str) -> Any:
 def load_sweep(sweep_dir: Path) -> Sweep:
     """The plan and every trial in it, run or not; of a sweep under runs/, or of a published one.
 
-    A trial that cannot be read becomes a row with its problem, not an error. Raises ResultsError without a plan, DamagedFile for a damaged
-    one.
+    A trial that cannot be read becomes a row with its problem, not an error. What was derived from the same bytes before is not derived
+    again (row_cache.py). Raises ResultsError without a plan, DamagedFile for a damaged one.
     """
     plan = read_plan(sweep_dir / PLAN)
     if plan is None:
         raise ResultsError(f"{sweep_dir / PLAN} does not exist: {sweep_dir} is not a sweep")
     if (sweep_dir / STEPS).exists():
         return Sweep(sweep_dir, plan, _published(plan, sweep_dir / STEPS))
-    return Sweep(sweep_dir, plan, [_tolerant(trial, sweep_dir / TRIALS / trial.key) for trial in plan.trials])
+    kept, whole = RowCache(sweep_dir, len(plan.trials)), whole_records(sweep_dir)
+    rows = [_kept_or_read(trial, sweep_dir / TRIALS / trial.key, kept, whole) for trial in plan.trials]
+    kept.save()
+    if len(rows) >= LEAST:
+        whole.save()
+    return Sweep(sweep_dir, plan, rows)
+
+
+def _kept_or_read(trial: Trial, trial_dir: Path, kept: RowCache, whole: WholeRecords) -> TrialRow:
+    """The row of one trial: kept, where its files have the bytes that it was derived from; else read in full."""
+    digest = record_digest(trial_dir)
+    if digest is not None and (row := kept.get(trial, digest)) is not None:
+        return row
+    row = _tolerant(trial, trial_dir)
+    if digest is not None and row.problem is None and digest == record_digest(trial_dir):  # nobody wrote meanwhile
+        kept.add(row, digest)
+        whole.add(trial.key, digest)
+    return row
 
 
 def _published(plan: Plan, path: Path) -> list[TrialRow]:

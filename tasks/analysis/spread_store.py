@@ -22,7 +22,8 @@ from experiments.config.strict import Strict
 from experiments.metrics import Direction, metric_of
 from experiments.trial import Outcome, digest
 from tasks.analysis.cell import is_number
-from tasks.analysis.results import Sweep, TrialRow, load_sweep
+from tasks.analysis.results import Sweep, load_sweep
+from tasks.analysis.trial_row import TrialRow
 from tasks.sweep.store import list_sweeps
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from cluster.trial_layout import PLAN
 from experiments.parameters import SIDE
 from tasks.analysis.ab import ab_pairs, ab_status
 from tasks.analysis.results import Sweep, load_sweep
@@ -14,14 +15,15 @@ from tasks.report.model import report_of, report_source
 from tasks.report.section import ReportSource
 from tasks.report.text_format import listed
 from tasks.sweep.ab_settings import AbSettings
-from tasks.sweep.store import Plan
+from tasks.sweep.store import Plan, read_plan
 
 
 def status_of(sweep_dir: Path) -> int:
     """The exit status that an A/B sweep's verdicts stand for; 0 of any other sweep. Raises ResultsError."""
-    sweep = load_sweep(sweep_dir)
-    settings = sweep.plan.ab
-    return 0 if settings is None else ab_status(ab_pairs(report_source(sweep).cells, settings))
+    plan = read_plan(sweep_dir / PLAN)
+    if plan is None or plan.ab is None:
+        return 0
+    return ab_status(ab_pairs(report_source(load_sweep(sweep_dir)).cells, plan.ab))
 
 
 def pull_request_comment(sweep_dir: Path) -> str:

@@ -11,7 +11,7 @@ from experiments.config.errors import ConfigError
 from experiments.stats.step_interval import LEAST_STEPS, TOO_SHORT
 from tasks.analysis.cell import Cell
 from tasks.analysis.judge_cells import OF_MANY, ONE_TRIAL, SPREADS_DIFFER
-from tasks.analysis.results import TrialRow
+from tasks.analysis.trial_row import TrialRow
 from tasks.report.sections.device_state import disturbance_cautions, unjudged_cautions
 from tasks.report.spread_caution import of_unknown_spread
 from tasks.report.text_format import listed, percent, plural

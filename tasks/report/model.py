@@ -112,7 +112,7 @@ def report_source(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None
     """What the report is made of: the sweep's rows of one kind, their cells in the table's order, and the table."""
     rows = [row for row in sweep.rows if row.emulated == emulated]
     knowledge = NOTHING if emulated else known_for(sweep)
-    judged = cells_of_plan(rows, sweep.plan, emulated=emulated, known=knowledge.spreads.trial)
+    judged = cells_of_plan(rows, sweep.plan, emulated=emulated, known=knowledge.spreads.trial, folder=sweep.dir)
     table = build_table(judged, sweep.plan.suite)
     cells = [place.cell for _, places in table.rows for place in places if place.cell is not None]
     aa = analyse(rows, sweep.plan.suite) if sweep.plan.aa and not emulated else None
@@ -133,11 +133,11 @@ def report_source(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None
     )
 
 
-def report_of(source: ReportSource) -> Report:
-    """The head, and every section that has something to say."""
+def report_of(source: ReportSource, answers: list[Answer] | None = None) -> Report:
+    """The head, and every section that has something to say. `answers`: `answers_of` the source, where they are known."""
     sweep, cells, emulated = source.sweep, source.cells, source.emulated
     suite = sweep.plan.suite
-    answers = answers_of(source)
+    answers = answers_of(source) if answers is None else answers
     best = answers[0].best if len(answers) == 1 else None
     waits = not answers and not emulated and any(cell.outcome == "to do" for cell in cells)
     return Report(
@@ -150,7 +150,7 @@ def report_of(source: ReportSource) -> Report:
         standing=None if emulated else standing_of(sweep, cells),
         answers=answers,
         no_answer="" if answers else _special(source) or _no_answer(source),
-        loading=[row.sentence for row in saturation(cells) if best in row.cells],
+        loading=[row.sentence for row in saturation(cells, of=best)] if best is not None else [],
         missing=find_missing(cells),
         unfinished=outlook_of(sweep).rest() if waits else None,
         caution_groups=caution_groups(sweep.rows, cells, emulated=emulated, of_code=provenance_cautions(sweep)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from prefect import task
@@ -14,4 +15,4 @@ from tasks.report.write import ReportPaths, write_report
 @task(name="report", task_run_name="report", cache_policy=NO_CACHE, persist_result=False)
 def report(sweep_dir: Path, mlflow_links: Mapping[str, str] | None = None) -> ReportPaths:
     """results.parquet, report and figures of a sweep, finished or not. `mlflow_links`: trial key -> address of its run."""
-    return write_report(sweep_dir, mlflow_links=mlflow_links)
+    return replace(write_report(sweep_dir, mlflow_links=mlflow_links), made=None)  # a flow would hold all trials of a sweep in memory

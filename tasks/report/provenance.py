@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tasks.analysis.results import Sweep, TrialRow
+from tasks.analysis.results import Sweep
+from tasks.analysis.trial_row import TrialRow
 from tasks.report.text_format import listed, plural
 from tasks.sweep.store import Plan
 

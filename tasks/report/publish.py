@@ -18,7 +18,8 @@ from experiments.json_file import sealed_text
 from experiments.step_record import FIELDS
 from experiments.trial import DataSource, TrialResult
 from tasks.analysis.published_steps import write_published_steps
-from tasks.analysis.results import Sweep, TrialRow, load_sweep, meta_of, steps_table
+from tasks.analysis.results import Sweep, load_sweep, meta_of, steps_table
+from tasks.analysis.trial_row import TrialRow
 from tasks.report.comparison_table import ComparisonTable
 from tasks.report.manifest import MANIFEST, files_below, listed_files, write_manifest
 from tasks.report.markdown import render_text

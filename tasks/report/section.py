@@ -13,7 +13,8 @@ from tasks.analysis.cell import Cell
 from tasks.analysis.certificates import KnownOfDevice
 from tasks.analysis.held_time import HeldTime
 from tasks.analysis.race import Race
-from tasks.analysis.results import Sweep, TrialRow
+from tasks.analysis.results import Sweep
+from tasks.analysis.trial_row import TrialRow
 from tasks.report.comparison_table import ComparisonTable, TextTable
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cluster.trial_layout import FIGURES, REPORT, REPORT_PAGE, for_emulated
@@ -17,7 +17,8 @@ from tasks.report.figures.draw import draw_figures
 from tasks.report.headline import headline_of
 from tasks.report.html import render_html
 from tasks.report.markdown import headline_markdown, render_markdown
-from tasks.report.model import answers_of, report_of, report_source, watermark
+from tasks.report.model import Report, answers_of, report_of, report_source, watermark
+from tasks.report.section import ReportSource
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class ReportPaths:
     headline: str  # what the sweep found, as report.md says it first
     line: str  # the same in one line, for a chat
     damage: Sequence[str] = ()  # what is wrong with each trial that is left out, named in the report
+    made: tuple[ReportSource, Report] | None = field(default=None, repr=False, compare=False)  # what was rendered, for who prints it too
 
     @property
     def all(self) -> list[Path]:
@@ -69,7 +71,8 @@ def render_report(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None
     results = write_results(sweep_dir, sweep)
     source = report_source(sweep, mlflow_links=mlflow_links, emulated=emulated)
     folder = sweep_dir / _name(FIGURES, emulated)
-    winners = [answer.winner for answer in answers_of(source) if answer.winner is not None]
+    answers = answers_of(source)
+    winners = [answer.winner for answer in answers if answer.winner is not None]
     own = sweep.plan.suite.report.figures
     names = {row.trial.key: row.trial.name for row in sweep.rows}
     figures = draw_figures(
@@ -83,13 +86,15 @@ def render_report(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None
         held=source.held,
         names=names,
     )
-    report = report_of(replace(source, figures=figures))
+    source = replace(source, figures=figures)
+    report = report_of(source, answers)
     markdown, html = sweep_dir / _name(REPORT, emulated), sweep_dir / _name(REPORT_PAGE, emulated)
     atomic_write(markdown, render_markdown(report))
     atomic_write(html, render_html(report))
     damage = [row.problem for row in sweep.rows if row.problem]
     headline = headline_of(report)
-    return ReportPaths(markdown, html, [path for _, path in figures], results, headline_markdown(headline), headline.line, damage)
+    drawn = [path for _, path in figures]
+    return ReportPaths(markdown, html, drawn, results, headline_markdown(headline), headline.line, damage, (source, report))
 
 
 def _name(name: str, emulated: bool) -> str:

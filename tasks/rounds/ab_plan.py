@@ -21,8 +21,8 @@ from experiments.spec.matrix import PlannedCell
 from experiments.spec.schema import Condition, Suite
 from experiments.trial import DEFAULT_ENVIRONMENT, WORKTREE, Scalar, Trial, label
 from tasks.analysis.cell import Cell
-from tasks.analysis.results import TrialRow
 from tasks.analysis.same_work import other_work, set_work
+from tasks.analysis.trial_row import TrialRow
 from tasks.sweep.aa_plan import baseline_cell
 from tasks.sweep.ab_settings import AbSettings
 from tasks.sweep.ab_sides import Side, parse_sides

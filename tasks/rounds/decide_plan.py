@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 
 from experiments.stats.sequential import next_look
 from experiments.trial import Trial
 from tasks.analysis.cell import Cell
 from tasks.analysis.looks import cells_of_plan, undecided_cells
-from tasks.analysis.results import TrialRow, load_sweep
+from tasks.analysis.results import load_sweep
+from tasks.analysis.trial_row import TrialRow
 from tasks.report.text_format import listed
 from tasks.sweep.plan import once_more
 from tasks.sweep.round_time import TrialTimes, trial_times
@@ -32,7 +35,7 @@ def one_more_round(store: SweepStore, plan: Plan, now_s: float) -> Plan | None:
     if settings is None:
         return None
     rows = load_sweep(store.dir).rows
-    state = _State(plan, settings, rows, settings.budget_s - now_s)
+    state = _State(plan, settings, rows, settings.budget_s - now_s, store.dir)
     if state.round < settings.least:
         return state.extended(state.running())
     looked = bool(settings.looks) and settings.looks[-1].round == state.round
@@ -67,6 +70,7 @@ class _State:
     settings: DecideSettings
     rows: Sequence[TrialRow]
     left_s: float
+    folder: Path | None = None
 
     @property
     def round(self) -> int:
@@ -83,17 +87,18 @@ class _State:
             dict.fromkeys(row.trial.cell for row in self.rows if row.outcome == "ok" and (not row.trial.reference or self.round < seeds))
         )
 
+    @cached_property
     def undecided(self) -> list[Cell]:
         """By the looks so far."""
         emulated = bool(self.rows) and all(row.emulated for row in self.rows)
-        return undecided_cells(cells_of_plan(self.rows, self.plan, emulated=emulated))
+        return undecided_cells(cells_of_plan(self.rows, self.plan, emulated=emulated, folder=self.folder))
 
     def wanted(self) -> list[str]:
         """The cells of the next round: all that run or, with `until_decided`, those that are undecided and their baselines."""
         running = self.running()
         if not self.settings.until_decided:
             return running
-        both = [one.trial.cell for cell in self.undecided() for one in (cell, cell.baseline) if one is not None]
+        both = [one.trial.cell for cell in self.undecided for one in (cell, cell.baseline) if one is not None]
         return [cell for cell in running if cell in both]
 
     def fit(self, cells: Sequence[str]) -> int:
@@ -110,7 +115,7 @@ class _State:
         fit = self.fit(cells)
         if not fit:
             return None
-        names = [cell.name for cell in self.undecided()] if self.settings.until_decided and self.settings.looks else []
+        names = [cell.name for cell in self.undecided] if self.settings.until_decided and self.settings.looks else []
         settings = self.settings.model_copy(update={"undecided": names, "expected_rounds": self.round + fit})
         return self.plan.model_copy(update={"trials": [*self.plan.trials, *round_of(self.plan, cells)], "decide": settings})
 

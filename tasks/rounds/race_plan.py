@@ -18,8 +18,9 @@ from experiments.trial import Trial
 from tasks.analysis.cell import Cell
 from tasks.analysis.judge_cells import MINIMUM_EFFECT
 from tasks.analysis.race import State, race_of
-from tasks.analysis.results import TrialRow, load_sweep
+from tasks.analysis.results import load_sweep
 from tasks.analysis.same_work import groups_of_work, set_work
+from tasks.analysis.trial_row import TrialRow
 from tasks.sweep.constraints import Constraint
 from tasks.sweep.plan import TrialMaker, arguments_of, expected_seconds, make_plan, once_more
 from tasks.sweep.race_settings import RaceSettings

@@ -26,7 +26,7 @@ from tasks.sweep.decide_settings import decide_settings
 from tasks.sweep.priced import check_priced
 from tasks.sweep.store import Plan, Request, Superseded, SweepStore, new_sweep_id, readable_plans, readable_result
 from tasks.sweep.trial_key import code_version, libraries_version
-from tasks.sweep.trial_record import damage_of
+from tasks.sweep.trial_record import damage_of, keep_whole
 from tasks.sweep.variants import Say, Variants, check_commits, tree_of
 
 
@@ -272,6 +272,7 @@ def states(plan: Plan) -> list[TrialState]:
             entries.append(TrialState(trial=trial, state="again", why=why[trial.key]))
         else:
             entries.append(TrialState(trial=trial, state="to do"))
+    keep_whole(store.dir)
     return entries
 
 

@@ -16,7 +16,7 @@ RESTORE = "put back what the sweep wrote, or start another sweep"
 
 def sealed_content(path: Path) -> dict[str, Any] | None:
     """The content of a plan.json whose seal holds, or of an early one, which has none; None where there is none. Raises DamagedFile."""
-    return read_file(path, _content, RESTORE)
+    return read_file(path, content_of, RESTORE)
 
 
 def why_unsealed(path: Path) -> str | None:
@@ -29,7 +29,8 @@ def why_unsealed(path: Path) -> str | None:
     return f"{path} has no seal: an earlier version wrote it" if early else None
 
 
-def _content(data: bytes) -> dict[str, Any]:
+def content_of(data: bytes) -> dict[str, Any]:
+    """What the bytes of a plan.json hold, without the seal. Raises ValueError where its seal does not hold or was taken off."""
     raw = json.loads(data.decode())
     content = unsealed(raw)
     if SEAL not in raw and _version(content) >= SEALED_SINCE:

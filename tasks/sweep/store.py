@@ -26,7 +26,7 @@ from experiments.atomic_file import atomic_write
 from experiments.config.errors import DamagedFile, UserError
 from experiments.config.paths import runs_root
 from experiments.config.strict import Strict
-from experiments.json_file import parse_model, read_model, sealed_text
+from experiments.json_file import read_file, read_model, sealed_text, validated
 from experiments.spec.schema import MOST_ROUNDS, Suite
 from experiments.stats.look import Look
 from experiments.trial import Outcome, Trial, TrialKey, TrialResult
@@ -34,7 +34,7 @@ from tasks.sweep.ab_settings import AbSettings
 from tasks.sweep.early_plans import upgraded
 from tasks.sweep.race_settings import RaceSettings
 from tasks.sweep.result_file import read_result
-from tasks.sweep.seal import RESTORE, SEALED_SINCE, sealed_content
+from tasks.sweep.seal import RESTORE, SEALED_SINCE, content_of, sealed_content
 
 _log = logging.getLogger(__name__)
 _SWEEP_ID = re.compile(r"^[a-z0-9][a-z0-9_-]{0,63}-\d{8}-\d{6}-[0-9a-f]{4}$")
@@ -136,11 +136,12 @@ class Plan(Strict):
 
 def read_plan(path: Path) -> Plan | None:
     """The plan in a plan.json; None where there is none. Raises DamagedFile, also where its seal does not hold."""
-    content = sealed_content(path)
-    if content is None:
-        return None
-    plan = json.dumps(upgraded(content, night=path.parent.name.startswith("nightly-"))).encode()
-    return parse_model(plan, Plan, path, RESTORE)
+    return read_file(path, lambda data: _plan_in(data, path.parent.name.startswith("nightly-")), RESTORE)
+
+
+@lru_cache(maxsize=8)  # by what is in the file: a command reads the plan of thousands of trials several times
+def _plan_in(data: bytes, night: bool) -> Plan:
+    return validated(upgraded(content_of(data), night=night), Plan)
 
 
 def new_sweep_id(suite: str) -> str:

@@ -19,6 +19,7 @@ from experiments.config.errors import DamagedFile
 from experiments.json_file import read_model
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.sweep.result_file import AGAIN, read_result
+from tasks.sweep.whole_records import record_digest, whole_records
 
 Stamp = tuple[int, int, int, int] | None
 
@@ -77,20 +78,31 @@ def read_record(key: str, folder: Path) -> TrialRecord:
 def damage_of(trial: Trial, folder: Path) -> DamagedFile | None:
     """The first thing that is wrong with a trial's record, the sampler's records included; None for a whole one.
 
-    Files that stayed the same since this process last looked are not read again: a resume asks several times.
+    Files that stayed the same since this process last looked are not read again: a resume asks several times. A record that was read in
+    full before is not parsed again while its bytes are the same (whole_records.py); `keep_whole` keeps that for other processes.
     """
     return _damage_of(trial.key, folder, tuple(_stamp(folder / name) for name in _RECORD))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=100_000)  # of the largest sweeps: with fewer, a pass over all trials would find none of the last pass
 def _damage_of(key: str, folder: Path, stamps: tuple[Stamp, ...]) -> DamagedFile | None:
+    known, digest = whole_records(folder.parent.parent), record_digest(folder)
+    if digest is not None and known.has(key, digest):
+        return None
     try:
         result = read_record(key, folder).result
         if result is not None:
             read_records(folder / DEVICE_STATE, result.attempt, result.device_state)
     except DamagedFile as error:
         return error
+    if digest is not None and digest == record_digest(folder):  # nobody wrote meanwhile
+        known.add(key, digest)
     return None
+
+
+def keep_whole(sweep_dir: Path) -> None:
+    """Keep for other processes which records of this sweep were found whole."""
+    whole_records(sweep_dir).save()
 
 
 def _stamp(path: Path) -> Stamp:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from cluster import launchers
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.sweep.store import Plan, SweepStore
-from tasks.sweep.trial_record import damage_of
+from tasks.sweep.trial_record import damage_of, keep_whole
 
 
 @dataclass(frozen=True)
@@ -34,4 +34,5 @@ def what_is_left(store: SweepStore, plan: Plan) -> Left:
             left.begun.append(trial)
         else:
             left.rest.append(trial)
+    keep_whole(store.dir)
     return left

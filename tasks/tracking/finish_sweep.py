@@ -8,15 +8,23 @@ from pathlib import Path
 from cluster.trial_layout import REPORT
 from experiments.trial import Outcome
 from tasks.tracking import pages
-from tasks.tracking.runs import SweepRuns
+from tasks.tracking.runs import ALL_PUBLISHED, SweepRuns
 from tasks.tracking.settle_runs import settle
 from tasks.tracking.values import milliseconds
 
 
 def finish_sweep(
-    runs: SweepRuns, states: Mapping[str, Outcome | None], artifacts: Iterable[Path], reason: str | None, metrics: Mapping[str, float]
+    runs: SweepRuns,
+    states: Mapping[str, Outcome | None],
+    artifacts: Iterable[Path],
+    reason: str | None,
+    metrics: Mapping[str, float],
+    published: str = "",
 ) -> None:
-    """Close the sweep's runs. `states`: trial key -> outcome, None if not run. `reason`: why the sweep ended early; None if it did not."""
+    """Close the sweep's runs. `states`: trial key -> outcome, None if not run. `reason`: why the sweep ended early; None if it did not.
+
+    `published`: `digest_of` the trials' runs where all of them are complete.
+    """
     client = runs.client
     runs.parent = runs.find_parent()  # after a lost reply there may be two
     settle(runs, {trial.key for trial in runs.plan.trials}, reason or "its flow ended before it did")
@@ -28,6 +36,7 @@ def finish_sweep(
         client.set_tag(runs.parent, "reason", reason)
     elif is_complete(states) and "reason" in client.get_run(runs.parent).data.tags:
         client.delete_tag(runs.parent, "reason")
+    client.set_tag(runs.parent, ALL_PUBLISHED, published)
     client.set_terminated(runs.parent, sweep_status(states))
 
 

@@ -86,6 +86,7 @@ class LivePublisher:
                 self._send(runs, batch)
             except Exception as error:  # whatever MLflow, its database or the network can think of
                 self.failures += 1
+                runs = None  # a reply that was lost may have created a run: they are looked up again
                 not_before = time.monotonic() + _QUIET_S
                 self._log.warning("MLflow does not take metrics now (%s); they are in the journals and follow later", first_line(error))
 

@@ -38,9 +38,8 @@ def finish_trial(
     """
     client = runs.client
     run_id = runs.trial_run(trial, result.attempt, result.started_at)
-    stamp = stamp_of(journal, result)
-    run = client.get_run(run_id)
-    if run.data.tags.get(PUBLISHED) == stamp and run.info.status != "RUNNING":
+    made_of = stamp_of(journal, result)
+    if runs.published(trial.key, result.attempt) == made_of:
         return run_id
     log_records(client, run_id, [record for record in journal.steps if record["step"] not in sent_steps])
     log_metrics(client, run_id, list(_summary_metrics(journal, result)))
@@ -48,14 +47,20 @@ def finish_trial(
     _log_files(client, run_id, trial_dir)
     if journal.packages:
         client.log_text(run_id, "".join(f"{name}=={version}\n" for name, version in journal.packages.items()), PACKAGES)
-    client.set_tag(run_id, PUBLISHED, stamp)  # last: a run with this tag is complete
+    client.set_tag(run_id, PUBLISHED, made_of)  # last: a run with this tag is complete
     client.set_terminated(run_id, _status(result.outcome), end_time=milliseconds(result.finished_at))
+    runs.note_published(trial.key, result.attempt, made_of)
     return run_id
 
 
 def stamp_of(journal: Journal, result: TrialResult) -> str:
     """Value of the tag PUBLISHED of a whole run: what it was made of."""
-    return f"{journal.checksum}-{result.outcome}"
+    return stamp(journal.checksum, result)
+
+
+def stamp(checksum: str, result: TrialResult) -> str:
+    """As `stamp_of`, of a journal with this checksum."""
+    return f"{checksum}-{result.outcome}"
 
 
 def step_metrics(records: Iterable[Record]) -> Iterable[Metric]:

@@ -18,8 +18,8 @@ from tasks.sweep.trial_record import measured_journal
 from tasks.tracking import pages
 from tasks.tracking.client import connect, tracking_uri, ui_url
 from tasks.tracking.finish_sweep import describe_sweep, finish_sweep
-from tasks.tracking.log_trial import finish_trial
-from tasks.tracking.runs import SweepRuns
+from tasks.tracking.log_trial import finish_trial, stamp_of
+from tasks.tracking.runs import SweepRuns, digest_of
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,7 @@ def publish_sweep(
 def _publish_once(store: SweepStore, plan: Plan, artifacts: list[Path], reason: str | None, headline: str) -> Published:
     runs = SweepRuns(connect(), plan)
     run_ids: dict[str, str] = {}
+    stamps: list[tuple[str, int, str]] = []
     damaged: DamagedFile | None = None
     results = {trial.key: readable_result(store, trial.key) for trial in plan.trials}
     for trial in plan.trials:
@@ -89,11 +90,14 @@ def _publish_once(store: SweepStore, plan: Plan, artifacts: list[Path], reason: 
             continue
         folder = store.trial_dir(trial.key)
         try:
-            run_ids[trial.key] = finish_trial(runs, trial, measured_journal(folder, result, trial.key), result, folder)
+            journal = measured_journal(folder, result, trial.key)
+            run_ids[trial.key] = finish_trial(runs, trial, journal, result, folder)
+            stamps.append((trial.key, result.attempt, stamp_of(journal, result)))
         except DamagedFile as error:
             damaged = damaged or error
     states = {key: result.outcome if result else None for key, result in results.items()}
-    finish_sweep(runs, states, artifacts, reason, {**sweep_metrics(plan, results), **held_metrics(store)})
+    metrics = {**sweep_metrics(plan, results), **held_metrics(store)}
+    finish_sweep(runs, states, artifacts, reason, metrics, "" if damaged else digest_of(stamps))
     if headline:
         describe_sweep(runs, headline)
     if damaged:

@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
+from cluster.journal.journal import last_checksum
+from cluster.trial_layout import JOURNAL
 from experiments.config.errors import DamagedFile
 from tasks.sweep.store import Plan, SweepStore
-from tasks.sweep.trial_record import measured_journal
+from tasks.sweep.trial_record import damage_of
 from tasks.tracking import pages
 from tasks.tracking.client import connect
-from tasks.tracking.log_trial import stamp_of
-from tasks.tracking.runs import PUBLISHED, search
+from tasks.tracking.log_trial import stamp
+from tasks.tracking.runs import ALL_PUBLISHED, digest_of, search
 
 
 def is_published(store: SweepStore, plan: Plan) -> bool:
-    """True if the sweep's own run has ended and every trial with a result has a whole run, of its journal as that is now.
+    """True if the sweep's own run has ended and says that every trial's run is complete, of its result and journal as they are now.
 
-    False also where MLflow does not answer and where a file is damaged: who publishes then finds out, and says so.
+    Asks for that one run, however many trials there are: whether somebody removed a trial's run since is not seen. False also where MLflow
+    does not answer and where a file is damaged: who publishes then finds out, and says so.
     """
     try:
         client = connect()
         experiment = client.get_experiment_by_name(plan.name)
-        if experiment is None:
-            return False
-        own = search(client, experiment.experiment_id, pages.parent_of(plan.sweep_id))
-        runs = search(client, experiment.experiment_id, pages.trials_of(plan.sweep_id))
+        own = search(client, experiment.experiment_id, pages.parent_of(plan.sweep_id)) if experiment else []
     except Exception:  # whatever MLflow, its database or the network can think of
         return False
-    there = {(run.data.tags.get("trial.key"), run.data.tags.get("trial.attempt"), run.data.tags.get(PUBLISHED)) for run in runs}
-    running = any(run.info.status == "RUNNING" for run in [*own, *runs])
+    if not own or any(run.info.status == "RUNNING" for run in own):
+        return False
+    stamps = []
     try:
-        results = [result for trial in plan.trials if (result := store.result(trial.key)) is not None]
-        wanted = {
-            (result.key, str(result.attempt), stamp_of(measured_journal(store.trial_dir(result.key), result, result.key), result))
-            for result in results
-        }
+        for trial in plan.trials:
+            folder = store.trial_dir(trial.key)
+            if damage_of(trial, folder) is not None:
+                return False
+            if (result := store.result(trial.key)) is not None:
+                stamps.append((trial.key, result.attempt, stamp(last_checksum(folder / JOURNAL), result)))
     except DamagedFile:
         return False
-    return bool(own) and not running and wanted <= there
+    return any(run.data.tags.get(ALL_PUBLISHED) == digest_of(stamps) for run in own)

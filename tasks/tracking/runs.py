@@ -1,18 +1,20 @@
 """Find and create the MLflow runs of a sweep. Experiment = suite, parent run = sweep, nested run = one attempt of a trial.
 
 MLflow is a projection of the journals: every function of this package can be repeated at any time and gives the same runs. A run is looked
-up by its tags before one is created, timestamps come from the journal, and MLflow ignores a metric row that it already has. After a lost
-server, a lost reply or a killed flow it is enough to repeat the projection. log_trial.py fills a trial's run, finish_sweep.py closes the
-sweep's, and settle_runs.py closes the runs without an active attempt.
+up by its tags before one is created, timestamps come from the journal, and MLflow ignores a metric row that it already has. All runs of a
+sweep are looked up at once, by the first who asks: a query for each trial takes the longer, the more runs there are. After a lost server, a
+lost reply or a killed flow it is enough to repeat the projection, with new `SweepRuns`. log_trial.py fills a trial's run, finish_sweep.py
+closes the sweep's, and settle_runs.py closes the runs without an active attempt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from experiments.config.paths import runs_root
-from experiments.trial import Trial
+from experiments.trial import Trial, digest
 from tasks.sweep.store import Plan
 from tasks.tracking import pages
 from tasks.tracking.client import is_local, tracking_uri
@@ -23,6 +25,15 @@ if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
 
 PUBLISHED = "trial.published"  # tag of a complete run; its value identifies the published content
+ALL_PUBLISHED = "sweep.published"  # tag of a sweep's own run: `digest_of` its trials' runs where all are complete, else empty
+
+
+@dataclass
+class Known:
+    """The run of an attempt. `stamp`: its tag PUBLISHED, where it has ended."""
+
+    run_id: str
+    stamp: str | None = None
 
 
 class SweepRuns:
@@ -33,6 +44,7 @@ class SweepRuns:
         self.experiment_id = find_experiment(client, plan.name)
         self.parent = self.find_parent()
         self._describe_experiment()
+        self._known: dict[tuple[str, str], Known] | None = None  # by a trial's key and the attempt
 
     def find_parent(self) -> str:
         """Id of the sweep's own run, created if there is none."""
@@ -54,14 +66,33 @@ class SweepRuns:
 
     def trial_run(self, trial: Trial, attempt: int, started_at: float) -> str:
         """Id of the run of one attempt, created if there is none. `started_at` (Unix time, s): start time of a new run."""
-        existing = self._search(f"tags.`trial.key` = '{trial.key}' and tags.`trial.attempt` = '{attempt}'")
-        if existing:
-            return str(keep_canonical(self.client, existing).info.run_id)
+        if (known := self._of_attempt(trial.key, attempt)) is not None:
+            return known.run_id
         name = trial.name if attempt == 1 else f"{trial.name} · attempt {attempt}"
         run_id = self._create(name, started_at, self._trial_tags(trial, attempt))
         own = {name: value for name, value in trial.parameters.items() if name not in trial.axes}
         log_params(self.client, run_id, {**own, **trial.axes, "repeat": trial.repeat})
+        assert self._known is not None
+        self._known[trial.key, str(attempt)] = Known(run_id)
         return run_id
+
+    def published(self, key: str, attempt: int) -> str | None:
+        """What the run of an attempt was made of, by its tag PUBLISHED, where it is complete and has ended."""
+        known = self._of_attempt(key, attempt)
+        return known.stamp if known else None
+
+    def note_published(self, key: str, attempt: int, stamp: str) -> None:
+        """The run of an attempt is complete now."""
+        known = self._of_attempt(key, attempt)
+        if known is not None:
+            known.stamp = stamp
+
+    def _of_attempt(self, key: str, attempt: int) -> Known | None:
+        if self._known is None:
+            runs = {(run.data.tags["trial.key"], run.data.tags["trial.attempt"]): run for run in self.attempts()}
+            ended = {name: None if run.info.status == "RUNNING" else run.data.tags.get(PUBLISHED) for name, run in runs.items()}
+            self._known = {name: Known(str(run.info.run_id), ended[name]) for name, run in runs.items()}
+        return self._known.get((key, str(attempt)))
 
     def attempts(self) -> list[Run]:
         """The runs of all attempts of the sweep's trials, one each."""
@@ -98,6 +129,11 @@ class SweepRuns:
 
     def _search(self, query: str) -> list[Run]:
         return search(self.client, self.experiment_id, query)
+
+
+def digest_of(published: Iterable[tuple[str, int, str]]) -> str:
+    """What ALL_PUBLISHED says of runs: (trial key, attempt, value of PUBLISHED) each."""
+    return digest(sorted(published))
 
 
 def search(client: MlflowClient, experiment_id: str, query: str) -> list[Run]:

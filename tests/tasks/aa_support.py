@@ -15,7 +15,8 @@ from experiments.stats.estimate import Estimate, estimate_from_log
 from experiments.stats.spread import Spread
 from experiments.stats.verdict import Verdict
 from tasks.analysis.aa import Comparison
-from tasks.analysis.results import Sweep, TrialRow
+from tasks.analysis.results import Sweep
+from tasks.analysis.trial_row import TrialRow
 from tasks.sweep.store import AaSettings
 from tests.tasks.cell_support import row, settings
 from tests.tasks.fake_sweep import as_suite

@@ -15,7 +15,8 @@ import numpy as np
 from experiments.trial import Outcome, Trial, TrialResult, digest
 from tasks.analysis.cell import Cell
 from tasks.analysis.compare_cells import find_baseline, layout, make_cells
-from tasks.analysis.results import Sweep, TrialRow
+from tasks.analysis.results import Sweep
+from tasks.analysis.trial_row import TrialRow
 from tasks.report import model
 from tasks.report.comparison_table import ComparisonTable, TableCell, TextTable, build_table
 from tasks.report.model import Report, report_source

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from experiments.price import Price, costs
-from tasks.analysis.results import TrialRow
+from tasks.analysis.trial_row import TrialRow
 
 
 def priced(rows: Iterable[TrialRow], per_hour: float = 3.6, *, units: int = 1, currency: str = "USD") -> list[TrialRow]:

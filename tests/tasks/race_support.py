@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from tasks.analysis.race import Race, race_of
-from tasks.analysis.results import Sweep, TrialRow
+from tasks.analysis.results import Sweep
+from tasks.analysis.trial_row import TrialRow
 from tasks.sweep.race_settings import RaceSettings
 from tasks.sweep.store import Plan
 from tests.tasks.cell_support import row, settings

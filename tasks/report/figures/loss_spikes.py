@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from experiments.stats.loss_spikes import LossSpikes
 from tasks.analysis.cell import Cell
-from tasks.analysis.results import TrialRow
+from tasks.analysis.trial_row import TrialRow
 from tasks.report.figures.style import GREY, RED
 from tasks.report.sections.loss_spikes import spikes_of
 from tasks.report.text_format import OUTCOMES

@@ -32,15 +32,15 @@ class Saturation:
     sentence: str
 
 
-def saturation(cells: Sequence[Cell]) -> list[Saturation]:
-    """One for each row that varies the DataLoader processes; none of a metric that is better neither high nor low."""
+def saturation(cells: Sequence[Cell], of: Cell | None = None) -> list[Saturation]:
+    """One for each row that varies the DataLoader processes; none of a metric that is better neither high nor low. `of`: its row alone."""
     groups: dict[tuple[object, ...], list[Cell]] = {}
     for cell in cells:
         if cell.estimate and cell.metric.direction is not Direction.NEITHER and isinstance(cell.axes.get(WORKERS), int):
             rest = tuple((axis, repr(value)) for axis, value in cell.axes.items() if axis != WORKERS)
             groups.setdefault((*rest, repr(cell.work)), []).append(cell)
     rows = [sorted(group, key=_workers) for group in groups.values() if len(group) > 1]
-    return [Saturation(row, _sentence(row)) for row in rows]
+    return [Saturation(row, _sentence(row)) for row in rows if of is None or of in row]
 
 
 def _workers(cell: Cell) -> int:

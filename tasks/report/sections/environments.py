@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from experiments.trial import DEFAULT_ENVIRONMENT
 from tasks.analysis.packages import ABSENT, differing
-from tasks.analysis.results import TrialRow
+from tasks.analysis.trial_row import TrialRow
 from tasks.report.comparison_table import TextTable
 from tasks.report.section import ReportSource, Section, table_section
 from tasks.report.text_format import listed

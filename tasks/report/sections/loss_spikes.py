@@ -8,7 +8,7 @@ import numpy as np
 
 from experiments.stats.loss_spikes import LossSpikes, Rule, find_spikes, rise
 from tasks.analysis.cell import Cell
-from tasks.analysis.results import TrialRow
+from tasks.analysis.trial_row import TrialRow
 from tasks.report.comparison_table import TextTable
 from tasks.report.section import ReportSource, Section, table_section
 from tasks.report.text_format import OUTCOMES, number, percent, plural

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from experiments.literature.reader import OURS, LiteratureValue, literature_for
 from tasks.analysis.cell import Cell
-from tasks.analysis.results import TrialRow
+from tasks.analysis.trial_row import TrialRow
 from tasks.report.comparison_table import TextTable
 from tasks.report.section import ReportSource, Section, table_section
 from tasks.report.text_format import amount, plural

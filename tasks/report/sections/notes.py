@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tasks.analysis.results import TrialRow
+from tasks.analysis.trial_row import TrialRow
 from tasks.report.section import Bullets, ReportSource, Section
 from tasks.report.text_format import listed
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from experiments.metrics import metric_of
 from experiments.stats.step_interval import TOO_SHORT
-from tasks.analysis.results import TrialRow
+from tasks.analysis.trial_row import TrialRow
 from tasks.report.commands import reproduce
 from tasks.report.section import ReportSource, Section, TrialLine, TrialTable
 from tasks.report.text_format import OUTCOMES, number, quantity

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from cluster.journal import journal as module
-from cluster.journal.journal import Journal, JournalError, JournalFollower, JournalWriter, decode, encode, read_journal
+from cluster.journal.journal import Journal, JournalError, JournalFollower, JournalWriter, decode, encode, last_checksum, read_journal
 from experiments.atomic_file import atomic_write
 
 
@@ -363,3 +363,15 @@ def test_a_damaged_later_attempt_is_found_by_a_reader_of_an_earlier_one(tmp_path
     (tmp_path / "j").write_text((tmp_path / "j").read_text().replace("attempt 2", "attempt 9"))
     with pytest.raises(JournalError, match="line 5: checksum"):
         read_journal(tmp_path / "j", 1)
+
+
+def test_the_last_line_alone_tells_the_checksum(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    assert last_checksum(path) == read_journal(path).checksum == "00000000"
+    for attempt in (1, 2):
+        with JournalWriter(path, attempt, interval=60) as journal:
+            journal.append("note", text="a" * 100_000)
+        assert last_checksum(path) == read_journal(path).checksum
+    with open(path, "ab") as file:
+        file.write(b'{"kind":"step","crc":"01234567"}')  # a writer that was killed
+    assert last_checksum(path) == read_journal(path).checksum

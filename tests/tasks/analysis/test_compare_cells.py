@@ -14,7 +14,7 @@ from tasks.analysis.cell import is_number, numbers
 from tasks.analysis.compare_cells import make_cells
 from tasks.analysis.confounders import confounders
 from tasks.analysis.judge_cells import ratio_of
-from tasks.analysis.results import TrialRow
+from tasks.analysis.trial_row import TrialRow
 from tests.tasks.cell_support import EVEN, T2, T8, baseline_of, by_name, laid_out, made, repeats, row, settings, steady, workers
 from tests.tasks.fake_sweep import as_suite
 

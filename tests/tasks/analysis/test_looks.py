@@ -13,7 +13,7 @@ from experiments.stats.sequential import look_levels
 from experiments.stats.verdict import Verdict
 from tasks.analysis.cell import Cell
 from tasks.analysis.looks import NOT_LOOKED, cells_of_plan, rows_at, undecided_cells
-from tasks.analysis.results import TrialRow
+from tasks.analysis.trial_row import TrialRow
 from tasks.sweep.store import DecideSettings
 from tests.tasks.cell_support import make_plan, repeats, settings, workers
 from tests.tasks.fake_sweep import as_suite

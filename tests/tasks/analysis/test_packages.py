@@ -10,7 +10,7 @@ from experiments.metrics import metric_of
 from tasks.analysis.cell import Cell
 from tasks.analysis.confounders import confounders
 from tasks.analysis.packages import ABSENT, differing
-from tasks.analysis.results import TrialRow
+from tasks.analysis.trial_row import TrialRow
 from tasks.report.sections.environments import environments_table
 from tests.tasks.cell_support import row
 

@@ -12,7 +12,7 @@ import pytest
 from experiments.stats.loss_parity import ParityStatus
 from experiments.trial import Outcome
 from tasks.analysis.cell import Cell
-from tasks.analysis.results import TrialRow
+from tasks.analysis.trial_row import TrialRow
 from tests.tasks.cell_support import by_name, gated_rows, made, row, settings, workers
 
 NEEDS = "1 of 3 seeds of the reference; needs 2 more fp32 seeds (parity_reference: 3)"

@@ -13,7 +13,8 @@ from cluster.journal.journal import JournalWriter, read_journal
 from experiments.config.errors import DamagedFile
 from experiments.summary import NAMES
 from experiments.trial import Outcome
-from tasks.analysis.results import ResultsError, TrialRow, load_sweep, write_results, write_steps
+from tasks.analysis.results import ResultsError, load_sweep, write_results, write_steps
+from tasks.analysis.trial_row import TrialRow
 from tests.tasks import cell_support
 from tests.tasks.fake_sweep import WARMUP, Fake, make_sweep, trial_dirs
 

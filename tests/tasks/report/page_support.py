@@ -14,7 +14,7 @@ import matplotlib as mpl
 
 from experiments.summary import PARTS
 from tasks.analysis.cell import Cell
-from tasks.analysis.results import TrialRow
+from tasks.analysis.trial_row import TrialRow
 from tasks.report.figures.decomposition import decomposition_figure
 from tasks.report.figures.loss import loss_figure
 from tasks.report.figures.style import STYLE

@@ -12,7 +12,7 @@ from experiments.metrics import Direction
 from experiments.stats.loss_parity import Parity, ParityStatus
 from experiments.trial import Outcome
 from tasks.analysis.cell import Cell
-from tasks.analysis.results import TrialRow
+from tasks.analysis.trial_row import TrialRow
 from tasks.report.answer import Answer, find_answers
 from tasks.report.next_step import FINISH, NextStep, Outlook
 from tests.tasks.cell_support import EVEN, in_threes, made, repeats, report_of, row, settings, workers

@@ -12,7 +12,7 @@ from experiments.stats.spread import Spread
 from experiments.stats.verdict import Verdict
 from experiments.trial import Outcome
 from tasks.analysis.judge_cells import OF_MANY, SPREADS_DIFFER
-from tasks.analysis.results import TrialRow
+from tasks.analysis.trial_row import TrialRow
 from tasks.report.cautions import caution_groups
 from tests.tasks.cell_support import made, repeats, report_of, row, settings, workers
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tasks.analysis.results import Sweep, TrialRow
+from tasks.analysis.results import Sweep
+from tasks.analysis.trial_row import TrialRow
 from tasks.report.provenance import commit_text, commits_text, provenance_cautions, tree_text
 from tests.tasks.cell_support import row, workers
 from tests.tasks.plan_support import make_plan, make_trial

@@ -10,7 +10,7 @@ import pytest
 
 from experiments.trial import Outcome
 from tasks.analysis.race import Dropout, Why
-from tasks.analysis.results import TrialRow
+from tasks.analysis.trial_row import TrialRow
 from tasks.report.model import Report, make_report
 from tasks.report.next_step import FINISH, NextStep
 from tasks.report.race_answer import why_out

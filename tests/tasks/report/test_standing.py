@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from experiments.stats.look import Look
-from tasks.analysis.results import TrialRow
 from tasks.analysis.rounds_left import SENSIBLE
+from tasks.analysis.trial_row import TrialRow
 from tasks.report.model import Report
-from tasks.report.next_step import FINISH, NextStep
+from tasks.report.next_step import NextStep
 from tasks.report.standing import standing_of
 from tasks.sweep.store import DecideSettings
 from tests.tasks.cell_support import repeats, report_of, source_of, workers
@@ -70,7 +70,9 @@ def test_what_no_sensible_number_of_rounds_decides() -> None:
 def test_before_the_first_look() -> None:
     report = reported([], (100.0, QUIET[:2]), (130.0, QUIET[:2]))
     assert report.standing is not None and report.standing.line == "No comparison is decided yet: the first look is after 3 rounds"
-    assert report.next_step == NextStep("sweep resume made-up --budget 3m", 120.0), "a round of two minutes is missing, and the budget has no room"
+    assert report.next_step == NextStep("sweep resume made-up --budget 3m", 120.0), (
+        "a round is missing, and the budget has no room"
+    )
 
 
 @pytest.mark.parametrize("plan", [{}, {"decide": DecideSettings(budget_s=600.0, looks=LOOKS)}])

@@ -10,7 +10,8 @@ import pytest
 from experiments.spec.schema import ReportSettings
 from experiments.stats.look import Look
 from experiments.trial import Outcome, TrialResult
-from tasks.analysis.results import Sweep, TrialRow
+from tasks.analysis.results import Sweep
+from tasks.analysis.trial_row import TrialRow
 from tasks.rounds import decide_plan
 from tasks.rounds.decide_plan import decide_note, one_more_round
 from tasks.sweep.store import DecideSettings, Plan, SweepStore

@@ -72,3 +72,22 @@ def test_an_mlflow_that_does_not_answer_has_nothing(store: SweepStore, monkeypat
 
     monkeypatch.setattr(published, "connect", down)
     assert not is_published(store, PLAN)
+
+
+@pytest.mark.parametrize("trials", [2, 40])
+def test_what_is_asked_of_mlflow_does_not_grow_with_the_trials(client: Client, monkeypatch: pytest.MonkeyPatch, trials: int) -> None:
+    plan = make_plan([make_trial(number) for number in range(1, trials + 1)])
+    made = saved(plan, **{f"t{number}": Outcome.OK for number in range(1, trials + 1)})
+    asked: list[str] = []
+    search_runs, get_run = client.search_runs, client.get_run
+    monkeypatch.setattr(client, "search_runs", lambda *given, **more: (asked.append("search"), search_runs(*given, **more))[1])
+    monkeypatch.setattr(client, "get_run", lambda run_id: (asked.append("get"), get_run(run_id))[1])
+    monkeypatch.setattr(published, "connect", lambda: client)
+    publish_sweep(made, plan, [], None, wait_s=0)
+    assert len(client.with_role("trial")) == trials
+    assert (asked.count("search"), asked.count("get")) == (4, 1), "the sweep's run twice, all trials' runs twice, and its tags"
+    asked.clear()
+    assert is_published(made, plan) and asked == ["search"]
+    asked.clear()
+    publish_sweep(made, plan, [], None, wait_s=0)
+    assert len(client.with_role("trial")) == trials and asked.count("search") == 4

@@ -9,7 +9,7 @@ from experiments.device_state import NOT_COVERED, POWER, SHORT_WINDOW, DeviceSta
 from experiments.stats.verdict import Verdict
 from experiments.trial import Outcome
 from tasks.analysis.judge_cells import DISTURBED
-from tasks.analysis.results import TrialRow
+from tasks.analysis.trial_row import TrialRow
 from tasks.report.sections.device_state import unjudged_cautions
 from tests.tasks.cell_support import column, made, report_of, row, workers
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from experiments.trial import Outcome
-from tasks.analysis.results import TrialRow, load_sweep
+from tasks.analysis.results import load_sweep
+from tasks.analysis.trial_row import TrialRow
 from tasks.report.figures.loss_spikes import spike_figure
 from tasks.report.model import make_report
 from tasks.report.sections.loss_spikes import spike_table, spikes_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from experiments.trial import Outcome
-from tasks.analysis.results import TrialRow
+from tasks.analysis.trial_row import TrialRow
 from tasks.report.section import Facts
 from tests.tasks.cell_support import report_of, row, workers
 

@@ -1,0 +1,81 @@
+"""What the looks of a sweep found, kept beside it: a look is judged once, however many come after it.
+
+.looks.json has what the looks up to one of them found, by a checksum of all that this follows from: the looks, the suite, every trial that
+they saw, what past sweeps know of the spread, and the code. It is used only where that is the same; so verdicts are those that judging all
+looks again would give. The file has a seal. It can be removed at any time; one that is damaged counts as none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from cluster.trial_layout import LOOKS
+from experiments.atomic_file import atomic_write
+from experiments.config.errors import DamagedFile
+from experiments.json_file import SEAL, read_file, seal_of, unsealed
+from experiments.spec.schema import Suite
+from experiments.stats.estimate import Estimate
+from experiments.stats.look import Look
+from experiments.stats.spread import SpreadLookup
+from experiments.stats.verdict import Levels, Verdict
+from tasks.analysis.judge_cells import Comparison
+from tasks.analysis.seen import Seen
+from tasks.analysis.trial_row import TrialRow
+from tasks.sweep.whole_records import code_digest, keeps
+
+_MOST = 4  # entries: with and without what past sweeps know, of the last look and of the one before
+
+
+def inputs_of(rows: Sequence[TrialRow], suite: Suite, looks: Sequence[Look], known: SpreadLookup | None) -> str:
+    """64 hex digits of all that `seen` of these looks follows from. `rows`: the trials that the last of them saw."""
+    metric = suite.report.metric
+    devices = {(row.trial.pool, str(row.environment.get("device_name"))) for row in rows}
+    spreads = {} if known is None else {f"{pool}\n{device}": repr(known(pool, device, metric)) for pool, device in sorted(devices)}
+    content = hashlib.sha256()
+    for part in (code_digest(), suite.model_dump_json(), [look.model_dump() for look in looks], spreads):
+        content.update(json.dumps(part).encode() + b"\n")
+    for row in rows:
+        told = [row.trial.key, row.outcome, row.disturbed, row.problem, row.result and [row.result.started_at, row.result.finished_at]]
+        content.update(row.trial.model_dump_json().encode())
+        content.update(json.dumps([told, dict(row.summary), dict(row.environment), dict(row.packages)], default=str).encode() + b"\n")
+        content.update(row.steps.tobytes() + row.losses.tobytes())
+    return content.hexdigest()
+
+
+def read_seen(folder: Path | None, inputs: str) -> dict[str, Seen] | None:
+    """What was found from these inputs, by the hash of the cell; None where it is not kept."""
+    for entry in _entries(folder):
+        if entry["inputs"] == inputs:
+            return {cell: _seen(one) for cell, one in json.loads(entry["seen"]).items()}
+    return None
+
+
+def keep_seen(folder: Path | None, inputs: str, seen: Mapping[str, Seen]) -> None:
+    """Keep what was found from these inputs. A folder that is no sweep's or cannot be written keeps nothing."""
+    if folder is None or not keeps(folder):
+        return
+    text = json.dumps({cell: asdict(one) for cell, one in seen.items()})
+    entries = [*_entries(folder), {"inputs": inputs, "seen": text}][-_MOST:]
+    with suppress(OSError):
+        atomic_write(folder / LOOKS, json.dumps({"looks": entries, SEAL: seal_of({"looks": entries})}))
+
+
+def _entries(folder: Path | None) -> list[dict[str, str]]:
+    if folder is None or not keeps(folder):
+        return []
+    try:
+        kept = read_file(folder / LOOKS, lambda data: unsealed(json.loads(data)), "remove it")
+    except DamagedFile:
+        return []
+    return list(kept["looks"]) if kept else []
+
+
+def _seen(kept: Mapping[str, Any]) -> Seen:
+    found = Comparison(Estimate(**kept["found"]["ratio"]), Verdict(kept["found"]["verdict"]), kept["found"]["why_undecided"])
+    return Seen(found, Levels(**kept["levels"]), kept["round"], kept["p"])

@@ -1,0 +1,78 @@
+"""A trial of a sweep, and what its files say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.device_state import NOT_SAMPLED, DeviceState
+from experiments.summary import Value
+from experiments.trial import Trial, TrialResult
+from tasks.analysis.held_time import AttemptMarks
+
+
+@dataclass(frozen=True)
+class TrialRow:
+    """One trial of a sweep and what is known of it; `result` is None while it has not ended.
+
+    `steps` and `losses` are the step numbers and losses of the attempt that the result is of, shape (n,); infinite where the loss was
+    recorded and is not finite, NaN where none was recorded. Steps after the end of the learning rate's schedule, which only make the
+    window longer, are left out: curves of cells can be compared. `rms` is RMS_t of the tensors that were watched, by name, likewise.
+    `problem` says why a trial's files could not be read.
+    """
+
+    trial: Trial
+    result: TrialResult | None = None
+    summary: Mapping[str, Value] = field(default_factory=dict)
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+    steps: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    losses: NDArray[np.float64] = field(default_factory=lambda: np.empty(0, np.float64))
+    profile: Mapping[str, Any] | None = None  # where the traced steps' time went; see cluster.worker.measure.trace_breakdown
+    problem: str | None = None
+    rms: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    packages: Mapping[str, str] = field(default_factory=dict)  # name -> version of all that was installed; {} in early journals
+    state: DeviceState | None = None  # of its device and host while it measured; None: unknown, or its samples are not in this folder
+    marks: Mapping[int, AttemptMarks] = field(default_factory=dict)  # of each attempt in its journal, by number; {} without one
+
+    @property
+    def outcome(self) -> str:
+        """The outcome's word, `to do` for a trial without a result, `unreadable` for one whose files are damaged."""
+        if self.problem:
+            return "unreadable"
+        return str(self.result.outcome) if self.result else "to do"
+
+    @property
+    def disturbed(self) -> str | None:
+        """What else was on its device or host while it measured; None for nothing, or where nothing is known."""
+        found = self.state.disturbed if self.state else None
+        return found or (self.result.disturbed if self.result else None)
+
+    @property
+    def not_judged(self) -> str | None:
+        """Why nothing is known of other work while it measured; None where it was judged or disturbed, and for what did not end ok."""
+        if self.outcome != "ok" or self.disturbed:
+            return None
+        if self.state:
+            return self.state.not_judged
+        if self.summary.get("state_coverage") is None:
+            return NOT_SAMPLED
+        return self.result.not_judged if self.result else None
+
+    @property
+    def emulated(self) -> bool:
+        """True if its pool says so, or the device did: then nothing of it is a measurement."""
+        return self.trial.emulated or (self.result is not None and self.result.emulated) or bool(self.environment.get("emulated"))
+
+    @property
+    def too_short(self) -> bool:
+        """Whether its throughput was measured over steps that are too few for an interval."""
+        return bool(self.summary.get("throughput") and self.summary.get("measured_steps")) and self.summary.get("throughput_low") is None
+
+    @property
+    def reason(self) -> str | None:
+        return self.problem or (self.result.reason if self.result else None)

@@ -1,0 +1,104 @@
+"""Which records of trials were read in full and found whole: by a checksum of their files, so that the next reader need not parse them.
+
+.whole.json in a sweep's folder has, for each trial that has ended, the SHA-256 of the bytes of its record. A record with the same bytes is
+whole still: that takes a tenth of parsing and validating it. One with other bytes is read in full, which says what is wrong with it and
+where. The file has a seal. It can be removed at any time; one that is damaged, or of other code, counts as none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from contextlib import suppress
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+from cluster.source_tree import hash_of
+from cluster.trial_layout import DEVICE_STATE, JOURNAL, LAUNCH, RESULT, STEPS, TRIAL, WHOLE
+from experiments.atomic_file import atomic_write
+from experiments.config.errors import DamagedFile
+from experiments.config.paths import REPOSITORY, runs_root
+from experiments.json_file import SEAL, read_file, seal_of, unsealed
+
+_FILES = (TRIAL, LAUNCH, RESULT, DEVICE_STATE)
+_PACKAGES = ("cluster", "experiments", "tasks")
+
+
+def record_digest(folder: Path) -> str | None:
+    """64 hex digits of the files of a trial's record; None without a result, or where a file cannot be read.
+
+    steps.parquet counts only where there is no journal that it could be made from again.
+    """
+    content = hashlib.sha256()
+    files = [*_FILES, JOURNAL if os.path.lexists(folder / JOURNAL) else STEPS]
+    for name in files:
+        try:
+            with open(f"{folder}/{name}", "rb", buffering=0) as file:
+                data = file.read()
+        except FileNotFoundError:
+            if name == RESULT or (folder / name).is_symlink():
+                return None
+            content.update(f"{name}: none\n".encode())
+        except OSError:
+            return None
+        else:
+            content.update(f"{name}: {len(data)}\n".encode())
+            content.update(data)
+    return content.hexdigest()
+
+
+@cache
+def code_digest() -> str:
+    """16 hex digits of the code that reads and derives, as this process first saw it."""
+    return hash_of(
+        {f"{part}/{path.relative_to(REPOSITORY / part)}": path for part in _PACKAGES for path in (REPOSITORY / part).rglob("*.py")}
+    )
+
+
+def keeps(sweep_dir: Path) -> bool:
+    """Whether what was found is kept in this folder: in those of this machine's sweeps, and not in published ones or copies."""
+    return sweep_dir.parent == runs_root()
+
+
+class WholeRecords:
+    """The whole records of one sweep. `save` writes what was added."""
+
+    def __init__(self, sweep_dir: Path) -> None:
+        self._path = sweep_dir / WHOLE
+        self._digests: dict[str, str] = self._read()
+        self._new = False
+
+    def has(self, key: str, digest: str) -> bool:
+        """Whether the trial's record was whole when its files had this digest."""
+        return self._digests.get(key) == digest
+
+    def add(self, key: str, digest: str) -> None:
+        """The trial's record is whole, and its files have this digest."""
+        self._digests[key] = digest
+        self._new = True
+
+    def save(self) -> None:
+        """Write what was added. A folder that cannot be written keeps nothing: the next reader reads in full."""
+        if not self._new or not keeps(self._path.parent):
+            return
+        self._new = False
+        content: dict[str, Any] = {"code": code_digest(), "records": self._digests}
+        with suppress(OSError):
+            atomic_write(self._path, json.dumps({**content, SEAL: seal_of(content)}))
+
+    def _read(self) -> dict[str, str]:
+        try:
+            kept = read_file(self._path, lambda data: unsealed(json.loads(data)), "remove it")
+        except DamagedFile:
+            return {}
+        if kept is None or kept.get("code") != code_digest() or not isinstance(kept.get("records"), dict):
+            return {}
+        return {str(key): str(digest) for key, digest in kept["records"].items()}
+
+
+@lru_cache(maxsize=16)
+def whole_records(sweep_dir: Path) -> WholeRecords:
+    """Those of the sweep in this folder, read once a process."""
+    return WholeRecords(sweep_dir)

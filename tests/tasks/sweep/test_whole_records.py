@@ -1,0 +1,83 @@
+"""A record that was read in full is known again by its bytes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.trial import Outcome
+from tasks.sweep import trial_record
+from tasks.sweep.trial_record import damage_of, keep_whole
+from tasks.sweep.what_is_left import what_is_left
+from tasks.sweep.whole_records import record_digest, whole_records
+from tests.tasks.plan_support import make_plan, make_trial, saved
+
+PLAN = make_plan([make_trial(1), make_trial(2), make_trial(3)])
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Keys of the records that were read in full."""
+    keys: list[str] = []
+    read_record = trial_record.read_record
+
+    def noted(key: str, folder: Path) -> Any:
+        keys.append(key)
+        return read_record(key, folder)
+
+    monkeypatch.setattr(trial_record, "read_record", noted)
+    return keys
+
+
+def another_process() -> None:
+    whole_records.cache_clear()
+    trial_record._damage_of.cache_clear()
+
+
+def test_a_whole_record_is_read_in_full_once_and_one_without_a_result_each_time(read: list[str]) -> None:
+    store = saved(PLAN, t1=Outcome.OK, t2=Outcome.CRASHED)
+    one, two, three = (trial.key for trial in PLAN.trials)
+    assert len(what_is_left(store, PLAN).done) == 2 and read == [one, two, three]
+    another_process()
+    read.clear()
+    assert len(what_is_left(store, PLAN).done) == 2 and read == [three]
+
+
+def test_other_bytes_are_read_and_their_damage_is_named(read: list[str]) -> None:
+    store = saved(PLAN, t1=Outcome.OK)
+    trial, folder = PLAN.trials[0], store.trial_dir(PLAN.trials[0].key)
+    assert damage_of(trial, folder) is None
+    keep_whole(store.dir)
+    another_process()
+    path = folder / "result.json"
+    path.write_text(path.read_text().replace('"attempt": 1', '"attempt": 2'))
+    assert "seal" in str(damage_of(trial, folder)) and read == [trial.key] * 2
+
+
+@pytest.mark.parametrize("change", [lambda text: text[:-9], lambda text: text.replace('"code": "', '"code": "x'), lambda text: "[]"])
+def test_a_file_that_was_changed_counts_for_nothing(read: list[str], change: Any) -> None:
+    store = saved(PLAN, t1=Outcome.OK)
+    what_is_left(store, PLAN)
+    path = store.dir / ".whole.json"
+    assert list(json.loads(path.read_text())["records"]) == [PLAN.trials[0].key]
+    path.write_text(change(path.read_text()))
+    another_process()
+    read.clear()
+    what_is_left(store, PLAN)
+    assert PLAN.trials[0].key in read
+
+
+def test_a_digest_is_of_every_file_of_the_record() -> None:
+    store = saved(PLAN, t1=Outcome.OK)
+    folder = store.trial_dir(PLAN.trials[0].key)
+    seen = {record_digest(folder)}
+    for name in ("trial.json", "launch.json", "result.json", "device_state.jsonl", "journal.jsonl"):
+        with open(folder / name, "a") as file:
+            file.write(" ")
+        seen.add(record_digest(folder))
+    assert len(seen) == 6 and None not in seen
+    (folder / "result.json").unlink()
+    assert record_digest(folder) is None
