@@ -41,8 +41,8 @@ def standing_of(sweep: Sweep, cells: Sequence[Cell]) -> Standing | None:
     unfinished = any(row.result is None or not row.result.outcome.final for row in sweep.rows)
     if not settings.looks:
         missing = max(1, settings.least - max(row.trial.repeat for row in sweep.rows))
-        step = outlook.rest() if unfinished else _for(sweep, missing * _round_s(sweep, compared))
-        return Standing(f"No comparison is decided yet: the first look is after {plural(settings.least, 'round')}", step)
+        first = outlook.rest() if unfinished else _for(sweep, missing * _round_s(sweep, compared))
+        return Standing(f"No comparison is decided yet: the first look is after {plural(settings.least, 'round')}", first)
     undecided = undecided_cells(compared)
     disturbed = [cell for cell in undecided if cell.disturbed or (cell.baseline is not None and cell.baseline.disturbed)]
     minimum = sweep.plan.suite.report.minimum_effect

@@ -41,15 +41,16 @@ SIZES: dict[str, tuple[int, ...]] = {
 }
 
 
+Published = Literal["350m", "900m", "1.8b", "2.7b", "4.8b", "10b"]
+Ours = Literal["5.6b", "6b", "6.5b", "7b", "16b", "24b", "26b", "28b", "31b", "34b", "mini", "tiny"]
+
+
 class Parameters(KeptPairParameters):
     """FLAVA's own settings."""
 
     same_work = ("model", "text_length", "long_text_length", "kinds")
 
-    model: Literal[
-        *("350m", "900m", "1.8b", "2.7b", "4.8b", "10b", "5.6b", "6b", "6.5b", "7b", "16b", "24b", "26b", "28b", "31b", "34b"),
-        *("mini", "tiny"),
-    ] = Field("tiny", description="350m to 10b as published; the others are ours, mini and tiny for CPUs")
+    model: Literal[Published, Ours] = Field("tiny", description="350m to 10b as published; the others are ours, mini and tiny for CPUs")
     strategy: str = Field("none", max_length=40, description="names a parallel strategy; what it sets stands in the suite's conditions")
     text_length: int = Field(77, ge=4, le=512, description="tokens of a pair's caption, padded or cut")
     long_text_length: int = Field(512, ge=8, le=512, description="tokens of a text alone: captions, one after the other")
