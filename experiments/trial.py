@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -83,8 +83,12 @@ class Trial(Strict):
     @property
     def name(self) -> str:
         """A readable name: `cpu · tiny · bf16 · MP-1 · #2`."""
+        return " · ".join([*self.labels_of(self.axes), f"#{self.repeat}"])
+
+    def labels_of(self, axes: Container[str]) -> list[str]:
+        """What its cell is called by these of its axes: `bf16`, `MP-1`."""
         reference = [f"reference {self.parameters.get('precision')}"] if self.reference else []
-        return " · ".join([*(label(axis, value) for axis, value in self.axes.items()), *reference, f"#{self.repeat}"])
+        return [*(label(axis, value) for axis, value in self.axes.items() if axis in axes), *reference]
 
 
 def label(axis: str, value: Scalar) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from experiments.spec.campaign import CampaignFile, CampaignSweep
@@ -10,8 +10,8 @@ from experiments.trial import Trial
 from tasks.campaign.store import CampaignError, CampaignState
 from tasks.report.publish import publish
 from tasks.report.text_format import listed, plural
-from tasks.sweep.cut import cut
-from tasks.sweep.store import Plan, SweepStore
+from tasks.sweep.cut import cut, restored
+from tasks.sweep.store import Plan, SweepStore, readable_result
 
 _NAMED = 8  # cells that a page names one by one
 
@@ -49,20 +49,31 @@ def _measured(store: SweepStore) -> bool:
 def _without_what_is_missing(store: SweepStore) -> list[str]:
     """Make the sweep whole; returns what it lacks, as sentences."""
     with store.lease():
-        plan = cut(store, store.load_plan(), lost=True)
+        plan = cut(store, restored(store.load_plan()), lost=True)
         store.save_plan(plan)
-    return sentences(plan)
+    return sentences(plan, {trial.key for trial in plan.cut if readable_result(store, trial.key) is not None})
 
 
-def sentences(plan: Plan) -> list[str]:
-    """What was planned for a sweep and is not in it: cells without a trial, and cells with fewer than were planned."""
+def sentences(plan: Plan, lost: Collection[str] = ()) -> list[str]:
+    """What was planned for a sweep and is not in it: cells without a trial, and cells with fewer than were planned, and why.
+
+    `lost`: keys of the trials that the infrastructure ended.
+    """
     there = {trial.cell for trial in plan.trials}
-    never = _cells([trial for trial in plan.cut if trial.cell not in there])
-    fewer = _cells([trial for trial in plan.cut if trial.cell in there])
-    lines = [f"{plural(len(never), 'cell')} not measured for want of time: {listed(never, _NAMED)}"] if never else []
-    return lines + ([f"fewer trials than planned, for want of time: {listed(fewer, _NAMED)}"] if fewer else [])
+    lines = []
+    for why, trials in (
+        ("for want of time", [trial for trial in plan.cut if trial.key not in lost]),
+        ("since the infrastructure failed", [trial for trial in plan.cut if trial.key in lost]),
+    ):
+        never = _cells([trial for trial in trials if trial.cell not in there], plan)
+        fewer = _cells([trial for trial in trials if trial.cell in there], plan)
+        lines += [f"{plural(len(never), 'cell')} not measured {why}: {listed(never, _NAMED)}"] if never else []
+        lines += [f"fewer trials than planned, {why}: {listed(fewer, _NAMED)}"] if fewer else []
+    return lines
 
 
-def _cells(trials: list[Trial]) -> list[str]:
-    """Names of their cells, each once."""
-    return list(dict.fromkeys(trial.name.rpartition(" · #")[0] or trial.name for trial in trials))
+def _cells(trials: list[Trial], plan: Plan) -> list[str]:
+    """Names of their cells, each once, by the axes in which the cells of the plan differ."""
+    every = [*plan.trials, *plan.cut]
+    varied = {axis for trial in every for axis in trial.axes if len({repr(one.axes.get(axis)) for one in every}) > 1}
+    return list(dict.fromkeys(" · ".join(trial.labels_of(varied) or trial.labels_of(trial.axes)) for trial in trials))

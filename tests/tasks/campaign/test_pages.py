@@ -26,10 +26,16 @@ def test_cells_without_a_trial_and_with_fewer_are_told_apart() -> None:
     again = again.model_copy(update={"cell": measured.cell, "axes": measured.axes})
     plan = make_plan([measured]).model_copy(update={"cut": [again, make_trial(3)]})
     assert sentences(plan) == [
-        "1 cell not measured for want of time: cpu · number 3",
-        "fewer trials than planned, for want of time: cpu · number 1",
+        "1 cell not measured for want of time: number 3",
+        "fewer trials than planned, for want of time: number 1",
+    ]
+    assert sentences(plan, {again.key}) == [
+        "1 cell not measured for want of time: number 3",
+        "fewer trials than planned, since the infrastructure failed: number 1",
     ]
     assert sentences(make_plan([measured])) == []
+    other = make_trial(3).model_copy(update={"axes": measured.axes, "cell": "other"})
+    assert sentences(make_plan([measured]).model_copy(update={"cut": [other]})) == ["1 cell not measured for want of time: cpu · number 1"]
 
 
 def test_sweeps_of_one_folder_share_a_page_which_names_what_was_not_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -43,7 +49,7 @@ def test_sweeps_of_one_folder_share_a_page_which_names_what_was_not_measured(mon
 
     monkeypatch.setattr(pages, "publish", publish)
     found = list(publish_pages(FILE, CampaignState(campaign="two", sweeps={"a": SWEEP_ID}), tmp_path))
-    lost = "a: 1 cell not measured for want of time: cpu · number 2"
+    lost = "a: 1 cell not measured since the infrastructure failed: number 2"
     unmeasured = "b (made_up, profile full): not measured, there was no time for it"
     assert told == [([SWEEP_ID], tmp_path / "one", [lost, unmeasured])]
     assert [(folder, readme) for folder, readme, _ in found] == [("one", tmp_path / "one" / "README.md"), ("other", None)]

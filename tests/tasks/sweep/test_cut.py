@@ -32,6 +32,15 @@ def test_a_plan_of_which_nothing_was_run_stays_whole() -> None:
     assert cut(saved(PLAN), PLAN) == PLAN
 
 
+def test_a_trial_that_was_cut_and_planned_again_is_there_once() -> None:
+    """As after `sweep resume --budget`, which plans the round again of which nothing was run."""
+    store = saved(PLAN, t1=Outcome.OK, t2=Outcome.OK)
+    left = cut(store, PLAN)
+    grown = left.model_copy(update={"trials": [*left.trials, PLAN.trials[2]]})
+    assert keys(restored(grown).trials) == [1, 2, 3, 4]
+    assert keys(cut(store, restored(grown)).cut) == [3, 4]
+
+
 def test_what_was_cut_before_is_kept() -> None:
     store = saved(PLAN, t1=Outcome.OK)
     first = cut(store, PLAN.model_copy(update={"trials": PLAN.trials[:3]}))
