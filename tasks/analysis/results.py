@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from cluster.journal.journal import Journal, Record
-from cluster.sampler.state_file import read_state
-from cluster.trial_layout import JOURNAL, PLAN, RESULTS, STEPS, TRIALS
+from cluster.sampler.state_file import read_records, read_state
+from cluster.trial_layout import DEVICE_STATE, JOURNAL, PLAN, RESULTS, STEPS, TRIALS
 from experiments.atomic_file import atomic_file
 from experiments.config.errors import DamagedFile, UserError
 from experiments.device_state import NAMES as STATE
@@ -144,6 +144,8 @@ def _load(trial: Trial, trial_dir: Path) -> TrialRow:
     steps, meta = _steps(trial_dir, record.journal)
     mark = record.result.device_state if record.result else None
     row = _row(trial, record.result, steps, meta, trial_dir / JOURNAL, mark)
+    if row.state is None and record.result is not None:  # then nobody has read them yet, and `damage_of` would name what is wrong with them
+        read_records(trial_dir / DEVICE_STATE, record.result.attempt, mark)
     return replace(row, marks=marks_of(record.journal.file))
 
 
@@ -290,7 +292,8 @@ def _tolerant(trial: Trial, trial_dir: Path) -> TrialRow:
 def write_results(sweep_dir: Path, sweep: Sweep | None = None) -> Path:
     """results.parquet: one row per planned trial, run or not (`outcome` is null then).
 
-    Columns: identity, `axis.<name>`, outcome, reason, attempt, times (Unix s), the summary metrics, `env.<name>`, parameters (JSON).
+    Columns: identity, `axis.<name>`, outcome, reason, attempt, times (Unix s), the price of the trial's share of its pool where it has one, the
+    summary metrics, `env.<name>`, parameters (JSON).
     A column whose values are of more than one kind is text.
     """
     sweep = sweep or load_sweep(sweep_dir)
@@ -336,6 +339,7 @@ def _flat(sweep_id: str, row: TrialRow) -> dict[str, Scalar]:
         "capped_by": ", ".join(row.state.capped_by) or None if row.state else None,
         "started_at": result.started_at if result else None,
         "finished_at": result.finished_at if result else None,
+        **({"trial_price_per_hour": trial.price.trial_per_hour, "price_currency": trial.price.currency} if trial.price else {}),
         **{name: row.summary.get(name) for name in dict.fromkeys([*NAMES, *row.summary])},
         "parameters": json.dumps(trial.parameters, sort_keys=True),
         **{f"axis.{name}": value for name, value in trial.axes.items()},

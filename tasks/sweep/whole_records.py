@@ -12,6 +12,7 @@ import json
 import os
 from contextlib import suppress
 from functools import cache, lru_cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,11 @@ from experiments.atomic_file import atomic_write
 from experiments.config.errors import DamagedFile
 from experiments.config.paths import REPOSITORY, runs_root
 from experiments.json_file import SEAL, read_file, seal_of, unsealed
+from experiments.trial import digest
 
 _FILES = (TRIAL, LAUNCH, RESULT, DEVICE_STATE)
 _PACKAGES = ("cluster", "experiments", "tasks")
+_LIBRARIES = ("numpy", "scipy")  # another version may give other last digits
 
 
 def record_digest(folder: Path) -> str | None:
@@ -51,10 +54,9 @@ def record_digest(folder: Path) -> str | None:
 
 @cache
 def code_digest() -> str:
-    """16 hex digits of the code that reads and derives, as this process first saw it."""
-    return hash_of(
-        {f"{part}/{path.relative_to(REPOSITORY / part)}": path for part in _PACKAGES for path in (REPOSITORY / part).rglob("*.py")}
-    )
+    """16 hex digits of the code that reads and derives, as this process first saw it, and of the libraries that compute."""
+    files = {f"{part}/{path.relative_to(REPOSITORY / part)}": path for part in _PACKAGES for path in (REPOSITORY / part).rglob("*.py")}
+    return digest([hash_of(files), *(version(name) for name in _LIBRARIES)])
 
 
 def keeps(sweep_dir: Path) -> bool:

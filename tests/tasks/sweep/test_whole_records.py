@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from experiments.trial import Outcome
+from tasks.analysis.results import load_sweep
 from tasks.sweep import trial_record
+from tasks.sweep import whole_records as whole_records_module
 from tasks.sweep.trial_record import damage_of, keep_whole
 from tasks.sweep.what_is_left import what_is_left
 from tasks.sweep.whole_records import record_digest, whole_records
@@ -68,6 +71,23 @@ def test_a_file_that_was_changed_counts_for_nothing(read: list[str], change: Any
     read.clear()
     what_is_left(store, PLAN)
     assert PLAN.trials[0].key in read
+
+
+def test_damaged_samples_of_a_trial_that_measured_nothing_are_named_whoever_looks_first() -> None:
+    """No state of the device is made of them, so that loading the sweep alone would pass over them, and know the record as whole."""
+    store = saved(PLAN, t1=Outcome.CRASHED)
+    trial, folder = PLAN.trials[0], store.trial_dir(PLAN.trials[0].key)
+    (folder / "device_state.jsonl").write_text('{"kind": "sample", "t": 1.0, "crc": "00000000"}\n')
+    problem = load_sweep(store.dir).rows[0].problem
+    assert problem is not None and "device_state.jsonl" in problem
+    assert str(damage_of(trial, folder)) == problem
+
+
+@pytest.mark.parametrize("library", ["numpy", "scipy"])
+def test_another_version_of_what_computes_counts_as_other_code(monkeypatch: pytest.MonkeyPatch, library: str) -> None:
+    before = whole_records_module.code_digest.__wrapped__()
+    monkeypatch.setattr(whole_records_module, "version", lambda name: "0.0" if name == library else version(name))
+    assert whole_records_module.code_digest.__wrapped__() != before
 
 
 def test_a_digest_is_of_every_file_of_the_record() -> None:
