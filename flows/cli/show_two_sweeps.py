@@ -9,11 +9,14 @@ from rich.console import Console
 from rich.text import Text
 
 from experiments.config.errors import UserError
+from experiments.price import COST
 from experiments.stats.estimate import Estimate
 from flows.cli.show_cost import print_costs
 from flows.cli.tables import make_table
 from tasks.analysis.cell import Cell
+from tasks.analysis.costs import ENERGY_OF_A_MILLION, costs_of
 from tasks.report.compare_sweeps import CompareError, Comparison, Pair, write_comparison
+from tasks.report.costs_beside import times_cheaper
 from tasks.sweep.store import SweepStore, list_sweeps
 
 _COLOURS = {"faster": "green", "slower": "red"}  # of verdicts; whatever is not decided is dim
@@ -38,7 +41,8 @@ def print_two_sweeps(out: Console, comparison: Comparison, b: SweepStore) -> Non
 
 def comparison_json(comparison: Comparison) -> dict[str, Any]:
     """Values in the metric's unit, with 95 % intervals; an end that is not known is null. `ratio`: of B over A, above 1 is better; where
-    `difference` is true it is by how much B is better."""
+    `difference` is true it is by how much B is better. `times_cheaper`: how many times less a million samples cost in B; null where that is
+    not known."""
     return {
         "a": comparison.a,
         "b": comparison.b,
@@ -66,12 +70,17 @@ def _pair_json(pair: Pair) -> dict[str, Any]:
         "verdict": str(pair.verdict) if pair.verdict else None,
         "said": pair.word,
         "why_undecided": pair.why_undecided,
+        "times_cheaper": _estimate_json(times_cheaper(pair.a, pair.b, pair.ratio)),
         "also_differs": list(pair.differs),
     }
 
 
 def _cell_json(cell: Cell) -> dict[str, Any]:
-    return {"outcome": cell.outcome, "trials": len(cell.measured), **(_estimate_json(cell.estimate) or {})}
+    """The value; where they are known, what a million samples cost, in `currency`, and the energy that they take, kWh."""
+    [cost] = costs_of([cell])
+    known = {COST: _estimate_json(cost.cost), "currency": cost.currency or None} if cost.cost else {}
+    known |= {ENERGY_OF_A_MILLION: _estimate_json(cost.energy)} if cost.energy else {}
+    return {"outcome": cell.outcome, "trials": len(cell.measured), **(_estimate_json(cell.estimate) or {}), **known}
 
 
 def _estimate_json(estimate: Estimate | None) -> dict[str, float | None] | None:

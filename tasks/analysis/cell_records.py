@@ -11,12 +11,11 @@ from experiments.price import COST
 from experiments.stats.estimate import Estimate
 from experiments.trial import Scalar, Trial
 from tasks.analysis.cell import Cell
-from tasks.analysis.costs import costs_of
+from tasks.analysis.costs import ENERGY_OF_A_MILLION, costs_of
 from tasks.analysis.known_spread import known_for
 from tasks.analysis.looks import cells_of_plan
 from tasks.analysis.results import Sweep
 
-_KWH = "energy_kwh_per_million_samples"
 _SIMULATED = "simulated"  # in the value of a parameter: arithmetic that the device does not have, such as fp8_simulated
 
 
@@ -85,7 +84,7 @@ def _costs(cells: Sequence[Cell]) -> list[dict[str, Scalar]]:
             record.update(interval_record(f"{COST}_", one.cost, COST), currency=one.currency or None)
     if any(one.energy for one in found):
         for one, record in zip(found, records, strict=True):
-            record.update(interval_record(f"{_KWH}_", one.energy, _KWH))
+            record.update(interval_record(f"{ENERGY_OF_A_MILLION}_", one.energy, ENERGY_OF_A_MILLION))
     return records
 
 

@@ -13,6 +13,7 @@ from tasks.analysis.cell import Cell, estimate_of, is_number
 from tasks.analysis.same_work import groups_of_work
 
 ENERGY = "energy_j_per_sample"
+ENERGY_OF_A_MILLION = "energy_kwh_per_million_samples"  # in records and JSON
 RATE = "throughput"
 UNPROVEN = "loss parity unproven"  # of a cell on a front: nothing is claimed of its rate yet
 KWH = replace(metric_of(ENERGY), unit="kWh", short="energy of a million samples")  # as it is printed
@@ -99,8 +100,7 @@ def front(found: Sequence[CellCost], amount: Callable[[CellCost], Estimate | Non
     """The Pareto front: those that no other cell beats, by the measured values, in one of rate and amount without losing in the other.
 
     Of cells that do the same work in one currency; where there are several such groups, the front of each. One that is alone in its group
-    has nobody to beat and is on none. A cell whose loss is struck is
-    on none and takes no other off it: nothing may be claimed of its rate.
+    has nobody to beat and is on none. A cell whose loss is struck is on none and takes no other off it: nothing may be claimed of its rate.
     """
     by_cell = {id(one.cell): one for one in found}
     groups: dict[tuple[int, str], list[CellCost]] = {}

@@ -23,11 +23,17 @@ def costs_beside(pairs: Sequence[tuple[Cell, Cell, Estimate | None]]) -> TextTab
     for a, b, faster in pairs:
         [in_a], [in_b] = costs_of([a]), costs_of([b])
         if any(known is not None for one in (in_a, in_b) for known in (one.cost, one.energy)):
-            less = cheaper(faster, b, a) if faster is not None and b.metric.name == RATE and in_a.cost and in_b.cost else None
-            rows.append([a.short, *_cost(in_a, in_b), cheaper_text(less), amount(in_a.energy, KWH), amount(in_b.energy, KWH)])
+            less = cheaper_text(times_cheaper(a, b, faster))
+            rows.append([a.short, *_cost(in_a, in_b), less, amount(in_a.energy, KWH), amount(in_b.energy, KWH)])
     return without_empty(
         TextTable(["cell", "cost, A", "cost, B", "B times cheaper, 95 % interval", "energy, A", "energy, B"], rows, numeric=True)
     )
+
+
+def times_cheaper(a: Cell, b: Cell, faster: Estimate | None) -> Estimate | None:
+    """How many times less a million samples cost in B, which is `faster` by this ratio of rates; None where that is not known."""
+    priced = all(one.cost is not None for one in costs_of([a, b]))
+    return cheaper(faster, b, a) if faster is not None and b.metric.name == RATE and priced else None
 
 
 def _cost(*sides: CellCost) -> list[str]:

@@ -9,12 +9,16 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from experiments.stats.estimate import Estimate
+from experiments.stats.verdict import Verdict
 from experiments.trial import Outcome
 from flows.cli.commands import app
-from flows.cli.show_two_sweeps import comparison_json, print_two_sweeps
-from tasks.report.compare_sweeps import compare
+from flows.cli.show_two_sweeps import _pair_json, comparison_json, print_two_sweeps
+from tasks.report.compare_sweeps import Pair, compare
 from tasks.sweep.store import SweepStore
+from tests.tasks.cell_support import made, repeats, workers
 from tests.tasks.fake_sweep import Fake, make_sweep
+from tests.tasks.price_support import priced
 from tests.tasks.spread_support import write_history
 
 A, B = "made_up-20260101-000000-0000", "made_up-20260102-000000-0000"
@@ -65,3 +69,18 @@ def test_the_command_prints_that_data_alone(sweeps: Path) -> None:
     done = CliRunner().invoke(app, ["compare", A, B, "--json"])
     assert done.exit_code == 0 and json.loads(done.stdout)["headline"] == "1 cell same, 1 cell slower, 1 cell faster, 1 cell ok → crashed"
     assert not (sweeps / B / "comparison.html").exists(), "nothing is written for data"
+
+
+def test_costs_and_energy_stand_beside_the_values_where_they_are_known() -> None:
+    [a], [b] = (
+        made(priced(repeats(workers(0), rate, summary={"energy_j_per_sample": 3.6}), price)) for rate, price in ((100.0, 3.6), (150.0, 7.2))
+    )
+    told = _pair_json(Pair(a, b, Estimate(1.5, 1.4, 1.6, 0.03, 4.0, 3), Verdict.FASTER, []))
+    assert (told["a"]["currency"], told["b"]["currency"]) == ("USD", "USD")
+    assert [told[side]["cost_per_million_samples"]["value"] for side in ("a", "b")] == pytest.approx([10.0, 13.333], rel=1e-3)
+    assert told["a"]["energy_kwh_per_million_samples"]["value"] == pytest.approx(1.0)
+    less = told["times_cheaper"]
+    assert [less["value"], less["low"], less["high"]] == pytest.approx([0.75, 0.70, 0.80])
+    [plain] = made(repeats(workers(0), 100.0))
+    told = _pair_json(Pair(plain, b, Estimate(1.5, 1.4, 1.6, 0.03, 4.0, 3), Verdict.FASTER, []))
+    assert told["times_cheaper"] is None and set(told["a"]) == {"outcome", "trials", "value", "low", "high"}
