@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
 
-from experiments.config.errors import ConfigError, choose
-from experiments.trial import Trial
 from flows.api.frames import frame_of
 from flows.api.pairs import pair_records
 from flows.cli.show_sweeps import sweep_rows
@@ -23,6 +20,7 @@ from tasks.export.write import Format, export_sweep
 from tasks.report.compare_sweeps import compare as compare_folders
 from tasks.report.model import make_report
 from tasks.sweep.find_sweep import find_sweep
+from tasks.sweep.find_trial import find_trial
 
 
 class Sweep:
@@ -70,7 +68,7 @@ class Sweep:
     def trials(self) -> pd.DataFrame:
         """A row for each planned trial, run or not, in the plan's order.
 
-        The axes, then trial_key, name, workload, repeat, outcome (null: not run yet), reason, the summary metrics (docs/measuring.md; times
+        The axes, then trial_key, name, workload, repeat, outcome (null: not run yet), reason, the summary metrics (docs/metrics.md; times
         in s, sizes in B, rates in samples/s), `parameters` (JSON) and `env.<name>`. `emulated`: nothing in the row is a measurement.
         """
         return frame_of(trial_rows(self._loaded))
@@ -86,9 +84,10 @@ class Sweep:
     def steps(self, trial: str) -> pd.DataFrame:
         """Every step of a trial, warm-up included: step, measured, loss, samples, the parts of its time and total_s, s.
 
-        `trial`: a key or a name, as in `trials()`. Raises ConfigError for what is none, DamagedFile where its journal is damaged.
+        `trial`: its key or its name, as in `trials()`, or what `sweep logs` takes for it. Raises ConfigError where no trial or several fit,
+        DamagedFile where its journal is damaged.
         """
-        frame: pd.DataFrame = steps_of(self._loaded, _trial(self._loaded.plan.trials, trial)).to_pandas()
+        frame: pd.DataFrame = steps_of(self._loaded, find_trial(self._loaded.plan.trials, trial)).to_pandas()
         return frame
 
     def export(self, form: str, folder: str | os.PathLike[str]) -> list[Path]:
@@ -123,11 +122,3 @@ def compare(a: Sweep | str, b: Sweep | str) -> pd.DataFrame:
     """
     left, right = (side if isinstance(side, Sweep) else load(side) for side in (a, b))
     return frame_of(pair_records(compare_folders(left.folder, right.folder)))
-
-
-def _trial(trials: Sequence[Trial], text: str) -> Trial:
-    """The trial with this key or name. Raises ConfigError."""
-    found = [trial for trial in trials if text in (trial.key, trial.name)]
-    if not found:
-        raise ConfigError.one("trial", None, text, "is no trial of the sweep", choose(text, [trial.name for trial in trials]))
-    return found[0]

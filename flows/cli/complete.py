@@ -59,11 +59,12 @@ def axis_values(ctx: typer.Context, incomplete: str) -> Iterable[Completion]:
 @_quiet
 def trial_names(ctx: typer.Context, incomplete: str) -> Iterable[Completion]:
     """The trials of the sweep, spelled without spaces; their keys to who begins with one."""
+    from tasks.sweep.find_sweep import LAST, newest_sweep
     from tasks.sweep.find_trial import spelled
-    from tasks.sweep.store import SweepStore, list_sweeps
+    from tasks.sweep.store import SweepStore
 
-    chosen = ctx.params.get("sweep") or "last"
-    trials = SweepStore(list_sweeps()[0] if chosen == "last" else chosen).load_plan().trials
+    chosen = ctx.params.get("sweep") or LAST
+    trials = SweepStore(newest_sweep() if chosen == LAST else chosen).load_plan().trials
     keys = [(trial.key, trial.name) for trial in trials] if incomplete else []
     return [*(spelled(trial) for trial in trials), *keys]
 

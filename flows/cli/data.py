@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.cli.options import JsonOption, SetOption, app, clean_errors, out, print_json
+from flows.cli.options import JsonOption, SetOption, app, clean_errors, out, print_json, workload_names
 from flows.cli.start_sweep import once
 
 if TYPE_CHECKING:
@@ -21,17 +21,11 @@ _COLOUR = {"found": "green", "guessed": "yellow", "made": "cyan", "missing": "bo
 _SHOWN = 10  # broken images
 
 
-def _workloads() -> list[str]:
-    from experiments import workloads
-
-    return workloads.names()
-
-
 @data.command(epilog="Example: sweep data check ~/pictures --workload bridgetower --set caption_column=text")
 @clean_errors
 def check(
     path: Annotated[str, typer.Argument(help="a folder: Parquet, save_to_disk of datasets, or images (docs/extending.md)")],
-    workload: Annotated[str, typer.Option("--workload", "-w", help="the workload that is to read it", autocompletion=_workloads)],
+    workload: Annotated[str, typer.Option("--workload", "-w", help="the workload that is to read it", autocompletion=workload_names)],
     set_: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:

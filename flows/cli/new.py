@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.cli.options import app, clean_errors, out
+from flows.cli.options import app, clean_errors, out, workload_names
 from flows.cli.skeleton import Data
 
 if TYPE_CHECKING:
@@ -15,12 +15,6 @@ if TYPE_CHECKING:
 
 new = typer.Typer(name="new", help="Write a workload or a suite to start from, which runs at once.", no_args_is_help=True)
 app.add_typer(new)
-
-
-def _workloads() -> list[str]:
-    from experiments import workloads
-
-    return workloads.names()
 
 
 ToOption = Annotated[
@@ -47,7 +41,7 @@ def workload(
 @clean_errors
 def suite(
     name: Annotated[str, typer.Argument(help="of the suite: a-z, 0-9, _ and -")],
-    workload_: Annotated[str, typer.Option("--workload", "-w", help="the workload that it runs", autocompletion=_workloads)],
+    workload_: Annotated[str, typer.Option("--workload", "-w", help="the workload that it runs", autocompletion=workload_names)],
     to: ToOption = None,
 ) -> None:
     """A suite of a workload that is there."""

@@ -43,6 +43,12 @@ def suite_names() -> list[str]:
     return [info.name for info in list_suites()]
 
 
+def workload_names() -> list[str]:
+    from experiments import workloads
+
+    return workloads.names()
+
+
 def sweep_ids() -> list[str]:
     from tasks.sweep.store import list_sweeps
 
@@ -125,14 +131,9 @@ def clean_errors(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def sweep_id_of(text: str) -> str:
     """The sweep's id; `last` is that of the newest. Raises StoreError where there is none."""
-    from tasks.sweep.store import StoreError, list_sweeps
+    from tasks.sweep.find_sweep import LAST, newest_sweep
 
-    if text != "last":
-        return text
-    sweeps = list_sweeps()
-    if not sweeps:
-        raise StoreError("there is no sweep yet; `sweep run bridgetower` makes one")
-    return sweeps[0]
+    return newest_sweep() if text == LAST else text
 
 
 def print_json(value: Any) -> None:

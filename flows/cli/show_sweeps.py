@@ -143,7 +143,7 @@ def sweep_json(store: SweepStore) -> dict[str, Any]:
                 "reason": result.remark if result else damage,
                 "attempt": result.attempt if result else None,
                 "emulated": trial.emulated or (result is not None and result.emulated),
-                "summary": dict(rows[trial.key].summary) if trial.key in rows and result else {},
+                "summary": dict(rows[trial.key].summary) if result else {},
             }
         )
     return {

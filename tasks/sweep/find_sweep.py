@@ -11,14 +11,19 @@ from tasks.sweep.store import StoreError, SweepStore, list_sweeps
 LAST = "last"
 
 
+def newest_sweep() -> str:
+    """Id of the newest sweep. Raises StoreError where there is none."""
+    sweeps = list_sweeps()
+    if not sweeps:
+        raise StoreError("there is no sweep yet; `sweep run bridgetower` makes one")
+    return sweeps[0]
+
+
 def find_sweep(text: str | os.PathLike[str]) -> Path:
     """Raises StoreError where there is none."""
     named = os.fspath(text)
     if named == LAST:
-        sweeps = list_sweeps()
-        if not sweeps:
-            raise StoreError("there is no sweep yet; `sweep run bridgetower` makes one")
-        return SweepStore(sweeps[0]).dir
+        return SweepStore(newest_sweep()).dir
     folder = Path(named).expanduser()
     if isinstance(text, os.PathLike) or os.sep in named or (folder / PLAN).exists():
         if not os.path.lexists(folder / PLAN):

@@ -58,14 +58,15 @@ def test_emulated_cells_are_asked_for() -> None:
 
 
 def test_trials_are_those_of_sweep_show() -> None:
-    folder = made()
+    made()
     frame, told = sb.load(A).trials(), sweep_json(SweepStore(A))["trials"]
     assert frame["trial_key"].tolist() == [trial["key"] for trial in told]
     assert frame["outcome"].tolist() == [trial["outcome"] for trial in told]
     for name in ("throughput", "step_time_median_s", "final_loss"):
         expected = [trial["summary"].get(name) for trial in told]
         assert [None if pd.isna(value) else value for value in frame[name]] == expected
-    assert frame["emulated"].tolist() == [False, False, False, True, False, False, False, False][: len(frame)] or folder
+    assert frame["emulated"].tolist() == [trial["emulated"] for trial in told]
+    assert frame.loc[frame["emulated"], "dataloader_workers"].tolist() == [3]
 
 
 def test_steps_of_a_trial_by_its_key_or_its_name() -> None:
@@ -77,7 +78,7 @@ def test_steps_of_a_trial_by_its_key_or_its_name() -> None:
     window = steps[steps["measured"]]
     assert window["samples"].sum() / window["total_s"].sum() == pytest.approx(first["throughput"])
     pd.testing.assert_frame_equal(sweep.steps(first["name"]), steps)
-    with pytest.raises(sb.ConfigError, match="trial: nothing: is no trial of the sweep"):
+    with pytest.raises(sb.ConfigError, match="TRIAL: nothing: is no trial of the sweep"):
         sweep.steps("nothing")
 
 
