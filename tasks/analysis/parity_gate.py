@@ -131,7 +131,7 @@ def _why_none(arm: _Arm, arms: Sequence[_Arm]) -> str:
         return f"no {kinds} reference in the sweep"
     nearest = min((arm.differs(other) - SAME_MATHEMATICS for other in others), key=len)
     if nearest:
-        return f"the nearest {kinds} cell has another {' and '.join(sorted(nearest))}, so it is no reference"
+        return f"the nearest {kinds} cell differs in {' and '.join(sorted(nearest))}, so it is no reference"
     ends = {cell.outcome for other in others if arm.differs(other) <= SAME_MATHEMATICS for cell in other.cells if not cell.measured}
     if not ends:
         return f"no {kinds} reference computes otherwise"

@@ -74,7 +74,7 @@ def _of_repeats(cells: Sequence[Cell]) -> list[str]:
         who = "Each cell ran once" if len(cells) > 1 else "The cell ran once"
     else:
         who = f"{plural(len(once), 'cell')} of {len(cells)} ({listed([cell.short for cell in once], 4)}) ran once"
-    return [f"{who}: one trial does not show what varies between trials, so it gets no verdict; --repeats 3 does."]
+    return [f"{who}: one trial does not show what varies between trials, so it gets no verdict; three repeats do."]
 
 
 def _of_undecided(cells: Sequence[Cell]) -> list[str]:

@@ -39,7 +39,7 @@ def test_nothing_to_caution_against() -> None:
 
 FP32 = {"precision": "fp32"}  # its own reference, so nothing is to prove
 KNOWN = Spread(0.01, 20)  # between trials
-ONCE = "ran once: one trial does not show what varies between trials, so it gets no verdict; --repeats 3 does."
+ONCE = "ran once: one trial does not show what varies between trials, so it gets no verdict; three repeats do."
 
 
 def test_single_runs_are_cautioned_against_until_each_cell_has_two() -> None:
