@@ -19,11 +19,14 @@ def finish_sweep(
     artifacts: Iterable[Path],
     reason: str | None,
     metrics: Mapping[str, float],
+    *,
+    headline: str = "",
     published: str = "",
 ) -> None:
     """Close the sweep's runs. `states`: trial key -> outcome, None if not run. `reason`: why the sweep ended early; None if it did not.
 
-    `published`: `digest_of` the trials' runs where all of them are complete.
+    `headline`: what it found, in Markdown, for its note. `published`: `digest_of` the runs of its trials where all are complete: set last,
+    so that who finds it finds everything else.
     """
     client = runs.client
     runs.parent = runs.find_parent()  # after a lost reply there may be two
@@ -36,6 +39,8 @@ def finish_sweep(
         client.set_tag(runs.parent, "reason", reason)
     elif is_complete(states) and "reason" in client.get_run(runs.parent).data.tags:
         client.delete_tag(runs.parent, "reason")
+    if headline:
+        describe_sweep(runs, headline)
     client.set_tag(runs.parent, ALL_PUBLISHED, published)
     client.set_terminated(runs.parent, sweep_status(states))
 

@@ -17,7 +17,7 @@ from tasks.sweep.store import Plan, SweepStore, readable_result
 from tasks.sweep.trial_record import measured_journal
 from tasks.tracking import pages
 from tasks.tracking.client import connect, tracking_uri, ui_url
-from tasks.tracking.finish_sweep import describe_sweep, finish_sweep
+from tasks.tracking.finish_sweep import finish_sweep
 from tasks.tracking.log_trial import finish_trial, stamp_of
 from tasks.tracking.runs import SweepRuns, digest_of
 
@@ -97,9 +97,7 @@ def _publish_once(store: SweepStore, plan: Plan, artifacts: list[Path], reason: 
             damaged = damaged or error
     states = {key: result.outcome if result else None for key, result in results.items()}
     metrics = {**sweep_metrics(plan, results), **held_metrics(store)}
-    finish_sweep(runs, states, artifacts, reason, metrics, "" if damaged else digest_of(stamps))
-    if headline:
-        describe_sweep(runs, headline)
+    finish_sweep(runs, states, artifacts, reason, metrics, headline=headline, published="" if damaged else digest_of(stamps))
     if damaged:
         raise damaged
     base = f"{ui_url()}/"

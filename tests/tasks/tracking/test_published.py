@@ -9,7 +9,7 @@ import pytest
 
 from experiments.trial import Outcome
 from tasks.sweep.store import SweepStore
-from tasks.tracking import published
+from tasks.tracking import finish_sweep, published
 from tasks.tracking.projection import publish_sweep
 from tasks.tracking.published import is_published
 from tests.mlflow_support import write_journal
@@ -33,6 +33,17 @@ def store(client: Client, monkeypatch: pytest.MonkeyPatch) -> SweepStore:
 
 def test_what_was_published_is_found_and_left_as_it_is(store: SweepStore) -> None:
     assert is_published(store, PLAN)
+    assert is_published(store, PLAN)
+
+
+def test_a_sweep_whose_note_is_still_to_be_written_is_not_published(store: SweepStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.save_result(make_result(PLAN.trials[2], Outcome.CRASHED))
+    with monkeypatch.context() as patch:
+        patch.setattr(finish_sweep, "describe_sweep", lambda runs, headline: (_ for _ in ()).throw(ConnectionError("the server is gone")))
+        with pytest.raises(ConnectionError):
+            publish_sweep(store, PLAN, [], None, headline="**A is fastest**.", wait_s=0)
+    assert not is_published(store, PLAN)
+    publish_sweep(store, PLAN, [], None, headline="**A is fastest**.", wait_s=0)
     assert is_published(store, PLAN)
 
 
