@@ -15,10 +15,16 @@ def heading(attempt: int, at: float | None = None) -> str:
 
 
 def attempts_in(text: str) -> dict[int, str]:
-    """Attempt -> its part of the text, with its heading. What an early version wrote without a heading belongs to no attempt."""
+    """Attempt -> its part of the text, with its heading: with each, where it was begun twice, since its first start was never recorded.
+
+    What an early version wrote without a heading belongs to no attempt.
+    """
     found = list(_HEADING.finditer(text))
     starts = [*(one.start() for one in found), len(text)]
-    return {int(one[1]): text[start:end] for one, (start, end) in zip(found, pairwise(starts), strict=True)}
+    parts: dict[int, str] = {}
+    for one, (start, end) in zip(found, pairwise(starts), strict=True):
+        parts[int(one[1])] = parts.get(int(one[1]), "") + text[start:end]
+    return parts
 
 
 def with_attempt(text: str, attempt: int, output: str, at: float | None = None) -> str:
