@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,11 @@ from cluster.journal.journal import JournalWriter, read_journal
 from experiments.config.errors import DamagedFile
 from experiments.summary import NAMES
 from experiments.trial import Outcome
-from tasks.analysis.results import ResultsError, load_sweep, write_results, write_steps
+from tasks.analysis.results import ResultsError, load_sweep, trial_records, write_results, write_steps
 from tasks.analysis.trial_row import TrialRow
 from tests.tasks import cell_support
 from tests.tasks.fake_sweep import WARMUP, Fake, make_sweep, trial_dirs
+from tests.tasks.price_support import priced
 
 
 def axes(workers: int = 0, **more: object) -> dict[str, object]:
@@ -288,6 +290,14 @@ def test_the_columns_of_results(tmp_path: Path) -> None:
     assert (first["attempt"], first["started_at"], second["finished_at"]) == (1, 1_767_225_600.0, 1_767_225_602.0)
     assert (second["reason"], first["reason"]) == ("boom", None)
     assert not list(made.glob(".*.tmp"))
+
+
+def test_a_trial_of_a_priced_pool_says_what_its_cost_is_made_of(sweep_dir: Path) -> None:
+    sweep = load_sweep(sweep_dir)
+    first = trial_records(replace(sweep, rows=priced(sweep.rows, 3.6, units=2)))[0]
+    assert (first["trial_price_per_hour"], first["price_currency"]) == (7.2, "USD")
+    assert first["cost_per_million_samples"] == pytest.approx(7.2 / 3600 * 1e6 / first["throughput"])
+    assert "trial_price_per_hour" not in trial_records(sweep)[0]
 
 
 def test_a_file_that_cannot_be_put_in_place_leaves_nothing(sweep_dir: Path) -> None:
