@@ -147,7 +147,7 @@ def test_the_nearest_cell_is_named_by_what_differs_in_what_it_learns() -> None:
         cell("big reference", precision="fp32", batch_size=64, outcome=Outcome.DOES_NOT_FIT),
         cell("big", precision="bf16", batch_size=64),
     )
-    assert cells["longer"].parity_note == "unproven: the nearest fp32 or bf16 cell has another learning_rate, so it is no reference"
+    assert cells["longer"].parity_note == "unproven: the nearest fp32 or bf16 cell differs in learning_rate, so it is no reference"
     assert cells["big"].parity_note == "unproven: the reference ended without a curve (does not fit)"
 
 
@@ -157,7 +157,7 @@ def test_the_largest_batch_is_what_it_came_to() -> None:
         return gate(base, cell("max", precision="bf16", batch_size="max", seeds=THREE, result_summary={"batch_size": came_to}))["max"]
 
     assert status(found(24)) == "proven"
-    assert found(32).parity_note == "unproven: the nearest fp32 or bf16 cell has another batch_size, so it is no reference"
+    assert found(32).parity_note == "unproven: the nearest fp32 or bf16 cell differs in batch_size, so it is no reference"
 
 
 def test_each_cell_is_judged_by_its_own_curves_and_seeds_of_an_axis_belong_together() -> None:
