@@ -44,7 +44,7 @@ def print_comparison(
     _print_table(out, source.table)
     print_cost(out, source.cells)
     out.print()
-    headline = headline_of(made[1] if made else report_of(source))
+    headline = headline_of(made[1] if made else report_of(source, head=True))
     for line in headline.lines:
         out.print(line, **_PLAIN)
     if not emulated:

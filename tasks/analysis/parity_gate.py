@@ -53,6 +53,12 @@ class _Arm:
                 return kind
         return len(_KINDS)
 
+    @cached_property
+    def mathematics(self) -> frozenset[tuple[str, Any]]:
+        """Equal for arms that differ in nothing but SAME_MATHEMATICS and the seed."""
+        left_out = {*SAME_MATHEMATICS, "seed"}
+        return frozenset((name, _hashable(value)) for name, value in self.settings.items() if name not in left_out and value is not None)
+
     def differs(self, other: _Arm) -> set[str]:
         """Settings in which the two differ, without the seed."""
         mine, theirs = self.settings, other.settings
@@ -64,19 +70,22 @@ def gate_on_parity(cells: Sequence[Cell]) -> None:
     neither the baseline nor anything that learns the same computes otherwise: of the sweep's other cells that then says nothing."""
     arms = _arms(cells)
     of = {id(cell): arm for arm in arms for cell in arm.cells}
+    alike: dict[frozenset[tuple[str, Any]], list[_Arm]] = {}
+    for arm in arms:
+        alike.setdefault(arm.mathematics, []).append(arm)
     for cell in cells:
         cell.numerics = of[id(cell)].numerics
     known: dict[tuple[str, int], Parity] = {}  # of each cell, or of cells that differ in their seed alone
     for cell in cells:
         arm, baseline = of[id(cell)], of[id(cell.baseline)] if cell.baseline else None
-        if not cell.measured or _undisputed(arm, baseline, arms):
+        if not cell.measured or _undisputed(arm, baseline, alike[arm.mathematics]):
             continue
-        reference, why_not = _reference(arm, baseline, arms)
+        reference = _reference(arm, baseline, alike[arm.mathematics])
         if reference is arm:
             cell.reference = str(arm.settings["precision"])
             continue
         if reference is None:
-            cell.parity = Parity(ParityStatus.UNPROVEN, why_not)
+            cell.parity = Parity(ParityStatus.UNPROVEN, _why_none(arm, arms))
         else:
             at = (_without_seed(cell), id(reference))
             known[at] = known.get(at) or _compared([other for other in arm.cells if _without_seed(other) == at[0]], arm, reference)
@@ -95,34 +104,34 @@ def _arms(cells: Sequence[Cell]) -> list[_Arm]:
     return list(arms.values())
 
 
-def _undisputed(arm: _Arm, baseline: _Arm | None, arms: Sequence[_Arm]) -> bool:
+def _undisputed(arm: _Arm, baseline: _Arm | None, alike: Sequence[_Arm]) -> bool:
     """Whether neither its baseline nor anything that learns the same computes otherwise. Without a baseline a reference is meant."""
-    if any(other.numerics != arm.numerics for other in arms if arm.differs(other) <= SAME_MATHEMATICS):
+    if any(other.numerics != arm.numerics for other in alike):
         return False
     plain = arm.kind < len(_KINDS) or "precision" not in arm.settings
     return plain if baseline is None else baseline.numerics == arm.numerics
 
 
-def _reference(arm: _Arm, baseline: _Arm | None, arms: Sequence[_Arm]) -> tuple[_Arm | None, str]:
-    """What this arm is compared with; itself if it is what others are compared with; None if there is nothing, and why.
+def _reference(arm: _Arm, baseline: _Arm | None, alike: Sequence[_Arm]) -> _Arm | None:
+    """What this arm is compared with, of those that learn the same; itself if others are compared with it; None if there is nothing.
 
     Enough seeds first, then fp32 before bf16, then the baseline's place, the baseline's numerics, what is not compiled, and the plan's
     order. An arm is no reference to itself where its baseline computes otherwise, unless it alone of them is fp32, nor where bf16 has fp32.
     """
-    able = [other for other in arms if other.kind <= min(arm.kind, len(_KINDS) - 1) and arm.differs(other) <= SAME_MATHEMATICS]
+    able = [other for other in alike if other.kind <= min(arm.kind, len(_KINDS) - 1)]
     able = [other for other in able if any(cell.measured for cell in other.cells)]
     beside = baseline is not None and baseline.numerics != arm.numerics and not (arm.kind == 0 and baseline.kind)
     if arm in able and (beside or any(other.kind < arm.kind for other in able)):
         able.remove(arm)
     if not able:
-        return None, _why_none(arm, arms)
+        return None
     need, nearest = REFERENCE_SEEDS if arm.trains else 1, baseline or arm
 
     def rank(other: _Arm) -> tuple[bool, int, bool, bool, bool]:
         compiled = other.settings.get("compile", "none") != "none"
         return len(other.curves) < need, other.kind, other.place != nearest.place, other.numerics != nearest.numerics, compiled
 
-    return min(able, key=rank), ""
+    return min(able, key=rank)
 
 
 def _why_none(arm: _Arm, arms: Sequence[_Arm]) -> str:
@@ -136,6 +145,10 @@ def _why_none(arm: _Arm, arms: Sequence[_Arm]) -> str:
     if not ends:
         return f"no {kinds} reference computes otherwise"
     return f"the reference ended without a curve ({', '.join(sorted(ends)).replace('_', ' ')})"
+
+
+def _hashable(value: Any) -> Any:
+    return repr(value) if isinstance(value, list | dict) else value
 
 
 def _compared(cells: Sequence[Cell], arm: _Arm, reference: _Arm) -> Parity:

@@ -133,8 +133,11 @@ def report_source(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None
     )
 
 
-def report_of(source: ReportSource, answers: list[Answer] | None = None) -> Report:
-    """The head, and every section that has something to say. `answers`: `answers_of` the source, where they are known."""
+def report_of(source: ReportSource, answers: list[Answer] | None = None, *, head: bool = False) -> Report:
+    """The head, and every section that has something to say. `answers`: `answers_of` the source, where they are known.
+
+    `head`: what the headline needs alone, without cautions and sections, which take longer than all the rest in a sweep of thousands.
+    """
     sweep, cells, emulated = source.sweep, source.cells, source.emulated
     suite = sweep.plan.suite
     answers = answers_of(source) if answers is None else answers
@@ -150,12 +153,12 @@ def report_of(source: ReportSource, answers: list[Answer] | None = None) -> Repo
         standing=None if emulated else standing_of(sweep, cells),
         answers=answers,
         no_answer="" if answers else _special(source) or _no_answer(source),
-        loading=[row.sentence for row in saturation(cells, of=best)] if best is not None else [],
+        loading=[row.sentence for row in saturation(cells, of=best)] if best is not None and not head else [],
         missing=find_missing(cells),
         unfinished=outlook_of(sweep).rest() if waits else None,
-        caution_groups=caution_groups(sweep.rows, cells, emulated=emulated, of_code=provenance_cautions(sweep)),
+        caution_groups=[] if head else caution_groups(sweep.rows, cells, emulated=emulated, of_code=provenance_cautions(sweep)),
         cells=cells,
-        sections=[section for make in SECTIONS if (section := make(source)) is not None],
+        sections=[] if head else [section for make in SECTIONS if (section := make(source)) is not None],
     )
 
 
