@@ -9,6 +9,8 @@ from pathlib import Path
 from tasks.report.figures.style import INK
 
 _STYLE = re.compile(r' style="([^"]*)"')
+_COORDINATES = re.compile(r' (?:d|x|y|width|height|points|transform)="[^"]*"')
+_CURVE = re.compile(r"\n[CQ] ")
 _MANY = 3  # elements of one style, from which on it becomes a class
 
 
@@ -27,9 +29,10 @@ def inline_svg(path: Path, title: str, prefix: str) -> str:
 
 def _smaller(tag: str) -> str:
     """A tag with coordinates to a tenth of a point, in the page's own type, without turns by nothing."""
-    tag = re.sub(r"(\.\d)\d+", r"\1", tag)
+    tag = _COORDINATES.sub(lambda found: re.sub(r"(\.\d)\d+", r"\1", found[0]), tag)
     tag = re.sub(r" transform=\"rotate\(-0 [^\"]*\"", "", re.sub(r"font-family: [^;\"]*;? ?", "", tag))
-    return re.sub(r"\s*\n(?:L )?\s*", " ", tag)  # points after the first of a path are lines to in any case
+    line = "" if _CURVE.search(tag) else "(?:L )?"  # points after the first are lines to in any case, except behind a curve
+    return re.sub(rf"\s*\n{line}\s*", " ", tag)
 
 
 def _with_own_ids(text: str, prefix: str) -> str:
