@@ -26,7 +26,8 @@ def confounders(cells: Sequence[Cell]) -> list[tuple[str, list[tuple[str, list[C
     equal (clocks). Where only a first trial compiles or draws weights, cells in which as many trials did are alike.
     """
     differences = []
-    axes = {axis for cell in cells for axis in cell.axes if len({value_key(c.axes.get(axis)) for c in cells}) > 1}
+    names = {axis for cell in cells for axis in cell.axes}
+    axes = {axis for axis in names if len({value_key(cell.axes.get(axis)) for cell in cells}) > 1}
     hidden = _hidden(cells, axes)
     for name in dict.fromkeys(key for cell in cells for row in cell.measured for key in row.environment):
         if name in hidden or name == "packages":

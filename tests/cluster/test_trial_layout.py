@@ -38,6 +38,7 @@ NAMES = {
     "JOURNAL": "journal.jsonl",
     "RESULT": "result.json",
     "STEPS": "steps.parquet",
+    "LESSON": "lesson.json",
     "LOG": "log.txt",
     "DEVICE_STATE": "device_state.jsonl",
     "TRACE": "trace.json.gz",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -82,10 +83,19 @@ def test_what_the_process_prints_is_told_line_by_line() -> None:
     assert module._follow([sys.executable, "-c", ""], None) == (0, "it ended without a word")
 
 
-def test_an_interrupt_is_passed_on_and_raised_again() -> None:
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """This process has Python's own handler of SIGINT, also where it was started in the background, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupt_is_passed_on_and_raised_again(interruptible: None) -> None:
     """The process says that it is ready; the interrupt is raised where its line is read, as Ctrl-C would be."""
     told: list[str] = []
-    code = "import signal; print('ready', flush=True)\ntry:\n    signal.pause()\nexcept KeyboardInterrupt:\n    print('stopped')"
+    waits = "signal.signal(signal.SIGINT, signal.SIG_DFL); signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])"
+    code = f"import signal; {waits}; print('ready', flush=True); signal.sigwait([signal.SIGINT]); print('stopped')"
 
     def say(line: str) -> None:
         told.append(line)

@@ -86,6 +86,7 @@ class Machine:
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
+    monkeypatch.setenv("COLUMNS", "200")  # no cell of a table is broken into lines
     return Machine(monkeypatch, tmp_path)
 
 

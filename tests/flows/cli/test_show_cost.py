@@ -19,7 +19,7 @@ def shown(cells: list) -> list[str]:  # type: ignore[type-arg]
 
 def test_a_line_for_each_cell_and_the_price() -> None:
     lines = shown(made([*priced(repeats(workers(0), 100.0)), *priced(repeats(workers(1), 200.0))]))
-    assert [line.split()[0] for line in lines] == ["cell", "cpu", "cpu", "Price,"]
+    assert [line.split()[0] for line in lines] == ["cell", "MP-0", "MP-1", "Price,"]
     assert "10.00 USD ±2.5 %" in lines[1] and "baseline" in lines[1]
     assert "5.000 USD ±2.5 %" in lines[2] and "x2.00" in lines[2] and lines[2].endswith("cost")
     assert lines[3].endswith("3.6 USD per node and hour (pool cpu).")

@@ -70,9 +70,7 @@ def test_what_no_sensible_number_of_rounds_decides() -> None:
 def test_before_the_first_look() -> None:
     report = reported([], (100.0, QUIET[:2]), (130.0, QUIET[:2]))
     assert report.standing is not None and report.standing.line == "No comparison is decided yet: the first look is after 3 rounds"
-    assert report.next_step == NextStep("sweep resume made-up --budget 3m", 120.0), (
-        "a round is missing, and the budget has no room"
-    )
+    assert report.next_step == NextStep("sweep resume made-up --budget 3m", 120.0), "a round is missing, and the budget has no room"
 
 
 @pytest.mark.parametrize("plan", [{}, {"decide": DecideSettings(budget_s=600.0, looks=LOOKS)}])

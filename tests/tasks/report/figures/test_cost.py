@@ -21,7 +21,7 @@ def test_a_point_for_each_cell_with_those_on_the_front_marked() -> None:
         (13.333333, 150.0, "o"),
         (11.111111, 90.0, "s"),
     ]
-    assert [text.get_text() for text in axes.texts] == ["cpu · MP-0", "cpu · MP-1", "cpu · MP-2"]
+    assert [text.get_text() for text in axes.texts] == ["MP-0", "MP-1", "MP-2"]
     assert axes.get_xlabel() == "cost of a million samples (USD), 95 % interval; less is better"
     assert axes.get_ylabel() == "throughput (samples/s)"
     [stairs] = [line for line in axes.lines if line.get_linestyle() == "--"]
