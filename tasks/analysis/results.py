@@ -292,7 +292,7 @@ def _tolerant(trial: Trial, trial_dir: Path) -> TrialRow:
 def write_results(sweep_dir: Path, sweep: Sweep | None = None) -> Path:
     """results.parquet: one row per planned trial, run or not (`outcome` is null then).
 
-    Columns: identity, `axis.<name>`, outcome, reason, attempt, times (Unix s), the price of the trial's share of its pool where it has one, the
+    Columns: identity, `axis.<name>`, outcome, reason, attempt, times (Unix s), the price of its share of the pool where that has one, the
     summary metrics, `env.<name>`, parameters (JSON).
     A column whose values are of more than one kind is text.
     """
