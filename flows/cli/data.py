@@ -30,8 +30,12 @@ def check(
     as_json: JsonOption = False,
 ) -> None:
     """Look whether a workload can read your folder: what is there, what is guessed, what is missing and how to give it. Starts nothing."""
+    from experiments import workloads
+    from experiments.config.errors import ConfigError, choose
     from tasks.sweep.check_data import check_data
 
+    if workload not in workloads.names():
+        raise ConfigError.one("--workload", None, workload, "unknown workload", choose(workload, workloads.names()))
     sets = once("--set", set_)
     found = check_data(path, workload, sets)
     if as_json:

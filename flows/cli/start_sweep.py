@@ -66,7 +66,8 @@ def _pairs(option: str, texts: list[str] | None) -> list[tuple[str, Any]]:
         if not is_text(text):
             raise ConfigError.one(option, None, repr(text), "is not UTF-8 text", "write it in UTF-8")
         if not equals or not name:
-            raise ConfigError.one(option, None, text, "is not KEY=VALUE", f"write it as {option} steps=50")
+            example = "precision=fp32" if option == "--only" else "steps=50"
+            raise ConfigError.one(option, None, text, "is not KEY=VALUE", f"write it as {option} {example}")
         pairs.append((name, value if name in RUN_AXES and not isinstance(scalar(value), str) else scalar(value)))  # 1234567 is a commit
     return pairs
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -206,4 +207,6 @@ def _no_answer(source: ReportSource) -> str:
         return "No trial has ended yet."
     if cells[0].metric.direction is Direction.NEITHER:
         return f"{cells[0].metric.label} is better neither high nor low, so no cell wins."
-    return "No cell has a result that can be claimed."
+    counts = Counter(cell.outcome.replace("_", " ") for cell in cells if not cell.measured)
+    without = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+    return "No cell has a result that can be claimed." if counts.total() < len(cells) else f"No cell has a value: {without}."

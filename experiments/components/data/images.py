@@ -52,7 +52,7 @@ def open_image(data: bytes | None) -> Any:
 
     Only FORMATS are tried: for others Pillow starts programs (EPS: Ghostscript) or old readers that nobody tests.
     """
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
     if not data:
         raise CorruptRow("no image bytes")
@@ -62,6 +62,8 @@ def open_image(data: bytes | None) -> Any:
             return Image.open(io.BytesIO(data), formats=FORMATS)
         except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
             raise DataError(f"refused to decode: {error}") from error
+        except UnidentifiedImageError as error:  # whose text names an object in memory
+            raise CorruptRow(f"not an image in {', '.join(FORMATS)}") from error
         except Exception as error:  # Pillow's readers raise whatever a broken header leads them to
             raise CorruptRow(f"not an image in {', '.join(FORMATS)}: {error}") from error
 

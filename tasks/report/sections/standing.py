@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tasks.report.comparison_table import TextTable
+from tasks.report.marks import marks_of
 from tasks.report.section import ReportSource, Section, table_section
 from tasks.report.standing import standing_of, stands
 from tasks.report.text_format import change, change_interval
@@ -20,7 +21,12 @@ def section(source: ReportSource) -> Section | None:
         return None
     compared = [(cell, cell.speedup) for cell in source.cells if cell.verdict is not None and cell.speedup is not None]
     rows = [
-        [cell.short, str(cell.verdict), f"{change(ratio, cell.metric)} {change_interval(ratio, cell.metric)}", stands(cell, standing)]
+        [
+            cell.short,
+            ", ".join(marks_of(cell)) or str(cell.verdict),
+            f"{change(ratio, cell.metric)} {change_interval(ratio, cell.metric)}",
+            stands(cell, standing),
+        ]
         for cell, ratio in compared
     ]
     table = TextTable(["cell", "verdict", "against its baseline", "rounds"], rows, verdicts=1)

@@ -77,6 +77,7 @@ def test_a_workload_without_a_suite_of_its_name_gets_one_that_runs_it(tmp_path: 
         ([".", "-w", "vit", "--set", "stepz=3"], "--set: stepz: the workload has no such parameter; did you mean 'steps'?"),
         ([".", "-w", "vit", "--set", "steps=0"], "--set: steps: is 0; should be at least 2"),
         ([".", "-w", "vit", "--set", "steps"], "--set: steps: is not KEY=VALUE"),
+        ([".", "-w", "nope"], "--workload: nope: unknown workload"),
         ([".", "-w", "flava", "--set", "compile=model"], "compile model: the loss picks masked positions"),
     ],
 )

@@ -53,7 +53,7 @@ def test_groups_of_work_have_a_line_each() -> None:
 
 def test_a_sweep_without_a_value_says_what_runs_the_rest() -> None:
     said = headline_of(report_of([row(workers(0), None, outcome=None), row(workers(1), None, outcome=Outcome.CRASHED)]))
-    assert said.lines == ["No cell has a result that can be claimed.", "To run the rest: sweep resume made-up"], "no trial tells how long"
+    assert said.lines == ["No cell has a value: 1 to do, 1 crashed.", "To run the rest: sweep resume made-up"], "no trial tells how long"
 
 
 def test_the_same_words_everywhere() -> None:

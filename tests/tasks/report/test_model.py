@@ -27,7 +27,7 @@ def test_why_there_is_no_answer() -> None:
     assert report_of([replace(fake, summary={})], emulated=True).no_answer == "No emulated trial has ended ok."
     assert report_of([fake]).no_answer == "Every trial is emulated: nothing here is a measurement, so nothing is compared."
     assert report_of([waiting]).no_answer == "No trial has ended yet."
-    assert report_of([waiting, failed]).no_answer == "No cell has a result that can be claimed."
+    assert report_of([waiting, failed]).no_answer == "No cell has a value: 1 hang, 1 to do."
     done = report_of([row(workers(0)), failed])
     assert done.no_answer == "" and done.answer is not None and done.headline == done.answer.headline
     assert done.winners == [] and done.next_step is None

@@ -14,7 +14,7 @@ from tasks.report.model import Report
 from tasks.report.next_step import NextStep
 from tasks.report.standing import standing_of
 from tasks.sweep.store import DecideSettings
-from tests.tasks.cell_support import repeats, report_of, source_of, workers
+from tests.tasks.cell_support import repeats, report_of, settings, source_of, workers
 
 LOOKS = [Look(round=3, spent=0.2), Look(round=5, spent=0.75)]
 QUIET = (0.001, -0.001, 0.0005, -0.0005, 0.0)
@@ -58,6 +58,16 @@ def test_what_the_rest_would_take() -> None:
     table = report.section("standing").table
     assert [row[0] for row in table.rows] == ["MP-1", name] and table.rows[0][1::2] == ["faster", "decided after 3 rounds"]
     assert table.rows[1][1::2] == ["undecided", f"about {left} more rounds"]
+
+
+def test_a_speed_up_that_is_not_claimed_is_not_called_faster() -> None:
+    plain, half = repeats(workers(0, precision="fp32"), 100.0, QUIET), repeats(workers(0, precision="bf16"), 130.0, QUIET[::-1])
+    report = report_of(
+        [*plain, *half],
+        {**settings(), "baseline": {"precision": "fp32"}},
+        decide=DecideSettings(budget_s=600.0, until_decided=True, looks=LOOKS),
+    )
+    assert [row[1] for row in report.section("standing").table.rows] == ["unproven"]
 
 
 def test_what_no_sensible_number_of_rounds_decides() -> None:
