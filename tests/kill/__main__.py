@@ -113,7 +113,7 @@ def _commit() -> str:
 
 
 def _machine() -> str:
-    return f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()} {platform.release()}, Python {platform.python_version()}"
+    return f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}, Python {platform.python_version()}"
 
 
 if __name__ == "__main__":

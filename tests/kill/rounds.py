@@ -270,7 +270,8 @@ class RoundRun:
 def _describe(process: psutil.Process) -> str:
     try:
         key = process.environ().get("SWEEPBENCH_TRIAL", "")
-        return f"{process.pid} {key} {' '.join(process.cmdline())[:160]}"
+        words = [Path(word).name if word.startswith("/") else word for word in process.cmdline()]  # the record is published: no folders
+        return f"{process.pid} {key} {' '.join(words)[:160]}"
     except (psutil.Error, OSError):
         return f"{process.pid} (gone)"
 
