@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from experiments.metrics import Direction, Kind, Metric, Scale
+from experiments.parameters import REFERENCE_SEEDS
 from experiments.stats.verdict import Verdict
 from experiments.trial import label
 from tasks.analysis.cell import Cell
@@ -194,7 +195,9 @@ def _unproven(best: Cell, found: Sequence[Duel], standing: Sequence[Cell], struc
     rest = [cell for cell in standing if all(cell.may_lead(other) for other in standing if other is not cell)]
     proven = _answer(rest, "", asked) if len(rest) > 1 else None
     without = [f"Without the unproven: {proven.headline}."] if proven else []
-    return Answer(headline, best, len(standing), certainty=[f"{value}, {what}; {lead}.", *without, *struck], work=work)
+    certainty = [f"{value}, {what}; {lead}.", *without, *struck]
+    lacks = best.parity is None or min(best.parity.seeds, best.parity.pairs) < REFERENCE_SEEDS  # else it takes steps, which its note tells
+    return Answer(headline, best, len(standing), certainty=certainty, next_step=asked.outlook.proof() if lacks else None, work=work)
 
 
 def _not_compared(others: Sequence[Cell]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from experiments.config import duration
+from experiments.parameters import REFERENCE_SEEDS
 from tasks.analysis.results import Sweep
 from tasks.report.commands import with_repeats
 from tasks.sweep.round_time import trial_times
@@ -54,6 +55,12 @@ class Outlook:
         """The whole sweep anew with so many repeats; None for what is no `sweep run`, such as a night."""
         command = with_repeats(self.command, count)
         return NextStep(command, None if self.round_s is None else count * self.round_s) if command else None
+
+    def proof(self) -> NextStep | None:
+        """The whole sweep anew with references of loss parity, which the suite asks for; None for what is no `sweep run`."""
+        command = with_repeats(self.command, REFERENCE_SEEDS)
+        purpose = f"To show that it learns the same, with parity_reference: {REFERENCE_SEEDS} in the suite"
+        return NextStep(command, purpose=purpose) if command else None
 
 
 def outlook_of(sweep: Sweep) -> Outlook:

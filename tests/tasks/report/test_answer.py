@@ -118,8 +118,23 @@ def test_an_unproven_best_is_measured_fastest_and_not_called_it() -> None:
     assert found.headline == "bf16 was measured fastest, but its loss parity is unproven: made up"
     assert "; x1.25 (1.2" in found.certainty[0] and found.certainty[0].endswith("over the next, fp16: not claimed.")
     assert found.certainty[1] == "Without the unproven: fp16 is fastest."
+    assert found.next_step is None, "nothing is known of how the sweep was started"
     [slower] = find_answers(judged(110.0, bf16=ParityStatus.UNPROVEN))
     assert slower.headline == "fp16 is fastest", "what it beats need not be proven"
+
+
+@pytest.mark.parametrize(("seeds", "pairs", "asked"), [(0, 0, True), (2, 3, True), (3, 2, True), (3, 3, False)])
+def test_references_are_asked_for_where_they_are_too_few(seeds: int, pairs: int, asked: bool) -> None:
+    cells = judged(150.0, bf16=ParityStatus.UNPROVEN)
+    for cell in cells:
+        if cell.parity is not None:
+            cell.parity = replace(cell.parity, seeds=seeds, pairs=pairs)
+    [found] = find_answers(cells, Outlook("made-up", "sweep run training --profile full --repeats 2", round_s=60.0))
+    purpose = "To show that it learns the same, with parity_reference: 3 in the suite"
+    step = NextStep("sweep run training --profile full --repeats 3", None, purpose)
+    assert found.next_step == (step if asked else None), "else its note tells how many steps would show it"
+    [night] = find_answers(cells, Outlook("made-up", "sweep nightly"))
+    assert night.next_step is None
 
 
 def test_an_unproven_cell_that_cannot_be_told_apart_is_named() -> None:
