@@ -16,6 +16,7 @@ from experiments.json_file import sealed_text
 from experiments.trial import Trial
 from flows.cli import run_campaign
 from flows.cli.commands import app
+from flows.cli.options import err, out
 from flows.runtime.interrupts import TOLD_TO_END
 from tasks.campaign.store import CampaignStore
 from tasks.sweep import deadline
@@ -86,7 +87,8 @@ class Machine:
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
-    monkeypatch.setenv("COLUMNS", "200")  # no cell of a table is broken into lines
+    for console in (out, err):
+        monkeypatch.setattr(console, "width", 200)  # no cell of a table is broken into lines
     return Machine(monkeypatch, tmp_path)
 
 
