@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from experiments.config.errors import ConfigError
-from experiments.config.paths import extra_folders
+from experiments.config.named_files import named_files
 from experiments.trial import DEFAULT_ENVIRONMENT
 
 _HERE = Path(__file__).resolve().parent / "environments"
@@ -16,12 +16,7 @@ def environment_files() -> dict[str, Path]:
 
     Raises ConfigError if two files have one name, or one has the name that means no environment.
     """
-    files: dict[str, Path] = {}
-    for folder in [_HERE, *(extra / "environments" for extra in extra_folders())]:
-        for path in sorted(folder.glob("*.txt")):
-            if path.stem == DEFAULT_ENVIRONMENT:
-                raise ConfigError.one(path, None, "", f"`{DEFAULT_ENVIRONMENT}` means the pool's own Python", "choose another name")
-            if path.stem in files:
-                raise ConfigError.one(path, None, "", f"the environment {path.stem} is already in {files[path.stem]}", "rename one of them")
-            files[path.stem] = path
+    files = named_files(_HERE, "environment", "*.txt")
+    if reserved := files.get(DEFAULT_ENVIRONMENT):
+        raise ConfigError.one(reserved, None, "", f"`{DEFAULT_ENVIRONMENT}` means the pool's own Python", "choose another name")
     return dict(sorted(files.items()))

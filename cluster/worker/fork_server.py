@@ -14,7 +14,6 @@ import os
 import selectors
 import signal
 import socket
-import sys
 import time
 import traceback
 from contextlib import suppress
@@ -23,7 +22,7 @@ from typing import Any, NoReturn, TypedDict
 
 from cluster.process_marks import MARK, mark_forked_process
 from cluster.worker import forked_ranks, node_socket
-from cluster.worker.template_imports import import_modules, spoiled
+from cluster.worker.template_imports import Lesson, import_modules, spoiled
 from experiments.components import flop_count
 
 IDLE_S = 300.0  # a node's template ends after so long without a trial: a sweep's next one comes sooner
@@ -218,10 +217,9 @@ class ForkServer:
         try:
             from cluster.worker import main as worker
 
-            modules, counted = set(sys.modules), flop_count.known_counts()
+            lesson = Lesson()
             status = worker.main(request["arguments"])
-            counts = {name: count for name, count in flop_count.known_counts().items() if name not in counted}
-            self._teach(sorted((set(sys.modules) | forked_ranks.imported) - modules), counts)
+            self._teach(sorted(lesson.modules | forked_ranks.imported), lesson.counts)
             worker.leave(status)
         except BaseException:
             with suppress(OSError):  # the log's disk is full

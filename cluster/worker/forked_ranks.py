@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
-from cluster.worker.template_imports import BASE, spoiled
+from cluster.worker.template_imports import BASE, Lesson, spoiled
 from experiments.atomic_file import atomic_write
 from experiments.components import flop_count
 
@@ -92,11 +92,10 @@ def fork_rank(
     try:
         listener.close()
         os.environ.update(environment)
-        modules, counted = set(sys.modules), flop_count.known_counts()
+        learnt = Lesson()
         status = entry.run(arguments)
         if lesson is not None:
-            counts = {name: count for name, count in flop_count.known_counts().items() if name not in counted}
-            atomic_write(lesson, json.dumps({"modules": sorted(set(sys.modules) - modules), "flops": counts}))
+            atomic_write(lesson, json.dumps({"modules": sorted(learnt.modules), "flops": learnt.counts}))
         entry.leave(status)
     except BaseException:
         with suppress(OSError):  # the log's disk is full

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NoReturn
 
+from experiments.components import flop_count
+
 BASE = ("cluster.worker.trial_session", "cluster.worker.ray_train", "ray.train.torch")
 # Not imported in the template: they start processes or threads, ask for a device, or belong to one process
 _NOT_HERE = ("torch._inductor", "triton", "torchao", "__main__", "__mp_main__", "multiprocessing.resource_tracker")
@@ -24,6 +26,21 @@ def import_modules(names: Iterable[str]) -> None:
                 importlib.import_module(name)
     gc.collect()
     gc.freeze()  # a collection in a forked process must not write to, and so copy, what it shares with the template
+
+
+class Lesson:
+    """What this process imports, and of which models it counts FLOPs, from now on: for the template to learn."""
+
+    def __init__(self) -> None:
+        self._modules, self._counts = set(sys.modules), flop_count.known_counts()
+
+    @property
+    def modules(self) -> set[str]:
+        return set(sys.modules) - self._modules
+
+    @property
+    def counts(self) -> dict[str, flop_count.Counted]:
+        return {name: count for name, count in flop_count.known_counts().items() if name not in self._counts}
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +10,7 @@ from pydantic import Field, StringConstraints
 
 from experiments.config.duration import HINT, seconds
 from experiments.config.errors import ConfigError, Problem, choose
-from experiments.config.paths import extra_folders
+from experiments.config.named_files import chosen_file, misnamed, named_files
 from experiments.config.strict import Strict
 from experiments.config.validate import validate
 from experiments.config.yaml_document import Document, load
@@ -93,14 +92,8 @@ class NightFile(Strict):
 
 def load_night(name_or_path: str) -> NightFile:
     """A nightly definition by name or path, checked without its suites. Raises ConfigError that names the file, the key and the remedy."""
-    text = str(name_or_path)
-    files = nights()
-    if text.endswith((".yaml", ".yml")) or os.sep in text:
-        path = Path(text)
-    elif text in files:
-        path = files[text]
-    else:
-        raise ConfigError.one("nightly", None, text, "unknown nightly definition", choose(text, sorted(files)))
+    files = nights()  # also for a path: two of one name are an error whenever one is run
+    path = chosen_file(str(name_or_path), lambda: files, "nightly", "nightly definition")
     document = load(path)
     file = validate(NightFile, document)
     problems = _problems(file, document, path)
@@ -111,9 +104,7 @@ def load_night(name_or_path: str) -> NightFile:
 
 def _problems(file: NightFile, document: Document, path: Path) -> list[Problem]:
     """What the schema alone cannot tell."""
-    problems = []
-    if file.nightly != path.stem:
-        problems.append(document.problem(("nightly",), f"is {file.nightly!r}, the file is {path.name}", f"write `nightly: {path.stem}`"))
+    problems = misnamed(document, "nightly", file.nightly, path)
     for index, entry in enumerate(file.cells):
         unknown = [metric for metric in [*entry.metrics, *entry.minimum_effect] if metric not in METRICS]
         problems += [document.problem(("cells", index, "metrics"), f"{name!r} is not judged", choose(name, METRICS)) for name in unknown]
@@ -131,13 +122,7 @@ def _problems(file: NightFile, document: Document, path: Path) -> list[Problem]:
 
 def nights() -> dict[str, Path]:
     """Name -> file of every nightly definition. Raises ConfigError if two have one name."""
-    files: dict[str, Path] = {}
-    for folder in [_HERE, *(extra / "nightly" for extra in extra_folders())]:
-        for path in sorted(folder.glob("*.yaml")):
-            if path.stem in files:
-                raise ConfigError.one(path, None, "", f"the nightly {path.stem} is already in {files[path.stem]}", "rename one of them")
-            files[path.stem] = path
-    return files
+    return named_files(_HERE, "nightly")
 
 
 def cell_id(suite: str, workload: str, pool: str, parameters: Mapping[str, Any], defaults: Mapping[str, Any], **run: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,8 +9,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from experiments.config.duration import seconds
-from experiments.config.errors import ConfigError, Problem, choose
-from experiments.config.paths import extra_folders
+from experiments.config.errors import ConfigError, Problem
+from experiments.config.named_files import chosen_file, misnamed, named_files
 from experiments.config.strict import Strict
 from experiments.config.validate import validate
 from experiments.config.yaml_document import Document, load
@@ -75,13 +74,8 @@ class CampaignFile(Strict):
 
 def load_campaign(name_or_path: str) -> CampaignFile:
     """A campaign by name or path, checked without its suites. Raises ConfigError that names the file, the key and the remedy."""
-    files = campaigns()
-    if name_or_path.endswith((".yaml", ".yml")) or os.sep in name_or_path:
-        path = Path(name_or_path)
-    elif name_or_path in files:
-        path = files[name_or_path]
-    else:
-        raise ConfigError.one("campaign", None, name_or_path, "unknown campaign", choose(name_or_path, sorted(files)))
+    files = campaigns()  # also for a path: two of one name are an error whenever one is run
+    path = chosen_file(name_or_path, lambda: files, "campaign", "campaign")
     document = load(path)
     file = validate(CampaignFile, document)
     if problems := _problems(file, document, path):
@@ -91,9 +85,7 @@ def load_campaign(name_or_path: str) -> CampaignFile:
 
 def _problems(file: CampaignFile, document: Document, path: Path) -> list[Problem]:
     """What the schema alone cannot tell."""
-    problems = []
-    if file.campaign != path.stem:
-        problems.append(document.problem(("campaign",), f"is {file.campaign!r}, the file is {path.name}", f"write `campaign: {path.stem}`"))
+    problems = misnamed(document, "campaign", file.campaign, path)
     counts = Counter(sweep.called for sweep in file.sweeps)
     for index, sweep in enumerate(file.sweeps):
         key = ("sweeps", index)
@@ -113,10 +105,4 @@ def _problems(file: CampaignFile, document: Document, path: Path) -> list[Proble
 
 def campaigns() -> dict[str, Path]:
     """Name -> file of every campaign. Raises ConfigError if two have one name."""
-    files: dict[str, Path] = {}
-    for folder in [_HERE, *(extra / "campaigns" for extra in extra_folders())]:
-        for path in sorted(folder.glob("*.yaml")):
-            if path.stem in files:
-                raise ConfigError.one(path, None, "", f"the campaign {path.stem} is already in {files[path.stem]}", "rename one of them")
-            files[path.stem] = path
-    return files
+    return named_files(_HERE, "campaign")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from experiments import workloads
 from experiments.config.errors import ConfigError, choose
-from experiments.config.paths import extra_folders
+from experiments.config.named_files import chosen_file, misnamed, named_files
 from experiments.config.strict import Strict
 from experiments.config.validate import validate
 from experiments.config.yaml_document import Document, load
@@ -50,13 +49,7 @@ def list_suites() -> list[SuiteInfo]:
 
 def suite_file(name_or_path: str | Path) -> Path:
     """The file of a suite that is named, or given as a path. Raises ConfigError."""
-    text = str(name_or_path)
-    if text.endswith((".yaml", ".yml")) or os.sep in text:
-        return Path(text)
-    files = _files()
-    if text not in files:
-        raise ConfigError.one("suite", None, text, "unknown suite", choose(text, sorted(files)))
-    return files[text]
+    return chosen_file(str(name_or_path), _files, "suite", "suite")
 
 
 def profile_names(name_or_path: str | Path) -> list[str]:
@@ -111,8 +104,8 @@ def _read(path: Path) -> tuple[Document, SuiteFile]:
     document = load(path)
     document = Document(_shown(path), document.data, document.lines)
     file = validate(SuiteFile, document)
-    if file.suite != path.stem:
-        raise ConfigError([document.problem(("suite",), f"is {file.suite!r}, the file is {path.name}", f"write `suite: {path.stem}`")])
+    if problems := misnamed(document, "suite", file.suite, path):
+        raise ConfigError(problems)
     for name in (BASE, "auto"):
         if name in file.profiles:
             problem = "is a name with a meaning of its own"
@@ -130,10 +123,4 @@ def _shown(path: Path) -> Path:
 
 def _files() -> dict[str, Path]:
     """Suite name -> file. Raises ConfigError if two files give one name."""
-    paths: dict[str, Path] = {}
-    for folder in [_HERE, *(extra / "suites" for extra in extra_folders())]:
-        for path in sorted(folder.glob("*.yaml")):
-            if path.stem in paths:
-                raise ConfigError.one(path, None, "", f"the suite {path.stem} is already in {paths[path.stem]}", "rename one of them")
-            paths[path.stem] = path
-    return paths
+    return named_files(_HERE, "suite")
