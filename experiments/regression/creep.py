@@ -72,7 +72,9 @@ def trend(nights: ArrayLike, canary: ArrayLike | None = None) -> Trend:
         rest = np.where(there, values - slope[..., None] * centred, 0.0)
         both = there[..., 1:] & there[..., :-1]
         shared = (rest[..., 1:] * rest[..., :-1] * both).sum(-1) / (rest**2).sum(-1)
-        r = np.clip((shared + 2 / n) / (1 - 4 / n), 0, _PERSISTENCE)  # less its bias after a fitted line (Shaman & Stine 1988, JASA 83(403))
+        r = np.clip(
+            (shared + 2 / n) / (1 - 4 / n), 0, _PERSISTENCE
+        )  # less its bias after a fitted line (Shaman & Stine 1988, JASA 83(403))
         se = np.sqrt((rest**2).sum(-1) / (n - 2) / spread * (1 + r) / (1 - r))
     length = float(y.shape[-1] - 1)
     enough = n >= LEAST_NIGHTS

@@ -60,7 +60,10 @@ def settle(
     if pairs is not None:
         return _paired(history, pairs, environment_changed)
     if environment_changed:
-        suspect, why = Suspect.ENVIRONMENT, "its driver, image or libraries changed; pairs cannot tell these, so canary and past nights judge"
+        suspect, why = (
+            Suspect.ENVIRONMENT,
+            "its driver, image or libraries changed; pairs cannot tell these, so canary and past nights judge",
+        )
     elif code_changed:
         suspect, why = Suspect.CODE, "it was not measured in pairs, so canary and past nights judge"
     elif code_changed is None:
