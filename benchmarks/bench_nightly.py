@@ -1,13 +1,13 @@
-"""How often nights raise a false alarm, how often they find a slow-down, and what that takes, beside other projects' rules. Simulated noise.
+"""How often nights raise a false alarm and find a slow-down, and what that takes, beside other projects' rules. Simulated noise.
 
     make bench-nightly            the tables of docs/nights.md
     python -m benchmarks.bench_nightly --runs 1000
 
-Each run has 60 nights of history, of which ours uses the last 20, and three nights that are judged. Ours judges with the code of real nights:
-a screen of three trials, then pairs of two commits. False alarms are counted in a fifth of the runs, with 50 cells each; slow-downs in all, with
-five cells each, all slower: a cell's verdict by pairs does not depend on the others (tests/benchmarks/test_two_commits.py). The other rules
-are given as many trials of each cell on every night as ours takes of unchanged cells on average, rounded up. Prints a JSON line for each
-rule and noise.
+Each run has 60 nights of history, of which ours uses the last 20, and three nights that are judged. Ours judges with the code of real
+nights: a screen of three trials, then pairs of two commits. False alarms are counted in a fifth of the runs, with 50 cells each;
+slow-downs in all, with five cells each, all slower: a cell's verdict by pairs does not depend on the others
+(tests/benchmarks/test_two_commits.py). The other rules are given as many trials of each cell on every night as ours takes of unchanged cells on average, rounded up. Prints a JSON line
+for each rule and noise.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ Array = NDArray[np.float64]
 
 @dataclass
 class Ours:
-    """Of two-commit nights under one noise: rates over cell-nights. `false_alarms`: by number of cells; `found`: a slow-down of 5 % on its first night; `within`: one of 3 % in
-    three nights; `faster`: a speed-up of 5 % on its first night; `trials`, `screened`, `undecided`: of unchanged cells."""
+    """Of two-commit nights under one noise: rates over cell-nights. `false_alarms`: by number of cells; `found`: a slow-down of 5 % on its
+    first night; `within`: one of 3 % in three nights; `faster`: a speed-up of 5 % on its first night; `trials`, `screened`, `undecided`: of
+    unchanged cells."""
 
     noise: str
     false_alarms: dict[int, float]

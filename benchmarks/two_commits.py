@@ -73,7 +73,7 @@ def in_pairs(pairs: Array, looked: NDArray[np.int8], usual: Array) -> tuple[Code
 
 
 def by_history(nights: Nights) -> Judged:
-    """The first judged night by canary and history alone, with interim analyses and the false discovery rate: what judges an environment."""
+    """The first judged night by canary and history alone, with interim analyses and false discovery rate: what judges an environment."""
     tonight = nights.cells.shape[2] - JUDGED
     now = nights.cells[:, :, tonight, : LOOKS[-1]]
     canary = np.broadcast_to(nights.canary[:, None], nights.cells.shape)

@@ -1,7 +1,7 @@
 """Creep: a change too small for any night, which adds up over a segment. Pure, on arrays.
 
-A trend over the segment's nights says which cells are suspected. Where code may be the cause, pairs of tonight's commit against the first good
-one of the segment decide (`judge_pairs`); where it cannot, the trend itself does, with the power that `Trend.detectable` states.
+A trend over the segment's nights says which cells are suspected. Where code may be the cause, pairs of tonight's commit against the first
+good one of the segment decide (`judge_pairs`); where it cannot, the trend itself does, with the power that `Trend.detectable` states.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -89,7 +90,7 @@ def pair_levels(looks: Sequence[int], alpha: float = ALPHA) -> list[float]:
     most is left for the looks that know tonight's spread.
     Raises ValueError for looks that do not rise, or that begin below two pairs.
     """
-    if not looks or looks[0] < 2 or any(later <= earlier for earlier, later in zip(looks, looks[1:], strict=False)):
+    if not looks or looks[0] < 2 or any(later <= earlier for earlier, later in pairwise(looks)):
         raise ValueError(f"looks need rising numbers of pairs from 2 on, got {list(looks)}")
     return look_levels([Look(round=count, spent=(count / looks[-1]) ** SPENDING) for count in looks], 2 * alpha)
 
@@ -106,9 +107,9 @@ def judge_pairs(
 
     slower / faster: p is below this look's level, and the change is at least SHARE of `minimum`, the smallest that matters; were it held
     to all of it, a change of exactly that size would be missed every second night. same: the 95 % interval lies within `minimum`.
-    undecided: measure on to `next_pairs`, if `worth_more`, or say so. Pairs after the last look that was reached, as where time ran out, do not count: a look
-    that was not planned has no level. Before the first look nothing is slower or faster. `usual` as in `paired_effect`. Raises ValueError
-    for fewer than two pairs.
+    undecided: measure on to `next_pairs`, if `worth_more`, or say so. Pairs after the last look that was reached, as where time ran out, do
+    not count: a look that was not planned has no level. Before the first look nothing is slower or faster. `usual` as in `paired_effect`.
+    Raises ValueError for fewer than two pairs.
     """
     values = np.asarray(pairs, dtype=float)
     levels = {count: level for count, level in zip(looks, pair_levels(looks, alpha), strict=True) if count <= values.shape[-1]}
@@ -123,9 +124,10 @@ def judge_pairs(
 def worth_more(found: PairedEffect, looked: ArrayLike, minimum: ArrayLike) -> NDArray[np.bool_]:
     """Whether more pairs of an undecided cell may still show the change that its screen saw; of the effects' shape (...).
 
-    `looked`: WORSE, BETTER or UNSURE (experiments/regression/screen.py), which is either direction. False where a change by `minimum` in that direction is less than FUTILITY
-    times as likely as none: the lower boundary of Wald's sequential probability ratio test (1945, Ann. Math. Stat. 16(2)). Stopping there
-    can only lower the chance of a false alarm, and is what makes rough cells cost less than their most pairs.
+    `looked`: WORSE, BETTER or UNSURE (experiments/regression/screen.py), which is either direction. False where a change by `minimum` in
+    that direction is less than FUTILITY times as likely as none: the lower boundary of Wald's sequential probability ratio test (1945,
+    Ann. Math. Stat. 16(2)). Stopping there can only lower the chance of a false alarm, and is what makes rough cells cost less than their
+    most pairs.
     """
     edge = np.log1p(np.asarray(minimum, dtype=float))
     towards = np.where(np.asarray(looked) == UNSURE, np.abs(found.effect), np.asarray(looked) * found.effect)

@@ -19,7 +19,8 @@ def looks_changed(effect: NightEffect, minimum: ArrayLike) -> NDArray[np.int8]:
     or relative to the canary, is at least SHARE of that: raw, since a canary that moved as well may hide a change of the code that both
     run; relative, since a faster node may hide one. UNSURE, which is worth pairs as well: where the two point to different sides, or where
     the canary clearly moved and they differ by as much, since a cell that its node affects by more than its canary may hide a change from
-    both. This is no test: it decides what is worth more trials, so it may err freely towards them. NOTHING where the effect is unknown (NaN).
+    both. This is no test: it decides what is worth more trials, so it may err freely towards them. NOTHING where the effect is unknown
+    (NaN).
     """
     edge = SHARE * np.log1p(np.asarray(minimum, dtype=float))
     raw, relative = np.nan_to_num(effect.raw), np.nan_to_num(effect.effect)
