@@ -6,8 +6,8 @@
 Each run has 60 nights of history, of which ours uses the last 20, and three nights that are judged. Ours judges with the code of real
 nights: a screen of three trials, then pairs of two commits. False alarms are counted in a fifth of the runs, with 50 cells each;
 slow-downs in all, with five cells each, all slower: a cell's verdict by pairs does not depend on the others
-(tests/benchmarks/test_two_commits.py). The other rules are given as many trials of each cell on every night as ours takes of unchanged cells on average, rounded up. Prints a JSON line
-for each rule and noise.
+(tests/benchmarks/test_two_commits.py). The other rules are given as many trials of each cell on every night as ours takes of unchanged
+cells on average, rounded up. Prints a JSON line for each rule and noise.
 """
 
 from __future__ import annotations
