@@ -1,7 +1,7 @@
 """Logs of MLPerf Training: lines `:::MLLOG {json}` among others, as mllog of github.com/mlcommons/logging writes them since v0.7.
 
 A result runs from `run_start` to `run_stop`; that time is MLPerf's metric (training_rules.adoc, "Run results"). `tracked_stats` has the
-throughput, in samples/s, and `eval_accuracy` the quality, in the benchmark's own unit.
+throughput and `eval_accuracy` the quality, both in units of the benchmark's own, which a log does not name.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _events(path: Path, text: str) -> list[_Event]:
             raise ConfigError.one(path, number, "", f"what follows {MARK.strip()} is not JSON ({error})", "restore the log") from None
         events.append(checked(_Event, content, path, number).model_copy(update={"line": number}))
     if not events and (early := next((n for n, line in enumerate(text.splitlines(), 1) if EARLY in line), None)):
-        problem = f"lines begin with {EARLY}..., the format of MLPerf v0.5 and v0.6"
+        problem = f"lines begin with {EARLY.rstrip('.')}, the format of MLPerf v0.5 and v0.6"
         raise ConfigError.one(path, early, "", problem, f"logs of v0.7 and later are read, whose lines begin with {MARK.strip()}")
     return events
 
@@ -96,7 +96,7 @@ def _values(
     tracked = [event.value for event in _of(events, "tracked_stats") if isinstance(event.value, dict)]
     rates = [float(rate) for stats in tracked if _number(rate := stats.get("throughput"))]
     if rates:
-        values.append(Value(name="throughput_median", value=median(rates), unit="samples/s"))
+        values.append(Value(name="throughput_median", value=median(rates)))
         samples["throughput_median"] = rates
     quality = [float(event.value) for event in _of(events, "eval_accuracy") if _number(event.value)]
     if quality:

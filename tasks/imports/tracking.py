@@ -26,16 +26,15 @@ def publish_imported(imported: Imported, folder: Path) -> str:
     note = {pages.NOTE: f"{headline(imported)}. {NOT_OURS}"}
     parent = client.create_run(experiment, start_time=at, run_name=imported.sweep_id, tags={**tags, **note}).info.run_id
     log_params(client, parent, {_name(name): value[:_LONGEST] for name, value in imported.environment.items()})
-    for name in (IMPORTED, ORIGINALS):
-        log = client.log_artifacts if (folder / name).is_dir() else client.log_artifact
-        log(parent, str(folder / name), *([name] if (folder / name).is_dir() else []))
+    client.log_artifact(parent, str(folder / IMPORTED))
+    client.log_artifacts(parent, str(folder / ORIGINALS), ORIGINALS)
     for result in imported.results:
         nested = {**tags, "mlflow.parentRunId": parent, **({"outcome": result.outcome} if result.outcome else {})}
         run = client.create_run(experiment, start_time=at, run_name=result.name, tags=nested).info.run_id
         log_params(client, run, {_name(name): value for name, value in result.settings.items()})
         log_metrics(client, run, _metrics(result, at))
-        client.set_terminated(run, end_time=at)
-    client.set_terminated(parent, end_time=at)
+        client.set_terminated(run, "FINISHED", end_time=at)
+    client.set_terminated(parent, "FINISHED", end_time=at)
     link = pages.run_link(experiment, parent)
     return f"{ui_url()}/{link}" if tracking_uri().startswith("http") else link
 

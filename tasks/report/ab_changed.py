@@ -19,6 +19,8 @@ def changed_headline(change: Change) -> str:
     touched = sum(bool(one.devices) for one in change.suites)
     if not touched:
         return f"no trial of {_suites(change)} runs other code {sides}: nothing is measured"
+    if len(change.suites) == 1:
+        return f"{_suites(change)} runs other code {sides}"
     return f"of {_suites(change)}, {touched} {'run' if touched > 1 else 'runs'} other code {sides}"
 
 
