@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 import traceback
 from pathlib import Path
@@ -11,30 +10,18 @@ from typing import Any
 
 from experiments.config.errors import Problem, UserError
 
-_REFUSED = re.compile(r"^(?P<value>.+?) is not (?:in the range .*|a valid .*|one of .*)$", re.DOTALL)  # click's own words
-
 
 def of_use(error: Any) -> str:
-    """What to print of a wrong option or argument, which click found: which it is, what is wrong with it, and what is right."""
+    """What to print of a wrong option or argument, which typer found: which it is, what is wrong with it, and what is right."""
     command = error.ctx.command_path if error.ctx else "sweep"
-    parameter, refused = getattr(error, "param", None), _REFUSED.match(getattr(error, "message", "").rstrip("."))
-    if parameter is None or refused is None:
+    parameter, refused = getattr(error, "param", None), error.__cause__
+    if parameter is None or not hasattr(refused, "errors"):  # pydantic's, of a value
         return f"{error.format_message().rstrip('.')}; `{command} --help` shows what it takes"
+    from experiments.config.validate import say
+
     name = max(parameter.opts, key=len) if parameter.param_type_name == "option" else parameter.human_readable_name.upper()
-    return str(Problem(name, None, "", f"is {refused['value']}", f"should be {_right(parameter.type, command)}"))
-
-
-def _right(kind: Any, command: str) -> str:
-    """What an option of this type of click's takes."""
-    if choices := getattr(kind, "choices", None):
-        return f"one of {', '.join(str(getattr(choice, 'value', choice)) for choice in choices)}"
-    least, most = getattr(kind, "min", None), getattr(kind, "max", None)
-    number = {"integer": "a whole number", "float": "a number"}.get(kind.name.partition(" ")[0])
-    if number is None:
-        return f"what `{command} --help` shows"
-    limits = [f"of at least {least}"] if least is not None else []
-    limits += [f"at most {most}"] if most is not None else []
-    return " and ".join([" ".join([number, *limits[:1]]), *limits[1:]])
+    problem, hint = say(refused.errors(include_url=False))
+    return str(Problem(name, None, "", problem.rstrip("."), hint or f"`{command} --help` shows what it takes"))
 
 
 def line_of(error: Exception) -> str:

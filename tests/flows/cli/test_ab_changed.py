@@ -19,7 +19,7 @@ from tasks.sweep.store import Plan, Request, SweepStore
 from tasks.sweep.touched import Change, Touched
 
 CPU = frozenset({"cpu"})
-WORDS = ["ab", "worktree", "worktree", "--changed", "--profile", "full"]
+WORDS = ["ab", "worktree", "worktree", "--changed", "--profile", "smoke"]
 
 
 class Started:
@@ -106,7 +106,7 @@ def test_none_starts_after_the_user_has_ended_one(started: Started, monkeypatch:
 def test_suites_may_be_named(started: Started) -> None:
     started.suites, started.statuses = [Touched("synthetic", CPU, ("f.py",))], [0]
     named = ["--suite", "synthetic", "--suite", "bert", "--only", "width=256"]
-    assert CliRunner().invoke(app, [*WORDS, *named]).exit_code == 0
+    assert CliRunner().invoke(app, [*WORDS[:-1], "full", *named]).exit_code == 0
     assert started.asked[0][1] == ["synthetic", "bert"] and [trial.axes["width"] for trial in started.plans[0].trials] == [256, 256]
 
 

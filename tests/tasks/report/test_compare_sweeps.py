@@ -94,7 +94,7 @@ def test_nothing_in_common(tmp_path: Path) -> None:
     markdown, html = write_comparison(found, tmp_path)
     (line, *rest) = found.remarks
     assert line.startswith(
-        "dataloader_workers is 0, 2 and 1 in A and 7 in B. Cells are the same where workload, environment, commit and every"
+        "dataloader_workers is 0, 1 and 2 in A and 7 in B. Cells are the same where workload, environment, commit and every"
     )
     assert all(remark.startswith("Only in") for remark in rest), "there is nothing that repeats would decide"
     for page in (markdown, html):
