@@ -66,6 +66,6 @@ def test_a_share_that_is_too_short_is_said_of_the_whole(monkeypatch: pytest.Monk
     two = change(touched("canary"), touched("synthetic"))
     assert len(plan_changed(two, REQUEST.model_copy(update={"budget_s": 40.0}), named=False)[1]) == 2
     with pytest.raises(ConfigError, match=r"--budget: of 2 equal shares, that of suite canary: 19s is too short.*; give 2 times as much"):
-        plan_changed(two, REQUEST.model_copy(update={"budget_s": 39.0}), named=False)
+        plan_changed(two, REQUEST.model_copy(update={"budget_s": 38.0}), named=False)
     with pytest.raises(ConfigError, match=r"--budget: 19s is too short: one round of 2 trials takes 20s"):
         plan_changed(change(touched("canary")), REQUEST.model_copy(update={"budget_s": 19.0}), named=True)
