@@ -8,6 +8,7 @@ from pathlib import Path
 from tasks.report.ab_summary import pull_request_comment
 from tasks.report.markdown import md
 from tasks.report.text_format import listed, plural
+from tasks.sweep.ab_sides import short
 from tasks.sweep.touched import Change
 
 _SHOWN = 3  # names of files in a line
@@ -50,7 +51,7 @@ def _suites(change: Change) -> str:
 
 
 def _side(name: str, commit: str | None) -> str:
-    return f"{name}, {commit[:12]}" if commit and not commit.startswith(name) else name
+    return f"{name}, {commit[:12]}" if commit and not commit.startswith(name) else short(name)
 
 
 def _capital(text: str) -> str:

@@ -25,7 +25,7 @@ from tasks.analysis.same_work import other_work, set_work
 from tasks.analysis.trial_row import TrialRow
 from tasks.sweep.aa_plan import baseline_cell
 from tasks.sweep.ab_settings import AbSettings
-from tasks.sweep.ab_sides import Side, parse_sides
+from tasks.sweep.ab_sides import Side, parse_sides, short
 from tasks.sweep.plan import TrialMaker, arguments_of, expected_seconds, make_plan
 from tasks.sweep.store import Plan, Request
 from tasks.sweep.variants import Say, Variants
@@ -52,7 +52,7 @@ def plan_ab(
     different cells, for a metric without a better, and for a budget that is too short for one round.
     """
     sides = parse_sides(a, b)
-    settings = AbSettings(kind=sides[0].kind, a=a, b=b)
+    settings = AbSettings(kind=sides[0].kind, a=short(a), b=short(b))
     plan, suite = _checked(request, sides[0], "A")
     pools = list(dict.fromkeys(trial.pool for trial in plan.trials)) if request.profile == "auto" else request.pools
     resolved = request.model_copy(update={"profile": plan.profile, "pools": pools})
@@ -72,7 +72,7 @@ def plan_ab(
     maker = TrialMaker(plan.sweep_id, known, Variants(known, say=say))
     trials = [trial for index, pair in enumerate(pairs) for trial in _trial(maker, suite, pair, settings, 2 * index)]
     made: dict[str, Any] = {"suite": _of_sides(suite, sides, settings), "request": request, "trials": trials, "ab": settings}
-    made |= {"trees": {**plan.trees, **other.trees}, "labels": {"sweep.ab": f"{b} against {a}"}}
+    made |= {"trees": {**plan.trees, **other.trees}, "labels": {"sweep.ab": f"{settings.b} against {settings.a}"}}
     return plan.model_copy(update={**made, "command": _command(request, plan.profile, settings, every=every, changed=devices is not None)})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,7 @@ def test_suites_are_named_with_the_files_and_what_is_not_measured_with_the_reaso
 def test_one_suite_is_named_and_a_side_that_is_no_commit_or_a_hash_has_no_other_name() -> None:
     found = Change(A[:9], "worktree", (A, None), [Touched("bert", CPU, ("f.py",))], ["f.py"])
     assert changed_headline(found) == "suite bert runs other code in B (worktree) than in A (aaaaaaaaa)"
+    assert changed_headline(replace(found, a=A)) == "suite bert runs other code in B (worktree) than in A (aaaaaaaaaaaa)"
 
 
 def test_the_comment_has_that_of_each_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
