@@ -18,7 +18,7 @@ _NOT_A_NAME = re.compile(r"[^\w\-. :/]")  # what MLflow refuses in names
 
 
 def publish_imported(imported: Imported, folder: Path) -> str:
-    """Write the runs; returns the address of the import's. No query of a sweep or a night finds them. Raises what MLflow raises."""
+    """Write the runs; returns where they are, for a person. No query of a sweep or a night finds them. Raises what MLflow raises."""
     client = connect()
     experiment = find_experiment(client, f"imported-{imported.origin}")
     at = milliseconds(imported.measured_at if imported.measured_at is not None else imported.imported_at)
@@ -35,8 +35,9 @@ def publish_imported(imported: Imported, folder: Path) -> str:
         log_metrics(client, run, _metrics(result, at))
         client.set_terminated(run, "FINISHED", end_time=at)
     client.set_terminated(parent, "FINISHED", end_time=at)
-    link = pages.run_link(experiment, parent)
-    return f"{ui_url()}/{link}" if tracking_uri().startswith("http") else link
+    if tracking_uri().startswith("http"):
+        return f"{ui_url()}/{pages.run_link(experiment, parent)}"
+    return f"experiment imported-{imported.origin}, run {imported.sweep_id}; `sweep ui` serves it"
 
 
 def _metrics(result: OthersResult, at: int) -> list[object]:

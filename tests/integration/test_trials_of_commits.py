@@ -47,6 +47,7 @@ def commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         made.append(git(root, "rev-parse", "HEAD"))
     monkeypatch.setenv("SWEEPBENCH_RUNS", str(tmp_path / "runs"))
     folder = runs_root() / trees.NAME
+    monkeypatch.setattr(trees, "_WAIT_S", 60.0)  # templates end slowly where the machine is busy
     monkeypatch.setitem(trees._mine, folder, trees.Worktrees(folder, root))
     return made
 

@@ -24,8 +24,9 @@ def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Client:
 def test_runs_are_marked_and_lie_apart_from_those_of_suites(client: Client, tmp_path: Path) -> None:
     paths = [written(tmp_path, f"{n}.txt", mlperf(minutes=n)) for n in (5, 6)]
     imported = import_files(paths)
-    link = tracking.publish_imported(imported, SweepStore(imported.sweep_id).dir)
-    assert list(client.experiments) == ["imported-mlperf"] and "run0" in link
+    where = tracking.publish_imported(imported, SweepStore(imported.sweep_id).dir)
+    assert list(client.experiments) == ["imported-mlperf"]
+    assert where == f"experiment imported-mlperf, run {imported.sweep_id}; `sweep ui` serves it"
     parent, *results = client.runs.values()
     assert {run.data.tags["measured_by"] for run in client.runs.values()} == {"others"}
     assert not any(name.startswith(("sweep.", "trial.", "night.")) for run in client.runs.values() for name in run.data.tags)
