@@ -94,7 +94,7 @@ def _values(
             raise ConfigError.one(path, stops[0].line, "time_ms", problem, "restore the log")
         values.append(Value(name="time_to_train", value=seconds, unit="s"))
     tracked = [event.value for event in _of(events, "tracked_stats") if isinstance(event.value, dict)]
-    rates = [float(rate) for stats in tracked if _number(rate := stats.get("throughput"))]
+    rates = [float(stats["throughput"]) for stats in tracked if _number(stats.get("throughput"))]
     if rates:
         values.append(Value(name="throughput_median", value=median(rates)))
         samples["throughput_median"] = rates

@@ -57,7 +57,7 @@ def plan_ab(
     pools = list(dict.fromkeys(trial.pool for trial in plan.trials)) if request.profile == "auto" else request.pools
     resolved = request.model_copy(update={"profile": plan.profile, "pools": pools})
     other, suite_b = _checked(resolved, sides[1], "B", plan.sweep_id)
-    pairs = _pairs(sides, *(_cells(one, devices) for one in (suite, suite_b)), suite, every=every or bool(request.only))
+    pairs = _pairs(sides, _cells(suite, devices), _cells(suite_b, devices), suite, every=every or bool(request.only))
     known = load_pools()
     if settings.kind != "settings" and sides[0].sets == sides[1].sets and "commit" in sides[0].sets and sides[0].sets["commit"] != WORKTREE:
         raise ConfigError.one("A and B", None, a, "is the same commit twice", "name two; `sweep aa` compares a cell with itself")
