@@ -30,7 +30,7 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two cells with two repeats, one that did not fit, one on an emulated device."""
     fakes = [
         Fake(axes(0), rate=100, repeats=2, environment={"cpu": "Made-up", "cores": 4}),
-        Fake(axes(1), rate=150, repeats=2, parameters={"linear": "fp8_simulated"}),
+        Fake(axes(1), rate=150, repeats=2, parameters={"precision": "fp8_simulated"}),
         Fake(axes(2), outcome=Outcome.DOES_NOT_FIT, reason="out of memory on box"),
         Fake(axes(3), rate=500, emulated=True),
     ]
