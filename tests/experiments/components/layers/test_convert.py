@@ -97,3 +97,24 @@ def test_a_converted_encoder_layer_computes_as_before_up_to_its_rounding() -> No
     found = model(x)
     error = float((found - expected).detach().norm() / expected.detach().norm())
     assert 0 < error < 0.02
+
+
+@pytest.mark.parametrize("rows", [32, 40])  # a multiple of 16, and none: then the sum over rows is padded
+@pytest.mark.parametrize("precision", ["fp8", "fp8_rowwise", "fp8_switchback"])
+def test_torchaos_layers_are_float64s_up_to_8_bits(precision: str, rows: int) -> None:
+    pytest.importorskip("torchao.float8")
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 48))
+    weight, bias = (parameter.detach().double() for parameter in model.parameters())
+    converted(model, model, "cuda", precision=precision, batch_size=rows)  # as for a GPU; torch has the products on a CPU too
+    x, gradient = torch.randn(rows, 64).bfloat16().requires_grad_(), torch.randn(rows, 48).bfloat16()
+    out = model(x)
+    out.backward(gradient)
+    x64, g64 = x.detach().double(), gradient.double()
+    for found, expected, limit in (
+        (out, x64 @ weight.T + bias, 0.05),
+        (x.grad, g64 @ weight, 0.08),  # e5m2 has two bits of mantissa
+        (model[0].weight.grad, g64.T @ x64, 0.005 if precision == "fp8_switchback" else 0.08),
+    ):
+        assert found is not None
+        assert float((found.detach().double() - expected).norm() / expected.norm()) < limit
