@@ -5,6 +5,8 @@ nn.MultiheadAttention multiplies by its weights itself, and calls no module that
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -51,8 +53,8 @@ class ApartAttention(nn.Module):
         return self.out_proj(out.permute((0, 2, 1, 3) if self.batch_first else (2, 0, 1, 3)).reshape(first, second, width)), None
 
 
-def _linear(weight: nn.Parameter, bias: nn.Parameter | None) -> nn.Linear:
-    """A linear layer of these very parameters."""
+def _linear(weight: Any, bias: Any) -> nn.Linear:
+    """A linear layer of these very parameters; `bias` may be None."""
     layer = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, device="meta")
     layer.weight = weight
     if bias is not None:

@@ -92,7 +92,7 @@ def _torchao(precision: Precision, batch_size: int | str) -> Callable[[nn.Linear
     # a weight gradient's sum runs over rows (batch x tokens), of which the units take a multiple of 16; padding costs a copy
     padded = not (isinstance(batch_size, int) and batch_size % 16 == 0)
     settings = replace(Float8LinearConfig.from_recipe_name(RECIPES[precision]), pad_inner_dim=padded)
-    return lambda old: convert_to_float8_training(old, config=settings)  # type: ignore[no-any-return]
+    return lambda old: convert_to_float8_training(old, config=settings)
 
 
 def _bitsandbytes(device_kind: str) -> Callable[[nn.Linear], nn.Module]:

@@ -177,7 +177,8 @@ def _counted_flops(parameters: Parameters, latent: int) -> dict[str, float]:
     from torch.utils.flop_counter import FlopCounterMode
 
     def count(call: Callable[[], object]) -> FlopCounterMode:
-        with FlopCounterMode(display=False) as counter:
+        counter = FlopCounterMode(display=False)
+        with counter:
             call()
         return counter
 

@@ -19,6 +19,8 @@ from experiments.parameters import TrainingParameters
 class Model(nn.Module):
     """An embedding, two blocks (attention, a linear layer, one too narrow) and a head."""
 
+    blocks: Any
+
     def __init__(self) -> None:
         super().__init__()
         self.embed = nn.Linear(32, 32)
