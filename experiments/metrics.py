@@ -185,6 +185,7 @@ def _batch_times(label: str, description: str) -> tuple[Metric, ...]:
         of("p90", "the same, 90th percentile", 0.05),
         of("p99", "the same, 99th percentile; null below 1,000 batches", 0.10),
         of("per_sample", "the median of the same by sample of the batch, such as an image", 0.03),
+        of("per_token", "the same median by token of a sample, of language models: of decoding, the time between two tokens", 0.03),
     )
 
 
@@ -301,6 +302,12 @@ REGISTRY: tuple[Metric, ...] = (
     _rate("tflops_per_device", "TFLOP/s", "FLOPs of a sample x throughput / devices / 10^12", short="TFLOP/s per device"),
     _rate("tflops_per_device_low", "TFLOP/s", "the same of throughput_low", short="TFLOP/s per device low"),
     _rate("tflops_per_device_high", "TFLOP/s", "the same of throughput_high", short="TFLOP/s per device high"),
+    _rate("tokens_per_s", "tokens/s", "of language models: throughput x tokens of a sample", short="tokens/s"),
+    _rate("tokens_per_s_low", "tokens/s", "the same of throughput_low", short="tokens/s low"),
+    _rate("tokens_per_s_high", "tokens/s", "the same of throughput_high", short="tokens/s high"),
+    _rate("tokens_per_s_per_device", "tokens/s", "tokens_per_s / devices", short="tokens/s per device"),
+    _rate("tokens_per_s_per_device_low", "tokens/s", "the same of throughput_low", short="tokens/s per device low"),
+    _rate("tokens_per_s_per_device_high", "tokens/s", "the same of throughput_high", short="tokens/s per device high"),
     _seconds(
         "epoch_time_s",
         "samples of the epoch that the workload names (vit: the 1,281,167 training images of ImageNet-1K) / throughput",
