@@ -30,7 +30,7 @@ def test_kernels_agree_with_the_definition_forward_and_backward(name: str) -> No
     mask = document_mask(positions) if "blocks" in name else None
     if mask is None:
         starts = torch.tensor([0, 512, 1024], dtype=torch.int32, device="cuda")
-    one = {"sdpa": sdpa, "cudnn": cudnn, "varlen": varlen}[name.split()[0]]
+    one = {"sdpa": sdpa, "cudnn": cudnn, "varlen": varlen}[name.split(maxsplit=1)[0]]
     states, exact = drawn(), [state.detach().float().requires_grad_() for state in drawn()]
     output, _ = one(torch.nn.Module(), *states, mask, scaling=0.125, starts=starts, longest=512)
     expected, _ = eager(torch.nn.Module(), *exact, mask, scaling=0.125)
@@ -52,7 +52,8 @@ def test_varlen_learns_what_masks_learn(model: str) -> None:
     losses, norms = [], []
     for attention in ("sdpa", "varlen"):
         torch.manual_seed(0)
-        learner = Learner(make(Parameters.model_validate({"model": model, "attention": attention})), attention=attention, loss="chunked").cuda()
+        decoder = make(Parameters.model_validate({"model": model, "attention": attention}))
+        learner = Learner(decoder, attention=attention, loss="chunked").cuda()
         with torch.autocast("cuda", torch.bfloat16):
             loss = learner(tokens, tokens, positions, starts)
         loss.backward()
@@ -64,7 +65,8 @@ def test_varlen_learns_what_masks_learn(model: str) -> None:
 
 def test_a_cuda_graph_writes_what_single_launches_write() -> None:
     torch.manual_seed(0)
-    reader = Reader(cast(make(Parameters(model="qwen3-tiny")).eval(), "bf16")).cuda()
+    reader = Reader(make(Parameters(model="qwen3-tiny")).eval()).cuda()
+    cast(reader.parameters(), "bf16")
     prompts = torch.randint(0, 4096, (2, 40), generator=torch.Generator().manual_seed(0)).cuda()
     written = []
     with torch.inference_mode(), torch.autocast("cuda", torch.bfloat16):

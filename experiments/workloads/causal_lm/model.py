@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -88,15 +89,14 @@ def adapt(decoder: nn.Module, parameters: Parameters) -> nn.Module:
     settings = LoraConfig(
         r=parameters.lora_rank, lora_alpha=parameters.lora_alpha, lora_dropout=0.0, target_modules=list(TARGETS[parameters.lora_targets])
     )
+    adapted = inject_adapter_in_model(settings, decoder)
     if parameters.cast_weights:
-        cast(decoder, parameters.precision)
-    return inject_adapter_in_model(settings, decoder)  # type: ignore[no-any-return]
+        cast((weight for weight in adapted.parameters() if not weight.requires_grad), parameters.precision)
+    return adapted  # type: ignore[no-any-return]
 
 
-def cast(decoder: nn.Module, precision: str) -> nn.Module:
-    """The decoder with its weights in a precision of 16 bits. Buffers stay: the rotary embedding's frequencies need fp32."""
+def cast(weights: Iterable[nn.Parameter], precision: str) -> None:
+    """Give the weights the type of a precision of 16 bits. Buffers are none: the rotary embedding's frequencies need fp32."""
     kind = SIXTEEN_BITS.get(precision)
-    if kind is not None:
-        for weight in decoder.parameters():
-            weight.data = weight.data.to(kind)
-    return decoder
+    for weight in weights if kind is not None else ():
+        weight.data = weight.data.to(kind)

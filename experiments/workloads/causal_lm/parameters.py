@@ -22,9 +22,10 @@ class ModelParameters(TextParameters):
     ] = Field("qwen3-tiny", description="a published shape with random weights; tiny ones for CPUs; own: what the folder `weights` holds")
     weights: str | None = Field(None, description="null: random from the seed; a hub id; or a folder made by save_pretrained (model own)")
     revision: str | None = Field(None, description="commit (40 hex digits) of a hub id, for weights")
-    sequence_length: int = Field(2048, ge=8, le=131_072, description="tokens of a sample: packed documents in training, a prompt in inference")
+    sequence_length: int = Field(2048, ge=8, le=131_072, description="tokens of a sample: packed documents, or in inference a prompt")
     attention: Literal["eager", "sdpa", "cudnn", "varlen"] = Field(
-        "sdpa", description="plain products and softmax; torch's choice of kernel; cuDNN's first; or FlashAttention's varlen kernel (both cuda)"
+        "sdpa",
+        description="products and softmax; torch's choice of kernel; cuda: cuDNN's first, or FlashAttention's for documents",
     )
     tokenizer: str | None = Field(None, description="folder with tokenizer.json; null: the data set's own, the weights', or a new one")
 
@@ -44,7 +45,7 @@ class Parameters(ModelParameters):
     tuning: Literal["full", "lora"] = Field("full", description="all weights, or low-rank adapters beside frozen ones (Hu et al. 2021)")
     lora_rank: int = Field(16, ge=1, le=1024, description="of tuning lora")
     lora_alpha: float = Field(32.0, gt=0, le=4096, description="of tuning lora: an adapter's output is times lora_alpha / lora_rank")
-    lora_targets: Literal["all", "attention", "mlp"] = Field("all", description="of tuning lora: the linear layers of a block with adapters")
+    lora_targets: Literal["all", "attention", "mlp"] = Field("all", description="of tuning lora: a block's linear layers with adapters")
     cast_weights: bool = Field(False, description="tuning lora in bf16 or fp16: frozen weights are kept in 16 bits; false: in fp32")
     packing: Literal["block", "plain"] = Field(
         "block", description="block: a token sees its own document only, positions begin anew; plain: all tokens before it"

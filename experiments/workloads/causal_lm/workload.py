@@ -15,7 +15,6 @@ from experiments.components.data.splits import Splits
 from experiments.components.data.text import check_vocabulary
 from experiments.components.workload import Batch, Context, Unsupported
 from experiments.workloads.causal_lm.flops import TARGETS, adapter_flops, training_flops
-from experiments.workloads.causal_lm.parameters import Parameters
 
 if TYPE_CHECKING:
     import torch

@@ -53,9 +53,7 @@ class Reader(nn.Module):
     ) -> torch.Tensor:
         """(batch, vocabulary): the scores after the last of input_ids (batch, tokens)."""
         decoder: Any = self.decoder
-        output = decoder.model(
-            input_ids=input_ids, attention_mask=mask, position_ids=position_ids, past_key_values=cache, use_cache=True
-        )
+        output = decoder.model(input_ids=input_ids, attention_mask=mask, position_ids=position_ids, past_key_values=cache, use_cache=True)
         return decoder.lm_head(output.last_hidden_state[:, -1])  # type: ignore[no-any-return]
 
 

@@ -48,7 +48,9 @@ class CausalLmInference(CausalLm):
         from experiments.workloads.causal_lm_inference.generate import Reader
 
         decoder = self._decoder().eval()
-        return Reader(cast(decoder, self.parameters.precision) if self.parameters.cast_weights else decoder)
+        if self.parameters.cast_weights:
+            cast(decoder.parameters(), self.parameters.precision)
+        return Reader(decoder)
 
     def batches(self) -> Iterator[Batch]:
         for batch in self.splits.batches(self._packed(self.splits.train, block=False), self.splits.train_indices()):

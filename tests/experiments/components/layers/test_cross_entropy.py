@@ -89,5 +89,5 @@ def test_frozen_weights_get_no_gradient() -> None:
 
 def test_torchs_own_is_unsupported_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(functional, "linear_cross_entropy", raising=False)
-    with pytest.raises(Unsupported, match="cross_entropy torch: torch .* has no linear_cross_entropy"):
+    with pytest.raises(Unsupported, match=r"cross_entropy torch: torch .* has no linear_cross_entropy"):
         cross_entropy("torch", *drawn())

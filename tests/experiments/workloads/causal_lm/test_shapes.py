@@ -35,7 +35,7 @@ def test_parameters_are_the_published_ones(name: str) -> None:
 @pytest.mark.parametrize("name", ["llama3-8b", "qwen3-0.6b"])
 def test_the_configuration_is_that_of_the_family(name: str) -> None:
     config = config_of(SHAPES[name])
-    rope = config.rope_parameters if hasattr(config, "rope_parameters") else {"rope_theta": config.rope_theta, **(config.rope_scaling or {})}
+    rope = config.rope_parameters
     if name == "llama3-8b":
         assert (rope["rope_theta"], rope["rope_type"], rope["factor"], config.rms_norm_eps) == (500_000.0, "llama3", 8.0, 1e-5)
         assert rope["original_max_position_embeddings"] == 8192 and config.max_position_embeddings == 131_072
