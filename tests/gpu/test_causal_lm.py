@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from experiments.workloads.causal_lm.attention import cudnn, document_mask, eager, sdpa, varlen
+from experiments.components.layers.causal_attention import cudnn, document_mask, eager, sdpa, varlen
 from experiments.workloads.causal_lm.model import Learner, cast, make
 from experiments.workloads.causal_lm.parameters import Parameters
-from experiments.workloads.causal_lm_inference.generate import Decoder, Reader, StaticCache
+from experiments.workloads.causal_lm_inference.model import Decoder, Reader, StaticCache
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 LENGTHS = (100, 300, 112)

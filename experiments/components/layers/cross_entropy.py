@@ -27,14 +27,16 @@ def cross_entropy(how: str, hidden: torch.Tensor, weight: torch.Tensor, labels: 
         return functional.cross_entropy(functional.linear(hidden, weight).float(), labels)
     kind = torch.get_autocast_dtype(hidden.device.type) if torch.is_autocast_enabled(hidden.device.type) else hidden.dtype
     if how == "chunked":
-        return _chunked(hidden, weight, labels, kind, compiled)
+        chunked: torch.Tensor = _chunked(hidden, weight, labels, kind, compiled)
+        return chunked
     if not hasattr(functional, "linear_cross_entropy"):
         raise Unsupported(f"cross_entropy torch: torch {torch.__version__} has no linear_cross_entropy")
     options = torch.nn.LinearCrossEntropyOptions()
-    return functional.linear_cross_entropy(hidden.to(kind), weight.to(kind), labels, options=options).float()
+    loss: torch.Tensor = functional.linear_cross_entropy(hidden.to(kind), weight.to(kind), labels, options=options)
+    return loss.float()
 
 
-@torch.compiler.disable  # its loop and its gradients are as they should be; only what `compiled` names gains
+@torch.compiler.disable  # type: ignore[untyped-decorator]  # its loop and its gradients are as they should be; only what `compiled` names gains
 def _chunked(hidden: torch.Tensor, weight: torch.Tensor, labels: torch.Tensor, kind: torch.dtype, compiled: bool) -> torch.Tensor:
     loss: torch.Tensor = _Chunked.apply(hidden, weight, labels, kind, compiled)  # type: ignore[no-untyped-call]
     return loss

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from experiments.components.checkpoint import from_pretrained
+from experiments.components.layers.causal_attention import document_mask, registered
 from experiments.components.layers.cross_entropy import cross_entropy
 from experiments.components.workload import DataError, Unsupported
-from experiments.workloads.causal_lm.attention import document_mask, registered
 from experiments.workloads.causal_lm.flops import TARGETS
 from experiments.workloads.causal_lm.shapes import SHAPES, Shape, config_of, shape_of
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -15,7 +15,7 @@ OWN = "own"  # the model that the folder `weights` holds
 class ModelParameters(TextParameters):
     """Which model, and how it attends."""
 
-    same_work = ("model", "sequence_length")
+    same_work: ClassVar[tuple[str, ...]] = ("model", "sequence_length")
 
     model: Literal[
         "llama3-8b", "llama3-3b", "llama3-1b", "qwen3-8b", "qwen3-4b", "qwen3-1.7b", "qwen3-0.6b", "llama3-tiny", "qwen3-tiny", "own"

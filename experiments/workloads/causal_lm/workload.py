@@ -32,7 +32,7 @@ class CausalLm:
     find_unused_parameters = False
 
     def __init__(self, context: Context) -> None:
-        from experiments.workloads.causal_lm.attention import why_not
+        from experiments.components.layers.causal_attention import why_not
         from experiments.workloads.causal_lm.model import shape
 
         self.context = context

@@ -26,9 +26,8 @@ class Parameters(InferenceParameters, ModelParameters):
         if self.attention == "varlen":
             raise ValueError("attention varlen: of packed documents, and a prompt is one; use sdpa")
         if self.phase == "prefill":
-            for name in ("new_tokens", "cuda_graph"):
-                if getattr(self, name) != type(self).model_fields[name].default:
-                    raise ValueError(f"{name} has no effect with phase prefill")
+            if self.cuda_graph:
+                raise ValueError("cuda_graph has no effect with phase prefill")
         elif self.compile == "layer":
             raise ValueError("compile layer: each layer's place in the cache would be a graph of its own in phase decode; use model")
         return self

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from experiments.workloads.causal_lm_inference.generate import Decoder, StaticCache
+    from experiments.workloads.causal_lm_inference.model import Decoder, StaticCache
 
 
 def build(context: Context) -> CausalLmInference:
@@ -45,7 +45,7 @@ class CausalLmInference(CausalLm):
 
     def model(self) -> nn.Module:
         from experiments.workloads.causal_lm.model import cast
-        from experiments.workloads.causal_lm_inference.generate import Reader
+        from experiments.workloads.causal_lm_inference.model import Reader
 
         decoder = self._decoder().eval()
         if self.parameters.cast_weights:
@@ -58,7 +58,7 @@ class CausalLmInference(CausalLm):
 
     def loss(self, model: nn.Module, batch: Batch) -> torch.Tensor:
         """A phase's step; of the last tokens' scores, the mean."""
-        from experiments.workloads.causal_lm_inference.generate import Decoder, StaticCache, prefill
+        from experiments.workloads.causal_lm_inference.model import Decoder, StaticCache, prefill
 
         parameters, prompts = self.parameters, batch["input_ids"]
         decodes = parameters.phase == "decode"

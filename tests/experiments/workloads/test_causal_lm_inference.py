@@ -21,7 +21,7 @@ from experiments.spec.matrix import expand
 from experiments.summary import summarise
 from experiments.trial import DataSource, Trial
 from experiments.workloads import causal_lm_inference
-from experiments.workloads.causal_lm_inference.generate import Decoder, Reader, StaticCache, prefill
+from experiments.workloads.causal_lm_inference.model import Decoder, Reader, StaticCache, prefill
 
 PROMPT, NEW = 20, 6
 SHORT: dict[str, Any] = {"batch_size": 3, "seed": 7, "sequence_length": PROMPT, "evaluation_batch_size": 4, "evaluation_samples": 8}
@@ -112,7 +112,6 @@ def test_a_trial_infers_and_has_the_latency_of_a_token(values: dict[str, Any], d
 @pytest.mark.parametrize(
     ("values", "why"),
     [
-        ({"new_tokens": 4}, "new_tokens has no effect with phase prefill"),
         ({"cuda_graph": True}, "cuda_graph has no effect with phase prefill"),
         ({"phase": "decode", "compile": "layer"}, "compile layer: each layer's place in the cache"),
         ({"attention": "varlen"}, "attention varlen: of packed documents"),

@@ -81,7 +81,7 @@ def test_blocks_keep_documents_apart(data: DataSource) -> None:
     decoder = one.model().eval().decoder
     tokens = torch.arange(5, 29)[None]
     positions = torch.cat([torch.arange(10), torch.arange(14)])[None]
-    from experiments.workloads.causal_lm.attention import document_mask
+    from experiments.components.layers.causal_attention import document_mask
 
     with torch.no_grad():
         alone = decoder.model(input_ids=tokens[:, 10:], position_ids=positions[:, 10:], use_cache=False).last_hidden_state

@@ -59,7 +59,7 @@ def sdpa(
     if mask is None:
         output = functional.scaled_dot_product_attention(query, key, value, is_causal=True, scale=scale, enable_gqa=groups > 1)
     elif query.shape[2] == 1:  # the queries that share a key become queries of one head: nothing is repeated
-        shared = query.unflatten(1, (key.shape[1], groups)).squeeze(3)
+        shared = query.reshape(len(query), key.shape[1], groups, query.shape[3])
         output = functional.scaled_dot_product_attention(shared, key, value, attn_mask=mask, scale=scale).reshape(query.shape)
     else:
         key, value = (states.repeat_interleave(groups, dim=1) for states in (key, value))
@@ -86,8 +86,8 @@ def varlen(
     query_, key_, value_ = (states.transpose(1, 2).flatten(0, 1).to(value.dtype) for states in (query, key, value))
     settings = varlen_settings()
     scale = {"scale": given["scaling"]} if "scale" in settings else {}  # else 1 / sqrt(head), which it is
-    output = varlen_attn(query_, key_, value_, starts, starts, longest, longest, **settings | scale)
-    return output.unflatten(0, (query.shape[0], query.shape[2])), None
+    output: Any = varlen_attn(query_, key_, value_, starts, starts, longest, longest, **{**settings, **scale})
+    return output.view(query.shape[0], query.shape[2], *output.shape[1:]), None
 
 
 @cache

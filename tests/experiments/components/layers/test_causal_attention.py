@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from experiments.workloads.causal_lm import attention
-from experiments.workloads.causal_lm.attention import document_mask, eager, registered, sdpa, varlen, varlen_settings, why_not
+from experiments.components.layers import causal_attention as attention
+from experiments.components.layers.causal_attention import document_mask, eager, registered, sdpa, varlen, varlen_settings, why_not
 
 BATCH, HEADS, KV_HEADS, TOKENS, HEAD = 2, 4, 2, 11, 8
 POSITIONS = torch.tensor([[0, 1, 2, 0, 1, 2, 3, 4, 0, 0, 1], list(range(11))])
