@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from experiments.components.layers.causal_attention import cudnn, document_mask, eager, sdpa, varlen
+from experiments.components.layers.causal_attention import cudnn, document_mask, eager, sdpa, varlen_kernel, varlen_of
 from experiments.workloads.causal_lm.model import Learner, cast, make
 from experiments.workloads.causal_lm.parameters import Parameters
 from experiments.workloads.causal_lm_inference.model import Decoder, Reader, StaticCache
@@ -28,9 +28,11 @@ def test_kernels_agree_with_the_definition_forward_and_backward(name: str) -> No
     positions = torch.cat([torch.arange(length) for length in LENGTHS]).expand(2, -1).cuda()
     starts = torch.tensor([0, 100, 400, 512, 612, 912, 1024, 1024], dtype=torch.int32, device="cuda")
     mask = document_mask(positions) if "blocks" in name else None
-    if mask is None:
+    if mask is None:  # each sequence is one document
         starts = torch.tensor([0, 512, 1024], dtype=torch.int32, device="cuda")
-    one = {"sdpa": sdpa, "cudnn": cudnn, "varlen": varlen}[name.split(maxsplit=1)[0]]
+    kernel = varlen_kernel()
+    assert kernel is not None
+    one = {"sdpa": sdpa, "cudnn": cudnn, "varlen": varlen_of(*kernel)}[name.split(maxsplit=1)[0]]
     states, exact = drawn(), [state.detach().float().requires_grad_() for state in drawn()]
     output, _ = one(torch.nn.Module(), *states, mask, scaling=0.125, starts=starts, longest=512)
     expected, _ = eager(torch.nn.Module(), *exact, mask, scaling=0.125)

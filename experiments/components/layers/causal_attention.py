@@ -7,8 +7,7 @@ heads, tokens, head), key and value (batch, kv heads, tokens, head) and returns 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -22,10 +21,11 @@ Output = tuple[torch.Tensor, None]
 
 
 def registered(name: str) -> str:
-    """The name at transformers of the parameter's value, where it is known from now on."""
+    """The name at transformers of the parameter's value, where it is known from now on. Call it where `why_not` has nothing to say."""
     from transformers import AttentionInterface
 
-    AttentionInterface.register(PREFIX + name, {"eager": eager, "sdpa": sdpa, "cudnn": cudnn, "varlen": varlen}[name])
+    kernel = varlen_kernel() if name == "varlen" else None
+    AttentionInterface.register(PREFIX + name, varlen_of(*kernel) if kernel else {"eager": eager, "sdpa": sdpa, "cudnn": cudnn}[name])
     return PREFIX + name
 
 
@@ -35,7 +35,7 @@ def why_not(name: str, device_kind: str, precision: str) -> str | None:
         return f"attention {name}: only on cuda, and this is {device_kind}"
     if name == "varlen" and precision in ("fp32", "tf32"):
         return f"attention varlen: FlashAttention computes in 16 bits, not in {precision}"
-    if name == "varlen" and not varlen_settings():
+    if name == "varlen" and varlen_kernel() is None:
         return f"attention varlen: torch {torch.__version__} has no torch.nn.attention.varlen"
     return None
 
@@ -75,31 +75,35 @@ def cudnn(
         return sdpa(module, query, key, value, mask, **given)
 
 
-def varlen(
-    module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, **given: Any
-) -> Output:
-    """FlashAttention over documents of any lengths. `starts` (documents + 1,): see Packed; `longest`: tokens of a document, at most."""
-    from torch.nn.attention.varlen import varlen_attn
+def varlen_of(kernel: Callable[..., Any], settings: Mapping[str, Any]) -> Callable[..., Output]:
+    """FlashAttention over documents of any lengths, by torch's varlen_attn with `settings` of its version.
 
-    starts, longest = given["starts"], given["longest"]
-    # norms of queries and keys may have left them in fp32
-    query_, key_, value_ = (states.transpose(1, 2).flatten(0, 1).to(value.dtype) for states in (query, key, value))
-    settings = varlen_settings()
-    scale = {"scale": given["scaling"]} if "scale" in settings else {}  # else 1 / sqrt(head), which it is
-    output: Any = varlen_attn(query_, key_, value_, starts, starts, longest, longest, **{**settings, **scale})
-    return output.view(query.shape[0], query.shape[2], *output.shape[1:]), None
+    `starts` (documents + 1,): see Packed; `longest`: tokens of a document, at most.
+    """
+
+    def varlen(
+        module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, **given: Any
+    ) -> Output:
+        starts, longest = given["starts"], given["longest"]
+        # norms of queries and keys may have left them in fp32
+        query_, key_, value_ = (states.transpose(1, 2).flatten(0, 1).to(value.dtype) for states in (query, key, value))
+        scale = {"scale": given["scaling"]} if "scale" in settings else {}  # else 1 / sqrt(head), which it is
+        output = kernel(query_, key_, value_, starts, starts, longest, longest, **{**settings, **scale})
+        return output.view(query.shape[0], query.shape[2], *output.shape[1:]), None
+
+    return varlen
 
 
-@cache
-def varlen_settings() -> Mapping[str, Any]:
-    """How this version of torch's varlen_attn is told that attention is causal and keys have fewer heads; {} where there is none."""
+def varlen_kernel() -> tuple[Callable[..., Any], Mapping[str, Any]] | None:
+    """torch's varlen_attn, and how this version is told that attention is causal and keys have fewer heads; None where there is none."""
     try:
         from torch.nn.attention.varlen import varlen_attn
     except ImportError:
-        return {}
+        return None
     known = inspect.signature(varlen_attn).parameters
     wanted: dict[str, Any] = {"window_size": (-1, 0), "enable_gqa": True, "scale": None}
-    return {name: value for name, value in wanted.items() if name in known} | ({} if "window_size" in known else {"is_causal": True})
+    settings = {name: value for name, value in wanted.items() if name in known}
+    return varlen_attn, settings if "window_size" in known else {**settings, "is_causal": True}
 
 
 def causal_mask(tokens: int, device: torch.device) -> torch.Tensor:

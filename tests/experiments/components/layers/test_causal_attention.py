@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from experiments.components.layers import causal_attention as attention
-from experiments.components.layers.causal_attention import document_mask, eager, registered, sdpa, varlen, varlen_settings, why_not
+from experiments.components.layers.causal_attention import cudnn, document_mask, eager, registered, sdpa, varlen_kernel, varlen_of, why_not
 
 BATCH, HEADS, KV_HEADS, TOKENS, HEAD = 2, 4, 2, 11, 8
 POSITIONS = torch.tensor([[0, 1, 2, 0, 1, 2, 3, 4, 0, 0, 1], list(range(11))])
@@ -92,11 +92,11 @@ def test_varlen_hands_over_documents_one_after_the_other(signature: str, monkeyp
     made = ModuleType("torch.nn.attention.varlen")
     made.varlen_attn = {"2.10": ten, "2.11": eleven, "2.13": newest}[signature]  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "torch.nn.attention.varlen", made)
-    varlen_settings.cache_clear()
+    kernel = varlen_kernel()
+    assert kernel is not None
     states, scale = drawn(), HEAD**-0.5
     states = [states[0].double(), states[1].double(), states[2]]  # norms leave queries and keys in another type
-    output, _ = varlen(MODULE, *states, None, scaling=scale, starts=STARTS, longest=TOKENS)
-    varlen_settings.cache_clear()
+    output, _ = varlen_of(*kernel)(MODULE, *states, None, scaling=scale, starts=STARTS, longest=TOKENS)
     torch.testing.assert_close(output.double(), exact(*states, of_document, scale), rtol=1e-4, atol=1e-6)
     wanted: dict[str, Any] = {
         "2.10": {"is_causal": True},
@@ -109,8 +109,23 @@ def test_varlen_hands_over_documents_one_after_the_other(signature: str, monkeyp
 def test_names_are_known_to_transformers() -> None:
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-    for name in ("eager", "sdpa", "cudnn", "varlen"):
+    for name in ("eager", "sdpa", "cudnn"):
         assert ALL_ATTENTION_FUNCTIONS[registered(name)] is getattr(attention, name)
+    assert ALL_ATTENTION_FUNCTIONS[registered("varlen")].__name__ == "varlen"
+
+
+@pytest.mark.parametrize("one", [sdpa, cudnn])
+def test_it_compiles_whole(one: Any) -> None:
+    states = drawn()
+    compiled = torch.compile(lambda *given: one(MODULE, *given, None, scaling=0.3)[0], backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(*states), one(MODULE, *states, None, scaling=0.3)[0])
+
+
+def test_varlen_compiles_whole() -> None:
+    one = varlen_of(lambda query, *_, **__: query * 1.0, {"window_size": (-1, 0), "scale": None})
+    states, told = drawn(), {"scaling": 0.3, "starts": STARTS, "longest": TOKENS}
+    compiled = torch.compile(lambda *given: one(MODULE, *given, None, **told)[0], backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(*states), states[0].transpose(1, 2))
 
 
 @pytest.mark.parametrize(
