@@ -52,7 +52,10 @@ REFERENCE_ARITHMETIC: Mapping[str, Any] = {
 
 def as_reference(parameters: Mapping[str, Any], precision: str = REFERENCE) -> dict[str, Any]:
     """These parameters in the arithmetic of a reference; what only says how it is implemented stays as it is."""
-    return {**parameters, "precision": precision, **{name: value for name, value in REFERENCE_ARITHMETIC.items() if name in parameters}}
+    arithmetic = {name: value for name, value in REFERENCE_ARITHMETIC.items() if name in parameters}
+    if parameters.get("attention") == "varlen":
+        arithmetic["attention"] = "sdpa"  # the same pairs of tokens; varlen computes in 16 bits alone
+    return {**parameters, "precision": precision, **arithmetic}
 
 
 def numerics_of(parameters: Mapping[str, Any], device: str) -> tuple[tuple[str, str], ...]:

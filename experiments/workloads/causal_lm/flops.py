@@ -19,7 +19,12 @@ def forward_flops(shape: Shape, tokens: int, pairs: float, *, scored: int | None
     A pair costs the product of query and key and the sum over values, each 2 x heads x head.
     """
     blocks = tokens * sum(shape.projections.values()) + 2 * pairs * shape.heads * shape.head
-    return 2.0 * (shape.layers * blocks + (tokens if scored is None else scored) * shape.width * shape.vocabulary)
+    return 2.0 * shape.layers * blocks + head_flops(shape, tokens if scored is None else scored)
+
+
+def head_flops(shape: Shape, tokens: int) -> float:
+    """Of `forward_flops`, those that score so many tokens."""
+    return 2.0 * tokens * shape.width * shape.vocabulary
 
 
 def training_flops(shape: Shape, tokens: int, pairs: float) -> float:
@@ -46,4 +51,4 @@ def adapter_flops(shape: Shape, tokens: int, pairs: float, *, rank: int, targets
                     inputs, outputs = shape.ends[name]
                     total += 2 * tokens * rank * (inputs * (3 if flows else 2) + outputs * 3)
             flows = flows or any(name in targets for name in stage)
-    return total + 2 * 2.0 * tokens * shape.width * shape.vocabulary
+    return total + 2 * head_flops(shape, tokens)

@@ -18,7 +18,7 @@ from experiments.workloads.causal_lm.shapes import SHAPES, Shape, config_of, sha
 if TYPE_CHECKING:
     from experiments.workloads.causal_lm.parameters import ModelParameters, Parameters
 
-SIXTEEN_BITS = {"bf16": torch.bfloat16, "fp16": torch.float16}
+IN_MEMORY = {"fp32": None, "tf32": None, "fp16": torch.float16}  # the type of weights that are cast once; of all others bf16
 
 
 class Learner(nn.Module):
@@ -96,7 +96,7 @@ def adapt(decoder: nn.Module, parameters: Parameters) -> nn.Module:
 
 
 def cast(weights: Iterable[nn.Parameter], precision: str) -> None:
-    """Give the weights the type of a precision of 16 bits. Buffers are none: the rotary embedding's frequencies need fp32."""
-    kind = SIXTEEN_BITS.get(precision)
+    """Give the weights the type of a precision of 16 bits or fewer, which is bf16 for 8. Buffers stay: rotary frequencies need fp32."""
+    kind = IN_MEMORY.get(precision, torch.bfloat16)
     for weight in weights if kind is not None else ():
         weight.data = weight.data.to(kind)

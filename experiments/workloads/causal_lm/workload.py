@@ -14,7 +14,7 @@ from experiments.components.data.packing import Packed
 from experiments.components.data.splits import Splits
 from experiments.components.data.text import check_vocabulary
 from experiments.components.workload import Batch, Context, Unsupported
-from experiments.workloads.causal_lm.flops import TARGETS, adapter_flops, training_flops
+from experiments.workloads.causal_lm.flops import TARGETS, adapter_flops, head_flops, training_flops
 
 if TYPE_CHECKING:
     import torch
@@ -84,9 +84,15 @@ class CausalLm:
 
     def flops_per_sample(self) -> float | None:
         """Of the sequences loaded so far at their mean, since attention's part depends on where documents end; None before the first."""
-        if not self._sequences:
-            return None
-        parameters, pairs = self.parameters, self._pairs / self._sequences
+        return self._flops(self._pairs / self._sequences) if self._sequences else None
+
+    def linear_flops_per_sample(self) -> float:
+        """Of `flops_per_sample`, those of the blocks' linear layers, adapters included."""
+        heads = 3 if self.parameters.tuning == "full" else 2
+        return self._flops(0) - heads * head_flops(self.shape, self.parameters.sequence_length)
+
+    def _flops(self, pairs: float) -> float:
+        parameters = self.parameters
         if parameters.tuning == "full":
             return training_flops(self.shape, parameters.sequence_length, pairs)
         targets = TARGETS[parameters.lora_targets]

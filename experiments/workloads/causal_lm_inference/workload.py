@@ -87,3 +87,6 @@ class CausalLmInference(CausalLm):
         if self.parameters.phase == "prefill":
             return forward_flops(self.shape, prompt, prompt * (prompt + 1) / 2, scored=1)
         return forward_flops(self.shape, new, new * prompt + new * (new - 1) / 2)  # the first is written by the prompt's last token
+
+    def linear_flops_per_sample(self) -> float:
+        return forward_flops(self.shape, self.tokens_per_sample, 0, scored=0)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from experiments.workloads.causal_lm.flops import TARGETS, adapter_flops, forward_flops, training_flops
+from experiments.workloads.causal_lm.flops import TARGETS, adapter_flops, forward_flops, head_flops, training_flops
 from experiments.workloads.causal_lm.model import Learner, adapt, make
 from experiments.workloads.causal_lm.parameters import Parameters
 from experiments.workloads.causal_lm.shapes import SHAPES
@@ -49,6 +49,7 @@ def test_a_published_shape_costs_six_flops_a_weight_and_its_attention() -> None:
     tokens, weights = 8192, 8_030_261_248 - 128_256 * 4096  # the embedding is looked up
     pairs = tokens * (tokens + 1) / 2
     assert training_flops(shape, tokens, pairs) == pytest.approx(6 * weights * tokens + 12 * 32 * 4096 * pairs, rel=1e-4)
+    assert head_flops(shape, 3) == 2 * 3 * 4096 * 128_256
     assert forward_flops(shape, tokens, pairs, scored=1) == pytest.approx(
         training_flops(shape, tokens, pairs) / 3 - 2 * (tokens - 1) * 128_256 * 4096, rel=1e-12
     )

@@ -104,6 +104,10 @@ def test_flops_are_of_the_documents_that_were_loaded(data: DataSource) -> None:
     assert "position_ids" not in next(plain.batches())
     assert plain.flops_per_sample() == pytest.approx(training_flops(one.shape, 1500, 1500 * 1501 / 2), rel=1e-12)
     assert one.tokens_per_sample == 1500
+    weights = one.shape.layers * sum(one.shape.projections.values())
+    assert one.linear_flops_per_sample() == 3 * 2 * 1500 * weights
+    adapted = build(data, tuning="lora", lora_rank=4, lora_targets="attention").linear_flops_per_sample()
+    assert 2 * 2 * 48 * weights * 0.75 < adapted < 2 * 2 * 48 * weights * 1.1  # no gradients of the weights; of the first block's inputs
 
 
 def test_adapters_alone_are_trained(data: DataSource) -> None:
