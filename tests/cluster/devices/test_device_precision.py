@@ -9,6 +9,7 @@ import torch
 
 from cluster.devices.cpu import Cpu
 from cluster.devices.cuda import Cuda
+from cluster.devices.hpu import Hpu
 from experiments.precision import Precision
 
 FP8 = {"fp8", "fp8_rowwise", "fp8_switchback"}
@@ -50,3 +51,10 @@ def test_a_cpu_simulates_fp8_and_has_none() -> None:
     lacking = {name for name in get_args(Precision) if cpu.unsupported(name)}
     assert lacking == {"fp16", "tf32", "mxfp8", *FP8}
     assert cpu.unsupported("fp8") == "precision fp8: a CPU has no fp8 units; fp8_simulated computes with the values that fp8 would hold"
+
+
+def test_a_gaudis_own_fp8_is_not_reached_from_here() -> None:
+    gaudi = Hpu.__new__(Hpu)  # without a Gaudi
+    lacking = {name: why for name in get_args(Precision) if (why := gaudi.unsupported(name))}
+    assert set(lacking) == {"fp16", "tf32", "mxfp8", *FP8}
+    assert "needs the bridge's transformer engine" in lacking["fp8"]
