@@ -22,6 +22,7 @@ SAME_NUMBERS = frozenset(
     {"dataloader_workers", "prefetch_factor", "pin_memory", "prefetch_to_device", "keep_decoded", "evaluate", "profile_steps"}
     | {"communication_steps", "ddp_bucket_view", "ddp_static_graph", "fsdp_reshard", "limit_all_gathers", "rung", "strategy"}
     | {"rms_tensors", "spikes_after", "injected_slowdown", "execution", "measure_s", "compile_cache", "cores_per_device"}
+    | {"cuda_graph"}
 )
 # Parameters that change how the same mathematics is computed, and so its rounding, or more where the implementation is wrong. Loss parity
 # shows which: a cell that differs from its baseline in one of them has to prove that it learns the same
@@ -29,7 +30,7 @@ NUMERICS = frozenset(
     {"precision", "autocast", "allow_tf32", "cast_weights", "kernels", "fsdp_compute", "fsdp_reduce"}
     | {"linear"}  # of earlier sweeps: what `precision` says of the blocks' linear layers today
     | {"optimizer", "compile", "attention", "layout", "activation_checkpointing", "parallel", "fsdp_units", "build_on", "threads"}
-    | {"image_decode", "engine", "ddp", "hpu_graphs", "hpu_lazy"}
+    | {"image_decode", "engine", "ddp", "hpu_graphs", "hpu_lazy", "cross_entropy"}
 )
 # What a loss curve may be compared across. The number of steps is not among them: the learning rate's schedule depends on it
 SAME_MATHEMATICS = SAME_NUMBERS | NUMERICS
@@ -52,7 +53,10 @@ REFERENCE_ARITHMETIC: Mapping[str, Any] = {
 
 def as_reference(parameters: Mapping[str, Any], precision: str = REFERENCE) -> dict[str, Any]:
     """These parameters in the arithmetic of a reference; what only says how it is implemented stays as it is."""
-    return {**parameters, "precision": precision, **{name: value for name, value in REFERENCE_ARITHMETIC.items() if name in parameters}}
+    arithmetic = {name: value for name, value in REFERENCE_ARITHMETIC.items() if name in parameters}
+    if parameters.get("attention") == "varlen":
+        arithmetic["attention"] = "sdpa"  # the same pairs of tokens; varlen computes in 16 bits alone
+    return {**parameters, "precision": precision, **arithmetic}
 
 
 def numerics_of(parameters: Mapping[str, Any], device: str) -> tuple[tuple[str, str], ...]:

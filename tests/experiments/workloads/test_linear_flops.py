@@ -22,6 +22,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "bert_inference": {**TEXT, "sequence_length": 32},
     "bridgetower": {**PAIRS, "text_length": 16},
     "bridgetower_inference": {**PAIRS, "text_length": 16},
+    "causal_lm": {**TEXT, "sequence_length": 32},
+    "causal_lm_inference": {**TEXT, "sequence_length": 32},
     "clip": PAIRS,
     "flava": {**PAIRS, "kinds": "balanced", "long_text_length": 32},
     "linear_layer": {},
