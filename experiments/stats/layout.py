@@ -250,7 +250,7 @@ def _fit(values: Array, errors: Array, cell: NDArray[np.intp], rounds: NDArray[n
     squares = np.where(np.isfinite(errors), errors, 0.0) ** 2
     with_x = squares[:, None] * within
     of_errors = (
-        np.bincount(cell, squares),
+        np.asarray(np.bincount(cell, squares), dtype=float),
         _summed(with_x, cell, counts.size),
         _summed(with_x[:, :, None] * within[:, None, :], cell, counts.size),
     )

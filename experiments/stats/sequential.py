@@ -74,11 +74,12 @@ def _levels(rounds: tuple[int, ...], spent: tuple[float, ...], chance: float) ->
         sd = np.sqrt(at - (rounds[place - 1] if place else 0))
         points, weights = before or (np.zeros(1), np.ones(1))
 
-        def outside(z: float, at: int = at, sd: float = sd, points: Array = points, weights: Array = weights) -> float:
+        def excess(z: float, at: int = at, sd: float = sd, points: Array = points, weights: Array = weights, more: float = more) -> float:
             edge = z * np.sqrt(at)
-            return float(weights @ (special.ndtr((-edge - points) / sd) + special.ndtr((points - edge) / sd)))
+            outside = float(weights @ (special.ndtr((-edge - points) / sd) + special.ndtr((points - edge) / sd)))
+            return outside - more
 
-        z = root(lambda z, more=more: outside(z) - more, 0.0, 40.0) if more > 1e-15 else np.inf
+        z = root(excess, 0.0, 40.0) if more > 1e-15 else np.inf
         levels.append(float(2 * special.ndtr(-z)))
         edge = min(z, 12.0) * np.sqrt(at)
         grid = np.linspace(-edge, edge, _POINTS)
