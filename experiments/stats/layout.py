@@ -68,19 +68,15 @@ class Layout:
         Unbounded where a cell has one trial and no spread is known, or no degree of freedom is left. Where the two have no round in common,
         not even by way of other cells, rounds are left out. Raises KeyError for a cell that has no trial.
         """
-        contrast = np.zeros(len(self._names))
-        contrast[self._index[a]] += 1
-        contrast[self._index[b]] -= 1
+        one, other = self._index[a], self._index[b]
         if len(self._names) > 2 and self.spreads_differ(a, b):
             pairs = self._alone(a, b).difference(a, b, level=level)
             if math.isfinite(pairs.se):
                 return pairs
-        fit = self._fit if self._fit.estimates(contrast) else self._without_rounds
-        trials = min(int((self._cell == self._index[name]).sum()) for name in (a, b))
-        coefficients = fit.coefficients(contrast)
-        se, df = self._error(fit, coefficients)
-        floor = math.sqrt(float((coefficients**2 * np.where(np.isfinite(self._errors), self._errors, 0.0) ** 2).sum()))
-        return estimate_from_mean(float(coefficients @ self._values), max(se, floor), df, trials, level)
+        fit = self._fit if self._fit.estimates(one, other) else self._without_rounds
+        se, df = self._error(fit, fit.parts(one, other))
+        trials = int(min(fit.counts[one], fit.counts[other]))
+        return estimate_from_mean(fit.difference(one, other), max(se, fit.floor(one, other)), df, trials, level)
 
     def spreads_differ(self, a: int, b: int) -> bool:
         """Whether the spreads of cells `a` and `b` differ, as `spread.spreads_differ`. False where one is not known.
@@ -94,22 +90,21 @@ class Layout:
 
     def _alone(self, a: int, b: int) -> Layout:
         """The layout of two of the cells."""
-        mine = np.isin(self._cell, [self._index[a], self._index[b]])
+        mine = (self._cell == self._index[a]) | (self._cell == self._index[b])
         cells = [int(name) for name in self._names[self._cell[mine]]]
         rounds = [int(number) for number in self._rounds[mine]]
         return Layout(self._values[mine], cells, rounds, self._places[mine], errors=self._errors[mine], known=self._known)
 
     @cached_property
     def _fit(self) -> _Fit:
-        return _fit(self._values, self._cell, self._rounds, self._places)
+        return _fit(self._values, self._errors, self._cell, self._rounds, self._places)
 
     @cached_property
     def _without_rounds(self) -> _Fit:
-        return _fit(self._values, self._cell, np.zeros_like(self._rounds), None)
+        return _fit(self._values, self._errors, self._cell, np.zeros_like(self._rounds), None)
 
-    def _error(self, fit: _Fit, coefficients: Array) -> tuple[float, float]:
-        """Standard error of the sum of `coefficients` (n,) times values, and its degrees of freedom."""
-        parts = np.bincount(self._cell, coefficients**2, len(self._names))  # what a variance of 1 of each cell adds
+    def _error(self, fit: _Fit, parts: Array) -> tuple[float, float]:
+        """Standard error of a difference and its degrees of freedom. `parts` (c,): what each cell's variance counts in its."""
         single = (fit.left < _NOTHING_LEFT) & (parts > 1e-9)
         known = self._known
         if single.any() and known is None:
@@ -139,61 +134,95 @@ class _Fit:
     JASA 58): what is left is a regression on the columns less their means in each cell, and no matrix is larger than (n, r). The residual
     maker is M = C - X G X' W, where C takes each cell's mean off, X (n, r) are the `within` columns, W the weights and G = (X' W X)^+.
 
-    `between` (c, r): the columns' means. `gain`: G. `normal`: X' W X. `weights`, `counts`, `variances` (c,): of each cell; a variance is of
-    one trial. `moments` (c, r, r): X' X of each cell. `left` (c,): the trace of each cell's block of M.
+    So cell a less cell b is the difference of their means less that of their shared columns' means times the columns' effects, and a trial
+    of cell c has the coefficient k_c / n_c - w_c x' h in it: k is 1 for a, -1 for b, else 0, x its row of X and h = G (the difference of
+    the columns' means). Sums of squares of these coefficients over a cell follow from its sums of squares of x: no comparison goes through
+    all trials.
+
+    `means` (c,): of the values. `between` (c, r): the columns' means. `effects` (r,): of the columns. `gain`: G. `normal`: X' W X.
+    `weights`, `counts`, `variances` (c,): of each cell; a variance is of one trial. `moments` (c, r, r): X' X of each cell. `errors`: the
+    trials' squared own errors in each cell: their sum (c,), with X (c, r) and with X' X (c, r, r). `left` (c,): the trace of each cell's
+    block of M.
     """
 
-    cell: NDArray[np.intp]
-    within: Array
+    means: Array
     between: Array
+    effects: Array
     gain: Array
     normal: Array
     weights: Array
     counts: Array
     variances: Array
     moments: Array
+    errors: tuple[Array, Array, Array]
     left: Array
 
-    def coefficients(self, contrast: Array) -> Array:
-        """(n,) weights of the values that make up a contrast of cells (c,)."""
-        shared = self.within @ (self.gain @ (contrast @ self.between))
-        return np.asarray((contrast / self.counts)[self.cell] - self.weights[self.cell] * shared)
+    def difference(self, a: int, b: int) -> float:
+        """Cell a less cell b."""
+        return float(self.means[a] - self.means[b] - (self.between[a] - self.between[b]) @ self.effects)
 
-    def estimates(self, contrast: Array) -> bool:
-        """Whether the contrast of cells (c,) can be told from the rounds."""
-        shared = contrast @ self.between
-        return bool(np.allclose(self.normal @ (self.gain @ shared), shared, rtol=0, atol=1e-6))
+    def parts(self, a: int, b: int) -> Array:
+        """(c,): the sum of squares of the coefficients of each cell's trials in that difference."""
+        gained = self._gained(a, b)
+        parts = self.weights**2 * _traces(np.outer(gained, gained), self.moments)
+        parts[[a, b]] += 1 / self.counts[[a, b]]
+        return np.asarray(parts)
+
+    def floor(self, a: int, b: int) -> float:
+        """The standard error of that difference where trials differ by their own errors alone."""
+        gained, (sums, with_x, squares) = self._gained(a, b), self.errors
+        variance = float(self.weights**2 @ _traces(np.outer(gained, gained), squares))
+        for cell, sign in ((a, 1.0), (b, -1.0)):
+            own = sign / self.counts[cell]
+            variance += float(own**2 * sums[cell] - 2 * own * self.weights[cell] * (with_x[cell] @ gained))
+        return math.sqrt(max(0.0, variance))
+
+    def estimates(self, a: int, b: int) -> bool:
+        """Whether the difference of two cells can be told from the rounds."""
+        shared = self.between[a] - self.between[b]
+        return bool((np.abs(self.normal @ (self.gain @ shared) - shared) <= 1e-6).all())
+
+    def _gained(self, a: int, b: int) -> Array:
+        return np.asarray(self.gain @ (self.between[a] - self.between[b]))
 
     @cached_property
     def _covariance(self) -> tuple[Array, Array]:
         """Q (r, r) and u (c,), of which M V M', the residuals' covariance with these variances V, is made: its block of cells a and b is
         X_a (Q - (u_a + u_b) G) X_b', and with a = b the variance times C_a more."""
         u = self.weights * self.variances
-        middle = np.einsum("c,cij->ij", self.weights * u, self.moments)
-        return self.gain @ middle @ self.gain, u
+        return self.gain @ self._sum(self.weights * u) @ self.gain, u
 
     @cached_property
     def expected(self) -> Array:
         """(c,): the trace of each cell's block of the residuals' covariance."""
+        return np.asarray(self.variances * (self.counts - 1) + self._inside)
+
+    @cached_property
+    def _inside(self) -> Array:
+        """(c,): the same of X_a (Q - 2 u_a G) X_a'."""
         q, u = self._covariance
-        return np.asarray(self.variances * (self.counts - 1) + _traces(q, self.moments) - 2 * u * _traces(self.gain, self.moments))
+        return np.asarray(_traces(q, self.moments) - 2 * u * _traces(self.gain, self.moments))
+
+    def _sum(self, weights: Array) -> Array:
+        """(r, r): `moments`, each times its cell's of `weights` (c,)."""
+        r = self.moments.shape[1]
+        return np.asarray((weights @ self.moments.reshape(len(self.counts), r * r)).reshape(r, r))
 
     def squares(self, own: Array) -> float:
         """The sum over all pairs of cells a and b of own_a own_b times the sum of squares of their block of the residuals' covariance."""
         (q, u), gain = self._covariance, self.gain
-        none, once, twice = (np.einsum("c,cij->ij", own * u**power, self.moments) for power in (0, 1, 2))
+        none, once, twice = self._sum(own), self._sum(own * u), self._sum(own * u**2)
         pairs = np.trace(none @ q @ none @ q) - 4 * np.trace(once @ q @ none @ gain)
         pairs += 2 * np.trace(twice @ gain @ none @ gain) + 2 * np.trace(once @ gain @ once @ gain)
-        inside = _traces(q, self.moments) - 2 * u * _traces(gain, self.moments)
-        return float(pairs + (own**2 * self.variances * (self.variances * (self.counts - 1) + 2 * inside)).sum())
+        return float(pairs + (own**2 * self.variances * (self.variances * (self.counts - 1) + 2 * self._inside)).sum())
 
 
 def _traces(matrix: Array, moments: Array) -> Array:
-    """(c,): the trace of `matrix` (r, r) times each of `moments` (c, r, r)."""
-    return np.asarray(np.einsum("ij,cji->c", matrix, moments))
+    """(c,): the trace of `matrix` (r, r) times each of `moments` (c, r, r), which are symmetric."""
+    return np.asarray(moments.reshape(len(moments), matrix.size) @ matrix.ravel())
 
 
-def _fit(values: Array, cell: NDArray[np.intp], rounds: NDArray[np.intp], places: Array | None) -> _Fit:
+def _fit(values: Array, errors: Array, cell: NDArray[np.intp], rounds: NDArray[np.intp], places: Array | None) -> _Fit:
     """Weighted least squares of cells, rounds and, where enough degrees of freedom are left, a slope over `places`.
 
     A cell that is far noisier than most counts less for what the cells share, in proportion to its variance. The others count alike:
@@ -201,9 +230,9 @@ def _fit(values: Array, cell: NDArray[np.intp], rounds: NDArray[np.intp], places
     """
     counts: Array = np.bincount(cell).astype(float)
     between, within = _centred(_shared(counts, cell, rounds, places), cell, counts)
-    own = values - (np.bincount(cell, values) / counts)[cell]
-    moments = np.zeros((counts.size, within.shape[1], within.shape[1]))
-    np.add.at(moments, cell, within[:, :, None] * within[:, None, :])
+    means = np.bincount(cell, values) / counts
+    own = values - means[cell]
+    moments = _summed(within[:, :, None] * within[:, None, :], cell, counts.size)
     weights = np.ones(counts.size)
     for turn in range(_PASSES + 1):
         weighted = within * weights[cell, None]
@@ -212,12 +241,27 @@ def _fit(values: Array, cell: NDArray[np.intp], rounds: NDArray[np.intp], places
         kept = 1 - 1 / counts[cell] - weights[cell] * np.einsum("ni,ij,nj->n", within, gain, within)  # the diagonal of the residual maker
         left: Array = np.asarray(np.bincount(cell, kept.clip(0)), dtype=float)
         known = left > _NOTHING_LEFT
-        residuals = own - within @ (gain @ (weighted.T @ own))
+        effects = gain @ (weighted.T @ own)
+        residuals = own - within @ effects
         residuals[np.abs(residuals) < _ROUNDING * np.abs(values).max()] = 0.0
         variances = np.where(known, np.bincount(cell, residuals**2) / np.maximum(left, _NOTHING_LEFT), 0.0)
         if turn < _PASSES and known.any() and (usual := _USUAL * float(np.median(variances[known]))) > 0:
             weights = usual / np.maximum(variances, usual)
-    return _Fit(cell, within, between, gain, normal, weights, counts, variances, moments, left)
+    squares = np.where(np.isfinite(errors), errors, 0.0) ** 2
+    with_x = squares[:, None] * within
+    of_errors = (
+        np.asarray(np.bincount(cell, squares), dtype=float),
+        _summed(with_x, cell, counts.size),
+        _summed(with_x[:, :, None] * within[:, None, :], cell, counts.size),
+    )
+    return _Fit(means, between, effects, gain, normal, weights, counts, variances, moments, of_errors, left)
+
+
+def _summed(values: Array, cell: NDArray[np.intp], cells: int) -> Array:
+    """(cells, ...): the sum of `values` (n, ...) over each cell."""
+    sums = np.zeros((cells, *values.shape[1:]))
+    np.add.at(sums, cell, values)
+    return sums
 
 
 def _shared(counts: Array, cell: NDArray[np.intp], rounds: NDArray[np.intp], places: Array | None) -> Array:
@@ -238,9 +282,7 @@ def _shared(counts: Array, cell: NDArray[np.intp], rounds: NDArray[np.intp], pla
 
 def _centred(columns: Array, cell: NDArray[np.intp], counts: Array) -> tuple[Array, Array]:
     """(the means of the columns in each cell (c, r), the columns less these (n, r))."""
-    means = np.zeros((counts.size, columns.shape[1]))
-    np.add.at(means, cell, columns)
-    means /= counts[:, None]
+    means = _summed(columns, cell, counts.size) / counts[:, None]
     return means, columns - means[cell]
 
 

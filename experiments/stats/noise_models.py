@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy import fft, optimize, special
+from scipy import fft, special
 
 from experiments.stats.estimate import Array, t_value
+from experiments.stats.root import root
 
 MOST_POINTS = 500  # average longer series over blocks: their slow part is what matters
 
@@ -46,7 +47,7 @@ class Mixture:
 
         if beyond(ends[0]) <= 0:
             return ends[0]
-        return ends[1] if beyond(ends[1]) >= 0 else float(optimize.brentq(beyond, *ends, rtol=1e-10))
+        return ends[1] if beyond(ends[1]) >= 0 else root(beyond, *ends, rtol=1e-10)
 
     def t_alike(self, level: float) -> tuple[float, float]:
         """(standard error, degrees of freedom) of the t distribution with the same interval at `level` and at a fifth of its tail."""
@@ -60,7 +61,7 @@ class Mixture:
         if heavier(ends[0]) <= 0 or heavier(ends[1]) >= 0:
             df = 1.0 if heavier(ends[0]) <= 0 else self.df
         else:
-            df = math.exp(float(optimize.brentq(heavier, *ends, xtol=1e-6)))
+            df = math.exp(root(heavier, *ends, xtol=1e-6))
         return half / t_value(level, df), df
 
 

@@ -15,6 +15,7 @@ from scipy import special
 
 from experiments.stats.estimate import Array
 from experiments.stats.look import KEPT, Look
+from experiments.stats.root import root
 
 SHAPE = 2.0  # power of the share of rounds that a look's spending follows; benchmarks/bench_sequential.py compares some
 _ROUNDING = 1e-9
@@ -66,8 +67,6 @@ def look_levels(looks: Sequence[Look], chance: float) -> list[float]:
 
 @lru_cache(maxsize=64)
 def _levels(rounds: tuple[int, ...], spent: tuple[float, ...], chance: float) -> tuple[float, ...]:
-    from scipy.optimize import brentq  # takes a while to import: only where verdicts are made
-
     levels: list[float] = []
     before: tuple[Array, Array] | None = None  # the sum where no look has erred: points, and the probability at each
     for place, (at, share) in enumerate(zip(rounds, spent, strict=True)):
@@ -75,11 +74,12 @@ def _levels(rounds: tuple[int, ...], spent: tuple[float, ...], chance: float) ->
         sd = np.sqrt(at - (rounds[place - 1] if place else 0))
         points, weights = before or (np.zeros(1), np.ones(1))
 
-        def outside(z: float, at: int = at, sd: float = sd, points: Array = points, weights: Array = weights) -> float:
+        def excess(z: float, at: int = at, sd: float = sd, points: Array = points, weights: Array = weights, more: float = more) -> float:
             edge = z * np.sqrt(at)
-            return float(weights @ (special.ndtr((-edge - points) / sd) + special.ndtr((points - edge) / sd)))
+            outside = float(weights @ (special.ndtr((-edge - points) / sd) + special.ndtr((points - edge) / sd)))
+            return outside - more
 
-        z = float(brentq(lambda z, more=more: outside(z) - more, 0.0, 40.0)) if more > 1e-15 else np.inf
+        z = root(excess, 0.0, 40.0) if more > 1e-15 else np.inf
         levels.append(float(2 * special.ndtr(-z)))
         edge = min(z, 12.0) * np.sqrt(at)
         grid = np.linspace(-edge, edge, _POINTS)

@@ -17,9 +17,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize, special
+from scipy import special
 
 from experiments.stats.estimate import Array
+from experiments.stats.root import root
 from experiments.stats.spread import Spread
 
 _SCALES = 60  # points of the grid for s0, over a factor of 60 each way
@@ -136,7 +137,7 @@ def _mixture_quantile(sd: Array, df: Array, weight: Array, level: float) -> floa
         return float((weight * np.where(infinite, special.ndtr(z), special.stdtr(finite, z))).sum()) - (1 - level) / 2
 
     low, high = math.log(float(sd.max())) - 25.0, math.log(float(sd.max())) + 10.0
-    return 0.0 if excess(low) <= 0 else math.exp(optimize.brentq(excess, low, high, xtol=1e-6))
+    return 0.0 if excess(low) <= 0 else math.exp(root(excess, low, high, xtol=1e-6))
 
 
 def _df_of_ratio(ratio: float) -> float:
@@ -149,4 +150,4 @@ def _df_of_ratio(ratio: float) -> float:
     low, high = math.log(0.5), math.log(_MOST_DF)
     if excess(high) >= 0:
         return _MOST_DF
-    return 0.5 if excess(low) <= 0 else math.exp(optimize.brentq(excess, low, high, xtol=1e-6))
+    return 0.5 if excess(low) <= 0 else math.exp(root(excess, low, high, xtol=1e-6))

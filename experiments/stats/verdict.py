@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+import numpy as np
+
 from experiments.stats.estimate import LEVEL, Estimate
 from experiments.stats.studentized_range import range_sf
 
@@ -65,11 +67,15 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
     """q-values of `p_values` (n,), in the same order (Benjamini & Hochberg 1995).
 
     If all hypotheses with q < alpha are rejected, the expected share of false rejections is below alpha. Raises ValueError for a p-value
-    outside 0 to 1.
+    outside 0 to 1. As scipy.stats.false_discovery_control, which takes a second to import.
     """
-    from scipy.stats import false_discovery_control  # scipy.stats takes a second to import: only where verdicts are made
-
-    return [float(q) for q in false_discovery_control(p_values)] if len(p_values) else []
+    p = np.asarray(p_values, dtype=float)
+    if not ((p >= 0) & (p <= 1)).all():
+        raise ValueError("p-values lie between 0 and 1")
+    order = np.argsort(p)[::-1]  # the largest first: a q-value is the least of those from its rank upwards
+    q = np.empty(p.size)
+    q[order] = np.minimum.accumulate(p[order] * (p.size / np.arange(p.size, 0, -1)))
+    return [float(value) for value in q.clip(0, 1)]
 
 
 def among_many(ratio: Estimate, cells: int) -> float:

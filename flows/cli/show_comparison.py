@@ -11,6 +11,7 @@ from rich.text import Text
 from cluster.trial_layout import REPORT_PAGE
 from flows.cli.show_certificates import print_of_sweep
 from flows.cli.show_cost import print_cost
+from flows.cli.tables import MANY
 from tasks.sweep.store import SweepStore
 
 if TYPE_CHECKING:
@@ -53,12 +54,13 @@ def print_comparison(
 
 
 def _print_table(out: Console, table: ComparisonTable) -> None:
-    """As a table where the terminal is wide enough, else with a line for each cell."""
-    rich_table = table.rich()
-    if Measurement.get(out, out.options.update(max_width=10_000), rich_table).maximum <= out.width:
-        out.print(rich_table)
-        return
-    out.print(table.title, style="italic", highlight=False)  # too wide for this terminal: a line for each cell
+    """As a table where the terminal is wide enough, else with a line for each cell; of more than MANY cells likewise."""
+    if len(table.rows) * len(table.columns) <= MANY:
+        rich_table = table.rich()
+        if Measurement.get(out, out.options.update(max_width=10_000), rich_table).maximum <= out.width:
+            out.print(rich_table)
+            return
+    out.print(table.title, style="italic", highlight=False)  # too wide for this terminal, or too long: a line for each cell
     for names, cells in table.rows:
         row = " · ".join(f"{axis.replace('_', ' ')} {name}" for axis, name in zip(table.row_axes, names, strict=True))
         out.print(row, style="bold", soft_wrap=True)

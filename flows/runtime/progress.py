@@ -90,10 +90,14 @@ class SweepProgress:
             row.state, row.started = "starting", time.monotonic()
 
     def finish(self, trial: Trial, result: TrialResult) -> None:
-        """A trial has ended, now or in an earlier flow. Its rate is its result's; a trial that failed has none."""
+        """A trial has ended, now or in an earlier flow. Its rate is its result's; a trial that failed has none.
+
+        Of thousands of results no more is kept than is drawn: without environment and log they take half the memory.
+        """
+        drawn = result.model_copy(update={"environment": {}, "detail": None, "journal": None, "device_state": None})
         with self.lock:
             row = self.rows[trial.key]
-            row.state, row.result, row.ended = "done", result, time.monotonic()
+            row.state, row.result, row.ended = "done", drawn, time.monotonic()
             row.samples_per_s = result.summary.get("throughput")
             row.emulated = row.trial.emulated or result.emulated
 

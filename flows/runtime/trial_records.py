@@ -55,6 +55,8 @@ class TrialRecords:
         self._record_end(trial, result, log)
 
     def _record_end(self, trial: Trial, result: TrialResult, log: Any) -> None:
+        for attempt in [attempt for attempt in list(self._began) if attempt[0] == trial.key]:
+            self._began.pop(attempt, None)
         self._progress.finish(trial, result)
         text = self._store.trial_dir(trial.key) / LOG
         if result.outcome is not Outcome.CANCELLED and text.exists():

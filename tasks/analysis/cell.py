@@ -48,7 +48,7 @@ class Cell:
     named: frozenset[str] = frozenset()  # parameters that an axis such as a ladder's rung stands for
     varied: frozenset[str] = frozenset()  # the axes in which the sweep's cells differ
 
-    @property
+    @cached_property
     def trial(self) -> Trial:
         return self.rows[0].trial
 
@@ -57,9 +57,14 @@ class Cell:
         """Whether any repeat is emulated; cells are made of one kind only."""
         return any(row.emulated for row in self.rows)
 
-    @property
+    @cached_property
     def axes(self) -> Mapping[str, Scalar]:
         return self.trial.axes
+
+    @cached_property
+    def settings(self) -> Mapping[str, str]:
+        """Its parameters as text, by name."""
+        return {name: str(value) for name, value in self.trial.parameters.items()}
 
     @property
     def name(self) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from experiments.metrics import Direction, Metric, Scale, metric_of
 from experiments.price import COST
 from experiments.spec.schema import Suite
 from experiments.stats.layout import Layout
 from experiments.stats.spread import Spread, SpreadLookup
+from experiments.trial import Scalar
 from tasks.analysis.cell import Cell, numbers
 from tasks.analysis.confounders import confounders, value_key
 from tasks.analysis.judge_cells import MINIMUM_EFFECT, Comparison, judge_pairs
@@ -115,8 +117,7 @@ def in_currency(metric: Metric, rows: Iterable[TrialRow]) -> Metric:
 
 def _find_baselines(cells: Sequence[Cell], suite: Suite) -> None:
     compared = shown(cells)
-    for cell in compared:
-        named = find_baseline(cell, compared, suite)
+    for cell, named in zip(compared, baselines(compared, suite), strict=True):
         cell.other_work = other_work(cell, named) if named is not None else ""
         cell.baseline = None if cell.other_work else named
         if cell.baseline is not None and cell.baseline is not cell and cell.estimates and cell.baseline.estimates:
@@ -136,13 +137,22 @@ def take(cell: Cell, found: Comparison) -> None:
         cell.verdict, cell.why_undecided = found.verdict, found.why_undecided
 
 
-def find_baseline(cell: Cell, cells: Sequence[Cell], suite: Suite) -> Cell | None:
-    """The cell with this one's axes where the suite's `baseline` names none; the first of its table row where there is no baseline."""
-    if not suite.baseline:
-        rows, columns = layout(cells, suite)
-        return next((other for other in cells if all(other.axes.get(a) == cell.axes.get(a) for a in rows)), None) if columns else None
-    target = {**cell.axes, **{axis: value for axis, value in suite.baseline.items() if axis in cell.axes}}
-    return next((other for other in cells if dict(other.axes) == target), None)
+def baselines(cells: Sequence[Cell], suite: Suite) -> list[Cell | None]:
+    """Of each cell: the one with its axes where the suite's `baseline` names none; the first of its row where there is no baseline."""
+    if suite.baseline:
+        return _first(cells, lambda axes: frozenset(axes.items()), suite.baseline)
+    rows, columns = layout(cells, suite)
+    return _first(cells, lambda axes: tuple(axes.get(axis) for axis in rows)) if columns else [None] * len(cells)
+
+
+def _first(
+    cells: Sequence[Cell], place: Callable[[Mapping[str, Scalar]], Hashable], named: Mapping[str, Scalar] = MappingProxyType({})
+) -> list[Cell | None]:
+    """Of each cell the first one at its place, which `place` gives by the axes, with the values of those that are `named`."""
+    first: dict[Hashable, Cell] = {}
+    for cell in cells:
+        first.setdefault(place(cell.axes), cell)
+    return [first.get(place({axis: named.get(axis, value) for axis, value in cell.axes.items()})) for cell in cells]
 
 
 def layout(cells: Sequence[Cell], suite: Suite) -> tuple[list[str], list[str]]:

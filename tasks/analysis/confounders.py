@@ -29,7 +29,9 @@ def confounders(cells: Sequence[Cell]) -> list[tuple[str, list[tuple[str, list[C
     names = {axis for cell in cells for axis in cell.axes}
     axes = {axis for axis in names if len({value_key(cell.axes.get(axis)) for cell in cells}) > 1}
     hidden = _hidden(cells, axes)
-    for name in dict.fromkeys(key for cell in cells for row in cell.measured for key in row.environment):
+    environments = {id(row.environment): row.environment for cell in cells for row in cell.measured}  # trials that were kept share some
+    keys = dict.fromkeys(key for environment in environments.values() for key in environment)
+    for name in keys if len(environments) > 1 else ():
         if name in hidden or name == "packages":
             continue
         groups: dict[str, list[Cell]] = {}
@@ -47,15 +49,26 @@ def confounders(cells: Sequence[Cell]) -> list[tuple[str, list[tuple[str, list[C
         close = len(known) == sum(len(cell.measured) for cell in cells) and max(known) <= min(known) * 1.01
         if len(groups) > 1 and not close:
             differences.append((name, list(groups.items())))
-    differences += package_confounders(cells, {*hidden, *(key for cell in cells for row in cell.measured for key in row.environment)})
+    differences += package_confounders(cells, {*hidden, *keys})
     meant = {name for cell in cells for name in cell.named} if axes & NAMES_OF_SETTINGS else set()
-    for name in dict.fromkeys(key for cell in cells for key in cell.trial.parameters if key not in meant):
+    for name in _changing(cells):
+        if name in meant:
+            continue
         settings: dict[str, list[Cell]] = {}
         for cell in cells:
             settings.setdefault(str(cell.trial.parameters.get(name)), []).append(cell)
         if len(settings) > 1 and name not in axes:
             differences.append((name, list(settings.items())))
     return differences
+
+
+def _changing(cells: Sequence[Cell]) -> list[str]:
+    """The parameters that are not the same in all cells."""
+    if not cells:
+        return []
+    first, *others = (cell.settings for cell in cells)
+    names = dict.fromkeys([*first, *(name for other in others for name in other)])
+    return [name for name in names if any(other.get(name) != first.get(name) for other in others)]
 
 
 def _hidden(cells: Sequence[Cell], axes: set[str]) -> set[str]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from cluster.journal.journal import JournalError, JournalFollower
 from cluster.trial_layout import HELD_TIME, JOURNAL, SLOTS, TRIALS
@@ -69,7 +70,22 @@ def read_kept(sweep_dir: Path) -> HeldTime | None:
     return kept.whole() if kept else None
 
 
+_known: WeakKeyDictionary[Sweep, tuple[object, HeldTime | None]] = WeakKeyDictionary()  # of sweeps that are loaded
+
+
 def _derived(sweep: Sweep) -> HeldTime | None:
+    """From slots.jsonl; once, while that stays the same, for all who ask for a loaded sweep's."""
+    try:
+        found = (sweep.dir / SLOTS).stat()
+        state: object = found.st_ino, found.st_size, found.st_mtime_ns
+    except OSError:
+        state = None
+    if sweep not in _known or _known[sweep][0] != state:
+        _known[sweep] = state, _account(sweep)
+    return _known[sweep][1]
+
+
+def _account(sweep: Sweep) -> HeldTime | None:
     holds = read_holds(sweep.dir / SLOTS)
     if not holds:
         return None

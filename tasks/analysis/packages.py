@@ -15,14 +15,17 @@ def differing(rows: Sequence[TrialRow]) -> list[str]:
     """Names, sorted, of the packages that have not the same version in all rows; [] where a row does not tell its packages."""
     if not rows or not all(row.packages for row in rows):
         return []
-    names = {name for row in rows for name in row.packages}
-    return sorted(name for name in names if len({row.packages.get(name) for row in rows}) > 1)
+    lists = list({id(row.packages): row.packages for row in rows}.values())  # most trials of a sweep share one
+    names = {name for packages in lists for name in packages} if len(lists) > 1 else ()
+    return sorted(name for name in names if len({packages.get(name) for packages in lists}) > 1)
 
 
 def package_confounders(cells: Sequence[Cell], besides: Iterable[str]) -> list[tuple[str, list[tuple[str, list[Cell]]]]]:
     """(package, [(version, cells), ...]) of the packages that differ, without those in `besides`; of very many one entry, `packages`."""
     rows = [row for cell in cells for row in cell.measured]
-    names = [name for name in differing(rows) if name not in set(besides)]
+    names = differing(rows)
+    left_out = set(besides) if names else set()
+    names = [name for name in names if name not in left_out]
     if len(names) > MOST:
         return [("packages", _groups(cells, names))]
     return [(name, _groups(cells, [name])) for name in names]

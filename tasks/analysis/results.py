@@ -45,7 +45,7 @@ class ResultsError(UserError):
     """What results need is missing, or holds what cannot be: names the file and says how to get it back."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Sweep:
     """A sweep as it lies on disk: its plan, and its trials in the plan's order."""
 

@@ -99,7 +99,7 @@ class _Columns:
         self._series = {}
         for name in ("steps", "losses", "rms"):
             lists = table.column(name).combine_chunks()
-            self._series[name] = lists.offsets.to_numpy(), lists.values.to_numpy()
+            self._series[name] = np.from_dlpack(lists.offsets), np.from_dlpack(lists.values)  # `to_numpy` would import pandas
 
     def series(self, name: str, place: int) -> NDArray[Any]:
         offsets, values = self._series[name]

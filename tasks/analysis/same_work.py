@@ -17,21 +17,24 @@ _NOT_SET = "not set"  # null, as of an image_size that is the model's own
 
 def set_work(cells: Sequence[Cell], suite: Suite) -> None:
     """Set `work` of each cell: the workload, and the values of the parameters that change its work (`work_names`)."""
+    own = {workload: _of_workload(workload) for workload in {cell.trial.workload for cell in cells}}
     for cell in cells:
-        cell.work = {"workload": cell.trial.workload, **{name: _value(cell, name) for name in work_names(cell, suite)}}
+        names = work_names(cell, [*suite.same_work, *own[cell.trial.workload]])
+        cell.work = {"workload": cell.trial.workload, **{name: _value(cell, name) for name in names}}
 
 
-def work_names(cell: Cell, suite: Suite) -> list[str]:
-    """The parameters that change a cell's work: those of the suite and of the workload, and the batch size for what is timed by batch.
-
-    A workload that is no longer there names none beyond those that the plan has.
-    """
-    try:
-        own = work_parameters(workloads.load(cell.trial.workload).Parameters)
-    except ConfigError:
-        own = ()
+def work_names(cell: Cell, named: Sequence[str]) -> list[str]:
+    """The parameters that change a cell's work: those that are `named`, and the batch size for what is timed by batch."""
     by_batch = ["batch_size"] if cell.metric.depends_on_batch else []
-    return [name for name in dict.fromkeys([*suite.same_work, *own, *by_batch]) if name in cell.trial.parameters]
+    return [name for name in dict.fromkeys([*named, *by_batch]) if name in cell.trial.parameters]
+
+
+def _of_workload(workload: str) -> Sequence[str]:
+    """The parameters that a workload names. One that is no longer there names none beyond those that the plan has."""
+    try:
+        return work_parameters(workloads.load(workload).Parameters)
+    except ConfigError:
+        return ()
 
 
 def other_work(cell: Cell, baseline: Cell) -> str:

@@ -96,10 +96,11 @@ class TrialLine:
 
 @dataclass(frozen=True)
 class TrialTable:
-    """A line for each trial, with its link and its command."""
+    """A line for each trial, with its link and its command. `rest`: how many trials were left out."""
 
     kind: ClassVar[str] = "trials"
     lines: Sequence[TrialLine]
+    rest: int = 0
 
 
 Block = TextTable | ComparisonTable | Ranking | Bullets | Facts | Figures | TrialTable

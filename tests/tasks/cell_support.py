@@ -14,7 +14,7 @@ import numpy as np
 
 from experiments.trial import Outcome, Trial, TrialResult, digest
 from tasks.analysis.cell import Cell
-from tasks.analysis.compare_cells import find_baseline, layout, make_cells
+from tasks.analysis.compare_cells import baselines, layout, make_cells
 from tasks.analysis.results import Sweep
 from tasks.analysis.trial_row import TrialRow
 from tasks.report import model
@@ -188,7 +188,7 @@ def laid_out(cells: Sequence[Cell], suite: Any) -> tuple[list[str], list[str]]:
 
 
 def baseline_of(cell: Cell, cells: Sequence[Cell], suite: Any) -> Cell | None:
-    return find_baseline(cell, cells, as_suite(suite))
+    return baselines([*cells, cell], as_suite(suite))[-1]
 
 
 def table_of(rows: Iterable[TrialRow], suite: Any = None) -> ComparisonTable:

@@ -29,20 +29,17 @@ def loss_figure(cells: Sequence[Cell]) -> Figure | None:
     by_cell = len(curves) <= len(CURVES)
     names = [cell.short if by_cell else str(cell.trial.parameters.get("precision", "")) for cell in curves]
     colours = dict(zip(dict.fromkeys(names), CURVES * (1 + len(names) // len(CURVES)), strict=False))
-    seen: set[str] = set()
+    drawn: dict[tuple[str, str], list[np.ndarray[Any, Any]]] = {}  # (name, style) -> curves, (2, points) each
     for cell, name in zip(curves, names, strict=True):
         row = cell.measured[0]
-        style = "--" if cell.struck else "-"
         shown = np.unique(np.linspace(0, row.steps.size - 1, max(LEAST, POINTS // len(curves))).astype(int))
-        axes.plot(
-            row.steps[shown],
-            _smooth(row.losses)[shown],
-            style,
-            color=colours[name],
-            linewidth=1.6,
-            alpha=1 if by_cell else 0.6,
-            label=None if name in seen else name,
-        )
+        drawn.setdefault((name, "--" if cell.struck else "-"), []).append(np.array([row.steps[shown], _smooth(row.losses)[shown]], float))
+    seen: set[str] = set()
+    for (name, style), several in drawn.items():  # as one line with gaps: a thousand lines take seconds
+        gap = np.full((2, 1), np.nan)
+        steps, losses = np.hstack([part for curve in several for part in (curve, gap)])[:, :-1]
+        label = None if name in seen else name
+        axes.plot(steps, losses, style, color=colours[name], linewidth=1.6, alpha=1 if by_cell else 0.6, label=label)
         seen.add(name)
     axes.set_xlabel("step, warm-up included")
     axes.set_ylabel("training loss (smoothed)")

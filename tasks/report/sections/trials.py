@@ -9,11 +9,15 @@ from tasks.report.commands import reproduce
 from tasks.report.section import ReportSource, Section, TrialLine, TrialTable
 from tasks.report.text_format import OUTCOMES, number, quantity
 
+MOST = 500  # with more a page takes seconds to open; those that did not end ok stand under Outcomes in any case
+
 
 def section(source: ReportSource) -> Section:
     rows = source.rows if source.emulated else source.sweep.rows
     first = {row.trial.cell: row.trial.key for row in reversed(rows)}
-    table = TrialTable([_line(row, source, with_command=first[row.trial.cell] == row.trial.key) for row in rows])
+    shown = rows[:MOST]
+    lines = [_line(row, source, with_command=first[row.trial.cell] == row.trial.key) for row in shown]
+    table = TrialTable(lines, rest=len(rows) - len(shown))
     text = "In the order they were planned to run; repeats are interleaved. The command stands at a cell's first trial."
     return Section("trials", "Trials", [table], page_text=text, folded=True)
 

@@ -178,3 +178,15 @@ def test_what_is_no_layout() -> None:
             Layout(values, cells, [1] * len(cells), [0] * len(cells))
     with pytest.raises(KeyError):
         in_rounds([[1.0], [2.0]]).difference(0, 5)
+
+
+def test_the_floor_adds_up_what_each_trial_contributes() -> None:
+    """Without noise the error is that of the trials alone, each with its coefficient in the fit of cells and rounds, holes included."""
+    rows: list[list[float | None]] = [[0.0, 0.0, 0.0], [0.0, None, 0.0], [0.0, 0.0, 0.0], [None, 0.0, 0.0]]
+    trials = [(cell, round_) for cell, row in enumerate(rows) for round_, value in enumerate(row) if value is not None]
+    errors = np.random.default_rng(3).uniform(0.5, 2.0, len(trials))
+    design = np.array([[*(cell == c for c in range(4)), *(round_ == r for r in (1, 2))] for cell, round_ in trials], float)
+    coefficients = np.linalg.pinv(design).T @ np.array([1.0, -1.0, 0.0, 0.0, 0.0, 0.0])
+    cells, rounds = zip(*trials, strict=True)
+    found = Layout(np.zeros(len(trials)), cells, rounds, [0.0] * len(trials), errors=errors).difference(0, 1)
+    assert found.se == pytest.approx(math.sqrt(float(coefficients**2 @ errors**2)))

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from experiments.trial import Outcome
+from tasks.report.html import render_html
+from tasks.report.markdown import render_markdown
 from tasks.report.section import TrialTable
+from tasks.report.sections import trials
 from tests.tasks.cell_support import report_of, row, workers
 
 
@@ -31,3 +36,13 @@ def test_a_rate_without_an_interval_says_why() -> None:
     rows = [row(workers(0), summary={"measured_steps": 20, "throughput_low": low, "throughput_high": low}) for low in (None, 99.0)]
     lines = report_of(rows).section("trials").block(TrialTable).lines
     assert [line.value for line in lines] == ["100.0 samples/s (interval: too short to tell)", "100.0 samples/s"]
+
+
+def test_of_very_many_trials_the_first_are_shown_and_the_rest_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trials, "MOST", 2)
+    report = report_of([row(workers(number)) for number in range(5)])
+    table = report.section("trials").block(TrialTable)
+    assert ([line.name for line in table.lines], table.rest) == (["cpu · MP-0 · #1", "cpu · MP-1 · #1"], 3)
+    assert "\n\n3 more are left out here; results.parquet has all.\n" in render_markdown(report)
+    assert '<p class="dim">3 more are left out here; results.parquet has all.</p>' in render_html(report)
+    assert report_of([row(workers(number)) for number in range(2)]).section("trials").block(TrialTable).rest == 0
