@@ -79,6 +79,7 @@ def _compared(definition: NightFile, comparison: Comparison, effects: NightEffec
         "ratio": ratio.value,
         "low": ratio.low,
         "high": ratio.high,
+        "raw": float(np.exp(effects.raw[index])),
         "p_value": float(effects.p_value[index]),
         "share": float(effects.share[index]),
         "detectable": float(-np.expm1(-smallest)) if METRICS[comparison.metric].higher_is_better else float(np.expm1(smallest)),
