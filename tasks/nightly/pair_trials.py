@@ -46,9 +46,9 @@ class PairMaker:
         }
         return template.model_copy(update=changed)
 
-    def check(self, trials: Sequence[Trial]) -> None:
-        """Raise ConfigError if the code of their commits cannot run these trials."""
-        check_commits(trials)
+    def check(self, trials: Sequence[Trial]) -> dict[str, str]:
+        """Commit -> hash of its code. Raises ConfigError if the code of their commits cannot run these trials."""
+        return check_commits(trials)
 
 
 def of_side(plan: Plan, cell: str, side: Side, commit: str) -> list[Trial]:

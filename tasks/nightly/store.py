@@ -34,7 +34,7 @@ from tasks.nightly.commit_records import FoundCommit, Pairs
 from tasks.sweep.store import StoreError, warn_once
 
 Role = Literal["history", "canary", "twin", "injected"]
-Where = Literal["code", "node", "code and node", "code or node"]
+Where = Literal["code", "node", "code and node", "code or node", "environment"]
 AA_CONTROL: Role = "twin"  # the same cell once more: nothing may differ
 SLOWED_CONTROL: Role = "injected"  # the same cell, slowed on purpose: this must be found
 CHANGED = (Verdict.SLOWER, Verdict.FASTER)
@@ -96,6 +96,8 @@ class CellVerdict(Strict):
     alarm_since: str | None = None
     causes: list[str] = Field(default_factory=list, description="what of the environment changed against the baseline")
     raw: float | None = Field(None, description="as `ratio`, with nothing of the canary's change subtracted")
+    within: float | None = Field(None, description="standard deviation of one repeat's logarithm, by the baseline's nights and tonight")
+    looked: Verdict | None = Field(None, description="slower or faster where the screen saw a change, for pairs to decide")
     pairs: Pairs | None = Field(None, description="tonight's commit against the last good one; then the verdict rests on it")
     not_paired: str | None = Field(None, description="why a cell that looked changed has no pairs; null: it did not, or it has")
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from experiments.regression.definition import METRICS, NightFile
-from experiments.regression.history_segments import Change, baseline_nights, open_alarm
+from experiments.regression.history_segments import Change, baseline_nights, open_alarm, reference_nights
 from experiments.stats.verdict import Verdict
 from tasks.nightly.cell_verdict import cell_verdicts
 from tasks.nightly.comparison import Comparison
 from tasks.nightly.creep import creep
+from tasks.nightly.good_commit import GoodNight, good_night
 from tasks.nightly.history import History
 from tasks.nightly.node_state import node_states
 from tasks.nightly.store import AA_CONTROL, CONTROLS, CellVerdict, Night, NightCell, NodeState, verdicts_of
@@ -41,13 +42,28 @@ class NightVerdicts:
         return sorted(verdicts, key=lambda item: order[item.cell, item.role]), nodes
 
     def undecided(self, verdicts: Sequence[CellVerdict]) -> list[tuple[str, str]]:
-        """(identity, role) of the cells that more repeats may decide: those whose first metric has a baseline and is undecided."""
+        """(identity, role) of the cells that more repeats may decide: those whose first metric has a baseline and is undecided.
+
+        Where nights measure pairs, these decide; repeats are left for the controls and for what looked changed and cannot be paired.
+        """
         first = {(cell.cell, cell.role): cell.metrics[0] for cell in self.night.cells}
         return [
             (item.cell, item.role)
             for item in verdicts
-            if item.verdict is Verdict.UNDECIDED and item.metric == first[item.cell, item.role] and item.ratio is not None
+            if item.verdict is Verdict.UNDECIDED
+            and item.metric == first[item.cell, item.role]
+            and item.ratio is not None
+            and (not self.definition.pairs or item.role in CONTROLS or item.not_paired is not None)
         ]
+
+    def good_night(self, item: CellVerdict, now: History) -> GoodNight | None:
+        """The night whose commit tonight's is measured against in pairs; None without one."""
+        past = self.past.of(item.cell, "history")
+        measured = [date for date, trials in past.items() if any(item.metric in trial.values for trial in trials)]
+        verdicts = verdicts_of(self.nights, item.cell, item.metric)
+        changes = [change for change in self.changes if (change.cell, change.metric) == (item.cell, item.metric)]
+        dates = reference_nights(measured, verdicts, changes, self.night.date)
+        return good_night(dates, past, now.of(item.cell, "history").get(self.night.date, []))
 
     def creep(self, now: History) -> list[str]:
         """A sentence about each cell whose last nights are worse than the first of its segment, though no single night shows it."""
