@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
-from pathlib import Path
 
 from cluster.commits.resolve import TIMEOUT_S
 from cluster.commits.trees import worktrees
@@ -22,12 +21,13 @@ def suspects(commits: Sequence[str], good: str, trial: Trial) -> list[str]:
     files: set[str] = set()
     for end in (good, commits[-1]):
         tree = worktrees().tree(end)
-        files |= {path.relative_to(tree).as_posix() for path in code_files(trial.workload, trial.device, tree).values() if path.is_relative_to(tree)}
+        paths = code_files(trial.workload, trial.device, tree).values()
+        files |= {path.relative_to(tree).as_posix() for path in paths if path.is_relative_to(tree)}
     touching = [commit for commit in commits if _touches(commit, sorted(files))]
     return touching or list(commits)
 
 
-def _touches(commit: str, files: Sequence[str], root: Path = REPOSITORY) -> bool:
+def _touches(commit: str, files: Sequence[str]) -> bool:
     """Whether a commit changes one of these files against its first parent."""
-    command = ["git", "-C", str(root), "diff", "--quiet", f"{commit}^1", commit, "--", *files]
+    command = ["git", "-C", str(REPOSITORY), "diff", "--quiet", f"{commit}^1", commit, "--", *files]
     return subprocess.run(command, capture_output=True, check=False, timeout=TIMEOUT_S).returncode != 0
