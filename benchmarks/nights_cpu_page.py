@@ -157,9 +157,13 @@ def _findings(run: Nights) -> list[tuple[str, str]]:
     else:
         rows.append(("planted", f"before night {planted[0]}, commit `{planted[1][:12]}`"))
         found = run.found
-        rows.append(("found", f"night {run.number(found[0])}: {pair_sentence(found[1]) or change_of(found[1])}" if found else "**not found**"))
+        rows.append(
+            ("found", f"night {run.number(found[0])}: {pair_sentence(found[1]) or change_of(found[1])}" if found else "**not found**")
+        )
         bisections = [one for night in run.nights for one in night.bisections if one.commit]
-        named = "; ".join(dict.fromkeys(f"night {_number_of(run, one.on)}: `{one.commit}` after {one.trials} trials" for one in bisections if one.commit))
+        named = "; ".join(
+            dict.fromkeys(f"night {_number_of(run, one.on)}: `{one.commit}` after {one.trials} trials" for one in bisections if one.commit)
+        )
         right = bool(bisections) and all(one.commit == planted[1] for one in bisections)
         rows.append(("commit named by the night itself", f"{named or '**none**'}{', the planted one' if right else ''}"))
     alarms = run.false_alarms

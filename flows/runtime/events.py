@@ -26,7 +26,11 @@ def regressed(night: Night, report: str) -> int:
         cells.setdefault(item.cell, []).append(item)
     sent = 0
     for cell, items in cells.items():
-        resource = {"prefect.resource.id": f"sweepbench.cell.{cell}", "prefect.resource.name": items[0].name, "sweepbench.night": night.name}
+        resource = {
+            "prefect.resource.id": f"sweepbench.cell.{cell}",
+            "prefect.resource.name": items[0].name,
+            "sweepbench.night": night.name,
+        }
         with suppress(Exception):  # a lost event costs an automation, not a night
             sent += emit_event(REGRESSED, resource=resource, payload=payload(night, items, report)) is not None
     return sent

@@ -53,11 +53,7 @@ class PairMaker:
 
 def of_side(plan: Plan, cell: str, side: Side, commit: str) -> list[Trial]:
     """The trials of one commit of a cell (its identity) that a plan has for this purpose, in order."""
-    return [
-        trial
-        for trial in plan.trials
-        if (trial.labels["night.cell"], trial.labels.get(SIDE), trial.commit) == (cell, side, commit)
-    ]
+    return [trial for trial in plan.trials if (trial.labels["night.cell"], trial.labels.get(SIDE), trial.commit) == (cell, side, commit)]
 
 
 def with_pairs(plan: Plan, both: Sequence[tuple[Trial, Trial, int]]) -> Plan:

@@ -54,9 +54,7 @@ class Pairing:
         known = {"good": chosen.good.commit, "good_date": chosen.night.date, "tonight": chosen.tonight.commit}
         if len(ratios) < 2:
             return Pairs(**known, count=len(ratios), verdict=Verdict.UNDECIDED, why=self._why_open(item, len(ratios)))
-        code, effect = judge_pairs(
-            ratios, item.within or math.nan, item.minimum, looks=self.definition.pairs, alpha=self.definition.alpha
-        )
+        code, effect = judge_pairs(ratios, item.within or math.nan, item.minimum, looks=self.definition.pairs, alpha=self.definition.alpha)
         verdict, ratio = word(int(code)), effect.estimate()
         why = self._why_open(item, len(ratios)) if verdict is Verdict.UNDECIDED else None
         return Pairs(**known, count=effect.n, verdict=verdict, ratio=ratio.value, low=ratio.low, high=ratio.high, why=why)

@@ -25,7 +25,15 @@ PAIRS = Pairs(good="a" * 40, good_date="2026-10-18", tonight="b" * 40, count=8, 
 @pytest.fixture
 def regressed() -> Night:
     found = FoundCommit(
-        cell="id-one", name="one", metric="throughput", good="a" * 40, bad="b" * 40, commit="c" * 40, subject="why", sentence="s", on="2026-10-21"
+        cell="id-one",
+        name="one",
+        metric="throughput",
+        good="a" * 40,
+        bad="b" * 40,
+        commit="c" * 40,
+        subject="why",
+        sentence="s",
+        on="2026-10-21",
     )
     verdicts = [
         item("one", "throughput", Verdict.SLOWER, pairs=PAIRS),
@@ -53,7 +61,10 @@ def test_each_cell_that_got_worse_is_one_event(regressed: Night, monkeypatch: py
     }
     assert first["text"] == "throughput -5.1 % (-6.0 to -4.2); peak_memory_bytes +5.3 % (+4.2 to +6.4)"
     assert (first["commit"], first["commit_subject"], first["report"]) == ("c" * 40, "why", "file:///report.html")
-    assert [(one["metric"], one["pairs"] and one["pairs"]["count"]) for one in first["metrics"]] == [("throughput", 8), ("peak_memory_bytes", None)]
+    assert [(one["metric"], one["pairs"] and one["pairs"]["count"]) for one in first["metrics"]] == [
+        ("throughput", 8),
+        ("peak_memory_bytes", None),
+    ]
     assert sent[1]["payload"]["commit"] is None
 
 

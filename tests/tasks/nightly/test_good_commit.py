@@ -93,7 +93,13 @@ def test_both_sides_are_commits(template: Trial) -> None:
     ("pool", "git", "good", "commit", "why"),
     [
         (POOL, GIT, None, None, "no night of its baseline is left to compare with"),
-        (POOL.model_copy(update={"address": "http://h:8265"}), GIT, GOOD, None, "pool cpu is a cluster, whose trials run the code here and no"),
+        (
+            POOL.model_copy(update={"address": "http://h:8265"}),
+            GIT,
+            GOOD,
+            None,
+            "pool cpu is a cluster, whose trials run the code here and no",
+        ),
         (POOL, GIT, GOOD, "e" * 40, "it runs commit eeeeeeeeeeee on every night"),
         (POOL, {}, GOOD, None, "tonight's code is of no commit"),
         (POOL, {**GIT, "dirty": True}, GOOD, None, "tonight's code differs from its commit bbbbbbbbbbbb"),

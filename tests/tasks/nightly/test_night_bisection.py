@@ -112,7 +112,12 @@ def test_what_an_earlier_night_found_is_not_looked_for_again(run: NightRun) -> N
     bisect_night(run, measured_with(run, RATES), lambda: False)
     [found] = run.night.bisections
     earlier = run.night.model_copy(
-        update={"date": DATES[-1], "bisections": [found.model_copy(update={"on": DATES[-1]})], "judgements": run.judged()[0], "closed_at": 1.0}
+        update={
+            "date": DATES[-1],
+            "bisections": [found.model_copy(update={"on": DATES[-1]})],
+            "judgements": run.judged()[0],
+            "closed_at": 1.0,
+        }
     )
     run.nights.folder(DATES[-1]).mkdir(parents=True)
     run.nights.save(earlier)

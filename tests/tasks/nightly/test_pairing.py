@@ -72,9 +72,7 @@ def test_a_cell_that_became_faster_is_paired_too(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(("rate", "looked"), [(98.0, True), (99.0, False)])
-def test_only_what_looks_changed_is_measured_again(
-    rate: float, looked: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_what_looks_changed_is_measured_again(rate: float, looked: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = paired_run(tmp_path, monkeypatch, rate=rate)
     assert (more_pairs(run) is not None) is looked
     assert (verdict(run).looked is not None) is looked
@@ -107,7 +105,11 @@ def test_time_that_ends_between_two_looks_leaves_a_cell_undecided(tmp_path: Path
     monkeypatch.setattr(NightRun, "left_s", 39.0)  # two more pairs take 40 s
     assert more_pairs(run) is None
     item = verdict(run)
-    assert item.pairs is not None and (item.verdict, item.pairs.count, item.pairs.why) == (Verdict.UNDECIDED, 3, "there was no time for more")
+    assert item.pairs is not None and (item.verdict, item.pairs.count, item.pairs.why) == (
+        Verdict.UNDECIDED,
+        3,
+        "there was no time for more",
+    )
 
 
 def test_pairs_of_which_a_trial_failed_or_moved_to_another_host_are_measured_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
