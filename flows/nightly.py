@@ -26,7 +26,7 @@ from tasks.nightly.night_bisection import bisect_night
 from tasks.nightly.night_run import NightRun, start_or_resume
 from tasks.nightly.repeats import more_pairs, more_repeats
 from tasks.nightly.report import headline, markdown
-from tasks.nightly.store import NightStore, today
+from tasks.nightly.store import PAIRED, NightStore, today
 from tasks.sweep.store import Plan, SweepBusy, SweepStore, exit_status
 
 REGRESSED = "Regressed"  # Prefect's name of the failed state, for automations
@@ -78,7 +78,7 @@ def _measure(run: NightRun, session: Session) -> None:
     """Every cell for the screen; pairs of what looks changed, tonight's commit against a good one; more repeats of what cannot be paired;
     then the commit behind what got worse. All as long as the budget lasts."""
     make_datasets(session)
-    run_trials(session)
+    run_trials(session, in_turns=any(trial.labels["night.role"] == PAIRED for trial in run.plan.trials))  # pairs of an interrupted night
     try:
         prefect_tasks.read_past(run)
     except HistoryError as error:  # the measurements stay; the night gets its verdicts once MLflow answers

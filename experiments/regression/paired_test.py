@@ -48,7 +48,7 @@ class PairedEffect:
 
     def estimate(self, index: int | tuple[int, ...] = ()) -> Estimate:
         """The effect at `index` as a ratio (above 1 is better) with Student's 95 % interval."""
-        return estimate_from_log(float(self.effect[index]), float(self.se[index]), float(self.df[index]), self.n)
+        return estimate_from_log(float(self.effect[index]), float(self.se[index]), float(self.df[index]), self.n, LEVEL)
 
 
 def paired_effect(pairs: ArrayLike, usual: ArrayLike = np.nan) -> PairedEffect:

@@ -1,7 +1,7 @@
 """A night's own bisection: the commit that made a confirmed cell slower, looked for within the night's sweep and its remaining budget.
 
-Its trials are the sweep's: planned before they start, recorded in its journal, and not run twice. An interrupted night goes through the same
-steps again and takes what has been measured from there.
+Its trials are the sweep's: planned before they start, each with its journal, and not run twice. An interrupted night goes through the
+same steps again and takes what has been measured from there.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cluster.commits.resolve import CommitError
-from tasks.nightly import bisect
 from experiments.regression.bisection_test import difference
+from tasks.nightly import bisect
 from tasks.nightly.bisect import BisectError, commits_between, run_once, search, subject
 from tests.contracts import make_trial
 

@@ -14,8 +14,14 @@ from tasks.nightly.verdicts import NightVerdicts
 from tests.tasks.nightly.night_support import DATES, DEFINITION, TONIGHT, cell, night, now, past, trials
 
 
-def verdicts_of(tonight: History, before: History | None = None, nights: list[Night] | None = None, changes: list[Change] | None = None):  # type: ignore[no-untyped-def]
-    verdicts = NightVerdicts(DEFINITION, night(), before or past(), nights or [], changes or [])
+def verdicts_of(  # type: ignore[no-untyped-def]
+    tonight: History,
+    before: History | None = None,
+    nights: list[Night] | None = None,
+    changes: list[Change] | None = None,
+    definition: NightFile = DEFINITION,
+):
+    verdicts = NightVerdicts(definition, night(), before or past(), nights or [], changes or [])
     found, nodes = verdicts.judgements(tonight)
     return {(item.name, item.role): item for item in found}, nodes, verdicts.undecided(found)
 
@@ -78,9 +84,14 @@ def test_noise_leaves_a_cell_undecided_and_open_for_more_repeats() -> None:
     before.add(trials("one", DATES, noise=0.04))
     tonight = now({"two": 100.0})
     tonight.add(trials("one", [TONIGHT], rate=95.0, noise=0.04, seed=3))
-    found, _, undecided = verdicts_of(tonight, before)
+    found, _, undecided = verdicts_of(tonight, before, definition=DEFINITION.model_copy(update={"pairs": []}))
     assert found["one", "history"].verdict is Verdict.UNDECIDED
     assert undecided == [("id-one", "history")]
+    with_pairs = NightVerdicts(DEFINITION, night(), before, [], [])
+    items, _ = with_pairs.judgements(tonight)
+    assert with_pairs.undecided(items) == [], "pairs decide"
+    refused = [item.model_copy(update={"not_paired": "made up"}) if item.name == "one" else item for item in items]
+    assert with_pairs.undecided(refused) == [("id-one", "history")]
 
 
 def test_a_cell_that_was_not_measured_says_so() -> None:
