@@ -7,7 +7,9 @@ processes, its history is MLflow's, its message is received by a webhook on loop
 clone: one changes a comment in the workload's file, two a note. Before night PLANT the first of them makes each input of the workload
 cost more, which is real work in one of the two cells; nobody tells the nights. On three nights processes that compute as fast as they
 can run beside them. The nights themselves find the slow-down, measure it in pairs of commits and look for the commit. Given again after
-an interruption it goes on where it was. The page, its figures and its data are written at the end (nights_cpu_page.py), and whatever is missing in them is said there.
+an interruption it goes on where it was.
+
+The page, its figures and its data are written at the end (nights_cpu_page.py), and whatever is missing in them is said there.
 """
 
 from __future__ import annotations

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import shutil
 from collections import Counter
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from cluster.git_state import git_state
 from experiments.stats.coverage import rate_interval
 from experiments.stats.verdict import Verdict
 from tasks.nightly.pair_text import pair_sentence
@@ -114,22 +117,22 @@ def _record(run: Nights, night: Night) -> dict[str, Any]:
 
 
 def _page(run: Nights, pictures: list[str], root: Path) -> str:
-    from cluster.git_state import git_state
-
     seconds = sum(one.get("seconds", 0.0) for one in run.log.values())
     commit = str(git_state(root).get("commit", "unknown"))[:12]
-    host = f"{platform.machine()}, {_cores()} cores"
+    host = f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores"
     rows = "\n".join(f"| {name} | {text} |" for name, text in _findings(run))
     nights = "\n".join(_row(run, night) for night in run.nights)
+    found = "The report of [the night that found it](found.html), and [its message](notification.txt). " if run.found else ""
     shown = "\n\n".join(f"![Throughput by night, its level before and after, and the verdicts]({name})" for name in pictures)
     return f"""# {len(run.nights)} nights on a CPU, measured one after the other
 
-Nights of two cells of a small network, one whose inputs cost nothing (width 128) and one whose inputs cost something (width 64), one after the other in {seconds / 60:.0f} minutes; only their dates
-are made up. Each night has three commits of its own. One of them makes inputs cost a quarter more, which is real work; nobody tells the nights. On three nights a process for each core computes beside them.
+Nights of two cells of a small network, one whose inputs cost nothing (width 128) and one whose inputs cost something (width 64),
+one after the other in {seconds / 60:.0f} minutes; only their dates are made up. Each night has three commits of its own. One commit of
+all makes inputs cost more, which is real work; nobody tells the nights. On three nights a process for each core computes beside them.
 
     python -m benchmarks.nights_cpu --out docs/results/nightly-cpu --work /tmp/nights
 
-Commit `{commit}`, {host}, {run.nights[-1].opened_at and _day(run.nights[-1].opened_at)}, all nights in one run.
+Commit `{commit}`, {host}, {_day(run.nights[-1].opened_at)}, all nights in one run.
 
 | what | result |
 |---|---|
@@ -141,10 +144,11 @@ Commit `{commit}`, {host}, {run.nights[-1].opened_at and _day(run.nights[-1].ope
 |---|---|---|
 {nights}
 
-Reports: {"[the night that found it](found.html), " if run.found else ""}[the last one](last.html){", and [its message](notification.txt)" if run.found else ""}. nights.json has every verdict, pair and bisection.
-steps.parquet has every measured step of every trial but those of pairs: date, suite, width, role, round, step time in µs.
+{found}The report of [the last night](last.html). nights.json has every verdict, pair and bisection. steps.parquet has every measured
+step of every trial but those of pairs: date, suite, width, role, round, step time in µs.
 
-**How to read it.** One machine, minutes instead of days between nights: what changes from day to day is not in it. A false alarm is a cell that was called slower or faster on a night on which it was not.
+**How to read it.** One machine, and minutes instead of days between nights: what changes from day to day is not in it. A false alarm is
+a cell that was called slower or faster on a night on which it was not.
 """
 
 
@@ -197,15 +201,7 @@ def _number_of(run: Nights, day: str) -> int:
     return next(number for number, one in run.log.items() if one["date"] == day)
 
 
-def _cores() -> int:
-    import os
-
-    return len(os.sched_getaffinity(0))
-
-
 def _day(moment: float) -> str:
-    from datetime import UTC, datetime
-
     return datetime.fromtimestamp(moment, UTC).date().isoformat()
 
 

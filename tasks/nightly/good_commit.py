@@ -102,7 +102,8 @@ def _not_possible(template: Trial, pool: Pool, git: Mapping[str, Any], good: Goo
     if template.commit is not None:
         return f"it runs commit {template.commit[:12]} on every night"
     if not git or git["dirty"]:
-        return f"tonight's code differs from its commit {git['commit'][:12]}: commit the changes" if git else "tonight's code is of no commit"
+        differs = f"tonight's code differs from its commit {git['commit'][:12]}: commit the changes" if git else None
+        return differs or "tonight's code is of no commit"
     if good.commit is None:
         return "no night of its baseline is known to have run one clean commit"
     return f"tonight's commit {good.commit[:12]} is that of {good.date}, which was good" if good.commit == git["commit"] else None

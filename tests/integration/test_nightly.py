@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -97,6 +98,9 @@ def test_a_night_is_interrupted_gone_on_with_judged_and_told_once(definition: No
         assert (state.is_completed(), state.name) == (True, "Skipped")
         assert len(received) == 1 and nights.dates() == [TONIGHT]
 
+    [event] = _events("sweepbench.cell.regressed")
+    assert event["resource"]["prefect.resource.id"] == f"sweepbench.cell.{whole.cell}"
+    assert event["payload"]["text"].startswith("throughput -") and event["payload"]["date"] == TONIGHT
     check_projection(store)
     [parent] = all_runs(store.sweep_id, "parent")
     assert parent.data.tags["night.verdict"] == received[0]["subject"]
@@ -106,6 +110,8 @@ def test_a_night_is_interrupted_gone_on_with_judged_and_told_once(definition: No
         "night/report.html",
         "night/report.md",
     ]
+    judged = [run for run in all_runs(store.sweep_id) if run.data.tags["night.cell"] == whole.cell and run.data.tags["night.role"] == "history"]
+    assert judged and all("throughput=slower" in run.data.tags["night.verdict"] for run in judged)
     slowed = [run for run in all_runs(store.sweep_id) if run.data.tags["night.role"] == "injected"]
     assert len(slowed) == 2 and {run.data.params["injected_slowdown"] for run in slowed} == {"0.5"}
     assert set(night.probes) == {"twin", "injected"} and all(isinstance(word, Verdict) for word in night.probes.values())
@@ -115,9 +121,20 @@ def test_a_night_is_interrupted_gone_on_with_judged_and_told_once(definition: No
     assert journal.window is not None and journal.window["injected_slowdown"] == 0.5
 
 
-def _stop_after_the_first_trial(nights: NightStore) -> None:
-    import time
+def _events(name: str) -> list[dict[str, Any]]:
+    """The events of this name that Prefect's server has stored, once it has any."""
+    from prefect.client.orchestration import get_client
 
+    deadline = time.monotonic() + 60
+    while True:
+        with get_client(sync_client=True) as client:
+            answer = client._client.post("/events/filter", json={"filter": {"event": {"name": [name]}}})
+        if (events := answer.json()["events"]) or time.monotonic() > deadline:
+            return list(events)
+        time.sleep(0.5)
+
+
+def _stop_after_the_first_trial(nights: NightStore) -> None:
     while True:
         time.sleep(0.05)
         if not nights.dates():
