@@ -4,7 +4,7 @@
 
 Everything is real but the dates: each night is `sweep nightly cpu --date ...` in a scratch clone of this repository, its trials are real
 processes, its history is MLflow's, its message is received by a webhook on loopback. Before each night three commits are made in the
-clone: one changes a comment in the workload's file, two a note. Before night PLANT the first of them makes each input of the workload
+clone: one changes a comment in the workload's file, two a note. Before one night the first of them makes each input of the workload
 cost more, which is real work in one of the two cells; nobody tells the nights. On three nights processes that compute as fast as they
 can run beside them. The nights themselves find the slow-down, measure it in pairs of commits and look for the commit. Given again after
 an interruption it goes on where it was.
@@ -36,9 +36,9 @@ WORKLOAD = Path("experiments") / "workloads" / "synthetic.py"
 DEFINITION = """nightly: cpu
 description: A small network on the CPU of this machine with cheap and with dear inputs, three weeks of nights compressed in time
 cells:
-  - {suite: synthetic, profile: smoke, set: {steps: 3000, width: 128}, metrics: [throughput], value: 2}
-  - {suite: synthetic, profile: smoke, set: {steps: 1500, width: 64, input_cost: 60}, metrics: [throughput], value: 1}
-canary: {suite: canary, profile: smoke, set: {steps: 3000}, metrics: [throughput]}
+  - {suite: synthetic, profile: smoke, set: {steps: 800, width: 256}, metrics: [throughput], value: 2}
+  - {suite: synthetic, profile: smoke, set: {steps: 800, width: 64, input_cost: 1000}, metrics: [throughput], value: 1}
+canary: {suite: canary, profile: smoke, set: {steps: 800, width: 256, batch_size: 64}, metrics: [throughput]}
 repeats: 2
 looks: [4]
 pairs: [3, 5, 8, 12]
@@ -46,10 +46,9 @@ budget: 8m
 bisect_budget: 5m
 notify: [custom-webhook/nightly]
 """
-PLANT = 15  # the night before which the slow-down is committed
 CO_TENANTS = {8: "all night", 11: "from 20 s on", 20: "in spells of 5 s"}
 BEFORE = "    for _ in range(multiplications):\n"
-AFTER = "    for _ in range(multiplications + multiplications // 4):\n"
+AFTER = "    for _ in range(multiplications + multiplications // 8):\n"
 
 
 def main() -> None:
@@ -70,7 +69,7 @@ def main() -> None:
         for number in range(1, options.nights + 1):
             night = (date.fromisoformat(options.first) + timedelta(days=number - 1)).isoformat()
             if number not in log.ended:
-                _night(clone, log, number, night)
+                _night(clone, log, number, night, plant=number == options.plant)
     nights_cpu_page.write(options.out, work, ROOT)
 
 
@@ -101,6 +100,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--work", type=Path, required=True, help="scratch folder: clone, runs, what the webhook received")
     parser.add_argument("--first", default="2026-11-01", help="date of the first night")
     parser.add_argument("--nights", type=int, default=21, help="with fewer the page says what was not reached")
+    parser.add_argument("--plant", type=int, default=15, help="the night before which the slow-down is committed")
     return parser.parse_args()
 
 
@@ -113,10 +113,10 @@ def _clone(work: Path) -> Path:
     return clone
 
 
-def _night(clone: Path, log: NightLog, number: int, night: str) -> None:
+def _night(clone: Path, log: NightLog, number: int, night: str, *, plant: bool) -> None:
     """Commit, then run the night; with a co-tenant where it is to have one."""
     if number not in log.committed:
-        log.add(night=number, date=night, **_commit(clone, number))
+        log.add(night=number, date=night, **_commit(clone, number, plant=plant))
     began = time.monotonic()
     with co_tenant(CO_TENANTS.get(number)):
         done = _sweep(clone, "nightly", "cpu", "--date", night)
@@ -127,21 +127,21 @@ def _night(clone: Path, log: NightLog, number: int, night: str) -> None:
     log.add(night=number, date=night, seconds=time.monotonic() - began, status=done.returncode, co_tenant=CO_TENANTS.get(number))
 
 
-def _commit(clone: Path, number: int) -> dict[str, Any]:
-    """The night's three commits. Returns the newest and, on night PLANT, the planted one."""
+def _commit(clone: Path, number: int, *, plant: bool) -> dict[str, Any]:
+    """The night's three commits. Returns the newest and, where it is to `plant` it, the one that makes inputs cost more."""
     path = clone / WORKLOAD
     text = path.read_text().rstrip("\n").rsplit("\n# night", 1)[0]
-    if number == PLANT:
+    if plant:
         assert text.count(BEFORE) == 1, "the workload is no longer the one that this was written for"
         text = text.replace(BEFORE, AFTER)
     path.write_text(f"{text}\n# night {number}\n")
-    _git(clone, "commit", "--quiet", "-am", "Synthetic: inputs cost more" if number == PLANT else f"Synthetic: comment {number}")
+    _git(clone, "commit", "--quiet", "-am", "Synthetic: inputs cost more" if plant else f"Synthetic: comment {number}")
     changed = _git(clone, "rev-parse", "HEAD")
     for note in (1, 2):
         (clone / f"note-{note}.txt").write_text(f"Night {number}: a change that measures nothing.\n")
         _git(clone, "add", f"note-{note}.txt")
         _git(clone, "commit", "--quiet", "-m", f"Note {note} of night {number}")
-    return {"commit": _git(clone, "rev-parse", "HEAD"), **({"planted": changed} if number == PLANT else {})}
+    return {"commit": _git(clone, "rev-parse", "HEAD"), **({"planted": changed} if plant else {})}
 
 
 def _sweep(clone: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -126,7 +126,7 @@ def _page(run: Nights, pictures: list[str], root: Path) -> str:
     shown = "\n\n".join(f"![Throughput by night, its level before and after, and the verdicts]({name})" for name in pictures)
     return f"""# {len(run.nights)} nights on a CPU, measured one after the other
 
-Nights of two cells of a small network, one whose inputs cost nothing (width 128) and one whose inputs cost something (width 64),
+Nights of two cells of a small network, one whose inputs cost nothing (width 256) and one whose inputs cost something (width 64),
 one after the other in {seconds / 60:.0f} minutes; only their dates are made up. Each night has three commits of its own. One commit of
 all makes inputs cost more, which is real work; nobody tells the nights. On three nights a process for each core computes beside them.
 
