@@ -12,8 +12,8 @@ from benchmarks.noise import JUDGED, Nights
 from experiments.regression.creep import trend
 from experiments.regression.decision import ALPHA, FASTER, SAME, SLOWER, UNDECIDED, decide
 from experiments.regression.effect import NightEffect, night_effect, night_value
-from experiments.regression.paired_test import PAIRS, judge_pairs
-from experiments.regression.screen import looks_changed
+from experiments.regression.paired_test import PAIRS, judge_pairs, worth_more
+from experiments.regression.screen import WORSE, looks_changed
 from experiments.stats.sequential import interim_levels
 
 Array = NDArray[np.float64]
@@ -41,11 +41,12 @@ def two_commits(nights: Nights, *, looks: Sequence[int] = PAIRS, repeats: int = 
     level = interim_levels(LOOKS, ALPHA)[0]
     for night in range(JUDGED):
         effect = effect_of(nights, night, repeats)
-        chosen = looks_changed(effect, MINIMUM) != 0
+        looked = looks_changed(effect, MINIMUM)
+        chosen = looked != 0
         alone, _ = decide(effect, MINIMUM, level)
         codes[..., night] = np.where(alone == SAME, SAME, UNDECIDED)
         pairs = nights.pairs[:, :, night][chosen]
-        codes[..., night][chosen], pairs_taken = in_pairs(pairs[..., 1] - pairs[..., 0], effect.within[chosen], looks)
+        codes[..., night][chosen], pairs_taken = in_pairs(pairs[..., 1] - pairs[..., 0], looked[chosen], effect.within[chosen], looks)
         taken[..., night][chosen] += 2 * pairs_taken
         screened[..., night] = chosen
     return Judged(codes, taken, screened)
@@ -59,14 +60,16 @@ def effect_of(nights: Nights, night: int, repeats: int) -> NightEffect:
     return night_effect(past, now, canary[:, :, tonight - BASELINE : tonight, :repeats], canary[:, :, tonight, :repeats])
 
 
-def in_pairs(pairs: Array, usual: Array, looks: Sequence[int] = PAIRS) -> tuple[Codes, NDArray[np.int_]]:
+def in_pairs(pairs: Array, looked: NDArray[np.int8], usual: Array, looks: Sequence[int] = PAIRS) -> tuple[Codes, NDArray[np.int_]]:
     """The code of each of the cells (cells, pairs), and the pairs it took."""
     codes, taken = np.full(len(pairs), UNDECIDED, dtype=np.int8), np.zeros(len(pairs), dtype=int)
+    still = np.arange(len(pairs))
     for count in looks:
-        still = np.flatnonzero(codes == UNDECIDED)
-        if still.size:
-            taken[still] = count
-            codes[still], _ = judge_pairs(pairs[still, :count], usual[still], MINIMUM, looks=looks)
+        if not still.size:
+            break
+        taken[still] = count
+        codes[still], found = judge_pairs(pairs[still, :count], usual[still], MINIMUM, looks=looks)
+        still = still[(codes[still] == UNDECIDED) & worth_more(found, looked[still], MINIMUM)]
     return codes, taken
 
 
@@ -98,7 +101,8 @@ def creep_found(nights: Nights, length: int, loss: float) -> tuple[NDArray[np.bo
     usual = effect_of(nights, 0, REPEATS).within[:, 0]
     pairs = nights.pairs[:, 0, 0, :, 1] - nights.pairs[:, 0, 0, :, 0] + steps[-1]
     suspected = line.suspected(MINIMUM)
-    return suspected, suspected & (in_pairs(pairs, usual)[0] == SLOWER), line.shown(MINIMUM)
+    looked = np.full(len(pairs), WORSE, dtype=np.int8)
+    return suspected, suspected & (in_pairs(pairs, looked, usual)[0] == SLOWER), line.shown(MINIMUM)
 
 
 def alarms(codes: Codes) -> NDArray[np.bool_]:

@@ -22,9 +22,10 @@ from experiments.stats.sequential import look_levels
 
 Array = NDArray[np.float64]
 
-PAIRS = (3, 5, 8, 12, 17, 23)  # numbers of pairs after which the test looks; the last is the most
-SPENDING = 1.0  # power of the share of pairs that the chance of error follows; 1 decides large changes early
-PRIOR_DF = 6.0  # degrees of freedom that the spread of past nights is worth
+PAIRS = (3, 4, 6, 8, 11, 15, 20, 25, 30)  # numbers of pairs after which the test looks; the last is the most
+SPENDING = 2.0  # power of the share of pairs that the chance of error follows
+PRIOR_DF = 3.0  # degrees of freedom that the spread of past nights is worth at most
+FUTILITY = 0.2  # chance of giving up on a change as large as the smallest that matters
 _TRIM = 5  # of so many pairs one is left out at each end
 _TRIM_COST = 1.1  # variance of such a mean over that of a plain one, for normal noise
 
@@ -56,8 +57,9 @@ def paired_effect(pairs: ArrayLike, usual: ArrayLike = np.nan) -> PairedEffect:
 
     The location is the mean without the lowest and the highest of each five, its error that of Yuen & Dixon 1973 (Biometrika 60(2)): one
     slow trial in twenty does not decide. The variance is moderated (Smyth 2004, Stat. Appl. Genet. Mol. Biol. 3(1)): three pairs alone tell
-    a spread badly, so that which past nights had counts as PRIOR_DF degrees of freedom more. `usual`: the standard deviation of one repeat
-    on past nights (`NightEffect.within`), of shape (...) or one number; without it (NaN or 0), only the pairs count.
+    a spread badly, so that which past nights had counts as PRIOR_DF degrees of freedom more; as fewer, by the ratio of the variances, where
+    tonight's pairs vary more than that, as on a rough night. `usual`: the standard deviation of one repeat on past nights
+    (`NightEffect.within`), of shape (...) or one number; without it (NaN or 0), only the pairs count.
     Raises ValueError for fewer than two pairs.
     """
     values = np.sort(np.asarray(pairs, dtype=float), axis=-1)
@@ -71,7 +73,7 @@ def paired_effect(pairs: ArrayLike, usual: ArrayLike = np.nan) -> PairedEffect:
     around = winsorised - winsorised.mean(-1, keepdims=True)
     own = (around**2).sum(-1) * n / (kept * (kept - 1))  # variance of one pair, as far as it follows from the error of the mean
     past = 2 * np.asarray(usual, dtype=float) ** 2 * (_TRIM_COST if cut else 1.0)
-    weight = np.where(past > 0, PRIOR_DF, 0.0)  # False for NaN
+    weight = np.where(past > 0, PRIOR_DF * past / np.fmax(own, past), 0.0)  # False for NaN
     df = kept - 1 + weight
     variance = (weight * np.nan_to_num(past) + (kept - 1) * own) / df
     return PairedEffect(inner.mean(-1), np.maximum(np.sqrt(variance / n), RESOLUTION), np.broadcast_to(df, own.shape), n)
@@ -80,7 +82,8 @@ def paired_effect(pairs: ArrayLike, usual: ArrayLike = np.nan) -> PairedEffect:
 def pair_levels(looks: Sequence[int], alpha: float = ALPHA) -> list[float]:
     """The two-sided level of each look, so that all together err with probability `alpha`, allowing for what they share.
 
-    The chance is spent in proportion to the pairs (power family: Kim & DeMets 1987), which finds large changes with few pairs.
+    The chance is spent with the square of the share of pairs (power family: Kim & DeMets 1987): large changes are found with few pairs, and
+    most is left for the looks that know tonight's spread.
     Raises ValueError for looks that do not rise, or that begin below two pairs.
     """
     if not looks or looks[0] < 2 or any(later <= earlier for earlier, later in zip(looks, looks[1:], strict=False)):
@@ -100,7 +103,7 @@ def judge_pairs(
 
     slower / faster: p is below this look's level, and the change is at least SHARE of `minimum`, the smallest that matters; were it held
     to all of it, a change of exactly that size would be missed every second night. same: the 95 % interval lies within `minimum`.
-    undecided: measure on to `next_pairs`, or say so. Pairs after the last look that was reached, as where time ran out, do not count: a look
+    undecided: measure on to `next_pairs`, if `worth_more`, or say so. Pairs after the last look that was reached, as where time ran out, do not count: a look
     that was not planned has no level. Before the first look nothing is slower or faster. `usual` as in `paired_effect`. Raises ValueError
     for fewer than two pairs.
     """
@@ -112,3 +115,16 @@ def judge_pairs(
     within = np.abs(found.effect) + special.stdtrit(found.df, (1 + LEVEL) / 2) * found.se < edge
     codes = np.select([clear & (found.effect < 0), clear, within], [SLOWER, FASTER, SAME], UNDECIDED)
     return codes.astype(np.int8), found
+
+
+def worth_more(found: PairedEffect, looked: ArrayLike, minimum: ArrayLike) -> NDArray[np.bool_]:
+    """Whether more pairs of an undecided cell may still show the change that its screen saw; of the effects' shape (...).
+
+    `looked`: WORSE or BETTER (experiments/regression/screen.py). False where a change by `minimum` in that direction is less than FUTILITY
+    times as likely as none: the lower boundary of Wald's sequential probability ratio test (1945, Ann. Math. Stat. 16(2)). Stopping there
+    can only lower the chance of a false alarm, and is what makes rough cells cost less than their most pairs.
+    """
+    edge = np.log1p(np.asarray(minimum, dtype=float))
+    with np.errstate(over="ignore"):
+        log_ratio = (edge * np.asarray(looked) * found.effect - edge**2 / 2) / found.se**2
+    return np.asarray(log_ratio >= np.log(FUTILITY))
