@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from cluster.pools.pool import find_pool, load_pools
 from experiments.regression.decision import word
 from experiments.regression.definition import NightFile
-from experiments.regression.paired_test import judge_pairs, next_pairs
+from experiments.regression.paired_test import PairedEffect, judge_pairs, next_pairs, worth_more
+from experiments.regression.screen import BETTER, WORSE
 from experiments.regression.settle import Judge, Suspect, settle
 from experiments.stats.verdict import Verdict
 from tasks.nightly.commit_records import Pairs
@@ -50,14 +51,23 @@ class Pairing:
         chosen = self.choices.get(item.cell)
         if not isinstance(chosen, Partners):
             return None
-        ratios = self._ratios(chosen, item.metric, plan)
+        effect, have = self._effect(chosen, item, plan)
         known = {"good": chosen.good.commit, "good_date": chosen.night.date, "tonight": chosen.tonight.commit}
+        if effect is None:
+            return Pairs(**known, count=have, verdict=Verdict.UNDECIDED, why=self._why_open(item, None, have))
+        verdict, found = effect
+        ratio = found.estimate()
+        why = self._why_open(item, found, have) if verdict is Verdict.UNDECIDED else None
+        return Pairs(**known, count=found.n, verdict=verdict, ratio=ratio.value, low=ratio.low, high=ratio.high, why=why)
+
+    def _effect(self, chosen: Partners, item: CellVerdict, plan: Plan) -> tuple[tuple[Verdict, PairedEffect] | None, int]:
+        """The verdict of the pairs at their last look and what it rests on, None with fewer than two; and how many pairs there are."""
+        ratios = self._ratios(chosen, item.metric, plan)
         if len(ratios) < 2:
-            return Pairs(**known, count=len(ratios), verdict=Verdict.UNDECIDED, why=self._why_open(item, len(ratios)))
-        code, effect = judge_pairs(ratios, item.within or math.nan, item.minimum, looks=self.definition.pairs, alpha=self.definition.alpha)
-        verdict, ratio = word(int(code)), effect.estimate()
-        why = self._why_open(item, len(ratios)) if verdict is Verdict.UNDECIDED else None
-        return Pairs(**known, count=effect.n, verdict=verdict, ratio=ratio.value, low=ratio.low, high=ratio.high, why=why)
+            return None, len(ratios)
+        usual = item.within or math.nan
+        code, found = judge_pairs(ratios, usual, item.minimum, looks=self.definition.pairs, alpha=self.definition.alpha)
+        return (word(int(code)), found), len(ratios)
 
     def _ratios(self, chosen: Partners, metric: str, plan: Plan) -> list[float]:
         """The metric's log ratios of tonight's commit to the good one, pair by pair; more is better."""
@@ -65,10 +75,13 @@ class Pairing:
         ratios = [log_metric(now.summary.get(metric), metric) - log_metric(good.summary.get(metric), metric) for good, now in results]
         return [ratio for ratio in ratios if math.isfinite(ratio)]
 
-    def _why_open(self, item: CellVerdict, have: int) -> str:
+    def _why_open(self, item: CellVerdict, found: PairedEffect | None, have: int) -> str:
         if item.cell in self.out_of_time:
             return "there was no time for more"
-        return "that is the most" if have >= self.definition.pairs[-1] else "no more of them ended ok"
+        if have >= self.definition.pairs[-1]:
+            return "that is the most"
+        given_up = found is not None and not _worth_more(found, item)
+        return "more would hardly show what the screen saw" if given_up else "no more of them ended ok"
 
     def wanted(self, items: Sequence[CellVerdict], plan: Plan) -> list[tuple[CellVerdict, Partners, int]]:
         """(verdict by the screen, partners, pairs to plan in all) of the cells whose pairs have not decided, what looks worst first."""
@@ -77,12 +90,13 @@ class Pairing:
             chosen = self.choices.get(item.cell)
             if item.looked is None or not isinstance(chosen, Partners) or item.cell in found:
                 continue
-            pairs = self.pairs(item, plan)
+            effect, _ = self._effect(chosen, item, plan)
             planned = sum(trial.cell == chosen.good.cell for trial in plan.trials)
             have = len(results_of_pairs(self.sweep, plan, chosen.good, chosen.tonight))
             more = next_pairs(have, self.definition.pairs)
             hopeless = planned >= _TRIES * self.definition.pairs[-1] or (planned > 0 and have == 0)
-            if pairs is not None and pairs.verdict is Verdict.UNDECIDED and more is not None and not hopeless:
+            open_ = effect is None or (effect[0] is Verdict.UNDECIDED and _worth_more(effect[1], item))
+            if open_ and more is not None and not hopeless:
                 found[item.cell] = (item, chosen, planned + more - have)
         return list(found.values())
 
@@ -117,3 +131,8 @@ class Pairing:
                 "not_paired": not_paired,
             }
         )
+
+
+def _worth_more(found: PairedEffect, item: CellVerdict) -> bool:
+    """Whether more pairs may still show what the screen saw of a cell."""
+    return bool(worth_more(found, BETTER if item.looked is Verdict.FASTER else WORSE, item.minimum))
