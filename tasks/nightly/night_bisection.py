@@ -58,10 +58,16 @@ def bisect_night(run: NightRun, measure: Callable[[Plan], None], stopped: Callab
 
 
 def _confirmed(run: NightRun) -> list[CellVerdict]:
-    """The cells that are worse by their first metric, or else by another, as pairs have shown."""
+    """The cells that are worse by their first metric, or else by another, as pairs have shown; not what crept, which is of many commits."""
     worse: dict[str, CellVerdict] = {}
     for item in run.judged()[0]:
-        if item.role == "history" and item.verdict is Verdict.SLOWER and item.pairs and item.pairs.verdict is Verdict.SLOWER:
+        if (
+            item.role == "history"
+            and not item.crept
+            and item.verdict is Verdict.SLOWER
+            and item.pairs
+            and item.pairs.verdict is Verdict.SLOWER
+        ):
             worse.setdefault(item.cell, item)
     return list(worse.values())
 

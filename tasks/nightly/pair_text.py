@@ -21,7 +21,10 @@ def pair_sentence(item: CellVerdict) -> str | None:
     if pairs.verdict in CHANGED and None not in (pairs.ratio, pairs.low, pairs.high):
         middle, low, high = (change(value, item.metric) for value in (pairs.ratio, pairs.low, pairs.high))
         ends = sorted((abs(low), abs(high)))
-        return f"{word_of(pairs.verdict, item.metric)} by {percent(abs(middle))} ({100 * ends[0]:.1f} to {percent(ends[1])}), {count}"
+        since = f" since {pairs.good_date}, little by little" if item.crept else ""
+        return (
+            f"{word_of(pairs.verdict, item.metric)} by {percent(abs(middle))} ({100 * ends[0]:.1f} to {percent(ends[1])}){since}, {count}"
+        )
     why = f" ({pairs.why})" if pairs.why else ""
     return f"{_looked(item)}; {count}: {pairs.verdict}{why}"
 
@@ -30,7 +33,9 @@ JUDGED_BY_HISTORY = "its nights and the canary judge"
 
 
 def _looked(item: CellVerdict) -> str:
-    """By the screen: as measured, or relative to the node, whichever is further from no change."""
+    """By the line through its nights, or by the screen: as measured, or relative to the node, whichever is further from no change."""
+    if item.crept:
+        return "looked as if it crept"
     known = [ratio for ratio in (item.ratio, item.raw) if ratio]
     if not known:
         return "looked changed"

@@ -103,7 +103,7 @@ class Pairing:
     def settled(self, item: CellVerdict, plan: Plan, tonight: str) -> CellVerdict:
         """The verdict on a cell's metric with what its pairs say, or with why it has none. `tonight`: the date."""
         chosen = self.choices.get(item.cell)
-        if item.looked is None or chosen is None:
+        if item.looked is None or chosen is None or (item.crept and isinstance(chosen, Refused)):
             return item
         pairs = self.pairs(item, plan)
         not_paired = chosen.why if isinstance(chosen, Refused) else None

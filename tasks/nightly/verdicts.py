@@ -9,7 +9,7 @@ from experiments.regression.history_segments import Change, baseline_nights, ope
 from experiments.stats.verdict import Verdict
 from tasks.nightly.cell_verdict import cell_verdicts
 from tasks.nightly.comparison import Comparison
-from tasks.nightly.creep import creep
+from tasks.nightly.creep import creep, is_due
 from tasks.nightly.good_commit import GoodNight, good_night
 from tasks.nightly.history import History
 from tasks.nightly.node_state import node_states
@@ -38,6 +38,8 @@ class NightVerdicts:
             family = [self._comparison(cell, metric, now, self.definition.baseline_nights) for cell in cells]
             family = [each for each in family if metric == each.cell.metrics[0] or any(metric in trial.values for trial in each.now)]
             verdicts += cell_verdicts(self.definition, family, nodes, self.night.date)
+        segments = self._segments(now) if self.definition.pairs else {}
+        verdicts = [self._with_creep(item, segments.get(item.cell)) for item in verdicts]
         order = {(cell.cell, cell.role): index for index, cell in enumerate(self.night.cells)}
         return sorted(verdicts, key=lambda item: order[item.cell, item.role]), nodes
 
@@ -62,15 +64,28 @@ class NightVerdicts:
         measured = [date for date, trials in past.items() if any(item.metric in trial.values for trial in trials)]
         verdicts = verdicts_of(self.nights, item.cell, item.metric)
         changes = [change for change in self.changes if (change.cell, change.metric) == (item.cell, item.metric)]
-        dates = reference_nights(measured, verdicts, changes, self.night.date)
+        if item.crept:
+            dates = baseline_nights(measured, verdicts, changes, self.night.date, _ALL_NIGHTS)
+        else:
+            dates = reference_nights(measured, verdicts, changes, self.night.date)
         return good_night(dates, past, now.of(item.cell, "history").get(self.night.date, []))
 
     def creep(self, now: History) -> list[str]:
-        """A sentence about each cell whose last nights are worse than the first of its segment, though no single night shows it."""
-        cells = [cell for cell in self.night.cells if cell.role == "history"]
-        segments = [self._comparison(cell, cell.metrics[0], now, _ALL_NIGHTS) for cell in cells]
-        sentences = [creep(segment, self.night.date, self.definition.alpha) for segment in segments]
+        """A sentence about each cell that got worse little by little over its segment, though no single night shows it."""
+        sentences = [creep(segment, self.night.date, self.definition.alpha) for segment in self._segments(now).values()]
         return [sentence for sentence in sentences if sentence]
+
+    def _with_creep(self, item: CellVerdict, segment: Comparison | None) -> CellVerdict:
+        """The verdict, marked for pairs against the first commit of its segment where it is suspected of creep, one night in some."""
+        told = item.looked is not None or item.ratio is None or item.role != "history"
+        if segment is None or told or item.metric != segment.metric or not is_due(segment, self.night.date):
+            return item
+        return item.model_copy(update={"looked": Verdict.SLOWER, "crept": True})
+
+    def _segments(self, now: History) -> dict[str, Comparison]:
+        """Cell -> its first metric beside all nights of its segment."""
+        cells = [cell for cell in self.night.cells if cell.role == "history"]
+        return {cell.cell: self._comparison(cell, cell.metrics[0], now, _ALL_NIGHTS) for cell in cells}
 
     def _comparison(self, cell: NightCell, metric: str, now: History, most_nights: int) -> Comparison:
         control = cell.role in CONTROLS  # both are compared with the A/A control's own nights, which nobody slowed down
