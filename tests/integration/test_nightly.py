@@ -51,10 +51,8 @@ def made_up_past(plan: Plan, commit: str | None = None) -> None:
             folder = store.trial_dir(key)
             folder.mkdir(parents=True)
             atomic_write(folder / "trial.json", mine.model_dump_json())
-            write_journal(folder, 1, 30, step_s=1e-5)
-            store.save_result(
-                TrialResult(key=key, attempt=1, outcome=Outcome.OK, started_at=1.7e9, finished_at=1.7e9 + 60, environment=ran)
-            )
+            write_journal(folder, 1, 30, step_s=1e-5, **ran)
+            store.save_result(TrialResult(key=key, attempt=1, outcome=Outcome.OK, started_at=1.7e9, finished_at=1.7e9 + 60))
             trials.append(mine)
         old = plan.model_copy(update={"sweep_id": sweep_id, "trials": trials, "labels": {**plan.labels, "night.date": date}})
         store.save_plan(old)
