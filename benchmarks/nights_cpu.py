@@ -90,6 +90,10 @@ class NightLog:
         return {record["night"] for record in self.records if "commit" in record}
 
     @property
+    def last_commit(self) -> str | None:
+        return next((record["commit"] for record in reversed(self.records) if "commit" in record), None)
+
+    @property
     def ended(self) -> set[int]:
         return {record["night"] for record in self.records if "seconds" in record}
 
@@ -116,6 +120,7 @@ def _clone(work: Path) -> Path:
 def _night(clone: Path, log: NightLog, number: int, night: str, *, plant: bool) -> None:
     """Commit, then run the night; with a co-tenant where it is to have one."""
     if number not in log.committed:
+        _git(clone, "reset", "--quiet", "--hard", log.last_commit or "origin/HEAD")  # what an interrupted run may have committed
         log.add(night=number, date=night, **_commit(clone, number, plant=plant))
     began = time.monotonic()
     with co_tenant(CO_TENANTS.get(number)):
