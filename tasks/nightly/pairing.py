@@ -19,10 +19,11 @@ from tasks.nightly.history import History
 from tasks.nightly.pair_text import word_of
 from tasks.nightly.pair_trials import PairMaker, results_of_pairs
 from tasks.nightly.plan import templates
-from tasks.nightly.store import CHANGED, CellVerdict
+from tasks.nightly.store import CHANGED, CellVerdict, Where
 from tasks.nightly.verdicts import NightVerdicts
 from tasks.sweep.store import Plan, SweepStore
 
+_SUSPECTS: dict[Suspect, Where] = {Suspect.ENVIRONMENT: "environment", Suspect.NODE: "node"}
 _TRIES = 2  # so many times the last look's pairs are tried at most, where trials fail
 
 
@@ -52,13 +53,20 @@ class Pairing:
         if not isinstance(chosen, Partners):
             return None
         effect, have = self._effect(chosen, item, plan)
-        known = {"good": chosen.good.commit, "good_date": chosen.night.date, "tonight": chosen.tonight.commit}
+        record = Pairs(
+            good=str(chosen.good.commit),
+            good_date=chosen.night.date,
+            tonight=str(chosen.tonight.commit),
+            count=have,
+            verdict=Verdict.UNDECIDED,
+        )
         if effect is None:
-            return Pairs(**known, count=have, verdict=Verdict.UNDECIDED, why=self._why_open(item, None, have))
+            return record.model_copy(update={"why": self._why_open(item, None, have)})
         verdict, found = effect
         ratio = found.estimate()
         why = self._why_open(item, found, have) if verdict is Verdict.UNDECIDED else None
-        return Pairs(**known, count=found.n, verdict=verdict, ratio=ratio.value, low=ratio.low, high=ratio.high, why=why)
+        told = {"count": found.n, "verdict": verdict, "ratio": ratio.value, "low": ratio.low, "high": ratio.high, "why": why}
+        return record.model_copy(update=told)
 
     def _effect(self, chosen: Partners, item: CellVerdict, plan: Plan) -> tuple[tuple[Verdict, PairedEffect] | None, int]:
         """The verdict of the pairs at their last look and what it rests on, None with fewer than two; and how many pairs there are."""
@@ -108,17 +116,14 @@ class Pairing:
         pairs = self.pairs(item, plan)
         not_paired = chosen.why if isinstance(chosen, Refused) else None
         if pairs is not None and pairs.count == 0:
-            pairs, not_paired = None, pairs.why
+            not_paired, pairs = pairs.why, None
         measured = pairs.verdict if pairs is not None else None
         night = chosen.night if isinstance(chosen, Partners) else chosen
         found = settle(item.verdict, True, measured, code_changed=night.code_changed, environment_changed=night.environment_changed)
         changed = found.verdict in CHANGED
         why = found.why if pairs is not None else None  # `not_paired` says it more exactly
-        where = item.where if changed or found.suspect is Suspect.NODE else None
-        if found.suspect in (Suspect.ENVIRONMENT, Suspect.NODE):
-            where = found.suspect.value
-        elif found.judge is Judge.PAIRS and changed and where is None:
-            where = "code"
+        by_pairs: Where | None = "code" if found.judge is Judge.PAIRS and changed else None
+        where = _SUSPECTS.get(found.suspect) or (item.where or by_pairs if changed else None)
         return item.model_copy(
             update={
                 "verdict": found.verdict,
