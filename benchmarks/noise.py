@@ -111,9 +111,9 @@ def bimodal(random: Random, runs: int, cells: int, nights: int) -> Nights:
 
 
 def swapped(random: Random, runs: int, cells: int, nights: int) -> Nights:
-    """From the first judged night on another node, on which the canary is 4 % slower and each cell 2, 4 or 6 %; else quiet."""
+    """From the first judged night on another node, on which the canary is 4 % slower or faster and each cell 2, 4 or 6 %; else quiet."""
     node, own = calm(random, runs, cells, nights)
-    node[:, -JUDGED:] -= 0.04
+    node[:, -JUDGED:] += random.choice([-0.04, 0.04], size=(runs, 1))
     return together(node, own, normal(random, 0.01), share=sensitivities(random, runs, cells))
 
 
@@ -137,7 +137,9 @@ def tripled_spread(random: Random, runs: int, cells: int, nights: int) -> Nights
 
 def throttled(random: Random, runs: int, cells: int, nights: int) -> Nights:
     """A node throttles in the course of a night: 4 % slower for six rounds on average, after eighteen that are not; else quiet."""
-    return together(*calm(random, runs, cells, nights), normal(random, 0.01), during=lambda shape: -0.04 * spells(random, shape, 1 / 18, 1 / 6))
+    return together(
+        *calm(random, runs, cells, nights), normal(random, 0.01), during=lambda shape: -0.04 * spells(random, shape, 1 / 18, 1 / 6)
+    )
 
 
 def correlated(random: Random, runs: int, cells: int, nights: int) -> Nights:

@@ -1,4 +1,4 @@
-"""Nights that were measured (docs/results/nightly-cpu), as noise: log values around each cell's own level, with its planted change taken out."""
+"""Nights that were measured (docs/results/nightly-cpu), as noise: log values around each cell's level, its planted change taken out."""
 
 from __future__ import annotations
 

@@ -98,8 +98,9 @@ def laplace_interval(samples: Array, level: float = 0.99) -> tuple[Array, Array]
     """
     y = np.sort(samples, axis=-1)
     middle = np.median(y, axis=-1, keepdims=True)
-    y = (y - middle) / np.maximum(np.abs(y - middle).sum(-1, keepdims=True), 1e-300)
     n = y.shape[-1]
+    scale = np.abs(y - middle).sum(-1)
+    y = np.where(scale[..., None] > 0, (y - middle) / np.maximum(scale, 1e-300)[..., None], np.arange(n) - (n - 1) / 2)
     nu = n - 1
     total = y.sum(-1)
     below, above = ((side * (total - n * y[..., place])) ** -nu / (nu * n) for side, place in ((1, 0), (-1, n - 1)))
@@ -112,8 +113,8 @@ def laplace_interval(samples: Array, level: float = 0.99) -> tuple[Array, Array]
         else:
             mass = mass + ((slope * left + start) ** -nu - (slope * right + start) ** -nu) / (nu * slope)
     reach = (nu * n * (1 - level) / 2 * mass) ** (-1 / nu)  # of the sum of distances, where a tail has its half of the rest
-    scale = np.abs(samples - middle).sum(-1)
     low, high = np.minimum((total - reach) / n, y[..., 0]), np.maximum((total + reach) / n, y[..., -1])
+    low, high = (np.where(scale > 0, side, 0.0) for side in (low, high))  # samples that are all alike
     return middle[..., 0] + scale * low, middle[..., 0] + scale * high
 
 

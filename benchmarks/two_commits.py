@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,19 +33,19 @@ class Judged:
     screened: NDArray[np.bool_]
 
 
-def two_commits(nights: Nights, *, looks: Sequence[int] = PAIRS, repeats: int = REPEATS) -> Judged:
-    """Each judged night against the 20 before it; what looks changed, in pairs."""
-    shape = (*nights.cells.shape[:2], JUDGED)
+def two_commits(nights: Nights, *, judged: int = JUDGED, repeats: int = REPEATS) -> Judged:
+    """Each of the first `judged` nights against the 20 before it; what looks changed, in pairs."""
+    shape = (*nights.cells.shape[:2], judged)
     codes, taken, screened = np.full(shape, UNDECIDED, dtype=np.int8), np.full(shape, repeats), np.zeros(shape, dtype=bool)
     level = interim_levels(LOOKS, ALPHA)[0]
-    for night in range(JUDGED):
+    for night in range(judged):
         effect = effect_of(nights, night, repeats)
         looked = looks_changed(effect, MINIMUM)
         chosen = looked != 0
         alone, _ = decide(effect, MINIMUM, level)
         codes[..., night] = np.where(alone == SAME, SAME, UNDECIDED)
         pairs = nights.pairs[:, :, night][chosen]
-        codes[..., night][chosen], pairs_taken = in_pairs(pairs[..., 1] - pairs[..., 0], looked[chosen], effect.within[chosen], looks)
+        codes[..., night][chosen], pairs_taken = in_pairs(pairs[..., 1] - pairs[..., 0], looked[chosen], effect.within[chosen])
         taken[..., night][chosen] += 2 * pairs_taken
         screened[..., night] = chosen
     return Judged(codes, taken, screened)
@@ -60,21 +59,21 @@ def effect_of(nights: Nights, night: int, repeats: int) -> NightEffect:
     return night_effect(past, now, canary[:, :, tonight - BASELINE : tonight, :repeats], canary[:, :, tonight, :repeats])
 
 
-def in_pairs(pairs: Array, looked: NDArray[np.int8], usual: Array, looks: Sequence[int] = PAIRS) -> tuple[Codes, NDArray[np.int_]]:
+def in_pairs(pairs: Array, looked: NDArray[np.int8], usual: Array) -> tuple[Codes, NDArray[np.int_]]:
     """The code of each of the cells (cells, pairs), and the pairs it took."""
     codes, taken = np.full(len(pairs), UNDECIDED, dtype=np.int8), np.zeros(len(pairs), dtype=int)
     still = np.arange(len(pairs))
-    for count in looks:
+    for count in PAIRS:
         if not still.size:
             break
         taken[still] = count
-        codes[still], found = judge_pairs(pairs[still, :count], usual[still], MINIMUM, looks=looks)
+        codes[still], found = judge_pairs(pairs[still, :count], usual[still], MINIMUM)
         still = still[(codes[still] == UNDECIDED) & worth_more(found, looked[still], MINIMUM)]
     return codes, taken
 
 
 def by_history(nights: Nights) -> Judged:
-    """The first judged night by canary and history alone, with interim analyses and the false discovery rate: what judges an environment."""
+    """The first judged night by canary and history alone, with interim analyses and false discovery rate: what judges an environment."""
     tonight = nights.cells.shape[2] - JUDGED
     now = nights.cells[:, :, tonight, : LOOKS[-1]]
     canary = np.broadcast_to(nights.canary[:, None], nights.cells.shape)

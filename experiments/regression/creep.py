@@ -1,7 +1,7 @@
 """Creep: a change too small for any night, which adds up over a segment. Pure, on arrays.
 
-A trend over the segment's nights says which cells are suspected. Where code may be the cause, pairs of tonight's commit against the first good
-one of the segment decide (`judge_pairs`); where it cannot, the trend itself does, with the power that `Trend.detectable` states.
+A trend over the segment's nights says which cells are suspected. Where code may be the cause, pairs of tonight's commit against the first
+good one of the segment decide (`judge_pairs`); where it cannot, the trend itself does, with the power that `Trend.detectable` states.
 """
 
 from __future__ import annotations
@@ -72,7 +72,9 @@ def trend(nights: ArrayLike, canary: ArrayLike | None = None) -> Trend:
         rest = np.where(there, values - slope[..., None] * centred, 0.0)
         both = there[..., 1:] & there[..., :-1]
         shared = (rest[..., 1:] * rest[..., :-1] * both).sum(-1) / (rest**2).sum(-1)
-        r = np.clip((shared + 2 / n) / (1 - 4 / n), 0, _PERSISTENCE)  # less its bias after a fitted line (Shaman & Stine 1988, JASA 83(403))
+        r = np.clip(
+            (shared + 2 / n) / (1 - 4 / n), 0, _PERSISTENCE
+        )  # less its bias after a fitted line (Shaman & Stine 1988, JASA 83(403))
         se = np.sqrt((rest**2).sum(-1) / (n - 2) / spread * (1 + r) / (1 - r))
     length = float(y.shape[-1] - 1)
     enough = n >= LEAST_NIGHTS

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,7 +16,7 @@ from scipy import special
 
 from experiments.regression.decision import ALPHA, FASTER, SAME, SLOWER, UNDECIDED
 from experiments.regression.effect import RESOLUTION
-from experiments.regression.screen import SHARE
+from experiments.regression.screen import SHARE, UNSURE
 from experiments.stats.estimate import LEVEL, Estimate, estimate_from_log
 from experiments.stats.look import Look
 from experiments.stats.sequential import look_levels
@@ -25,7 +26,7 @@ Array = NDArray[np.float64]
 PAIRS = (3, 4, 6, 8, 11, 15, 20, 25, 30)  # numbers of pairs after which the test looks; the last is the most
 SPENDING = 2.0  # power of the share of pairs that the chance of error follows
 PRIOR_DF = 3.0  # degrees of freedom that the spread of past nights is worth at most
-FUTILITY = 0.2  # chance of giving up on a change as large as the smallest that matters
+FUTILITY = 0.4  # chance of giving up on a change as large as the smallest that matters
 _TRIM = 5  # of so many pairs one is left out at each end
 _TRIM_COST = 1.1  # variance of such a mean over that of a plain one, for normal noise
 
@@ -73,22 +74,25 @@ def paired_effect(pairs: ArrayLike, usual: ArrayLike = np.nan) -> PairedEffect:
     around = winsorised - winsorised.mean(-1, keepdims=True)
     own = (around**2).sum(-1) * n / (kept * (kept - 1))  # variance of one pair, as far as it follows from the error of the mean
     past = 2 * np.asarray(usual, dtype=float) ** 2 * (_TRIM_COST if cut else 1.0)
-    weight = np.where(past > 0, PRIOR_DF * past / np.fmax(own, past), 0.0)  # False for NaN
+    known = past > 0  # False for NaN
+    weight = np.where(known, PRIOR_DF * np.divide(past, np.fmax(own, past), out=np.zeros(own.shape), where=known), 0.0)
     df = kept - 1 + weight
     variance = (weight * np.nan_to_num(past) + (kept - 1) * own) / df
     return PairedEffect(inner.mean(-1), np.maximum(np.sqrt(variance / n), RESOLUTION), np.broadcast_to(df, own.shape), n)
 
 
 def pair_levels(looks: Sequence[int], alpha: float = ALPHA) -> list[float]:
-    """The two-sided level of each look, so that all together err with probability `alpha`, allowing for what they share.
+    """The two-sided level of each look, so that all together err with probability `alpha` in each direction, allowing for what they share.
+
+    In each, since a screen has seen one: pairs that contradict it are given up early (`worth_more`).
 
     The chance is spent with the square of the share of pairs (power family: Kim & DeMets 1987): large changes are found with few pairs, and
     most is left for the looks that know tonight's spread.
     Raises ValueError for looks that do not rise, or that begin below two pairs.
     """
-    if not looks or looks[0] < 2 or any(later <= earlier for earlier, later in zip(looks, looks[1:], strict=False)):
+    if not looks or looks[0] < 2 or any(later <= earlier for earlier, later in pairwise(looks)):
         raise ValueError(f"looks need rising numbers of pairs from 2 on, got {list(looks)}")
-    return look_levels([Look(round=count, spent=(count / looks[-1]) ** SPENDING) for count in looks], alpha)
+    return look_levels([Look(round=count, spent=(count / looks[-1]) ** SPENDING) for count in looks], 2 * alpha)
 
 
 def next_pairs(have: int, looks: Sequence[int] = PAIRS) -> int | None:
@@ -103,9 +107,9 @@ def judge_pairs(
 
     slower / faster: p is below this look's level, and the change is at least SHARE of `minimum`, the smallest that matters; were it held
     to all of it, a change of exactly that size would be missed every second night. same: the 95 % interval lies within `minimum`.
-    undecided: measure on to `next_pairs`, if `worth_more`, or say so. Pairs after the last look that was reached, as where time ran out, do not count: a look
-    that was not planned has no level. Before the first look nothing is slower or faster. `usual` as in `paired_effect`. Raises ValueError
-    for fewer than two pairs.
+    undecided: measure on to `next_pairs`, if `worth_more`, or say so. Pairs after the last look that was reached, as where time ran out, do
+    not count: a look that was not planned has no level. Before the first look nothing is slower or faster. `usual` as in `paired_effect`.
+    Raises ValueError for fewer than two pairs.
     """
     values = np.asarray(pairs, dtype=float)
     levels = {count: level for count, level in zip(looks, pair_levels(looks, alpha), strict=True) if count <= values.shape[-1]}
@@ -120,11 +124,12 @@ def judge_pairs(
 def worth_more(found: PairedEffect, looked: ArrayLike, minimum: ArrayLike) -> NDArray[np.bool_]:
     """Whether more pairs of an undecided cell may still show the change that its screen saw; of the effects' shape (...).
 
-    `looked`: WORSE or BETTER (experiments/regression/screen.py). False where a change by `minimum` in that direction is less than FUTILITY
-    times as likely as none: the lower boundary of Wald's sequential probability ratio test (1945, Ann. Math. Stat. 16(2)). Stopping there
-    can only lower the chance of a false alarm, and is what makes rough cells cost less than their most pairs.
+    `looked`: WORSE, BETTER or UNSURE (experiments/regression/screen.py), which is either direction. False where a change by `minimum` in
+    that direction is less than FUTILITY times as likely as none: the lower boundary of Wald's sequential probability ratio test (1945,
+    Ann. Math. Stat. 16(2)). Stopping there can only lower the chance of a false alarm, and is what makes rough cells cost less than their
+    most pairs.
     """
     edge = np.log1p(np.asarray(minimum, dtype=float))
-    with np.errstate(over="ignore"):
-        log_ratio = (edge * np.asarray(looked) * found.effect - edge**2 / 2) / found.se**2
+    towards = np.where(np.asarray(looked) == UNSURE, np.abs(found.effect), np.asarray(looked) * found.effect)
+    log_ratio = (edge * towards - edge**2 / 2) / found.se**2
     return np.asarray(log_ratio >= np.log(FUTILITY))

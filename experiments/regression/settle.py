@@ -52,15 +52,18 @@ def settle(
 
     `code_changed`: as in `can_pair`; `environment_changed`: whether tonight's driver, image or libraries are others than the good night's.
     Pairs decide about the code, and only they, where there are any. The environment is the same on both sides of a pair: where it changed,
-    pairs that say *same* leave history's verdict to it. Where it did not, a change that both commits show alike is the node's, and no alarm.
-    Without pairs history judges, and the suspect is what is known to have changed.
+    and pairs do not show the code to be the cause, history's verdict is put down to it. Where it did not, a change that both commits show
+    alike is the node's, and no alarm. Without pairs history judges, and the suspect is what is known to have changed.
     """
     if not looked_changed:
         return Settled(Verdict.SAME if history is Verdict.SAME else Verdict.UNDECIDED, Judge.SCREEN)
     if pairs is not None:
         return _paired(history, pairs, environment_changed)
     if environment_changed:
-        suspect, why = Suspect.ENVIRONMENT, "its driver, image or libraries changed; pairs cannot tell these, so canary and past nights judge"
+        suspect, why = (
+            Suspect.ENVIRONMENT,
+            "its driver, image or libraries changed; pairs cannot tell these, so canary and past nights judge",
+        )
     elif code_changed:
         suspect, why = Suspect.CODE, "it was not measured in pairs, so canary and past nights judge"
     elif code_changed is None:
@@ -73,9 +76,9 @@ def settle(
 def _paired(history: Verdict, pairs: Verdict, environment_changed: bool) -> Settled:
     if pairs in _CHANGED:
         return Settled(pairs, Judge.PAIRS, Suspect.CODE)
+    if history in _CHANGED and environment_changed:
+        why = "pairs in tonight's environment do not show it to be the code, so canary and past nights judge"
+        return Settled(history, Judge.HISTORY, Suspect.ENVIRONMENT, why)
     if pairs is Verdict.UNDECIDED or history not in _CHANGED:
         return Settled(pairs, Judge.PAIRS)
-    if environment_changed:
-        why = "both commits are changed alike in tonight's environment, so canary and past nights judge"
-        return Settled(history, Judge.HISTORY, Suspect.ENVIRONMENT, why)
     return Settled(Verdict.SAME, Judge.PAIRS, Suspect.NODE, "both commits are changed alike tonight: the node, not the code")
