@@ -10,7 +10,7 @@ import numpy as np
 from experiments.regression.decision import as_estimate, decide, word
 from experiments.regression.definition import METRICS, NightFile
 from experiments.regression.effect import NightEffect, night_value
-from experiments.regression.screen import BETTER, WORSE, looks_changed
+from experiments.regression.screen import BETTER, UNSURE, WORSE, looks_changed
 from experiments.stats.sequential import interim_levels
 from experiments.stats.verdict import Verdict
 from tasks.nightly.comparison import Comparison, effects_of, values_of
@@ -98,7 +98,7 @@ def _looked(comparison: Comparison, effects: NightEffect, index: int, verdict: V
     if comparison.metric != comparison.cell.metrics[0]:
         return verdict if verdict in CHANGED else None
     seen = int(looks_changed(effects, np.array(comparison.minimum))[index])
-    return {WORSE: Verdict.SLOWER, BETTER: Verdict.FASTER}.get(seen)
+    return {WORSE: Verdict.SLOWER, BETTER: Verdict.FASTER, UNSURE: Verdict.UNDECIDED}.get(seen)
 
 
 def _why_unknown(definition: NightFile, comparison: Comparison) -> str:

@@ -36,6 +36,9 @@ def _looked(item: CellVerdict) -> str:
     """By the line through its nights, or by the screen: as measured, or relative to the node, whichever is further from no change."""
     if item.crept:
         return "looked as if it crept"
+    if item.looked is Verdict.UNDECIDED and item.raw and item.ratio:
+        raw, relative = (100 * change(ratio, item.metric) for ratio in (item.raw, item.ratio))
+        return f"may have changed ({raw:+.1f} % as measured, {relative:+.1f} % relative to its node)"
     known = [ratio for ratio in (item.ratio, item.raw) if ratio]
     if not known:
         return "looked changed"

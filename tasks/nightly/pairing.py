@@ -9,7 +9,7 @@ from cluster.pools.pool import find_pool, load_pools
 from experiments.regression.decision import word
 from experiments.regression.definition import NightFile
 from experiments.regression.paired_test import PairedEffect, judge_pairs, next_pairs, worth_more
-from experiments.regression.screen import BETTER, WORSE
+from experiments.regression.screen import BETTER, UNSURE, WORSE
 from experiments.regression.settle import Judge, Suspect, settle
 from experiments.stats.verdict import Verdict
 from tasks.nightly.commit_records import Pairs
@@ -140,4 +140,5 @@ class Pairing:
 
 def _worth_more(found: PairedEffect, item: CellVerdict) -> bool:
     """Whether more pairs may still show what the screen saw of a cell."""
-    return bool(worth_more(found, BETTER if item.looked is Verdict.FASTER else WORSE, item.minimum))
+    seen = {Verdict.SLOWER: WORSE, Verdict.FASTER: BETTER}.get(item.looked or Verdict.UNDECIDED, UNSURE)
+    return bool(worth_more(found, seen, item.minimum))

@@ -97,7 +97,7 @@ class CellVerdict(Strict):
     causes: list[str] = Field(default_factory=list, description="what of the environment changed against the baseline")
     raw: float | None = Field(None, description="as `ratio`, with nothing of the canary's change subtracted")
     within: float | None = Field(None, description="standard deviation of one repeat's logarithm, by the baseline's nights and tonight")
-    looked: Verdict | None = Field(None, description="slower or faster where the screen saw a change, for pairs to decide")
+    looked: Verdict | None = Field(None, description="what the screen saw, for pairs to decide: slower, faster, or undecided between both")
     crept: bool = Field(False, description="suspected of a slow drift: its pairs are against the first commit of its segment")
     pairs: Pairs | None = Field(None, description="tonight's commit against the last good one; then the verdict rests on it")
     not_paired: str | None = Field(None, description="why a cell that looked changed has no pairs; null: it did not, or it has")
