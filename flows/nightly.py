@@ -85,19 +85,20 @@ def _measure(run: NightRun, session: Session) -> None:
         session.log.warning("%s", error)
         return
     while not session.stop.is_set() and (pairs := more_pairs(run)) is not None:
-        _measure_more(run, session, pairs, in_turns=True)
+        _measure_more(run, session, pairs, "pairs of two commits", in_turns=True)
     for repeats in run.definition.looks:
         plan = None if session.stop.is_set() else more_repeats(run, repeats)
         if plan is None:
             break
-        _measure_more(run, session, plan)
+        _measure_more(run, session, plan, "more repeats of what is undecided")
     if run.definition.bisect and not session.stop.is_set():
-        bisect_night(run, lambda plan: _measure_more(run, session, plan, in_turns=True), session.stop.is_set)
+        looking = "looking for the commit that made a cell worse"
+        bisect_night(run, lambda plan: _measure_more(run, session, plan, looking, in_turns=True), session.stop.is_set)
 
 
-def _measure_more(run: NightRun, session: Session, plan: Plan, *, in_turns: bool = False) -> None:
-    """Run what the plan has beyond the night's. `in_turns`: one trial at a time, in the plan's order."""
-    run.plan = plan
+def _measure_more(run: NightRun, session: Session, plan: Plan, note: str, *, in_turns: bool = False) -> None:
+    """Run what the plan has beyond the night's. `note`: for who watches; `in_turns`: one trial at a time, in the plan's order."""
+    run.plan, session.progress.note = plan, note
     session.extend(plan)
     run_trials(session, in_turns=in_turns)
 
