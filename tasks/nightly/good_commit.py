@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster.commits.resolve import CommitError, resolve
-from cluster.pools.pool import Pool
 from experiments.config.errors import ConfigError
 from experiments.regression.settle import can_pair
 from experiments.trial import Trial
@@ -74,14 +73,14 @@ def clean_commit(trials: Sequence[Measured]) -> str | None:
     return commits.pop()
 
 
-def partners(maker: PairMaker, template: Trial, pool: Pool, git: Mapping[str, Any], good: GoodNight | None) -> Partners | Refused:
+def partners(maker: PairMaker, template: Trial, git: Mapping[str, Any], good: GoodNight | None) -> Partners | Refused:
     """The two trials that tell whether the code changed a cell, or why nothing can be paired.
 
     `template`: the cell's trial of tonight; `git`: the state of tonight's code (cluster/git_state.py). Checks both commits out.
     """
     if good is None:
         return Refused("no night of its baseline is left to compare with", None, False)
-    if (why := _not_possible(template, pool, git, good)) is not None:
+    if (why := _not_possible(template, git, good)) is not None:
         return Refused(why, good.code_changed, good.environment_changed)
     assert good.commit is not None
     since = f"{good.commit[:12]} of {good.date}"
@@ -95,10 +94,8 @@ def partners(maker: PairMaker, template: Trial, pool: Pool, git: Mapping[str, An
     return Partners(both[0], both[1], good, trees)
 
 
-def _not_possible(template: Trial, pool: Pool, git: Mapping[str, Any], good: GoodNight) -> str | None:
+def _not_possible(template: Trial, git: Mapping[str, Any], good: GoodNight) -> str | None:
     """What can be told without a look at the commits' files."""
-    if not pool.embedded:
-        return f"pool {pool.name} is a cluster, whose trials run the code here and no other commit"
     if template.commit is not None:
         return f"it runs commit {template.commit[:12]} on every night"
     if not git or git["dirty"]:

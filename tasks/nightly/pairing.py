@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from cluster.pools.pool import find_pool, load_pools
+from cluster.pools.pool import load_pools
 from experiments.regression.decision import word
 from experiments.regression.definition import NightFile
 from experiments.regression.paired_test import PairedEffect, judge_pairs, next_pairs, worth_more
@@ -38,14 +38,14 @@ class Pairing:
 
     def choose(self, verdicts: NightVerdicts, items: Sequence[CellVerdict], now: History, plan: Plan) -> None:
         """Find the partners of each cell that looks changed, or why it has none."""
-        first, pools = templates(plan), load_pools()
+        first = templates(plan)
         for item in items:
             if not self.definition.pairs or item.looked is None or item.cell in self.choices:
                 continue
             template = first.get((item.cell, "history"))
             if template is not None:
                 good = verdicts.good_night(item, now)
-                self.choices[item.cell] = partners(self._maker, template, find_pool(pools, template.pool), plan.git, good)
+                self.choices[item.cell] = partners(self._maker, template, plan.git, good)
 
     def pairs(self, item: CellVerdict, plan: Plan) -> Pairs | None:
         """What the pairs of a cell's metric say so far; None for a cell without partners."""
@@ -89,7 +89,7 @@ class Pairing:
         if have >= self.definition.pairs[-1]:
             return "that is the most"
         given_up = found is not None and not _worth_more(found, item)
-        return "more would hardly show what the screen saw" if given_up else "no more of them ended ok"
+        return "more would hardly show what the screen saw" if given_up else "of too few did both trials end ok, on one node"
 
     def wanted(self, items: Sequence[CellVerdict], plan: Plan) -> list[tuple[CellVerdict, Partners, int]]:
         """(verdict by the screen, partners, pairs to plan in all) of the cells whose pairs have not decided, what looks worst first."""

@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 
-from cluster.pools.pool import Pool
 from experiments.trial import Trial
 from tasks.nightly.good_commit import GoodNight, Partners, Refused, clean_commit, good_night, partners
 from tests.contracts import make_trial
 from tests.tasks.nightly.night_support import DATES, TONIGHT, trials
 
 FACTS = {"git_commit": "a" * 40, "git_dirty": "false", "code": "c1"}
-POOL = Pool(name="cpu", device="cpu", address="embedded")
 GIT = {"commit": "b" * 40, "dirty": False}
 
 
@@ -83,37 +81,30 @@ GOOD = GoodNight(DATES[0], "a" * 40, code_changed=True, environment_changed=Fals
 
 
 def test_both_sides_are_commits(template: Trial) -> None:
-    found = partners(Maker(), template, POOL, GIT, GOOD)  # type: ignore[arg-type]
+    found = partners(Maker(), template, GIT, GOOD)  # type: ignore[arg-type]
     assert isinstance(found, Partners)
     assert [(trial.commit[0], trial.side) for trial in (found.good, found.tonight)] == [("a", "good"), ("b", "tonight")]  # type: ignore[attr-defined,index]
     assert set(found.trees) == {"a" * 40, "b" * 40}
 
 
 @pytest.mark.parametrize(
-    ("pool", "git", "good", "commit", "why"),
+    ("git", "good", "commit", "why"),
     [
-        (POOL, GIT, None, None, "no night of its baseline is left to compare with"),
-        (
-            POOL.model_copy(update={"address": "http://h:8265"}),
-            GIT,
-            GOOD,
-            None,
-            "pool cpu is a cluster, whose trials run the code here and no",
-        ),
-        (POOL, GIT, GOOD, "e" * 40, "it runs commit eeeeeeeeeeee on every night"),
-        (POOL, {}, GOOD, None, "tonight's code is of no commit"),
-        (POOL, {**GIT, "dirty": True}, GOOD, None, "tonight's code differs from its commit bbbbbbbbbbbb"),
-        (POOL, GIT, GoodNight(DATES[0], None, None, False), None, "no night of its baseline is known to have run one clean commit"),
-        (POOL, GIT, GoodNight(DATES[0], "b" * 40, False, False), None, f"tonight's commit bbbbbbbbbbbb is that of {DATES[0]}"),
+        (GIT, None, None, "no night of its baseline is left to compare with"),
+        (GIT, GOOD, "e" * 40, "it runs commit eeeeeeeeeeee on every night"),
+        ({}, GOOD, None, "tonight's code is of no commit"),
+        ({**GIT, "dirty": True}, GOOD, None, "tonight's code differs from its commit bbbbbbbbbbbb"),
+        (GIT, GoodNight(DATES[0], None, None, False), None, "no night of its baseline is known to have run one clean commit"),
+        (GIT, GoodNight(DATES[0], "b" * 40, False, False), None, f"tonight's commit bbbbbbbbbbbb is that of {DATES[0]}"),
     ],
 )
 def test_where_nothing_can_be_paired_it_is_said(
-    pool: Pool, git: dict[str, Any], good: GoodNight | None, commit: str | None, why: str, template: Trial
+    git: dict[str, Any], good: GoodNight | None, commit: str | None, why: str, template: Trial
 ) -> None:
-    found = partners(Maker(), template.model_copy(update={"commit": commit}), pool, git, good)  # type: ignore[arg-type]
+    found = partners(Maker(), template.model_copy(update={"commit": commit}), git, good)  # type: ignore[arg-type]
     assert isinstance(found, Refused) and found.why.startswith(why)
 
 
 def test_commits_that_change_nothing_of_a_cell_are_not_measured(template: Trial) -> None:
-    found = partners(Maker(a="same", b="same"), template, POOL, GIT, GOOD)  # type: ignore[arg-type]
+    found = partners(Maker(a="same", b="same"), template, GIT, GOOD)  # type: ignore[arg-type]
     assert found == Refused(f"the commits change nothing that it runs since aaaaaaaaaaaa of {DATES[0]}", True, False)

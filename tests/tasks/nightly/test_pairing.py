@@ -135,7 +135,10 @@ def test_a_commit_that_never_ends_ok_is_given_up(tmp_path: Path, monkeypatch: py
     run.plan = more_pairs(run) or run.plan
     measure(run, change=lambda trial: {"outcome": Outcome.CRASHED, "reason": "made up", "summary": {}} if trial.commit == GOOD else {})
     assert more_pairs(run) is None
-    assert (verdict(run).not_paired, verdict(run).verdict) == ("no more of them ended ok", Verdict.SLOWER)
+    assert (verdict(run).not_paired, verdict(run).verdict) == (
+        "of too few did both trials end ok, on one node",
+        Verdict.SLOWER,
+    )
 
 
 @pytest.mark.parametrize(
