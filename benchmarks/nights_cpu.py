@@ -70,7 +70,7 @@ def main() -> None:
             night = (date.fromisoformat(options.first) + timedelta(days=number - 1)).isoformat()
             if number not in log.ended:
                 _night(clone, log, number, night, plant=number == options.plant)
-    nights_cpu_page.write(options.out, work, ROOT)
+    nights_cpu_page.write(options.out, work, _git(clone, "rev-parse", "origin/HEAD"))
 
 
 class NightLog:

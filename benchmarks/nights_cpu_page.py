@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cluster.git_state import git_state
 from experiments.stats.coverage import rate_interval
 from experiments.stats.verdict import Verdict
 from tasks.nightly.pair_text import pair_sentence
@@ -66,8 +65,8 @@ class Nights:
         return next(((night, item) for night, item in self.verdicts if item.verdict is Verdict.SLOWER and self.is_slow(item, night)), None)
 
 
-def write(out: Path, work: Path, root: Path) -> None:
-    """All files of the page. `work`: the benchmark's scratch folder; `root`: the checkout that was run."""
+def write(out: Path, work: Path, commit: str) -> None:
+    """All files of the page. `work`: the benchmark's scratch folder; `commit`: that of the checkout that was run."""
     log: dict[int, dict[str, Any]] = {}
     for line in (work / "nights.jsonl").read_text().splitlines():
         record = json.loads(line)
@@ -85,7 +84,7 @@ def write(out: Path, work: Path, root: Path) -> None:
         _message(run.found[0], work, out)
     (out / "nights.json").write_text(json.dumps([_record(run, night) for night in run.nights], indent=1) + "\n")
     pq.write_table(_steps(work / "runs"), out / "steps.parquet", compression="zstd", compression_level=19)
-    (out / "README.md").write_text(_page(run, pictures, root))
+    (out / "README.md").write_text(_page(run, pictures, commit[:12]))
 
 
 def _figures(last: Night, folder: Path, out: Path) -> list[str]:
@@ -100,7 +99,7 @@ def _figures(last: Night, folder: Path, out: Path) -> list[str]:
 
 def _message(night: Night, work: Path, out: Path) -> None:
     received = [json.loads(line) for line in (work / "received.jsonl").read_text().splitlines()]
-    mine = next(item for item in received if night.date in item["subject"])
+    mine = next(item for item in reversed(received) if night.date in item["subject"])
     (out / "notification.txt").write_text(f"{mine['subject']}\n\n{mine['text'].replace(str(work / 'runs'), 'runs')}")
 
 
@@ -116,9 +115,8 @@ def _record(run: Nights, night: Night) -> dict[str, Any]:
     }
 
 
-def _page(run: Nights, pictures: list[str], root: Path) -> str:
+def _page(run: Nights, pictures: list[str], commit: str) -> str:
     seconds = sum(one.get("seconds", 0.0) for one in run.log.values())
-    commit = str(git_state(root).get("commit", "unknown"))[:12]
     host = f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores"
     rows = "\n".join(f"| {name} | {text} |" for name, text in _findings(run))
     nights = "\n".join(_row(run, night) for night in run.nights)
@@ -188,13 +186,20 @@ def _findings(run: Nights) -> list[tuple[str, str]]:
 
 def _row(run: Nights, night: Night) -> str:
     said = [
-        f"{item.name.split(' · ', 3)[-1]}: {item.word}{f' ({sentence})' if (sentence := pair_sentence(item)) else f' {change_of(item)}'}"
+        f"{item.name.split(' · ', 3)[-1]}: {_said(item)}"
         for item in night.cell_verdicts
         if item.ratio is not None and (item.verdict is not Verdict.SAME or item.pairs or item.not_paired)
     ]
     found = [one.sentence for one in night.bisections if one.on == night.date]
     number = run.number(night)
     return f"| {number} | {run.log[number].get('co_tenant') or ''} | {'; '.join([*said, *found]).replace('|', '/')} |"
+
+
+def _said(item: CellVerdict) -> str:
+    sentence = pair_sentence(item)
+    if sentence is None:
+        return f"{item.word} {change_of(item)}"
+    return sentence if item.pairs and item.pairs.verdict is item.verdict else f"{item.word} ({sentence})"
 
 
 def _number_of(run: Nights, day: str) -> int:

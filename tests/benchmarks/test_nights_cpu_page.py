@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks import nights_cpu_page
 from benchmarks.nights_cpu_page import write
 from experiments.stats.verdict import Verdict
 from tasks.nightly.commit_records import FoundCommit, Pairs
@@ -71,9 +70,8 @@ def found(on: str) -> FoundCommit:
 
 
 @pytest.fixture
-def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def work(tmp_path: Path) -> Path:
     """A scratch folder with three nights, the slow-down planted before the second and a co-tenant on the third."""
-    monkeypatch.setattr(nights_cpu_page, "git_state", lambda root: {"commit": "d" * 40, "dirty": False})
     work = tmp_path / "work"
     records: list[dict[str, Any]] = []
     for number, date in enumerate(DATES, 1):
@@ -109,7 +107,7 @@ def test_the_page_says_what_was_found_and_what_was_false(work: Path, tmp_path: P
     out = tmp_path / "out"
     out.mkdir()
     (out / "of-an-earlier-run.svg").write_text("")
-    write(out, work, tmp_path)
+    write(out, work, "d" * 40)
     page = (out / "README.md").read_text()
     assert "| planted | before night 2, commit `cccccccccccc` |" in page
     assert "| found | night 2: slower by 10.0 % (9.0 to 11.0 %), 4 pairs of bbbbbbbbbbbb against aaaaaaaaaaaa |" in page
@@ -133,7 +131,7 @@ def test_a_slow_down_that_was_not_found_is_said(work: Path, tmp_path: Path) -> N
     store = NightStore("cpu", work / "runs")
     for date in DATES:
         store.save(night(date, Verdict.SAME, Verdict.SAME))
-    write(tmp_path / "out", work, tmp_path)
+    write(tmp_path / "out", work, "d" * 40)
     page = (tmp_path / "out" / "README.md").read_text()
     assert "| found | **not found** |" in page and "| commit named by the night itself | **none** |" in page
     assert "| false alarms | 0 of 6 cell-nights" in page and not (tmp_path / "out" / "found.html").exists()
@@ -145,5 +143,5 @@ def test_a_run_that_ended_before_the_plant_says_so(work: Path, tmp_path: Path) -
     store = NightStore("cpu", work / "runs")
     for date in DATES[1:]:
         (store.folder(date) / "night.json").unlink()
-    write(tmp_path / "out", work, tmp_path)
+    write(tmp_path / "out", work, "d" * 40)
     assert "| planted | not reached: the run was shorter |" in (tmp_path / "out" / "README.md").read_text()
