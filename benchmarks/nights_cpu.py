@@ -1,11 +1,15 @@
-"""Three weeks of nights on this machine's CPU, one after the other, with a slow-down planted in the code.
+"""Three weeks of nights on this machine's CPU, one after the other, with a slow-down planted in the code and a co-tenant on three nights.
 
     python -m benchmarks.nights_cpu --out docs/results/nightly-cpu --work /tmp/nights
 
 Everything is real but the dates: each night is `sweep nightly cpu --date ...` in a scratch clone of this repository, its trials are real
-processes, its history is MLflow's, its message is received by a webhook on loopback. On night `--plant` a commit in the clone makes the
-synthetic workload normalise its inputs, which is real work; nobody tells the nights. At the end `sweep bisect` looks for the commit.
-Given again after an interruption it goes on where it was.
+processes, its history is MLflow's, its message is received by a webhook on loopback. Before each night three commits are made in the
+clone: one changes a comment in the workload's file, two a note. Before one night the first of them makes each input of the workload
+cost more, which is real work in one of the two cells; nobody tells the nights. On three nights processes that compute as fast as they
+can run beside them. The nights themselves find the slow-down, measure it in pairs of commits and look for the commit. Given again after
+an interruption it goes on where it was.
+
+The page, its figures and its data are written at the end (nights_cpu_page.py), and whatever is missing in them is said there.
 """
 
 from __future__ import annotations
@@ -13,50 +17,44 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
+from benchmarks import nights_cpu_page
+from benchmarks.co_tenant import co_tenant
 
 ROOT = Path(__file__).resolve().parents[1]
-CELL = "synthetic"
+WORKLOAD = Path("experiments") / "workloads" / "synthetic.py"
 DEFINITION = """nightly: cpu
-description: A small network on the CPU of this machine, three weeks of nights compressed in time
+description: A small network on the CPU of this machine with cheap and with dear inputs, three weeks of nights compressed in time
 cells:
-  - {suite: synthetic, profile: smoke, set: {steps: 2000}, metrics: [step_time_p05_s, peak_memory_bytes], value: 2}
-canary: {suite: canary, profile: smoke, set: {steps: 2000}, metrics: [step_time_p05_s]}
+  - {suite: synthetic, profile: smoke, set: {steps: 800, width: 256}, metrics: [throughput], value: 2}
+  - {suite: synthetic, profile: smoke, set: {steps: 800, width: 64, input_cost: 1000}, metrics: [throughput], value: 1}
+canary: {suite: canary, profile: smoke, set: {steps: 800, width: 256, batch_size: 64}, metrics: [throughput]}
 repeats: 2
 looks: [4]
-budget: 12m
+pairs: [3, 5, 8, 12]
+budget: 8m
+bisect_budget: 5m
 notify: [custom-webhook/nightly]
 """
-BEFORE = 'functional.cross_entropy(model(batch["vectors"]), batch["classes"])'
-AFTER = """functional.cross_entropy(model(normalised(batch["vectors"])), batch["classes"])"""
-FUNCTION = '''
-
-def normalised(vectors: torch.Tensor) -> torch.Tensor:
-    """Each input with mean 0 and standard deviation 1."""
-    return (vectors - vectors.mean(dim=1, keepdim=True)) / vectors.std(dim=1, keepdim=True)
-'''
+CO_TENANTS = {8: "all night", 11: "from 20 s on", 20: "in spells of 5 s"}
+BEFORE = "    for _ in range(multiplications):\n"
+AFTER = "    for _ in range(multiplications + multiplications // 8):\n"
 
 
 def main() -> None:
     options = _options()
     work: Path = options.work.resolve()
-    clone, runs = work / "clone", work / "runs"
-    if not clone.exists():
-        _git(ROOT, "clone", "--quiet", "--no-hardlinks", str(ROOT), str(clone))
-        _git(clone, "config", "user.name", "nights")
-        _git(clone, "config", "user.email", "nights@localhost")
+    clone, runs = _clone(work), work / "runs"
     (work / "extra" / "nightly").mkdir(parents=True, exist_ok=True)
     (work / "extra" / "nightly" / "cpu.yaml").write_text(DEFINITION)
     os.environ.update(SWEEPBENCH_RUNS=str(runs), SWEEPBENCH_EXTRA=str(work / "extra"), OMP_NUM_THREADS="1")
@@ -64,45 +62,91 @@ def main() -> None:
     from flows.runtime.prefect_server import own_server
 
     prepare_environment()
-    with _webhook(work / "received.jsonl") as url, own_server() as api:
-        os.environ["PREFECT_API_URL"] = api
+    log = NightLog(work / "nights.jsonl")
+    with _webhook(work / "received.jsonl") as url, own_server() as server:
+        os.environ["PREFECT_API_URL"] = server.wait()
         _block(url)
-        first = date.fromisoformat(options.first)
         for number in range(1, options.nights + 1):
-            if number == options.plant:
-                _plant(clone)
-            night = (first + timedelta(days=number - 1)).isoformat()
-            done = _sweep(clone, "nightly", "cpu", "--date", night)
-            print(f"night {number} {night}: exit status {done.returncode}: {done.stderr.strip().splitlines()[-1:]}", flush=True)
-        bisection = _sweep(clone, "bisect", CELL, f"HEAD~{1 + options.after}", "HEAD", "--name", "cpu", "--json")
-        (work / "bisect.json").write_text(bisection.stdout)
-        print(bisection.stderr + bisection.stdout, flush=True)
-    _results(runs, work, options.out, first + timedelta(days=options.plant - 1))
+            night = (date.fromisoformat(options.first) + timedelta(days=number - 1)).isoformat()
+            if number not in log.ended:
+                _night(clone, log, number, night, plant=number == options.plant)
+    nights_cpu_page.write(options.out, work, _git(clone, "rev-parse", "origin/HEAD"))
+
+
+class NightLog:
+    """work/nights.jsonl: two records a night, its commits before it and how it went after it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.records: list[dict[str, Any]] = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def add(self, **record: Any) -> None:
+        with open(self.path, "a") as file:
+            file.write(json.dumps(record) + "\n")
+        self.records.append(record)
+
+    @property
+    def committed(self) -> set[int]:
+        return {record["night"] for record in self.records if "commit" in record}
+
+    @property
+    def last_commit(self) -> str | None:
+        return next((record["commit"] for record in reversed(self.records) if "commit" in record), None)
+
+    @property
+    def ended(self) -> set[int]:
+        return {record["night"] for record in self.records if "seconds" in record}
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True, help="where reports, figures and step times go")
+    parser.add_argument("--out", type=Path, required=True, help="where the page, its figures and its data go")
     parser.add_argument("--work", type=Path, required=True, help="scratch folder: clone, runs, what the webhook received")
-    parser.add_argument("--first", default="2026-11-01")
-    parser.add_argument("--nights", type=int, default=21)
-    parser.add_argument("--plant", type=int, default=15, help="the night before which the commit is made")
-    parser.add_argument("--after", type=int, default=2, help="commits without effect that follow it, for the bisection")
+    parser.add_argument("--first", default="2026-11-01", help="date of the first night")
+    parser.add_argument("--nights", type=int, default=21, help="with fewer the page says what was not reached")
+    parser.add_argument("--plant", type=int, default=15, help="the night before which the slow-down is committed")
     return parser.parse_args()
 
 
-def _plant(clone: Path) -> None:
-    path = clone / "experiments" / "workloads" / "synthetic.py"
-    text = path.read_text()
-    if AFTER in text:
-        return
-    assert text.count(BEFORE) == 1, "the workload is no longer the one this was written for"
-    path.write_text(text.replace(BEFORE, AFTER) + FUNCTION)
-    _git(clone, "commit", "--quiet", "-am", "Synthetic: normalise the inputs")
-    for number in range(2):
-        (clone / f"note-{number}.txt").write_text("A change that measures nothing.\n")
-        _git(clone, "add", f"note-{number}.txt")
-        _git(clone, "commit", "--quiet", "-m", f"A note, number {number + 1}")
+def _clone(work: Path) -> Path:
+    clone = work / "clone"
+    if not clone.exists():
+        _git(ROOT, "clone", "--quiet", "--no-hardlinks", str(ROOT), str(clone))
+        _git(clone, "config", "user.name", "nights")
+        _git(clone, "config", "user.email", "nights@localhost")
+    return clone
+
+
+def _night(clone: Path, log: NightLog, number: int, night: str, *, plant: bool) -> None:
+    """Commit, then run the night; with a co-tenant where it is to have one."""
+    if number not in log.committed:
+        _git(clone, "reset", "--quiet", "--hard", log.last_commit or "origin/HEAD")  # what an interrupted run may have committed
+        log.add(night=number, date=night, **_commit(clone, number, plant=plant))
+    began = time.monotonic()
+    with co_tenant(CO_TENANTS.get(number)):
+        done = _sweep(clone, "nightly", "cpu", "--date", night)
+    said = done.stderr.strip().splitlines()[-1:]
+    print(f"night {number} {night}: exit status {done.returncode}, {time.monotonic() - began:.0f} s: {' '.join(said)}", flush=True)
+    if done.returncode not in (0, 3):
+        raise SystemExit(f"night {number} failed:\n{done.stdout}{done.stderr}")
+    log.add(night=number, date=night, seconds=time.monotonic() - began, status=done.returncode, co_tenant=CO_TENANTS.get(number))
+
+
+def _commit(clone: Path, number: int, *, plant: bool) -> dict[str, Any]:
+    """The night's three commits. Returns the newest and, where it is to `plant` it, the one that makes inputs cost more."""
+    path = clone / WORKLOAD
+    text = path.read_text().rstrip("\n").rsplit("\n# night", 1)[0]
+    if plant:
+        assert text.count(BEFORE) == 1, "the workload is no longer the one that this was written for"
+        text = text.replace(BEFORE, AFTER)
+    path.write_text(f"{text}\n# night {number}\n")
+    _git(clone, "commit", "--quiet", "-am", "Synthetic: inputs cost more" if plant else f"Synthetic: comment {number}")
+    changed = _git(clone, "rev-parse", "HEAD")
+    for note in (1, 2):
+        (clone / f"note-{note}.txt").write_text(f"Night {number}: a change that measures nothing.\n")
+        _git(clone, "add", f"note-{note}.txt")
+        _git(clone, "commit", "--quiet", "-m", f"Note {note} of night {number}")
+    return {"commit": _git(clone, "rev-parse", "HEAD"), **({"planted": changed} if plant else {})}
 
 
 def _sweep(clone: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -112,8 +156,8 @@ def _sweep(clone: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def _git(folder: Path, *arguments: str) -> None:
-    subprocess.run(["git", "-C", str(folder), *arguments], check=True)
+def _git(folder: Path, *arguments: str) -> str:
+    return subprocess.run(["git", "-C", str(folder), *arguments], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
 
 
 def _block(url: str) -> None:
@@ -147,42 +191,6 @@ def _webhook(path: Path) -> Iterator[str]:
         server.shutdown()
         thread.join()
         server.server_close()
-
-
-def _results(runs: Path, work: Path, out: Path, planted: date) -> None:
-    """The reports of the planted night and of the last, the figures, the message, and every measured step."""
-    out.mkdir(parents=True, exist_ok=True)
-    nights = sorted(path.parent for path in (runs / "nightly" / "cpu").glob("*/night.json"))
-    for folder, name in ((runs / "nightly" / "cpu" / planted.isoformat(), "found"), (nights[-1], "last")):
-        shutil.copy(folder / "report.html", out / f"{name}.html")
-    for figure in (nights[-1] / "figures").glob("*-step_time_p05_s.*"):
-        cell = json.loads((nights[-1] / "night.json").read_text())["cells"]
-        name = next(each for each in cell if figure.name.startswith(each["cell"]) and each["role"] != "twin")
-        shutil.copy(figure, out / f"{name['suite']}-{name['role']}{figure.suffix}")
-    received = [json.loads(line) for line in (work / "received.jsonl").read_text().splitlines()]
-    mine = next(item for item in received if planted.isoformat() in item["subject"])
-    text = mine["text"].replace(str(runs), "runs")
-    (out / "notification.txt").write_text(f"{mine['subject']}\n\n{text}")
-    pq.write_table(_steps(runs), out / "steps.parquet", compression="zstd", compression_level=19)
-
-
-def _steps(runs: Path) -> pa.Table:
-    """Every measured step of every night: date, cell, role, round, step time in whole microseconds."""
-    columns: dict[str, list[object]] = {name: [] for name in ("date", "suite", "width", "role", "round")}
-    times = []
-    for path in sorted(runs.glob("nightly-*/trials/*/steps.parquet")):
-        trial = json.loads((path.parent / "trial.json").read_text())
-        table = pq.read_table(path, columns=["measured", "total_s"])
-        measured = table["total_s"].to_numpy()[table["measured"].to_numpy(zero_copy_only=False)]
-        labels = trial["labels"]
-        row = (labels["night.date"], trial["suite"], trial["parameters"]["width"], labels["night.role"], trial["repeat"])
-        for name, value in zip(columns, row, strict=True):
-            columns[name] += [value] * len(measured)
-        times.append(np.round(measured * 1e6).astype(np.uint32))
-    data = {
-        name: pa.array(values).dictionary_encode() if name != "round" else pa.array(values, pa.uint8()) for name, values in columns.items()
-    }
-    return pa.table({**data, "step_us": np.concatenate(times)})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""The flow `nightly`: claim the date, measure, repeat what is undecided, decide, report, notify. Composition only."""
+"""The flow `nightly`: claim the date, measure, measure again in pairs of commits what looks changed, bisect, decide, report, notify.
+
+Composition only.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from prefect.states import Completed, Failed
 
 from experiments.config.duration import seconds
 from experiments.regression.definition import load_night
-from flows.runtime import artifacts, prefect_runs
+from flows.runtime import artifacts, events, prefect_runs
 from flows.runtime.progress import CURRENT, SweepProgress
 from flows.runtime.schedule import make_datasets, run_trials
 from flows.runtime.session import Session
@@ -19,11 +22,12 @@ from flows.runtime.stopping import until_stopped
 from tasks.nightly import prefect_tasks
 from tasks.nightly.close import close_unfinished
 from tasks.nightly.history import HistoryError
+from tasks.nightly.night_bisection import bisect_night
 from tasks.nightly.night_run import NightRun, start_or_resume
-from tasks.nightly.repeats import more_repeats
+from tasks.nightly.repeats import more_pairs, more_repeats
 from tasks.nightly.report import headline, markdown
-from tasks.nightly.store import NightStore, today
-from tasks.sweep.store import SweepBusy, SweepStore, exit_status
+from tasks.nightly.store import PAIRED, NightStore, today
+from tasks.sweep.store import Plan, SweepBusy, SweepStore, exit_status
 
 REGRESSED = "Regressed"  # Prefect's name of the failed state, for automations
 REGRESSION_STATUS = 3  # exit status of `sweep nightly` where something got worse
@@ -71,21 +75,32 @@ def nightly(name: str = "regression", date: str | None = None, budget: str | Non
 
 
 def _measure(run: NightRun, session: Session) -> None:
-    """Every cell for the first interim analysis, then more repeats of what is undecided, as long as the budget lasts."""
+    """Every cell for the screen; pairs of what looks changed, tonight's commit against a good one; more repeats of what cannot be paired;
+    then the commit behind what got worse. All as long as the budget lasts."""
     make_datasets(session)
-    run_trials(session)
+    run_trials(session, in_turns=any(trial.labels["night.role"] == PAIRED for trial in run.plan.trials))  # pairs of an interrupted night
     try:
         prefect_tasks.read_past(run)
     except HistoryError as error:  # the measurements stay; the night gets its verdicts once MLflow answers
         session.log.warning("%s", error)
         return
+    while not session.stop.is_set() and (pairs := more_pairs(run)) is not None:
+        _measure_more(run, session, pairs, "pairs of two commits", in_turns=True)
     for repeats in run.definition.looks:
         plan = None if session.stop.is_set() else more_repeats(run, repeats)
         if plan is None:
-            return
-        run.plan = plan
-        session.extend(plan)
-        run_trials(session)
+            break
+        _measure_more(run, session, plan, "more repeats of what is undecided")
+    if run.definition.bisect and not session.stop.is_set():
+        looking = "looking for the commit that made a cell worse"
+        bisect_night(run, lambda plan: _measure_more(run, session, plan, looking, in_turns=True), session.stop.is_set)
+
+
+def _measure_more(run: NightRun, session: Session, plan: Plan, note: str, *, in_turns: bool = False) -> None:
+    """Run what the plan has beyond the night's. `note`: for who watches; `in_turns`: one trial at a time, in the plan's order."""
+    run.plan, session.progress.note = plan, note
+    session.extend(plan)
+    run_trials(session, in_turns=in_turns)
 
 
 def _finish(run: NightRun, session: Session, error: BaseException | None) -> State[Any]:
@@ -116,11 +131,12 @@ def _finish(run: NightRun, session: Session, error: BaseException | None) -> Sta
 
 
 def _tell(run: NightRun) -> None:
-    """Report, MLflow, Prefect artifact, and one message."""
+    """Report, MLflow, Prefect's artifact and events, and one message."""
     _, page = prefect_tasks.report(run)
     links = [("report", page.as_uri()), *prefect_tasks.publish(run, page)]
     nights = [night for night in run.nights.all() if night.date <= run.night.date]
     artifacts.night(run.night, markdown(run.night, nights, run.nights.changes()))
+    events.regressed(run.night, page.as_uri())
     if flow_run_id := str(flow_run.id or ""):
         links.append(("Prefect flow run", prefect_runs.page(flow_run_id)))
     prefect_tasks.tell(run, links)

@@ -21,10 +21,12 @@ COMMUNICATION = {"with_s": 0.07, "without_s": 0.065, "step_s": 0.1, "alone_s": 0
 METRICS = ("loss", "step_time_s", "data_wait_s", "samples_per_s")
 
 
-def write_journal(folder: Path, attempt: int, steps: int, begin: float = 1_700_000_000.0, step_s: float = 0.1) -> None:
-    """A journal as a worker writes it, with figures that no worker measured."""
+def write_journal(
+    folder: Path, attempt: int, steps: int, begin: float = 1_700_000_000.0, step_s: float = 0.1, **environment: object
+) -> None:
+    """A journal as a worker writes it, with figures that no worker measured. `environment`: facts beside those that it has anyway."""
     with JournalWriter(folder / "journal.jsonl", attempt) as journal:
-        journal.append("environment", device_name="none", host="none")
+        journal.append("environment", device_name="none", host="none", **environment)
         for step in range(1, steps + 1):
             journal.append(
                 "step",

@@ -74,6 +74,8 @@ class NightFile(Strict):
     repeats: int = Field(default=3, ge=2, le=50, description="of each cell, interleaved")
     looks: list[int] = Field(default_factory=lambda: [5, 8], description="repeats of the later interim analyses, for undecided cells")
     pairs: list[int] = Field(default_factory=lambda: list(PAIRS), description="numbers of pairs after which is decided; []: no pairs")
+    bisect: bool = Field(default=True, description="look for the commit behind what pairs have shown to be worse")
+    bisect_budget: str = Field(default="30m", description="most of the night's time that this may take")
     budget: str = Field(default="2h", description="time for the whole night, such as 2h or 90m")
     baseline_nights: int = Field(default=20, ge=3, le=200, description="most nights a baseline is made of")
     least_nights: int = Field(default=5, ge=3, le=50, description="nights that a baseline needs; before, everything is undecided")
@@ -90,6 +92,10 @@ class NightFile(Strict):
     @property
     def budget_s(self) -> float:
         return seconds(self.budget)
+
+    @property
+    def bisect_budget_s(self) -> float:
+        return seconds(self.bisect_budget)
 
 
 def load_night(name_or_path: str) -> NightFile:
@@ -114,10 +120,11 @@ def _problems(file: NightFile, document: Document, path: Path) -> list[Problem]:
         problems.append(document.problem(("looks",), f"is {file.looks}", f"write rising numbers of repeats above {file.repeats}"))
     if any(later <= earlier for earlier, later in zip([1, *file.pairs], file.pairs, strict=False)):
         problems.append(document.problem(("pairs",), f"is {file.pairs}", "write rising numbers of pairs from 2 on, such as [3, 5, 8, 12]"))
-    try:
-        seconds(file.budget)
-    except ValueError as error:
-        problems.append(document.problem(("budget",), str(error), HINT))
+    for key in ("budget", "bisect_budget"):
+        try:
+            seconds(getattr(file, key))
+        except ValueError as error:
+            problems.append(document.problem((key,), str(error), HINT))
     suites = [entry.suite for entry in file.cells]
     if file.probe is not None and file.probe not in suites:
         problems.append(document.problem(("probe",), f"{file.probe!r} has no cells here", choose(file.probe, suites)))

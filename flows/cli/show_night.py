@@ -59,9 +59,12 @@ def plan(out: Console, definition: NightFile, plan: Plan, night: Night) -> None:
     unknown = sum(cell.expected_s is None for cell in night.cells)
     besides = f", and {unknown} cells without history" if unknown else ""
     out.print(f"{plural(len(plan.trials), 'trial')}; expected: {clock(expected)}{besides}; budget {clock(night.budget_s)}", highlight=False)
-    out.print(
-        f"undecided cells are measured again, up to {definition.interim_repeats[-1]} repeats, as far as the budget goes", highlight=False
-    )
+    repeats = f"up to {definition.interim_repeats[-1]} repeats"
+    if definition.pairs:
+        pairs = f"in up to {definition.pairs[-1]} pairs of tonight's commit and a good one; what cannot be paired, {repeats}"
+        out.print(f"cells that look changed are measured again {pairs}, as far as the budget goes", highlight=False, soft_wrap=True)
+    else:
+        out.print(f"undecided cells are measured again, {repeats}, as far as the budget goes", highlight=False)
 
 
 def show_night(out: Console, store: NightStore, night: Night) -> None:

@@ -19,9 +19,9 @@ from experiments.atomic_file import atomic_write
 from experiments.config.errors import DamagedFile, UserError
 from experiments.config.paths import REPOSITORY
 from experiments.regression.bisection_test import Side, difference, interim_pairs, side_of
-from experiments.regression.definition import METRICS
 from experiments.stats.estimate import Estimate
 from experiments.trial import Outcome, Trial
+from tasks.nightly.comparison import log_metric
 from tasks.sweep.result_file import read_result
 
 _TRIAL_S = 3600.0
@@ -73,50 +73,94 @@ Measure = Callable[[str], float]  # commit -> the metric of one trial, its logar
 Say = Callable[[str], None]
 
 
-def search(commits: Sequence[str], good: str, measure: Measure, most: int, minimum: float, say: Say = lambda text: None) -> Bisection:
-    """The first bad of `commits` (oldest first; the last one is BAD), by halving, trials of GOOD and of a commit by turns.
+@dataclass
+class _Pairs:
+    """Compares commits with GOOD in pairs, each until it is decided. `go_on`: whether there is time for another pair."""
 
-    First GOOD against BAD: their difference must be clear and at least `minimum`; a commit is then bad if it lies beyond half of it.
-    """
-    bad = commits[-1]
-    analyses, trials = interim_pairs(most), 0
+    good: str
+    measure: Measure
+    most: int
+    go_on: Callable[[], bool]
+    trials: int = 0
+    in_time: bool = True
 
-    def compare(commit: str, threshold: Callable[[list[float]], Side]) -> tuple[list[float], Side]:
-        nonlocal trials
+    def compare(self, commit: str, threshold: float) -> tuple[list[float], Side]:
+        """Log ratios of the commit to GOOD, and on which side of `threshold` they lie."""
+        analyses = interim_pairs(self.most)
         pairs: list[float] = []
         for count in analyses:
             while len(pairs) < count:
-                turn = (good, commit) if len(pairs) % 2 == 0 else (commit, good)  # neither is always the first
-                values = {name: measure(name) for name in turn}
-                pairs.append(values[commit] - values[good])
-                trials += 2
-            side = threshold(pairs)
+                if not self.go_on():
+                    self.in_time = False
+                    return pairs, Side.OPEN
+                turn = (self.good, commit) if len(pairs) % 2 == 0 else (commit, self.good)  # neither is always the first
+                values = {name: self.measure(name) for name in turn}
+                pairs.append(values[commit] - values[self.good])
+                self.trials += 2
+            side = side_of(pairs, threshold, len(analyses))
             if side is not Side.OPEN:
                 return pairs, side
         return pairs, Side.OPEN
 
-    pairs, side = compare(bad, lambda pairs: side_of(pairs, 0.0, len(analyses)))
-    whole = difference(pairs, 0.95)
-    change = f"{(whole.value - 1) * 100:+.1f} % ({(whole.low - 1) * 100:+.1f} to {(whole.high - 1) * 100:+.1f}) after {len(pairs)} pairs"
-    say(f"BAD {bad[:12]} against GOOD {good[:12]}: {change}")
-    if side is not Side.BELOW or abs(whole.value - 1) < minimum:
-        return Bisection(f"BAD is not clearly worse than GOOD: {change}. There is nothing to bisect.", effect=whole, trials=trials)
-    half = sum(pairs) / len(pairs) / 2
+
+def search(
+    commits: Sequence[str],
+    good: str,
+    measure: Measure,
+    most: int,
+    minimum: float,
+    say: Say = lambda text: None,
+    *,
+    whole: Estimate | None = None,
+    go_on: Callable[[], bool] = lambda: True,
+) -> Bisection:
+    """The first bad of `commits` (oldest first; the last one is BAD), by halving, trials of GOOD and of a commit by turns.
+
+    First GOOD against BAD, unless `whole` is their ratio already: their difference must be clear and at least `minimum`. A commit is then
+    bad if it lies beyond half of it. No pair begins once `go_on` is false.
+    """
+    pairs_with = _Pairs(good, measure, most, go_on)
+    if whole is None:
+        pairs, side = pairs_with.compare(commits[-1], 0.0)
+        if not pairs_with.in_time and len(pairs) < 2:
+            return Bisection("No time was left to compare BAD with GOOD.", trials=pairs_with.trials)
+        whole = difference(pairs, 0.95)
+        change = _change(whole)
+        say(f"BAD {commits[-1][:12]} against GOOD {good[:12]}: {change}")
+        if side is not Side.BELOW or abs(whole.value - 1) < minimum:
+            nothing = f"BAD is not clearly worse than GOOD: {change}. There is nothing to bisect."
+            return Bisection(nothing, effect=whole, trials=pairs_with.trials)
+    return _halve(commits, pairs_with, whole, say)
+
+
+def _halve(commits: Sequence[str], pairs_with: _Pairs, whole: Estimate, say: Say) -> Bisection:
+    """The first of `commits` that lies beyond half of `whole`, the ratio of the last one to GOOD."""
     steps: list[Step] = []
     low, high = -1, len(commits) - 1  # commits[low] is good (GOOD itself at -1), commits[high] is bad
     while high - low > 1:
         middle = (low + high) // 2
-        pairs, side = compare(commits[middle], lambda pairs: side_of(pairs, half, len(analyses)))
-        step = Step(commits[middle], "", difference(pairs, 0.95), side)
-        steps.append(step)
-        say(f"{step.commit[:12]}: {(step.ratio.value - 1) * 100:+.1f} % against GOOD after {len(pairs)} pairs: {step.verdict}")
+        pairs, side = pairs_with.compare(commits[middle], math.log(whole.value) / 2)
+        if len(pairs) > 1:
+            step = Step(commits[middle], "", difference(pairs, 0.95), side)
+            steps.append(step)
+            say(f"{step.commit[:12]}: {(step.ratio.value - 1) * 100:+.1f} % against GOOD after {len(pairs)} pairs: {step.verdict}")
         if side is Side.OPEN:
-            between = (commits[low] if low >= 0 else good, commits[high])
-            suspects = f"{between[0][:12]}..{between[1][:12]}"
-            text = f"{step.commit[:12]} stays undecided after {len(pairs)} pairs; the commit is one of {high - low} in {suspects}."
-            return Bisection(f"{text} More pairs (`--most`) or a quieter machine decide it.", None, "", between, whole, steps, trials)
+            between = (commits[low] if low >= 0 else pairs_with.good, commits[high])
+            rest = f"the commit is one of {high - low} in {between[0][:12]}..{between[1][:12]}."
+            if pairs_with.in_time:
+                why = f"{commits[middle][:12]} stays undecided after {len(pairs)} pairs; {rest}"
+                text = f"{why} More pairs (`--most`) or a quieter machine decide it."
+            else:
+                text = f"There was no time to go on: {rest}"
+            return Bisection(text, None, "", between, whole, steps, pairs_with.trials)
         low, high = (middle, high) if side is Side.ABOVE else (low, middle)
-    return Bisection(f"{commits[high]} is the first bad commit: {change}.", commits[high], "", None, whole, steps, trials)
+    sentence = f"{commits[high]} is the first bad commit: {_change(whole)}."
+    return Bisection(sentence, commits[high], "", None, whole, steps, pairs_with.trials)
+
+
+def _change(ratio: Estimate) -> str:
+    low, middle, high = (100 * (value - 1) for value in (ratio.low, ratio.value, ratio.high))
+    return f"{middle:+.1f} % ({low:+.1f} to {high:+.1f}) after {ratio.n} pairs"
 
 
 # --- git and processes
@@ -155,7 +199,7 @@ def run_once(tree: Path, trial: Trial, out: Path, metric: str) -> float:
         raise BisectError(f"a trial of {tree.name}: {error}; its log is {out / LOG}") from None
     if result is None:
         raise BisectError(f"a trial of {tree.name} left no result; its log is {out / LOG}")
-    value = result.summary.get(metric)
-    if result.outcome is not Outcome.OK or value is None or not value > 0:
+    value = log_metric(result.summary.get(metric), metric)
+    if result.outcome is not Outcome.OK or math.isnan(value):
         raise BisectError(f"a trial of {tree.name} ended {result.outcome} ({result.reason}) without {metric}; its log is {out / LOG}")
-    return math.log(value) if METRICS[metric].higher_is_better else -math.log(value)
+    return value

@@ -10,6 +10,7 @@ import numpy as np
 from experiments.regression.decision import as_estimate, decide, word
 from experiments.regression.definition import METRICS, NightFile
 from experiments.regression.effect import NightEffect, night_value
+from experiments.regression.screen import BETTER, UNSURE, WORSE, looks_changed
 from experiments.stats.sequential import interim_levels
 from experiments.stats.verdict import Verdict
 from tasks.nightly.comparison import Comparison, effects_of, values_of
@@ -73,17 +74,31 @@ def _compared(definition: NightFile, comparison: Comparison, effects: NightEffec
     ratio = as_estimate(effects, index, len(values_of(comparison.now, comparison.metric)))
     minimum = math.log1p(comparison.minimum)
     smallest = effects.detectable(definition.interim_repeats[-1], alpha=definition.alpha, minimum=minimum)[index]
-    explained = verdict in CHANGED and comparison.cell.role == "history"
+    looked = _looked(comparison, effects, index, verdict)
+    explained = looked is not None or (verdict in CHANGED and comparison.cell.role == "history")
     last = [trial for date in comparison.baseline[-1:] for trial in comparison.past[date]]
     return {
         "ratio": ratio.value,
         "low": ratio.low,
         "high": ratio.high,
+        "raw": float(np.exp(effects.raw[index])),
+        "within": float(effects.within[index]),
+        "looked": looked,
         "p_value": float(effects.p_value[index]),
         "share": float(effects.share[index]),
         "detectable": float(-np.expm1(-smallest)) if METRICS[comparison.metric].higher_is_better else float(np.expm1(smallest)),
         "causes": what_changed(last, comparison.now) if explained else [],
     }
+
+
+def _looked(comparison: Comparison, effects: NightEffect, index: int, verdict: Verdict) -> Verdict | None:
+    """What the screen sees of a cell, None for nothing. A metric besides its first is worth pairs only where it would be an alarm."""
+    if comparison.cell.role != "history":
+        return None
+    if comparison.metric != comparison.cell.metrics[0]:
+        return verdict if verdict in CHANGED else None
+    seen = int(looks_changed(effects, np.array(comparison.minimum))[index])
+    return {WORSE: Verdict.SLOWER, BETTER: Verdict.FASTER, UNSURE: Verdict.UNDECIDED}.get(seen)
 
 
 def _why_unknown(definition: NightFile, comparison: Comparison) -> str:

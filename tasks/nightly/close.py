@@ -14,7 +14,7 @@ from tasks.sweep.store import SweepStore
 def close_night(run: NightRun) -> None:
     """Save the night's final verdicts; from then on it is closed. Accept what has lasted for `accept_after` nights."""
     verdicts, now = run.verdicts(), run.tonight()
-    items, nodes = verdicts.judgements(now)
+    items, nodes = run.judged()
     first = {(cell.cell, cell.role): cell.metrics[0] for cell in run.night.cells}
     missed = [
         Dropped(cell=cell.cell, name=cell.name, why=_why_missed(run, cell.cell))

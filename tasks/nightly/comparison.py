@@ -74,9 +74,13 @@ def _fill_canary(row: Array, trials: Sequence[Measured], canary: Sequence[Measur
 
 
 def log_value(trial: Measured, metric: str) -> float:
-    """The logarithm of the metric, its sign turned so that more is better; NaN for a value that is missing or not above 0."""
-    value = trial.values.get(metric, math.nan)
-    if not value > 0:
+    """`log_metric` of a trial of a night."""
+    return log_metric(trial.values.get(metric), metric)
+
+
+def log_metric(value: float | None, metric: str) -> float:
+    """The logarithm of a metric's value, its sign turned so that more is better; NaN for one that is missing or not above 0."""
+    if value is None or not value > 0:
         return math.nan
     return math.log(value) if METRICS[metric].higher_is_better else -math.log(value)
 

@@ -1,4 +1,4 @@
-"""A slow drift over many nights, which no single night can tell from its baseline."""
+"""Creep: a slow drift over the nights of a segment, which no single night can tell from its baseline."""
 
 from __future__ import annotations
 
@@ -6,32 +6,40 @@ import math
 
 import numpy as np
 
-from experiments.regression.effect import night_effect, night_value
+from experiments.regression.creep import EVERY, LEAST_NIGHTS, Trend, trend
+from experiments.regression.effect import night_value
 from tasks.nightly.comparison import Comparison, log_value
 
-_RECENT = 5  # nights in which a creep must show
 
-
-def creep(comparison: Comparison, tonight: str, alpha: float) -> str | None:
-    """A sentence if the last nights of a segment are worse than its first ones; None if not, or with fewer than three times as many nights.
-
-    The baseline moves on with its nights, so it follows a change that is too small for one night. The comparison's `baseline` must
-    therefore be the whole segment. `tonight` is a date. The change must be significant at `alpha`, and as large as what matters.
-    """
-    nights = [*comparison.baseline, *([tonight] if comparison.now else [])]
-    if len(nights) < 3 * _RECENT:
-        return None
-    past, canary = {**comparison.past, tonight: comparison.now}, {**comparison.canary_past, tonight: comparison.canary_now}
-    y, x = np.full((2, 1, len(nights), 1), np.nan)
+def creep_of(segment: Comparison, tonight: str) -> Trend:
+    """The line through a segment's nights. `segment`: a comparison whose `baseline` is the whole segment; `tonight`: a date."""
+    nights = nights_of(segment, tonight)
+    past, canary = {**segment.past, tonight: segment.now}, {**segment.canary_past, tonight: segment.canary_now}
+    y, x = np.full((2, len(nights)), np.nan)
     for place, date in enumerate(nights):
         for values, trials in ((y, past.get(date, [])), (x, canary.get(date, []))):
             if trials:
-                values[0, place, 0] = night_value([log_value(trial, comparison.metric) for trial in trials])
-    before_last = len(nights) - _RECENT
-    first, last = slice(0, before_last // 2), slice(before_last, None)  # the nights between may have crept already
-    effect = night_effect(y[:, first], y[:, last, 0], x[:, first], x[:, last, 0])
-    size = float(effect.effect[0])
-    if not (size < -math.log1p(comparison.minimum) and float(effect.p_value[0]) < alpha):
+                values[place] = night_value([log_value(trial, segment.metric) for trial in trials])
+    return trend(y, x if np.isfinite(x).any() else None)
+
+
+def nights_of(segment: Comparison, tonight: str) -> list[str]:
+    """The dates of a segment that were measured, oldest first, tonight's among them."""
+    return [*segment.baseline, *([tonight] if segment.now else [])]
+
+
+def is_due(segment: Comparison, tonight: str) -> bool:
+    """Whether this is a night on which a suspected creep is measured in pairs against the segment's first commit: one in EVERY."""
+    nights = len(nights_of(segment, tonight))
+    return nights >= LEAST_NIGHTS and (nights - LEAST_NIGHTS) % EVERY == 0 and bool(creep_of(segment, tonight).suspected(segment.minimum))
+
+
+def creep(segment: Comparison, tonight: str, alpha: float) -> str | None:
+    """A sentence if the line alone shows a creep at level `alpha` that is as large as what matters, else None."""
+    line = creep_of(segment, tonight)
+    if not bool(line.shown(segment.minimum, alpha)):
         return None
-    worse = f"its last {_RECENT} nights are {-math.expm1(size):.1%} worse than the first ones since {nights[0]}"
-    return f"{comparison.cell.name}: {comparison.metric} crept: {worse}."
+    worse, smallest = -math.expm1(float(line.change)), -math.expm1(-float(line.detectable(segment.minimum, alpha)))
+    nights = nights_of(segment, tonight)
+    how = f"by a line through its {len(nights)} nights since {nights[0]}, which shows {smallest:.1%} and more with 95 % chance"
+    return f"{segment.cell.name}: {segment.metric} crept: it is {worse:.1%} worse than at first, {how}."

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from experiments.config.scalar_text import yaml_text
 from experiments.trial import Outcome, Trial, TrialResult
-from tasks.nightly.store import SLOWED_CONTROL
+from tasks.nightly.store import PAIRED, SLOWED_CONTROL
 from tasks.sweep.store import Plan, StoreError, SweepStore
 from tasks.tracking.client import connect
 
@@ -57,7 +57,8 @@ class HistoryError(StoreError):
 
 
 def past_nights(name: str, experiment: str, before: str) -> History:
-    """Every trial of the definition's nights before a date, the newest of each round. Trials slowed on purpose are left out.
+    """Every trial of the definition's nights before a date, the newest of each round. Left out are trials slowed on purpose and those of
+    pairs, which ran other commits.
 
     `experiment`: its name in MLflow; an unknown one has no history. Raises HistoryError where MLflow does not answer.
     """
@@ -76,17 +77,17 @@ def past_nights(name: str, experiment: str, before: str) -> History:
     for run in runs:
         trial = _measured(run)
         key = (trial.cell, trial.role, trial.date, trial.round)
-        if trial.date < before and trial.role != SLOWED_CONTROL and key not in seen:
+        if trial.date < before and trial.role not in (SLOWED_CONTROL, PAIRED) and key not in seen:
             seen.add(key)
             history.add([trial])
     return history
 
 
 def tonight(store: SweepStore, plan: Plan) -> History:
-    """What the night's own sweep has measured so far, from its results on disk."""
+    """What the night's own sweep has measured so far, from its results on disk; without its pairs."""
     history = History()
     for trial in plan.trials:
-        result = store.result(trial.key)
+        result = store.result(trial.key) if trial.labels["night.role"] != PAIRED else None
         if result is not None and result.outcome is Outcome.OK and not trial.emulated:
             history.add([_of_result(trial, result)])
     return history

@@ -8,8 +8,9 @@ from typing import Any
 
 from experiments.regression.definition import NightFile
 from tasks.nightly.history import History, tonight
+from tasks.nightly.pairing import Pairing
 from tasks.nightly.plan import plan_night
-from tasks.nightly.store import Night, NightStore
+from tasks.nightly.store import CellVerdict, Night, NightStore, NodeState
 from tasks.nightly.verdicts import NightVerdicts
 from tasks.sweep.plan import renew
 from tasks.sweep.store import Plan, SweepStore
@@ -20,6 +21,7 @@ class NightRun:
 
     def __init__(self, definition: NightFile, nights: NightStore, night: Night, sweep: SweepStore, plan: Plan) -> None:
         self.definition, self.nights, self.night, self.sweep, self.plan = definition, nights, night, sweep, plan
+        self.pairing = Pairing(definition, sweep)
         self._began = time.monotonic()
         self._past: History | None = None
 
@@ -46,6 +48,25 @@ class NightRun:
     def verdicts(self) -> NightVerdicts:
         """Raises RuntimeError before the past nights were read."""
         return NightVerdicts(self.definition, self.night, self.past, self.nights.all(), self.nights.changes())
+
+    def judged(self) -> tuple[list[CellVerdict], list[NodeState]]:
+        """The verdicts on all cells and controls, in the night's order, with what pairs say of them; and those on the nodes.
+
+        Raises RuntimeError before the past nights were read.
+        """
+        verdicts, now = self.verdicts(), self.tonight()
+        items, nodes = verdicts.judgements(now)
+        self.pairing.choose(verdicts, items, now, self.plan)
+        return [self.pairing.settled(item, self.plan, self.night.date) for item in items], nodes
+
+    def trial_seconds(self) -> dict[tuple[str, str], float]:
+        """(identity, role) -> what the last trial of the cell took tonight, s. Pairs count as role `paired`."""
+        took: dict[tuple[str, str], float] = {}
+        for trial in self.plan.trials:
+            result = self.sweep.result(trial.key)
+            if result is not None:
+                took[trial.labels["night.cell"], trial.labels["night.role"]] = result.finished_at - result.started_at
+        return took
 
     def save(self, **changes: Any) -> None:
         """Change fields of night.json."""

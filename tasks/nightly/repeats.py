@@ -1,13 +1,35 @@
-"""More repeats of the cells that are undecided, as far as the night's budget goes."""
+"""More trials of what a night has not decided, as far as its budget goes: pairs of two commits, or repeats of tonight's code."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from tasks.nightly.night_run import NightRun
+from tasks.nightly.pair_trials import with_pairs
 from tasks.nightly.plan import round_seconds, templates, with_repeats
-from tasks.nightly.store import NightCell
+from tasks.nightly.store import PAIRED, NightCell
 from tasks.sweep.store import Plan
+
+
+def more_pairs(run: NightRun) -> Plan | None:
+    """The plan with the pairs up to the next look of each cell that looked changed and is not decided; None where there are none.
+
+    What looks worst comes first. Cells whose pairs do not fit what is left of the budget go without, and their verdict says so.
+    """
+    items, _ = run.judged()
+    took, left_s = run.trial_seconds(), run.left_s
+    chosen, trees = [], dict(run.plan.trees)
+    for item, partners, count in run.pairing.wanted(items, run.plan):
+        planned = sum(trial.cell == partners.good.cell for trial in run.plan.trials)
+        trial_s = took.get((item.cell, PAIRED), took.get((item.cell, "history"), 0.0))
+        left_s -= 2 * (count - planned) * trial_s
+        if left_s < 0:
+            left_s += 2 * (count - planned) * trial_s
+            run.pairing.out_of_time.add(item.cell)
+            continue
+        chosen.append((partners.good, partners.tonight, count))
+        trees |= partners.trees
+    return with_pairs(run.plan, chosen).model_copy(update={"trees": trees}) if chosen else None
 
 
 def more_repeats(run: NightRun, repeats: int) -> Plan | None:
@@ -15,8 +37,7 @@ def more_repeats(run: NightRun, repeats: int) -> Plan | None:
 
     An interim analysis: the verdicts are those of what the sweep has measured so far. Cells that must go without are named in a remark.
     """
-    verdicts = run.verdicts()
-    undecided = set(verdicts.undecided(verdicts.judgements(run.tonight())[0]))
+    undecided = set(run.verdicts().undecided(run.judged()[0]))
     if not undecided:
         return None
     open_pools = {cell.pool for cell in run.night.cells if (cell.cell, cell.role) in undecided}
@@ -35,9 +56,5 @@ def more_repeats(run: NightRun, repeats: int) -> Plan | None:
 
 def _as_tonight(run: NightRun, cells: Sequence[NightCell]) -> list[NightCell]:
     """The cells, expected to take what their last trial took tonight."""
-    took: dict[tuple[str, str], float] = {}
-    for trial in run.plan.trials:
-        result = run.sweep.result(trial.key)
-        if result is not None:
-            took[trial.labels["night.cell"], trial.labels["night.role"]] = result.finished_at - result.started_at
+    took = run.trial_seconds()
     return [cell.model_copy(update={"expected_s": took.get((cell.cell, cell.role), cell.expected_s)}) for cell in cells]

@@ -16,6 +16,7 @@ from experiments.stats.coverage import rate_interval
 from experiments.stats.verdict import Verdict
 from tasks.nightly.figures import course, draw_course
 from tasks.nightly.history import History
+from tasks.nightly.pair_text import change, commit_of, pair_sentence
 from tasks.nightly.recording import judged, recorded, records_only
 from tasks.nightly.store import AA_CONTROL, CHANGED, SLOWED_CONTROL, CellVerdict, Night, NightStore, Role, verdicts_of
 from tasks.report.comparison_table import TextTable
@@ -73,6 +74,8 @@ def headline(night: Night) -> str:
     parts = [f"{count} {word}" for word, count in words.items() if word not in ("same", "undecided")]
     parts += [f"{words[word]} {word}" for word in ("undecided", "same") if words[word]]
     missed = f"; {plural(len(night.missed), 'cell')} missed" if night.missed else ""
+    commits = list(dict.fromkeys(found.commit[:12] for found in night.bisections if found.commit))
+    missed = (f"; first bad commit {listed(commits, 2)}" if commits else "") + missed
     first = recorded(night)
     said = "; ".join([", ".join(parts), *(line[:1].lower() + line[1:] for line in first)] if parts else first) or "nothing was judged"
     return (
@@ -85,10 +88,12 @@ def verdict_table(night: Night) -> TextTable:
     rows = []
     first = {cell.cell: cell.metrics[0] for cell in night.cells}
     for item in sorted(judged(night), key=lambda item: _ORDER[item.verdict]):
-        if item.verdict is Verdict.SAME and item.metric != first.get(item.cell):
+        if item.verdict is Verdict.SAME and item.metric != first.get(item.cell) and item.pairs is None:
             continue  # counted below the table
         value = quantity(item.value, METRICS[item.metric]) if item.value else "–"
-        notes = "; ".join(part for part in (item.why, *item.causes) if part)
+        found = commit_of(night, item)
+        parts = (pair_sentence(item), item.why, found.sentence if found else None, *item.causes)
+        notes = "; ".join(part for part in parts if part)
         rows.append(
             [item.name, item.metric.replace("_", " "), item.word, change_of(item), value, item.where or "–", _detects(item), notes or "–"]
         )
@@ -96,11 +101,11 @@ def verdict_table(night: Night) -> TextTable:
 
 
 def change_of(item: CellVerdict) -> str:
-    """+5.3 % (+3.9 to +6.8), in the metric's own direction; a dash where nothing is known."""
-    if item.ratio is None or item.low is None or item.high is None:
+    """+5.3 % (+3.9 to +6.8), in the metric's own direction, by pairs where they decided; a dash where nothing is known."""
+    told = item.pairs if item.pairs and item.pairs.verdict is not Verdict.UNDECIDED else item
+    if told.ratio is None or told.low is None or told.high is None:
         return "–"
-    power = 1 if METRICS[item.metric].higher_is_better else -1
-    middle, low, high = (100 * (value**power - 1) for value in (item.ratio, item.low, item.high))
+    middle, low, high = (100 * change(value, item.metric) for value in (told.ratio, told.low, told.high))
     return f"{middle:+.1f} % ({min(low, high):+.1f} to {max(low, high):+.1f})"
 
 
@@ -179,10 +184,12 @@ def message(night: Night, nights: Sequence[Night], changes: Sequence[Change], li
     """The night's one message, plain text: what changed, what is undecided, how reliable that is, and `links` as (name, address)."""
     lines = [headline(night), ""]
     for item in sorted(night.cell_verdicts, key=lambda item: _ORDER[item.verdict]):
-        if item.verdict is not Verdict.SAME and item.ratio is not None:
+        if (item.verdict is not Verdict.SAME or item.pairs or item.not_paired) and item.ratio is not None:
             where = f", {item.where}" if item.where else ""
             since = f", since {item.alarm_since}" if item.alarm_since and item.alarm_since != night.date else ""
             lines.append(f"{item.word.upper()}: {item.name}, {item.metric} {change_of(item)}{where}{since}")
+            lines += [f"  {sentence}" for sentence in (pair_sentence(item),) if sentence]
+            lines += [f"  commit: {found.sentence}" for found in (commit_of(night, item),) if found]
             lines += [f"  suspected: {cause}" for cause in item.causes]
     lines += [f"node {node.host} ({node.pool}): {node.verdict}" for node in night.nodes if node.verdict in CHANGED]
     lines += ["", *remarks(night, nights, changes), ""]

@@ -30,14 +30,16 @@ from experiments.config.strict import Strict
 from experiments.json_file import parse_model, read_file, read_model, sealed_text
 from experiments.regression.history_segments import Change
 from experiments.stats.verdict import Verdict
+from tasks.nightly.commit_records import FoundCommit, Pairs
 from tasks.sweep.store import StoreError, warn_once
 
 Role = Literal["history", "canary", "twin", "injected"]
-Where = Literal["code", "node", "code and node", "code or node"]
+Where = Literal["code", "node", "code and node", "code or node", "environment"]
 AA_CONTROL: Role = "twin"  # the same cell once more: nothing may differ
 SLOWED_CONTROL: Role = "injected"  # the same cell, slowed on purpose: this must be found
 CHANGED = (Verdict.SLOWER, Verdict.FASTER)
 CONTROLS: tuple[Role, ...] = (AA_CONTROL, SLOWED_CONTROL)
+PAIRED = "paired"  # label of trials of a given commit, which are of no cell's history
 _NAME = re.compile(r"^[a-z0-9][a-z0-9_-]{0,63}$")
 
 
@@ -93,6 +95,12 @@ class CellVerdict(Strict):
     )
     alarm_since: str | None = None
     causes: list[str] = Field(default_factory=list, description="what of the environment changed against the baseline")
+    raw: float | None = Field(None, description="as `ratio`, with nothing of the canary's change subtracted")
+    within: float | None = Field(None, description="standard deviation of one repeat's logarithm, by the baseline's nights and tonight")
+    looked: Verdict | None = Field(None, description="what the screen saw, for pairs to decide: slower, faster, or undecided between both")
+    crept: bool = Field(False, description="suspected of a slow drift: its pairs are against the first commit of its segment")
+    pairs: Pairs | None = Field(None, description="tonight's commit against the last good one; then the verdict rests on it")
+    not_paired: str | None = Field(None, description="why a cell that looked changed has no pairs; null: it did not, or it has")
 
 
 class NodeState(Strict):
@@ -124,6 +132,7 @@ class Night(Strict):
     judgements: list[CellVerdict] = Field(default_factory=list)
     nodes: list[NodeState] = Field(default_factory=list)
     probes: dict[str, Verdict] = Field(default_factory=dict, description="role -> verdict on the A/A control and the injected slow-down")
+    bisections: list[FoundCommit] = Field(default_factory=list, description="what the night found of the commits behind what got worse")
     notified: list[str] = Field(default_factory=list, description="notification blocks that have taken the message")
     remarks: list[str] = Field(default_factory=list)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from experiments.regression.definition import METRICS, NightFile
-from experiments.regression.history_segments import Change, baseline_nights, open_alarm
+from experiments.regression.history_segments import Change, baseline_nights, open_alarm, reference_nights
 from experiments.stats.verdict import Verdict
 from tasks.nightly.cell_verdict import cell_verdicts
 from tasks.nightly.comparison import Comparison
-from tasks.nightly.creep import creep
+from tasks.nightly.creep import creep, is_due
+from tasks.nightly.good_commit import GoodNight, good_night
 from tasks.nightly.history import History
 from tasks.nightly.node_state import node_states
 from tasks.nightly.store import AA_CONTROL, CONTROLS, CellVerdict, Night, NightCell, NodeState, verdicts_of
@@ -37,24 +38,54 @@ class NightVerdicts:
             family = [self._comparison(cell, metric, now, self.definition.baseline_nights) for cell in cells]
             family = [each for each in family if metric == each.cell.metrics[0] or any(metric in trial.values for trial in each.now)]
             verdicts += cell_verdicts(self.definition, family, nodes, self.night.date)
+        segments = self._segments(now) if self.definition.pairs else {}
+        verdicts = [self._with_creep(item, segments.get(item.cell)) for item in verdicts]
         order = {(cell.cell, cell.role): index for index, cell in enumerate(self.night.cells)}
         return sorted(verdicts, key=lambda item: order[item.cell, item.role]), nodes
 
     def undecided(self, verdicts: Sequence[CellVerdict]) -> list[tuple[str, str]]:
-        """(identity, role) of the cells that more repeats may decide: those whose first metric has a baseline and is undecided."""
+        """(identity, role) of the cells that more repeats may decide: those whose first metric has a baseline and is undecided.
+
+        Where nights measure pairs, these decide; repeats are left for the controls and for what looked changed and cannot be paired.
+        """
         first = {(cell.cell, cell.role): cell.metrics[0] for cell in self.night.cells}
         return [
             (item.cell, item.role)
             for item in verdicts
-            if item.verdict is Verdict.UNDECIDED and item.metric == first[item.cell, item.role] and item.ratio is not None
+            if item.verdict is Verdict.UNDECIDED
+            and item.metric == first[item.cell, item.role]
+            and item.ratio is not None
+            and (not self.definition.pairs or item.role in CONTROLS or item.not_paired is not None)
         ]
 
+    def good_night(self, item: CellVerdict, now: History) -> GoodNight | None:
+        """The night whose commit tonight's is measured against in pairs; None without one."""
+        past = self.past.of(item.cell, "history")
+        measured = [date for date, trials in past.items() if any(item.metric in trial.values for trial in trials)]
+        verdicts = verdicts_of(self.nights, item.cell, item.metric)
+        changes = [change for change in self.changes if (change.cell, change.metric) == (item.cell, item.metric)]
+        if item.crept:
+            dates = baseline_nights(measured, verdicts, changes, self.night.date, _ALL_NIGHTS)
+        else:
+            dates = reference_nights(measured, verdicts, changes, self.night.date)
+        return good_night(dates, past, now.of(item.cell, "history").get(self.night.date, []))
+
     def creep(self, now: History) -> list[str]:
-        """A sentence about each cell whose last nights are worse than the first of its segment, though no single night shows it."""
-        cells = [cell for cell in self.night.cells if cell.role == "history"]
-        segments = [self._comparison(cell, cell.metrics[0], now, _ALL_NIGHTS) for cell in cells]
-        sentences = [creep(segment, self.night.date, self.definition.alpha) for segment in segments]
+        """A sentence about each cell that got worse little by little over its segment, though no single night shows it."""
+        sentences = [creep(segment, self.night.date, self.definition.alpha) for segment in self._segments(now).values()]
         return [sentence for sentence in sentences if sentence]
+
+    def _with_creep(self, item: CellVerdict, segment: Comparison | None) -> CellVerdict:
+        """The verdict, marked for pairs against the first commit of its segment where it is suspected of creep, one night in some."""
+        told = item.looked is not None or item.ratio is None or item.role != "history"
+        if segment is None or told or item.metric != segment.metric or not is_due(segment, self.night.date):
+            return item
+        return item.model_copy(update={"looked": Verdict.SLOWER, "crept": True})
+
+    def _segments(self, now: History) -> dict[str, Comparison]:
+        """Cell -> its first metric beside all nights of its segment."""
+        cells = [cell for cell in self.night.cells if cell.role == "history"]
+        return {cell.cell: self._comparison(cell, cell.metrics[0], now, _ALL_NIGHTS) for cell in cells}
 
     def _comparison(self, cell: NightCell, metric: str, now: History, most_nights: int) -> Comparison:
         control = cell.role in CONTROLS  # both are compared with the A/A control's own nights, which nobody slowed down

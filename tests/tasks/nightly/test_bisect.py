@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from cluster.commits.resolve import CommitError
+from experiments.regression.bisection_test import difference
 from tasks.nightly import bisect
-from tasks.nightly.bisect import BisectError, commits_between, run_once, subject
+from tasks.nightly.bisect import BisectError, commits_between, run_once, search, subject
 from tests.contracts import make_trial
 
 
@@ -55,3 +56,39 @@ def test_a_trial_that_leaves_no_result_is_told_with_its_log(repository: Path, tm
     with pytest.raises(BisectError, match=r"left no result; its log is .*log\.txt"):
         run_once(repository, trial, tmp_path / "out", "throughput")
     assert "too old" in (tmp_path / "out" / "log.txt").read_text()
+
+
+# --- a search that begins with what is known, and has a time
+
+SIX = [f"{number}" * 40 for number in range(1, 7)]
+BASE = "0" * 40
+
+
+def rates(commit: str) -> float:
+    """Of a slow-down by 8 % with the fourth commit."""
+    return -0.08 if commit >= SIX[3] else 0.0
+
+
+def test_a_known_difference_is_not_measured_again() -> None:
+    order: list[str] = []
+
+    def measure(commit: str) -> float:
+        order.append(commit[0])
+        return rates(commit)
+
+    found = search(SIX, BASE, measure, 12, 0.03, whole=difference([-0.08, -0.081, -0.079], 0.95))
+    assert found.commit == SIX[3] and "6" not in order
+    assert found.trials == len(order) == 12 and "-7.7 %" in found.sentence and "after 3 pairs" in found.sentence
+
+
+@pytest.mark.parametrize(("pairs", "between"), [(3, (BASE, SIX[5])), (5, (BASE, SIX[5])), (6, (SIX[2], SIX[5])), (8, (SIX[2], SIX[5]))])
+def test_time_that_ends_leaves_the_range_that_is_known(pairs: int, between: tuple[str, str]) -> None:
+    left = iter([True] * pairs)
+    found = search(SIX, BASE, rates, 12, 0.03, go_on=lambda: next(left, False))
+    assert (found.commit, found.between) == (None, between)
+    assert "no time to go on" in found.sentence and found.trials == 2 * pairs
+
+
+def test_without_time_for_a_pair_nothing_is_said_of_the_commits() -> None:
+    found = search(SIX, BASE, rates, 12, 0.03, go_on=lambda: False)
+    assert (found.commit, found.between, found.trials) == (None, None, 0) and "No time was left" in found.sentence

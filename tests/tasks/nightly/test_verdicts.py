@@ -13,9 +13,17 @@ from tasks.nightly.store import CellVerdict, Night
 from tasks.nightly.verdicts import NightVerdicts
 from tests.tasks.nightly.night_support import DATES, DEFINITION, TONIGHT, cell, night, now, past, trials
 
+QUIET = 1e-4  # noise, so that little else shows
 
-def verdicts_of(tonight: History, before: History | None = None, nights: list[Night] | None = None, changes: list[Change] | None = None):  # type: ignore[no-untyped-def]
-    verdicts = NightVerdicts(DEFINITION, night(), before or past(), nights or [], changes or [])
+
+def verdicts_of(  # type: ignore[no-untyped-def]
+    tonight: History,
+    before: History | None = None,
+    nights: list[Night] | None = None,
+    changes: list[Change] | None = None,
+    definition: NightFile = DEFINITION,
+):
+    verdicts = NightVerdicts(definition, night(), before or past(), nights or [], changes or [])
     found, nodes = verdicts.judgements(tonight)
     return {(item.name, item.role): item for item in found}, nodes, verdicts.undecided(found)
 
@@ -78,9 +86,14 @@ def test_noise_leaves_a_cell_undecided_and_open_for_more_repeats() -> None:
     before.add(trials("one", DATES, noise=0.04))
     tonight = now({"two": 100.0})
     tonight.add(trials("one", [TONIGHT], rate=95.0, noise=0.04, seed=3))
-    found, _, undecided = verdicts_of(tonight, before)
+    found, _, undecided = verdicts_of(tonight, before, definition=DEFINITION.model_copy(update={"pairs": []}))
     assert found["one", "history"].verdict is Verdict.UNDECIDED
     assert undecided == [("id-one", "history")]
+    with_pairs = NightVerdicts(DEFINITION, night(), before, [], [])
+    items, _ = with_pairs.judgements(tonight)
+    assert with_pairs.undecided(items) == [], "pairs decide"
+    refused = [item.model_copy(update={"not_paired": "made up"}) if item.name == "one" else item for item in items]
+    assert with_pairs.undecided(refused) == [("id-one", "history")]
 
 
 def test_a_cell_that_was_not_measured_says_so() -> None:
@@ -110,8 +123,26 @@ def test_what_creeps_by_less_than_a_night_can_see_is_said() -> None:
     verdicts = NightVerdicts(DEFINITION, night(), before, [], [])
     assert next(item for item in verdicts.judgements(tonight)[0] if item.name == "one").verdict is not Verdict.SLOWER
     [said] = verdicts.creep(tonight)
-    assert said.startswith("one: throughput crept: its last 5 nights are") and "since 2026-10-01" in said
+    assert said.startswith("one: throughput crept: it is 5.") and "by a line through its 21 nights since 2026-10-01" in said
     assert NightVerdicts(DEFINITION, night(), past(), [], []).creep(now({"one": 100.0, "two": 100.0})) == []
+
+
+@pytest.mark.parametrize(("nights", "due"), [(8, False), (9, True), (10, False), (13, False), (14, True)])
+def test_a_suspected_creep_is_measured_in_pairs_one_night_in_five(nights: int, due: bool) -> None:
+    """`nights` before tonight; what each lacks is below what the screen sees."""
+    before = History()
+    for number, date in enumerate(DATES[:nights]):
+        before.add(trials("one", [date], rate=100.0 * 0.9982**number, seed=number, noise=QUIET))
+    tonight = History()
+    tonight.add(trials("one", [TONIGHT], rate=100.0 * 0.9982**nights, noise=QUIET))
+    judge = NightVerdicts(DEFINITION, night(cells=[cell("one")]), before, [], [])
+    [item] = judge.judgements(tonight)[0]
+    assert (item.crept, item.looked) == ((True, Verdict.SLOWER) if due else (False, None))
+    if due:
+        good = judge.good_night(item, tonight)
+        assert good is not None and good.date == DATES[0], "against the first commit of the segment"
+    none = NightVerdicts(DEFINITION.model_copy(update={"pairs": []}), night(cells=[cell("one")]), before, [], [])
+    assert not none.judgements(tonight)[0][0].crept
 
 
 def said(date: str, verdict: Verdict, name: str = "one") -> Night:
@@ -134,9 +165,6 @@ def test_an_open_alarm_does_not_become_the_norm_and_an_accepted_one_does() -> No
     change = Change(cell="id-one", metric="throughput", since=DATES[10], verdict=Verdict.SLOWER, accepted_on=DATES[-1], by="me")
     found, _, _ = verdicts_of(now({"one": 92.0, "two": 100.0}), before, nights, [change])
     assert (found["one", "history"].verdict, found["one", "history"].baseline) == (Verdict.SAME, DATES[10:])
-
-
-QUIET = 1e-4  # noise, so that little else shows
 
 
 # --- how much history, how many repeats, how large a change
@@ -313,12 +341,12 @@ def crept(nights: int, *, step: float = 0.997, role: str = "history", definition
     return NightVerdicts(definition, night(cells=[cell("one", role)]), before, [], []).creep(tonight)  # type: ignore[arg-type]
 
 
-def test_creep_needs_three_times_the_nights_in_which_it_must_show() -> None:
-    """15 nights: the middle of the first five, then of the last five."""
+def test_creep_is_said_from_ten_nights_on_with_what_would_be_seen() -> None:
     [text] = crept(15)
-    assert text == "one: throughput crept: its last 5 nights are 3.0% worse than the first ones since 2026-10-07."
-    assert crept(14) == []
-    assert len(crept(15, step=0.98)) == 1 and crept(14, step=0.98) == []
+    how = "by a line through its 15 nights since 2026-10-07, which shows 3.0% and more with 95 % chance"
+    assert text == f"one: throughput crept: it is 4.1% worse than at first, {how}."
+    assert len(crept(11)) == 1 and crept(10) == [], "3.0 % and 2.7 %"
+    assert len(crept(10, step=0.98)) == 1 and crept(9, step=0.98) == []
     short = DEFINITION.model_copy(update={"baseline_nights": 6})
     assert len(crept(20, definition=short)) == 1, "against all nights of the segment, not only the baseline's"
 

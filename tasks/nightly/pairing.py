@@ -1,0 +1,144 @@
+"""Which cells of a night are measured in pairs of two commits, how many pairs come next, and the verdicts that the pairs leave."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from cluster.pools.pool import load_pools
+from experiments.regression.decision import word
+from experiments.regression.definition import NightFile
+from experiments.regression.paired_test import PairedEffect, judge_pairs, next_pairs, worth_more
+from experiments.regression.screen import BETTER, UNSURE, WORSE
+from experiments.regression.settle import Judge, Suspect, settle
+from experiments.stats.verdict import Verdict
+from tasks.nightly.commit_records import Pairs
+from tasks.nightly.comparison import log_metric
+from tasks.nightly.good_commit import Partners, Refused, partners
+from tasks.nightly.history import History
+from tasks.nightly.pair_text import word_of
+from tasks.nightly.pair_trials import PairMaker, results_of_pairs
+from tasks.nightly.plan import templates
+from tasks.nightly.store import CHANGED, CellVerdict, Where
+from tasks.nightly.verdicts import NightVerdicts
+from tasks.sweep.store import Plan, SweepStore
+
+_SUSPECTS: dict[Suspect, Where] = {Suspect.ENVIRONMENT: "environment", Suspect.NODE: "node"}
+_TRIES = 2  # so many times the last look's pairs are tried at most, where trials fail
+
+
+class Pairing:
+    """The pairs of one night. Chooses for each cell once, by what the screen says of it; looks at the commits' files for that."""
+
+    def __init__(self, definition: NightFile, sweep: SweepStore) -> None:
+        self.definition, self.sweep = definition, sweep
+        self._maker = PairMaker(load_pools())
+        self.choices: dict[str, Partners | Refused] = {}
+        self.out_of_time: set[str] = set()  # cells whose next pairs did not fit the budget
+
+    def choose(self, verdicts: NightVerdicts, items: Sequence[CellVerdict], now: History, plan: Plan) -> None:
+        """Find the partners of each cell that looks changed, or why it has none."""
+        first = templates(plan)
+        for item in items:
+            if not self.definition.pairs or item.looked is None or item.cell in self.choices:
+                continue
+            template = first.get((item.cell, "history"))
+            if template is not None:
+                good = verdicts.good_night(item, now)
+                self.choices[item.cell] = partners(self._maker, template, plan.git, good)
+
+    def pairs(self, item: CellVerdict, plan: Plan) -> Pairs | None:
+        """What the pairs of a cell's metric say so far; None for a cell without partners."""
+        chosen = self.choices.get(item.cell)
+        if not isinstance(chosen, Partners):
+            return None
+        effect, have = self._effect(chosen, item, plan)
+        record = Pairs(
+            good=str(chosen.good.commit),
+            good_date=chosen.night.date,
+            tonight=str(chosen.tonight.commit),
+            count=have,
+            verdict=Verdict.UNDECIDED,
+        )
+        if effect is None:
+            return record.model_copy(update={"why": self._why_open(item, None, have)})
+        verdict, found = effect
+        ratio = found.estimate()
+        why = self._why_open(item, found, have) if verdict is Verdict.UNDECIDED else None
+        told = {"count": found.n, "verdict": verdict, "ratio": ratio.value, "low": ratio.low, "high": ratio.high, "why": why}
+        return record.model_copy(update=told)
+
+    def _effect(self, chosen: Partners, item: CellVerdict, plan: Plan) -> tuple[tuple[Verdict, PairedEffect] | None, int]:
+        """The verdict of the pairs at their last look and what it rests on, None with fewer than two; and how many pairs there are."""
+        ratios = self._ratios(chosen, item.metric, plan)
+        if len(ratios) < 2:
+            return None, len(ratios)
+        usual = item.within or math.nan
+        code, found = judge_pairs(ratios, usual, item.minimum, looks=self.definition.pairs, alpha=self.definition.alpha)
+        return (word(int(code)), found), len(ratios)
+
+    def _ratios(self, chosen: Partners, metric: str, plan: Plan) -> list[float]:
+        """The metric's log ratios of tonight's commit to the good one, pair by pair; more is better."""
+        results = results_of_pairs(self.sweep, plan, chosen.good, chosen.tonight)
+        ratios = [log_metric(now.summary.get(metric), metric) - log_metric(good.summary.get(metric), metric) for good, now in results]
+        return [ratio for ratio in ratios if math.isfinite(ratio)]
+
+    def _why_open(self, item: CellVerdict, found: PairedEffect | None, have: int) -> str:
+        if item.cell in self.out_of_time:
+            return "there was no time for more"
+        if have >= self.definition.pairs[-1]:
+            return "that is the most"
+        given_up = found is not None and not _worth_more(found, item)
+        return "more would hardly show what the screen saw" if given_up else "of too few did both trials end ok, on one node"
+
+    def wanted(self, items: Sequence[CellVerdict], plan: Plan) -> list[tuple[CellVerdict, Partners, int]]:
+        """(verdict by the screen, partners, pairs to plan in all) of the cells whose pairs have not decided, what looks worst first."""
+        found: dict[str, tuple[CellVerdict, Partners, int]] = {}
+        for item in sorted(items, key=lambda item: min(item.ratio or 1.0, item.raw or 1.0)):
+            chosen = self.choices.get(item.cell)
+            if item.looked is None or not isinstance(chosen, Partners) or item.cell in found:
+                continue
+            effect, _ = self._effect(chosen, item, plan)
+            planned = sum(trial.cell == chosen.good.cell for trial in plan.trials)
+            have = len(results_of_pairs(self.sweep, plan, chosen.good, chosen.tonight))
+            more = next_pairs(have, self.definition.pairs)
+            hopeless = planned >= _TRIES * self.definition.pairs[-1] or (planned > 0 and have == 0)
+            open_ = effect is None or (effect[0] is Verdict.UNDECIDED and _worth_more(effect[1], item))
+            if open_ and more is not None and not hopeless:
+                found[item.cell] = (item, chosen, planned + more - have)
+        return list(found.values())
+
+    def settled(self, item: CellVerdict, plan: Plan, tonight: str) -> CellVerdict:
+        """The verdict on a cell's metric with what its pairs say, or with why it has none. `tonight`: the date."""
+        chosen = self.choices.get(item.cell)
+        if item.looked is None or chosen is None or (item.crept and isinstance(chosen, Refused)):
+            return item
+        pairs = self.pairs(item, plan)
+        not_paired = chosen.why if isinstance(chosen, Refused) else None
+        if pairs is not None and pairs.count == 0:
+            not_paired, pairs = pairs.why, None
+        measured = pairs.verdict if pairs is not None else None
+        night = chosen.night if isinstance(chosen, Partners) else chosen
+        found = settle(item.verdict, True, measured, code_changed=night.code_changed, environment_changed=night.environment_changed)
+        changed = found.verdict in CHANGED
+        why = found.why if pairs is not None else None  # `not_paired` says it more exactly
+        by_pairs: Where | None = "code" if found.judge is Judge.PAIRS and changed else None
+        where = _SUSPECTS.get(found.suspect) or (item.where or by_pairs if changed else None)
+        return item.model_copy(
+            update={
+                "verdict": found.verdict,
+                "word": word_of(found.verdict, item.metric),
+                "where": where,
+                "why": "; ".join(text for text in (item.why, why) if text) or None,
+                "alarm_since": (item.alarm_since or tonight) if changed else (None if item.alarm_since == tonight else item.alarm_since),
+                "causes": item.causes if changed else [],
+                "pairs": pairs,
+                "not_paired": not_paired,
+            }
+        )
+
+
+def _worth_more(found: PairedEffect, item: CellVerdict) -> bool:
+    """Whether more pairs may still show what the screen saw of a cell."""
+    seen = {Verdict.SLOWER: WORSE, Verdict.FASTER: BETTER}.get(item.looked or Verdict.UNDECIDED, UNSURE)
+    return bool(worth_more(found, seen, item.minimum))
