@@ -1,0 +1,59 @@
+"""The list of nights: what each found, with its commit, and what changed in its environment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from markupsafe import Markup
+
+from tasks.report.html import render_page
+from tasks.site.addresses import NIGHTS, night_report
+from tasks.site.board import controls, nodes
+from tasks.site.history import NightFacts, Track
+from tasks.site.list_pages import list_pages
+from tasks.site.words import Commits, environment_change
+
+
+def nights_pages(
+    tracks: Sequence[Track], left_out: Sequence[str], commits: Commits, reports: frozenset[str], now: datetime
+) -> dict[str, str]:
+    """Address -> page: the first, and further ones where the nights do not fit on one. `reports`: addresses that the site has."""
+    found = [
+        (facts.date, _row(track, before, facts, commits, reports))
+        for track in tracks
+        for before, facts in zip([None, *track.facts], track.facts, strict=False)
+    ]
+    rows = [row for _, row in sorted(found, key=lambda entry: entry[0], reverse=True)]
+    header = ["night", "verdicts", "controls", "nodes", "commit", "environment, beside the night before"]
+    nothing = "No night yet: `sweep nightly` runs one."
+    made = now.strftime("%Y-%m-%d %H:%M")
+    return list_pages(NIGHTS, "nights.html", rows, title="Nights", made=made, left_out=list(left_out), header=header, nothing=nothing)
+
+
+def _row(track: Track, before: NightFacts | None, night: NightFacts, commits: Commits, reports: frozenset[str]) -> Markup:
+    address = night_report(track.history.name, night.date)
+    earlier = before.environments if before else {}
+    changes = {pool: environment_change(earlier.get(pool, {}), facts) for pool, facts in night.environments.items()}
+    named = [f"{pool}: {text}" if len(changes) > 1 else text for pool, text in changes.items() if text]
+    html = render_page(
+        "site/night_row.html",
+        address=address if address in reports else "",
+        date=night.date,
+        track=track.title,
+        tone="slower" if night.worse else "",
+        said=night.headline if night.judged else _without_verdicts(night),
+        controls=_controls(night),
+        nodes="; ".join(nodes(night)),
+        commit=commits.of(night.code),
+        changed="; ".join(named),
+    )
+    return Markup(html)  # noqa: S704 - of a template, which escapes
+
+
+def _without_verdicts(night: NightFacts) -> str:
+    return "ended without verdicts" if night.closed else "not judged yet: it runs, or was interrupted"
+
+
+def _controls(night: NightFacts) -> str:
+    return controls(night).replace("A/A control ", "A/A ").replace("slowed control ", "slowed ")
