@@ -53,6 +53,7 @@ def cell_page_html(
         "track": track,
         "cell": cell.cell,
         "state": state,
+        "heading": _heading(state),
         "answer": _answer(track, state, commits),
         "others": others,
         "environment": next((found for night in reversed(facts) if (found := night.environments.get(cell.cell.pool))), {}),
@@ -74,6 +75,12 @@ def cell_page_html(
         if len(html.encode()) < LIMIT or len(nights) <= _LEAST:
             return html
         nights = nights[len(nights) // 4 :]
+
+
+def _heading(state: CellState) -> str:
+    """`Slower`, `Missed: crashed`, `Recorded: 2 of the 5 nights that a baseline needs`."""
+    why = (state.why or "").removeprefix(f"{state.word}: ")
+    return f"{state.word[:1].upper()}{state.word[1:]}{f': {why}' if why else ''}"
 
 
 def _answer(track: Track, state: CellState, commits: Commits) -> list[dict[str, Any]]:
