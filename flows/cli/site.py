@@ -28,7 +28,9 @@ def site(
     reports: Annotated[
         int, typer.Option("--reports", min=0, help="copy the reports of the last so many nights of each definition, and of so many sweeps")
     ] = 30,
-    commit_url: Annotated[str | None, typer.Option("--commit-url", help="where a commit can be seen, with {commit} in it", metavar="URL")] = None,
+    commit_url: Annotated[
+        str | None, typer.Option("--commit-url", help="where a commit can be seen, with {commit} in it", metavar="URL")
+    ] = None,
     open_: Annotated[bool, typer.Option("--open", help="open the index in the browser")] = False,
 ) -> None:
     """Write the nights as static pages: all cells with their state, each cell's history, sweeps and certificates. Needs no server."""

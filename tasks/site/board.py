@@ -16,7 +16,7 @@ from tasks.report.text_format import plural
 from tasks.site.addresses import cell_page
 from tasks.site.history import CellHistory, NightFacts, Track
 from tasks.site.state import CellState, Kind, commits_around
-from tasks.site.words import Commits
+from tasks.site.words import Commits, reasons
 
 _MOST_MOVED = 40  # rows of what changed
 _OLD_DAYS = 2  # after which the last night is said to be old
@@ -37,7 +37,7 @@ class Stand:
 
 @dataclass(frozen=True)
 class Board:
-    """`said`: the last judged night in a sentence. `moved`: a row for each metric that changed in it, newest first; `more_moved`: not shown."""
+    """`said`: the last judged night in a sentence. `moved`: a row for each metric that changed in it; `more_moved`: how many are cut."""
 
     title: str
     said: str
@@ -102,7 +102,12 @@ def _later(track: Track) -> list[str]:
     """Nights after the last judged one."""
     judged = -1 if track.last_judged is None else track.last_judged
     later = [track.history.nights[index] for index in track.nights if index > judged]
-    return [f"Night {night.date} {'ended without verdicts' if night.closed else 'is not judged yet: it runs, or was interrupted'}." for night in later[-3:]]
+    return [f"Night {night.date} {without_verdicts(night)}." for night in later[-3:]]
+
+
+def without_verdicts(night: NightFacts) -> str:
+    """Of a night that has none."""
+    return "ended without verdicts" if night.closed else "is not judged yet: it runs, or was interrupted"
 
 
 def _old(track: Track, today: date) -> list[str]:
@@ -116,8 +121,7 @@ def _moved(stands: Sequence[Stand], commits: Commits) -> list[dict[str, object]]
     for stand in stands:
         for item in stand.state.moved:
             since = item.alarm_since or ""
-            around = commits.between(commits_around(stand.track, since)) if since else Markup("unknown")
-            why = "; ".join(text for text in (f"in the {item.where}" if item.where else "", item.why, *item.causes) if text)
+            around = commits_around(stand.track, since) if since else None
             rows.append(
                 {
                     "address": stand.address,
@@ -126,8 +130,8 @@ def _moved(stands: Sequence[Stand], commits: Commits) -> list[dict[str, object]]
                     "tone": str(item.verdict),
                     "change": change_of(item),
                     "since": since,
-                    "commits": around,
-                    "why": why,
+                    "commits": commits.between(around),
+                    "why": "; ".join(reasons(item, around)),
                 }
             )
     newest = sorted(rows, key=lambda row: str(row["since"]), reverse=True)

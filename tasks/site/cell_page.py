@@ -13,8 +13,9 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from experiments.regression.definition import METRICS
+from experiments.stats.verdict import Verdict
 from tasks.nightly.report import by_whom, change_of
-from tasks.nightly.store import CellVerdict
+from tasks.nightly.store import CHANGED, CellVerdict
 from tasks.report.html import asset, render_page, script_values
 from tasks.report.text_format import number, quantity
 from tasks.site.addresses import INDEX, NIGHTS, SWEEPS, night_report
@@ -23,8 +24,8 @@ from tasks.site.events import MOST, events_of
 from tasks.site.history import CellHistory, Track
 from tasks.site.list_pages import LIMIT
 from tasks.site.series import VERDICTS, Points
-from tasks.site.state import CellState, Kind, commits_around
-from tasks.site.words import Commits, environment_change, environment_line, percent_change
+from tasks.site.state import CellState, commits_around
+from tasks.site.words import Commits, environment_change, environment_line, percent_change, reasons
 
 _LEAST = 20  # nights that a page shows in any case
 _LAST = 14  # nights of its table
@@ -85,26 +86,28 @@ def _heading(state: CellState) -> str:
 
 def _answer(track: Track, state: CellState, commits: Commits) -> list[dict[str, Any]]:
     """What is said of each metric that changed on the last night; of none, of the first metric."""
-    items = state.moved or ([state.first] if state.first else [])
-    return [
-        {
-            "item": item,
-            "label": METRICS[item.metric].label,
-            "change": change_of(item),
-            "value": quantity(item.value, METRICS[item.metric]),
-            "commits": commits.between(commits_around(track, item.alarm_since)) if item.alarm_since else None,
-            "commands": _commands(track, item) if state.kind is Kind.WORSE else [],
-        }
-        for item in items
-    ]
+    said = []
+    for item in state.moved or ([state.first] if state.first else []):
+        around = commits_around(track, item.alarm_since) if item.alarm_since else None
+        said.append(
+            {
+                "item": item,
+                "label": METRICS[item.metric].label,
+                "change": change_of(item),
+                "value": quantity(item.value, METRICS[item.metric]),
+                "commits": commits.between(around) if item.alarm_since else None,
+                "why": reasons(item, around) if item.verdict in CHANGED else [],
+                "commands": _commands(track, item, around) if item.verdict is Verdict.SLOWER else [],
+            }
+        )
+    return said
 
 
-def _commands(track: Track, item: CellVerdict) -> list[str]:
-    """What to do about a metric that got worse."""
-    around = commits_around(track, item.alarm_since) if item.alarm_since else None
-    name = f" --name {track.history.name}"
-    find = [f"sweep bisect {item.cell} {around[0][:12]} {around[1][:12]} --metric {item.metric}{name}"] if around and around[0] != around[1] else []
-    return [*find, f"sweep accept {item.cell} --metric {item.metric}{name} --note WHY"]
+def _commands(track: Track, item: CellVerdict, around: tuple[str, str] | None) -> list[str]:
+    """What to do about a metric that got worse. `around`: the commits that it lies between."""
+    metric = f" --metric {item.metric} --name {track.history.name}"
+    find = [f"sweep bisect {item.cell} {around[0][:12]} {around[1][:12]}{metric}"] if around and around[0] != around[1] else []
+    return [*find, f"sweep accept {item.cell}{metric} --note WHY"]
 
 
 def _figures(track: Track, cell: CellHistory, nights: Sequence[int]) -> list[Figure]:

@@ -1,7 +1,7 @@
 """The history of one metric as SVG: values with their intervals, the band in which nights are the same, accepted changes.
 
-Written here and not by matplotlib, which takes a quarter of a second a figure: a site has thousands. Coordinates are whole numbers in a view
-of WIDTH x HEIGHT, two of which are one pixel on a narrow screen.
+Written here and not by matplotlib, which takes a quarter of a second a figure: a site has thousands. Coordinates are whole numbers in a
+view of WIDTH x HEIGHT, two of which are one pixel on a narrow screen.
 """
 
 from __future__ import annotations

@@ -14,21 +14,21 @@ from tasks.nightly.store import CellVerdict
 from tasks.report.text_format import plural
 from tasks.site.history import CellHistory, Track
 from tasks.site.state import commits_around
-from tasks.site.words import Commits, environment_change
+from tasks.site.words import Commits, environment_change, reasons
 
 MOST = 40  # events that a page shows
 
 
 @dataclass(frozen=True)
 class Event:
-    """`date`: its first night, by which events are in order. `tone`: slower, faster or nothing. `more`: commits, causes, who accepted it."""
+    """`date`: its first night, by which events are in order. `tone`: slower, faster or nothing. `more`: commits, causes, who accepted."""
 
     date: str
     when: str
     what: str
     tone: str = ""
     change: str = ""
-    more: Markup = Markup()
+    more: Markup | str = ""
 
 
 def events_of(track: Track, cell: CellHistory, commits: Commits) -> list[Event]:
@@ -49,8 +49,8 @@ def _alarms(track: Track, cell: CellHistory, commits: Commits) -> Iterable[Event
         for (since, verdict), run in runs.items():
             first, last = run[0][0], run[-1][0]
             item = run[0][1]
-            lines = [Markup("commits {}").format(commits.between(commits_around(track, since)))]
-            lines += [escape(text) for text in (f"in the {item.where}" if item.where else "", item.why, *item.causes) if text]
+            around = commits_around(track, since)
+            lines = [Markup("commits {}").format(commits.between(around)), *map(escape, reasons(item, around))]
             yield Event(
                 date=since,
                 when=_when(min(since, first), last, len(run)),

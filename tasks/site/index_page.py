@@ -19,10 +19,19 @@ from tasks.site.sparkline import NIGHTS, sparkline
 from tasks.site.state import Kind
 from tasks.site.words import Commits
 
-_TONES = {Kind.WORSE: "slower", Kind.BETTER: "faster", Kind.UNDECIDED: "undecided", Kind.MISSING: "absent", Kind.GONE: "dim", Kind.RECORDED: "dim"}
+_TONES = {
+    Kind.WORSE: "slower",
+    Kind.BETTER: "faster",
+    Kind.UNDECIDED: "undecided",
+    Kind.MISSING: "absent",
+    Kind.RECORDED: "dim",
+    Kind.GONE: "dim",
+}
 
 
-def index_pages(stands: Sequence[tuple[Track, Sequence[Stand]]], left_out: Sequence[str], commits: Commits, now: datetime) -> dict[str, str]:
+def index_pages(
+    stands: Sequence[tuple[Track, Sequence[Stand]]], left_out: Sequence[str], commits: Commits, now: datetime
+) -> dict[str, str]:
     """Address -> page: the first, and further ones where all cells do not fit on one. `now`: in UTC."""
     cells = sorted((stand for _, own in stands for stand in own), key=lambda stand: (stand.state.kind, stand.cell.cell.name))
     options = _options(cells)

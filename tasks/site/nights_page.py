@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from tasks.report.html import render_page
 from tasks.site.addresses import NIGHTS, night_report
-from tasks.site.board import controls, nodes
+from tasks.site.board import controls, nodes, without_verdicts
 from tasks.site.history import NightFacts, Track
 from tasks.site.list_pages import list_pages
 from tasks.site.words import Commits, environment_change
@@ -25,7 +25,7 @@ def nights_pages(
         for before, facts in zip([None, *track.facts], track.facts, strict=False)
     ]
     rows = [row for _, row in sorted(found, key=lambda entry: entry[0], reverse=True)]
-    header = ["night", "verdicts", "controls", "nodes", "commit", "environment, beside the night before"]
+    header = ["night", "verdicts", "controls", "nodes", "commit", "environment changed"]
     nothing = "No night yet: `sweep nightly` runs one."
     made = now.strftime("%Y-%m-%d %H:%M")
     return list_pages(NIGHTS, "nights.html", rows, title="Nights", made=made, left_out=list(left_out), header=header, nothing=nothing)
@@ -42,17 +42,13 @@ def _row(track: Track, before: NightFacts | None, night: NightFacts, commits: Co
         date=night.date,
         track=track.title,
         tone="slower" if night.worse else "",
-        said=night.headline if night.judged else _without_verdicts(night),
+        said=night.headline if night.judged else without_verdicts(night),
         controls=_controls(night),
         nodes="; ".join(nodes(night)),
         commit=commits.of(night.code),
         changed="; ".join(named),
     )
     return Markup(html)  # noqa: S704 - of a template, which escapes
-
-
-def _without_verdicts(night: NightFacts) -> str:
-    return "ended without verdicts" if night.closed else "not judged yet: it runs, or was interrupted"
 
 
 def _controls(night: NightFacts) -> str:

@@ -25,8 +25,8 @@ class Series:
     """Grows night by night. Entries of all columns belong together; NaN stands for what is not known.
 
     `night`: index into the definition's nights. `value`: in the metric's unit. `ratio`, `low`, `high`: against the baseline with its 95 %
-    interval, above 1 is better. `alarms`: the verdicts of the nights on which it changed, by the index of the night. `latest`: branch -> the
-    index of its last night, and the verdict.
+    interval, above 1 is better. `alarms`: the verdicts of the nights on which it changed, by the index of the night. `latest`: branch ->
+    the index of its last night, and the verdict.
     """
 
     def __init__(self, metric: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -32,7 +33,7 @@ class CellState:
     """How a cell stands on a branch.
 
     `word`: the verdict in the metric's own words. `first`: the last verdict on its first metric that has a value, and the index of that
-    night. `moved`: what changed on the branch's last night, its first metric first.
+    night. `moved`: what changed on the branch's last night: what got worse, then what got better; of both the cell's first metric first.
     """
 
     kind: Kind
@@ -57,11 +58,16 @@ def cell_state(track: Track, cell: CellHistory) -> CellState | None:
     if last not in cell.planned:
         return CellState(Kind.GONE, "gone", first, measured, [], "the last night did not plan it")
     now = {metric: item for metric, (night, item) in known.items() if night == last}
-    moved = sorted((item for item in now.values() if item.verdict in (Verdict.SLOWER, Verdict.FASTER)), key=lambda item: item.metric != main)
-    for kind, verdict in ((Kind.WORSE, Verdict.SLOWER), (Kind.BETTER, Verdict.FASTER)):
-        of_kind = [item for item in moved if item.verdict is verdict]
-        if of_kind:
-            return CellState(kind, of_kind[0].word, first, measured, of_kind + [item for item in moved if item not in of_kind])
+    return _judged(now, main, first, measured)
+
+
+def _judged(now: Mapping[str, CellVerdict], main: str, first: CellVerdict | None, measured: int | None) -> CellState:
+    """By the last night's verdicts, metric -> verdict; `main` is the cell's first metric."""
+    worse, better = ([item for item in now.values() if item.verdict is verdict] for verdict in (Verdict.SLOWER, Verdict.FASTER))
+    for kind, moved, others in ((Kind.WORSE, worse, better), (Kind.BETTER, better, [])):
+        if moved:
+            moved.sort(key=lambda item: item.metric != main)
+            return CellState(kind, moved[0].word, first, measured, [*moved, *others])
     item = now.get(main)
     if item is None or item.value is None:
         return CellState(Kind.MISSING, "not measured", first, measured, [], item.why if item else None)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 from experiments.config.errors import ConfigError
-from tasks.nightly.store import NightCode
+from tasks.nightly.store import CellVerdict, NightCode
 
 COMMIT = "{commit}"  # its place in an address
 _SHOWN = 10  # digits of a commit
@@ -60,18 +60,31 @@ def environment_line(facts: Mapping[str, str]) -> str:
 
 
 def environment_change(before: Mapping[str, str], after: Mapping[str, str]) -> str:
-    """`torch 2.12.0 → 2.13.0; driver ...`: which facts differ; nothing where one of both is unknown."""
+    """`torch 2.12.0 → 2.13.0; driver ...`: which facts differ; nothing where one of both is unknown.
+
+    Not the host: on a pool of several nodes nights land now on one and now on another.
+    """
     if not before or not after:
         return ""
-    changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
+    changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name) and name != "host"]
     texts = [f"{name.replace('_', ' ')} {_cut(before.get(name, 'none'))} → {_cut(after.get(name, 'none'))}" for name in changed]
     more = f"; {len(texts) - _MOST_CHANGES} more" if len(texts) > _MOST_CHANGES else ""
     return "; ".join(texts[:_MOST_CHANGES]) + more
 
 
+def reasons(item: CellVerdict, commits: tuple[str, str] | None) -> list[str]:
+    """Why a cell changed, as far as a verdict says: code or node, what to know besides, what else of the environment changed.
+
+    The commits are left out of the causes where they are known, since they stand beside.
+    """
+    causes = [cause for cause in item.causes if not (commits and cause.startswith("git commit "))]
+    return [text for text in (f"in the {item.where}" if item.where else "", item.why, *causes) if text]
+
+
 def percent_change(middle: float, low: float, high: float) -> str:
     """+5.3 % (+3.9 to +6.8): three shares, such as 0.053."""
-    return f"{100 * middle:+.1f} % ({100 * low:+.1f} to {100 * high:+.1f})"
+    a, b, c = (round(100 * share, 1) + 0.0 for share in (middle, low, high))  # + 0.0: no -0.0
+    return f"{a:+.1f} % ({b:+.1f} to {c:+.1f})"
 
 
 def _cut(text: str) -> str:

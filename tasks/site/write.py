@@ -45,9 +45,9 @@ def write_site(
 ) -> Site:
     """Write the site of what is in `runs/` into `folder`.
 
-    `names`: nightly definitions; all that have nights if empty. `nights`: the last so many of each. `reports`: of the last so many nights of
-    each and of the last so many sweeps the report is copied. `commit_url`: see `Commits`. Raises ConfigError for a wrong value, SiteError
-    where the folder cannot be written.
+    `names`: nightly definitions; all that have nights if empty. `nights`: the last so many of each. `reports`: of the last so many nights
+    of each and of the last so many sweeps the report is copied. `commit_url`: see `Commits`. Raises ConfigError for a wrong value,
+    SiteError where the folder cannot be written.
     """
     commits, now, root = Commits(commit_url), now or datetime.now(UTC), runs_root()
     known = night_names(root)

@@ -38,7 +38,7 @@ def test_a_night_stands_by_its_date_so_that_a_missing_one_leaves_a_gap() -> None
     chart = drawn(*[verdict()] * 3, days=[0, 1, 4])
     first, second, third = chart.x.tolist()
     assert third - second == pytest.approx(3 * (second - first), abs=2)
-    assert 0 < first and third < WIDTH
+    assert first > 0 and third < WIDTH
 
 
 def test_more_is_higher_and_everything_lies_inside() -> None:

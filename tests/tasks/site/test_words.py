@@ -47,7 +47,7 @@ def test_an_environment_is_its_main_facts_and_a_change_names_what_differs() -> N
 
 
 def test_a_change_has_a_sign_and_an_interval() -> None:
-    assert percent_change(-0.051, -0.06, 0.0) == "-5.1 % (-6.0 to +0.0)"
+    assert percent_change(-0.051, -0.06, -0.0004) == "-5.1 % (-6.0 to +0.0)"
 
 
 def track(branch: str, name: str = "regression") -> Track:

@@ -57,7 +57,9 @@ document.querySelectorAll("[data-figure]").forEach((figure) => {
       row.textContent = text;
       return row;
     }));
-    const x = data.x[at] / width * svg.clientWidth - plot.scrollLeft;
+    const place = data.x[at] / width * svg.clientWidth;
+    if (place < plot.scrollLeft || place > plot.scrollLeft + plot.clientWidth) plot.scrollLeft = place - plot.clientWidth / 2;
+    const x = place - plot.scrollLeft;
     const room = plot.clientWidth - tip.offsetWidth;
     tip.style.left = `${Math.max(0, Math.min(room, x < plot.clientWidth / 2 ? x + 14 : x - 14 - tip.offsetWidth))}px`;
     tip.style.top = `${plot.offsetTop + 8}px`;
@@ -73,6 +75,7 @@ document.querySelectorAll("[data-figure]").forEach((figure) => {
     const report = nights.report[data.night[at]];
     if (report) location.href = report;
   }
+  plot.scrollLeft = plot.scrollWidth; // on a narrow screen: the newest nights
   plot.addEventListener("pointermove", (event) => choose(nearest(event)));
   plot.addEventListener("pointerleave", () => { if (document.activeElement !== plot) choose(-1); });
   plot.addEventListener("blur", () => choose(-1));
