@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from tasks.site.history import CellHistory, Track
 from tasks.site.list_pages import LIMIT
 from tasks.site.series import VERDICTS, Points
 from tasks.site.state import CellState, commits_around
-from tasks.site.words import Commits, environment_change, environment_line, percent_change, reasons
+from tasks.site.words import Commits, environment_line, percent_change, reasons
 
 _LEAST = 20  # nights that a page shows in any case
 _LAST = 14  # nights of its table
@@ -41,41 +42,41 @@ class Figure:
     data: Markup
 
 
-def cell_page_html(
-    track: Track, cell: CellHistory, state: CellState, *, commits: Commits, reports: frozenset[str], others: Sequence[tuple[str, str]]
-) -> str:
-    """The page, below LIMIT bytes: if need be with fewer nights in its charts, which it then says.
+class CellPages:
+    """The pages of a branch's cells. `reports`: addresses of the reports that the site has."""
 
-    `reports`: addresses of the reports that the site has. `others`: (title, address) of the same cell's other histories.
-    """
-    nights = list(track.nights)
-    facts = [track.history.nights[index] for index in nights]
-    values = {
-        "track": track,
-        "cell": cell.cell,
-        "state": state,
-        "heading": _heading(state),
-        "answer": _answer(track, state, commits),
-        "others": others,
-        "environment": next((found for night in reversed(facts) if (found := night.environments.get(cell.cell.pool))), {}),
-        "judged": track.history.nights[track.last_judged].date if track.last_judged is not None else "",
-        "last": facts[-1].date,
-        "to": {"cells": f"../{INDEX}", "nights": f"../{NIGHTS}", "sweeps": f"../{SWEEPS}"},
-        **_tables(track, cell, commits),
-    }
-    while True:
-        html = render_page(
-            "site/cell.html",
-            **values,
-            figures=_figures(track, cell, nights),
-            shown=(len(nights), len(track.nights)),
-            nights_data=_as_json(_nights_data(track, cell.cell.pool, nights, reports)),
-            site_style=asset("site/site.css"),
+    def __init__(self, track: Track, commits: Commits, reports: frozenset[str]) -> None:
+        self._track, self._commits = track, commits
+        self._nights = lru_cache(maxsize=8)(partial(_nights_data, track, reports))  # the same for all cells of a pool
+
+    def html(self, cell: CellHistory, state: CellState, others: Sequence[tuple[str, str]]) -> str:
+        """A cell's page, below LIMIT bytes: if need be with fewer nights in its charts, which it then says.
+
+        `others`: (title, address) of the same cell's other histories.
+        """
+        track, pool = self._track, cell.cell.pool
+        values = {
+            "track": track,
+            "cell": cell.cell,
+            "state": state,
+            "heading": _heading(state),
+            "answer": _answer(track, state, self._commits),
+            "others": others,
+            "environment": next((found for night in reversed(track.facts) if (found := night.environments.get(pool))), {}),
+            "judged": track.history.nights[track.last_judged].date if track.last_judged is not None else "",
+            "last": track.facts[-1].date,
+            "to": {"cells": f"../{INDEX}", "nights": f"../{NIGHTS}", "sweeps": f"../{SWEEPS}"},
+            "site_style": asset("site/site.css"),
             **script_values("copy.js", "site/site.js"),
-        )
-        if len(html.encode()) < LIMIT or len(nights) <= _LEAST:
-            return html
-        nights = nights[len(nights) // 4 :]
+            **_tables(track, cell, self._commits),
+        }
+        nights = track.nights
+        while True:
+            figures, shown = _figures(track, cell, nights), (len(nights), len(track.nights))
+            html = render_page("site/cell.html", **values, figures=figures, shown=shown, nights_data=self._nights(pool, nights))
+            if len(html.encode()) < LIMIT or len(nights) <= _LEAST:
+                return html
+            nights = nights[max(1, len(nights) // 4) :]
 
 
 def _heading(state: CellState) -> str:
@@ -146,29 +147,26 @@ def _figure(track: Track, cell: CellHistory, points: Points, places: list[int]) 
     return Figure(title, chart.svg, _as_json(data))
 
 
-def _nights_data(track: Track, pool: str, nights: Sequence[int], reports: frozenset[str]) -> dict[str, Any]:
-    """What the page says of each night whatever the metric; environments once each, and what changed from one to the next."""
+def _nights_data(track: Track, reports: frozenset[str], pool: str, nights: Sequence[int]) -> Markup:
+    """What the pages say of each night whatever the cell: environments once each, and what changed from one night to the next."""
     facts = [track.history.nights[index] for index in nights]
+    changes = track.environment_changes.get(pool, {})
     lines: dict[str, int] = {}
-    environment, changed = [], {}
-    before: Mapping[str, str] = {}
-    for at, night in enumerate(facts):
-        now = night.environments.get(pool, {})
-        if text := environment_change(before, now):
-            changed[at] = text
-        before = now or before
-        line = environment_line(now)
+    environment = []
+    for night in facts:
+        line = environment_line(night.environments.get(pool, {}))
         environment.append(lines.setdefault(line, len(lines)) if line else -1)
     many = len(lines) > _MOST_ENVIRONMENTS
-    addresses = {at: night_report(track.history.name, night.date) for at, night in enumerate(facts)}
-    return {
+    addresses = [night_report(track.history.name, night.date) for night in facts]
+    data = {
         "date": [night.date for night in facts],
         "commit": [f"{(night.code.commit or '')[:10]}{'+' if night.code.dirty else ''}" for night in facts],
         "environment": [] if many else environment,
         "environments": [] if many else list(lines),
-        "changed": changed,
-        "report": {at: f"../{address}" for at, address in addresses.items() if address in reports},
+        "changed": {at: changes[index] for at, index in enumerate(nights) if index in changes},
+        "report": {at: f"../{address}" for at, address in enumerate(addresses) if address in reports},
     }
+    return _as_json(data)
 
 
 def _tables(track: Track, cell: CellHistory, commits: Commits) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import groupby
 
 from markupsafe import Markup, escape
 
@@ -14,7 +14,7 @@ from tasks.nightly.store import CellVerdict
 from tasks.report.text_format import plural
 from tasks.site.history import CellHistory, Track
 from tasks.site.state import commits_around
-from tasks.site.words import Commits, environment_change, reasons
+from tasks.site.words import Commits, reasons
 
 MOST = 40  # events that a page shows
 
@@ -70,10 +70,9 @@ def _accepted(track: Track, cell: CellHistory) -> Iterable[Event]:
 
 
 def _environments(track: Track, cell: CellHistory) -> Iterable[Event]:
-    pool = cell.cell.pool
-    for before, after in pairwise(facts for facts in track.facts if facts.environments.get(pool)):
-        if text := environment_change(before.environments[pool], after.environments[pool]):
-            yield Event(after.date, after.date, "environment changed", more=escape(text))
+    for index, text in track.environment_changes.get(cell.cell.pool, {}).items():
+        date = track.history.nights[index].date
+        yield Event(date, date, "environment changed", more=escape(text))
 
 
 def _absences(track: Track, cell: CellHistory) -> Iterable[Event]:

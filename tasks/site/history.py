@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from experiments.config.errors import ConfigError, DamagedFile, UserError
@@ -12,6 +13,7 @@ from experiments.regression.history_segments import Change
 from tasks.nightly.report import headline
 from tasks.nightly.store import Dropped, Night, NightCell, NightCode, NightStore
 from tasks.site.series import Series
+from tasks.site.words import environment_change
 from tasks.sweep.store import SweepStore
 
 UNKNOWN = "unknown"  # branch of a night from before branches were recorded, where that may be any of several
@@ -67,14 +69,26 @@ class Track:
         """`regression on main`; only the definition's name where no branch is known."""
         return self.history.name if self.branch == UNKNOWN else f"{self.history.name} on {self.branch}"
 
-    @property
+    @cached_property
     def facts(self) -> list[NightFacts]:
         return [self.history.nights[index] for index in self.nights]
 
-    @property
+    @cached_property
     def last_judged(self) -> int | None:
         """The index of the last night that has verdicts."""
         return next((index for index in reversed(self.nights) if self.history.nights[index].judged), None)
+
+    @cached_property
+    def environment_changes(self) -> dict[str, dict[int, str]]:
+        """Pool -> index of a night -> what differs from the branch's last night before it whose environment is known."""
+        changes: dict[str, dict[int, str]] = {}
+        before: dict[str, dict[str, str]] = {}
+        for index, night in zip(self.nights, self.facts, strict=True):
+            for pool, facts in night.environments.items():
+                if text := environment_change(before.get(pool, {}), facts):
+                    changes.setdefault(pool, {})[index] = text
+                before[pool] = facts
+        return changes
 
 
 def read_history(name: str, most: int, root: Path | None = None) -> DefinitionHistory:

@@ -12,7 +12,7 @@ from tasks.site.addresses import NIGHTS, night_report
 from tasks.site.board import controls, nodes, without_verdicts
 from tasks.site.history import NightFacts, Track
 from tasks.site.list_pages import list_pages
-from tasks.site.words import Commits, environment_change
+from tasks.site.words import Commits
 
 
 def nights_pages(
@@ -20,9 +20,9 @@ def nights_pages(
 ) -> dict[str, str]:
     """Address -> page: the first, and further ones where the nights do not fit on one. `reports`: addresses that the site has."""
     found = [
-        (facts.date, _row(track, before, facts, commits, reports))
+        (facts.date, _row(track, index, facts, commits, reports))
         for track in tracks
-        for before, facts in zip([None, *track.facts], track.facts, strict=False)
+        for index, facts in zip(track.nights, track.facts, strict=True)
     ]
     rows = [row for _, row in sorted(found, key=lambda entry: entry[0], reverse=True)]
     header = ["night", "verdicts", "controls", "nodes", "commit", "environment changed"]
@@ -31,11 +31,10 @@ def nights_pages(
     return list_pages(NIGHTS, "nights.html", rows, title="Nights", made=made, left_out=list(left_out), header=header, nothing=nothing)
 
 
-def _row(track: Track, before: NightFacts | None, night: NightFacts, commits: Commits, reports: frozenset[str]) -> Markup:
+def _row(track: Track, index: int, night: NightFacts, commits: Commits, reports: frozenset[str]) -> Markup:
     address = night_report(track.history.name, night.date)
-    earlier = before.environments if before else {}
-    changes = {pool: environment_change(earlier.get(pool, {}), facts) for pool, facts in night.environments.items()}
-    named = [f"{pool}: {text}" if len(changes) > 1 else text for pool, text in changes.items() if text]
+    changes = {pool: texts[index] for pool, texts in track.environment_changes.items() if index in texts}
+    named = [f"{pool}: {text}" if len(night.environments) > 1 else text for pool, text in changes.items()]
     html = render_page(
         "site/night_row.html",
         address=address if address in reports else "",

@@ -38,10 +38,9 @@ class Series:
 
     def add(self, night: int, branch: str | None, item: CellVerdict) -> None:
         """The verdict of the next night. One without a value is kept in `latest` only: there is nothing to draw."""
-        item = item.model_copy(update={"baseline": []})  # 20 dates a verdict, which no page shows
         self.latest[branch] = night, item
         if item.verdict in CHANGED:
-            self.alarms[night] = item
+            self.alarms[night] = item.model_copy(update={"baseline": []})  # 20 dates, which no page shows
         if item.value is None:
             return
         self.night.append(night)

@@ -12,7 +12,7 @@ from experiments.config.paths import runs_root
 from tasks.nightly.store import NightStore, night_names
 from tasks.site.addresses import INDEX, cell_page, night_report, sweep_report
 from tasks.site.board import Stand
-from tasks.site.cell_page import cell_page_html
+from tasks.site.cell_page import CellPages
 from tasks.site.folder import SiteFolder, site_folder
 from tasks.site.history import DefinitionHistory, Track, read_history, tracks
 from tasks.site.index_page import index_pages
@@ -60,7 +60,7 @@ def write_site(
         sweeps, problems = known_sweeps(frozenset(facts.sweep_id for history in histories for facts in history.nights), root)
         copied = _copy_reports(site, histories, sweeps, reports, root)
         stands = [(track, _stands(track)) for track in found]
-        _write_cells(site, [stand for _, own in stands for stand in own], commits, copied)
+        _write_cells(site, stands, commits, copied)
         left_out = [problem for history in histories for problem in history.problems]
         pages = index_pages(stands, left_out, commits, now)
         pages |= nights_pages(found, left_out, commits, copied, now)
@@ -92,15 +92,16 @@ def _copy_reports(
     return frozenset(there)
 
 
-def _write_cells(site: SiteFolder, stands: Sequence[Stand], commits: Commits, reports: frozenset[str]) -> None:
+def _write_cells(site: SiteFolder, tracks: Sequence[tuple[Track, Sequence[Stand]]], commits: Commits, reports: frozenset[str]) -> None:
     """A page for each cell of each branch, with links to the same cell's other histories."""
     same: dict[str, list[Stand]] = {}
-    for stand in stands:
+    for stand in (stand for _, own in tracks for stand in own):
         same.setdefault(stand.cell.cell.cell, []).append(stand)
-    for stand in stands:
-        others = [(each.track.title, _beside(each)) for each in same[stand.cell.cell.cell] if each is not stand]
-        html = cell_page_html(stand.track, stand.cell, stand.state, commits=commits, reports=reports, others=others)
-        site.write(stand.address, html)
+    for track, own in tracks:
+        pages = CellPages(track, commits, reports)
+        for stand in own:
+            others = [(each.track.title, _beside(each)) for each in same[stand.cell.cell.cell] if each is not stand]
+            site.write(stand.address, pages.html(stand.cell, stand.state, others))
 
 
 def _beside(stand: Stand) -> str:
