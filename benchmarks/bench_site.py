@@ -27,9 +27,10 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["SWEEPBENCH_RUNS"] = str(Path(folder) / "runs")
-        return (
-            0 if all([say(row, options.cells, options.nights) for row in rows(options.cells, options.nights, Path(folder) / "site")]) else 1
-        )
+        met = True
+        for row in rows(options.cells, options.nights, Path(folder) / "site"):
+            met &= say(row, options.cells, options.nights)
+        return 0 if met else 1
 
 
 def rows(cells: int, nights: int, site: Path) -> list[dict[str, Any]]:

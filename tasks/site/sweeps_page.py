@@ -14,6 +14,7 @@ from markupsafe import Markup
 from experiments.config.errors import UserError
 from experiments.metrics import metric_of
 from tasks.analysis.certificates import Certificate, read_certificates
+from tasks.nightly.store import night_names
 from tasks.report.certificate_text import GROUP, counted, with_interval
 from tasks.report.html import render_page
 from tasks.site.addresses import SWEEPS, sweep_report
@@ -22,7 +23,7 @@ from tasks.site.words import Commits
 from tasks.sweep.store import Plan, SweepStore, list_sweeps
 
 MOST = 1000  # sweeps that are listed
-_NIGHT = "night.name"  # a label of a night's sweep
+_STAMP = len("-20261122-020000-0a1b")  # the end of every sweep's id
 
 
 @dataclass(frozen=True)
@@ -33,18 +34,18 @@ class KnownSweep:
     ended: str
 
 
-def known_sweeps(nights: frozenset[str], root: Path | None = None) -> tuple[list[KnownSweep], list[str]]:
-    """The newest sweeps, newest first, and a sentence for each whose files are damaged. `nights`: ids that are known to be nights'."""
+def known_sweeps(root: Path | None = None) -> tuple[list[KnownSweep], list[str]]:
+    """The newest sweeps that are no nights, newest first, and a sentence for each whose files are damaged."""
     found, problems = [], []
-    for sweep_id in [each for each in list_sweeps(root) if each not in nights][:MOST]:
+    nights = {f"nightly-{name}"[:64].rstrip("-_") for name in night_names(root)}  # as a night names its sweep
+    for sweep_id in [each for each in list_sweeps(root) if each[:-_STAMP] not in nights][:MOST]:
         store = SweepStore(sweep_id, root)
         try:
             plan, status = store.load_plan(), store.load_status()
         except UserError as error:
             problems.append(str(error))
             continue
-        if _NIGHT not in plan.labels:
-            found.append(KnownSweep(plan, status.message if status else "runs, or was interrupted"))
+        found.append(KnownSweep(plan, status.message if status else "runs, or was interrupted"))
     return found, problems
 
 
@@ -60,7 +61,7 @@ def sweeps_pages(
         title="Sweeps and certificates",
         made=now.strftime("%Y-%m-%d %H:%M"),
         left_out=[*left_out, *problems],
-        certificates=[_certificate(one) for one in certificates.values()],
+        certificates=[_certificate(one, reports) for one in certificates.values()],
         nothing="No sweep yet: `sweep run synthetic` makes one.",
     )
 
@@ -82,7 +83,7 @@ def _row(sweep: KnownSweep, commits: Commits, reports: frozenset[str]) -> Markup
     return Markup(html)  # noqa: S704 - of a template, which escapes
 
 
-def _certificate(one: Certificate) -> dict[str, Any]:
+def _certificate(one: Certificate, reports: frozenset[str]) -> dict[str, Any]:
     group = one.group(GROUP)
     return {
         "device": one.device,
@@ -93,6 +94,7 @@ def _certificate(one: Certificate) -> dict[str, Any]:
         "false": counted(group.false_verdicts),
         "single": with_interval(one.single),
         "last": _minute(one.last),
+        "sweeps": [(sweep, address if (address := sweep_report(sweep)) in reports else "") for sweep in one.sweeps],
     }
 
 

@@ -57,7 +57,7 @@ def write_site(
     with site_folder(folder) as site:
         histories = [read_history(name, nights, root) for name in list(dict.fromkeys(names)) or known]
         found = [track for history in histories for track in tracks(history)]
-        sweeps, problems = known_sweeps(frozenset(facts.sweep_id for history in histories for facts in history.nights), root)
+        sweeps, problems = known_sweeps(root)
         copied = _copy_reports(site, histories, sweeps, reports, root)
         stands = [(track, _stands(track)) for track in found]
         _write_cells(site, stands, commits, copied)

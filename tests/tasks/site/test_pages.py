@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from markupsafe import Markup
 
 from benchmarks.made_up_nights import write_nights
 from experiments.config.errors import ConfigError
 from experiments.regression.history_segments import Change
 from experiments.stats.verdict import Verdict
 from tasks.nightly.store import NightCode, NightStore, NodeState
-from tasks.site.list_pages import LIMIT
+from tasks.site.list_pages import LIMIT, list_pages
 from tasks.site.write import Site, write_site
-from tests.tasks.nightly.night_support import cell
 from tests.tasks.report.page_support import Page
 from tests.tasks.site.site_support import NAME, NOW, ONE, TWO, alarm, commit, day, save, verdict
 
@@ -48,16 +48,16 @@ def data_of(page: str) -> list[Any]:
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """A site of 30 cells over 60 nights of two branches."""
+    """A site of 10 cells over 40 nights of two branches."""
     root = tmp_path_factory.mktemp("many")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SWEEPBENCH_RUNS", str(root / "runs"))
-        write_nights("made-up", 30, 60, branches=["main", "next"])
+        write_nights("made-up", 10, 40, branches=["main", "next"])
         return site(root / "runs")[1]
 
 
 def test_every_page_is_small_fetches_nothing_and_lets_only_its_own_script_run(many: dict[str, str]) -> None:
-    assert {"index.html", "nights.html", "sweeps.html"} < set(many) and len(many) > 60
+    assert {"index.html", "nights.html", "sweeps.html"} < set(many) and len(many) == 23
     for html in many.values():
         page = Page(html)
         assert page.open == [] and len(html.encode()) < LIMIT
@@ -95,7 +95,7 @@ def test_charts_can_be_reached_by_keyboard_and_have_numbers_for_each_night(many:
     for figure in figures:
         columns = [figure[name] for name in ("x", "y", "night", "value", "verdict")] + figure["change"]
         assert len({len(column) for column in columns}) == 1 and max(figure["night"]) < len(nights["date"])
-    assert len(nights["date"]) == len(nights["commit"]) == len(nights["environment"]) == 45 and len(nights["environments"]) >= 2
+    assert len(nights["date"]) == len(nights["commit"]) == len(nights["environment"]) == 30 and len(nights["environments"]) >= 2
 
 
 def test_without_a_night_the_site_says_how_to_get_one(runs: Path) -> None:
@@ -224,15 +224,19 @@ def test_the_list_of_nights_has_verdicts_controls_nodes_commits_and_what_changed
     assert "1 slower" in rows[1] and "A/A same, slowed undecided" in rows[1] and "Node node-1 (cpu) is 5.0 % slower" in rows[1]
 
 
-def test_more_cells_than_a_page_holds_are_on_several_pages_each_with_links_to_all(runs: Path) -> None:
-    cells = [cell(f"cell number {number} {'x' * 60}", minimum_effect={"throughput": 0.03}) for number in range(1000)]
-    save(runs, 1, cells=cells)
-    _, pages = site(runs)
-    index = [address for address in pages if re.fullmatch(r"index(-\d)?\.html", address)]
-    assert index == ["index-2.html", "index.html"] or len(index) >= 2
-    assert all(len(pages[address].encode()) < LIMIT for address in index)
-    assert sum(pages[address].count("<tr data-t=") for address in index) == 1000
-    assert all(f'href="{other}"' in pages[address] for address in index for other in index)
+def test_more_rows_than_a_page_holds_are_on_several_pages_each_with_links_to_all() -> None:
+    rows = [Markup("<tr><td>{}</td></tr>").format(f"{number} {'é' * 200}") for number in range(2000)]
+    pages = list_pages("nights.html", "nights.html", rows, title="Nights", made="now", left_out=["x"], header=["night"], nothing="")
+    assert list(pages) == ["nights.html", "nights-2.html", "nights-3.html", "nights-4.html"]
+    sizes = [len(page.encode()) for page in pages.values()]
+    assert max(sizes) < LIMIT and min(sizes[:-1]) > LIMIT - 10_000, "as few pages as it takes"
+    assert [int(text) for page in pages.values() for text in re.findall(r"<td>(\d+) é", page)] == list(range(2000))
+    assert all(f'href="{other}"' in page for page in pages.values() for other in pages)
+
+
+def test_a_row_larger_than_a_page_has_one_of_its_own() -> None:
+    rows = [Markup("<tr><td>{}</td></tr>").format("x" * size) for size in (10, LIMIT, 10)]
+    assert len(list_pages("nights.html", "nights.html", rows, title="", made="", left_out=[], header=[], nothing="")) == 3
 
 
 def test_a_cell_of_too_many_nights_shows_the_last_ones_and_says_so(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
