@@ -57,9 +57,9 @@ document.querySelectorAll("[data-figure]").forEach((figure) => {
       row.textContent = text;
       return row;
     }));
-    const place = data.x[at] / width * svg.clientWidth;
-    if (place < plot.scrollLeft || place > plot.scrollLeft + plot.clientWidth) plot.scrollLeft = place - plot.clientWidth / 2;
-    const x = place - plot.scrollLeft;
+    const inside = data.x[at] / width * svg.clientWidth;
+    if (inside < plot.scrollLeft || inside > plot.scrollLeft + plot.clientWidth) plot.scrollLeft = inside - plot.clientWidth / 2;
+    const x = inside - plot.scrollLeft;
     const room = plot.clientWidth - tip.offsetWidth;
     tip.style.left = `${Math.max(0, Math.min(room, x < plot.clientWidth / 2 ? x + 14 : x - 14 - tip.offsetWidth))}px`;
     tip.style.top = `${plot.offsetTop + 8}px`;
