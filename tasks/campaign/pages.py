@@ -10,6 +10,7 @@ from experiments.trial import Trial
 from tasks.campaign.store import CampaignError, CampaignState
 from tasks.report.publish import publish
 from tasks.report.text_format import listed, plural
+from tasks.rounds.last_look import with_last_look
 from tasks.sweep.cut import cut, restored
 from tasks.sweep.store import Plan, SweepStore, readable_result
 
@@ -49,7 +50,7 @@ def _measured(store: SweepStore) -> bool:
 def _without_what_is_missing(store: SweepStore) -> list[str]:
     """Make the sweep whole; returns what it lacks, as sentences."""
     with store.lease():
-        plan = cut(store, restored(store.load_plan()), lost=True)
+        plan = with_last_look(cut(store, restored(store.load_plan()), lost=True))
         store.save_plan(plan)
     return sentences(plan, {trial.key for trial in plan.cut if readable_result(store, trial.key) is not None})
 
@@ -63,7 +64,7 @@ def sentences(plan: Plan, lost: Collection[str] = ()) -> list[str]:
     lines = []
     for why, trials in (
         ("for want of time", [trial for trial in plan.cut if trial.key not in lost]),
-        ("since the infrastructure failed", [trial for trial in plan.cut if trial.key in lost]),
+        ("since it was interrupted or the infrastructure failed", [trial for trial in plan.cut if trial.key in lost]),
     ):
         never = _cells([trial for trial in trials if trial.cell not in there], plan)
         fewer = _cells([trial for trial in trials if trial.cell in there], plan)

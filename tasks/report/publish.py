@@ -43,10 +43,15 @@ class PublishError(UserError):
 
 @dataclass(frozen=True)
 class PublishedSweep:
-    """What the README says of one sweep. `head`: Markdown, what report.md says before its first section."""
+    """What the README says of one sweep.
+
+    `heading`: what its table holds; sweeps of one profile, as a campaign has them, share their `title`. `head`: Markdown, what report.md
+    says before its first section.
+    """
 
     sweep_id: str
     title: str
+    heading: str
     head: str
     facts: Sequence[tuple[str, str]]
     command: str
@@ -116,7 +121,7 @@ def _publish_sweep(store: SweepStore, target: Path) -> PublishedSweep:
     report = make_report(published)
     head = paths.markdown.read_text().split("\n## ", 1)[0].split("\n", 1)[1].strip()
     table = report.section("comparison").block(ComparisonTable)
-    return PublishedSweep(sweep.sweep_id, report.title, head, _facts(published), published.plan.command, table)
+    return PublishedSweep(sweep.sweep_id, report.title, published.plan.suite.report.title or report.title, head, _facts(published), published.plan.command, table)
 
 
 def _publish_plan(plan: Plan, source: Path, target: Path) -> None:

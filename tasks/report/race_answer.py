@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
+import math
 from collections.abc import Mapping, Sequence
 
 from experiments.config import duration
@@ -12,6 +12,7 @@ from tasks.analysis.race import Dropout, Race, State, Why
 from tasks.report.answer import MOST_NAMES, Answer, figures_of, superlative, value_of
 from tasks.report.next_step import NextStep, Outlook
 from tasks.report.text_format import OUTCOMES, listed, percent, plural, times
+from tasks.sweep.round_time import trial_times
 
 _DID = {Why.NO_VALUE: "without {what}", Why.LIMIT: "surely not {what}", Why.STRUCK: "loss struck", Why.BEHIND: "surely behind"}
 _AGAIN = "dropped by a trial that ran again since"
@@ -130,12 +131,13 @@ def _parity(best: Cell, *, unproven: bool) -> list[str]:
 
 
 def _more(race: Race, cells: Sequence[Cell], outlook: Outlook) -> NextStep | None:
-    """What would decide more: the sweep's rest, where trials are still to do; else twice the time."""
-    if any(row.outcome in ("to do", "cancelled") for cell in cells for row in cell.rows):
+    """What would decide more: the sweep's rest, where trials are still to do; else as many rounds as there were, of those left."""
+    rows = [row for cell in cells for row in cell.rows]
+    if any(row.outcome in ("to do", "cancelled") for row in rows):
         return outlook.rest()
-    words = shlex.split(outlook.command)
-    if "--budget" not in words:
+    took = trial_times([(row.trial, row.result) for row in rows if row.result is not None])
+    round_s = took.of_round(race.trials[racer] for racer in race.left)
+    if round_s is None:
         return None
-    twice_s = 2 * race.settings.budget_s
-    words[words.index("--budget") + 1] = duration.text(twice_s)
-    return NextStep(shlex.join(words), twice_s)
+    seconds = max(2, len(race.rounds)) * round_s  # two at least
+    return NextStep(f"sweep resume {outlook.sweep_id} --budget {duration.text(math.ceil(seconds))}", seconds)

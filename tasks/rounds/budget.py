@@ -7,8 +7,10 @@ from experiments.spec.schema import MOST_ROUNDS
 from experiments.stats.look import KEPT, Look
 from experiments.trial import Trial
 from tasks.analysis.looks import cells_of_plan, undecided_cells
+from tasks.analysis.race import State, race_of
 from tasks.analysis.results import load_sweep
 from tasks.rounds.growth import seconds_run
+from tasks.rounds.race_plan import heat_seconds
 from tasks.sweep.budget import too_short
 from tasks.sweep.round_time import trial_times
 from tasks.sweep.store import DecideSettings, Plan, SweepStore
@@ -24,6 +26,8 @@ def with_budget(store: SweepStore, plan: Plan, budget_s: float | None, until_dec
     if plan.aa is not None or plan.name.startswith("nightly-"):
         kind = "an A/A sweep: it goes on by pairs" if plan.aa else "a night, whose definition says its budget"
         raise ConfigError.one("--budget", None, "", f"{plan.sweep_id} is {kind}", "give the id of a sweep of `sweep run`")
+    if plan.race is not None:
+        return _race_with_budget(store, plan, budget_s, until_decided)
     settings = plan.decide
     if settings is None:
         if budget_s is None:
@@ -39,6 +43,25 @@ def with_budget(store: SweepStore, plan: Plan, budget_s: float | None, until_dec
     if budget_s is not None and all(outcome is not None and outcome.final for outcome in store.states(plan).values()):
         _check_room(store, plan, budget_s)
     return plan
+
+
+def _race_with_budget(store: SweepStore, plan: Plan, budget_s: float | None, until_decided: bool | None) -> Plan:
+    assert plan.race is not None
+    if until_decided is not None:
+        raise ConfigError.one(
+            "--until-decided", None, "", f"{plan.sweep_id} is a race, which always ends once it is decided", "leave it out"
+        )
+    if budget_s is None:
+        return plan
+    settings = plan.race.model_copy(update={"budget_s": seconds_run(store, plan) + budget_s})
+    rows = load_sweep(store.dir).rows
+    if any(row.outcome == "ok" for row in rows) and not any(row.result is None or not row.result.outcome.final for row in rows):
+        race = race_of(plan, rows)
+        left = [race.trials[racer] for racer in race.left]
+        round_s = heat_seconds(rows, left)
+        if race.state is State.OPEN and round_s > budget_s:
+            raise too_short(plan, budget_s, round_s, len(left))
+    return plan.model_copy(update={"race": settings})
 
 
 def _check_room(store: SweepStore, plan: Plan, budget_s: float) -> None:

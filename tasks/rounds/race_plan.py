@@ -83,12 +83,16 @@ def one_more_heat(store: SweepStore, plan: Plan, now_s: float) -> Plan | None:
         ran = {row.trial.cell for row in rows if row.outcome == "ok"}
         cells |= {cell for cell in settings.references if cell in ran}
     trials = _heat(plan, cells, last + 1)
-    ended = [(row.trial, row.result) for row in rows if row.result is not None]
-    usual = fmean(trial_times(ended).seconds.values())  # for a setting whose trials were lost until now
-    took = trial_times(ended, dict.fromkeys(cells, usual)).of_round(trials)
-    if now_s + (took or 0.0) > settings.budget_s or len(plan.trials) + len(trials) > plan.suite.limit:
+    if now_s + heat_seconds(rows, trials) > settings.budget_s or len(plan.trials) + len(trials) > plan.suite.limit:
         return None
     return plan.model_copy(update={"trials": [*plan.trials, *trials]})
+
+
+def heat_seconds(rows: Sequence[TrialRow], trials: Sequence[Trial]) -> float:
+    """How long these trials take by what a race's trials took, of which one at least ended ok, s."""
+    ended = [(row.trial, row.result) for row in rows if row.result is not None]
+    usual = fmean(trial_times(ended).seconds.values())  # for a setting whose trials were lost until now
+    return trial_times(ended, dict.fromkeys((trial.cell for trial in trials), usual)).of_round(trials) or 0.0
 
 
 def last_round(plan: Plan) -> int:

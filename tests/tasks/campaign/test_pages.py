@@ -31,7 +31,7 @@ def test_cells_without_a_trial_and_with_fewer_are_told_apart() -> None:
     ]
     assert sentences(plan, {again.key}) == [
         "1 cell not measured for want of time: number 3",
-        "fewer trials than planned, since the infrastructure failed: number 1",
+        "fewer trials than planned, since it was interrupted or the infrastructure failed: number 1",
     ]
     assert sentences(make_plan([measured])) == []
     other = make_trial(3).model_copy(update={"axes": measured.axes, "cell": "other"})
@@ -49,7 +49,7 @@ def test_sweeps_of_one_folder_share_a_page_which_names_what_was_not_measured(mon
 
     monkeypatch.setattr(pages, "publish", publish)
     found = list(publish_pages(FILE, CampaignState(campaign="two", sweeps={"a": SWEEP_ID}), tmp_path))
-    lost = "a: 1 cell not measured since the infrastructure failed: number 2"
+    lost = "a: 1 cell not measured since it was interrupted or the infrastructure failed: number 2"
     unmeasured = "b (made_up, profile full): not measured, there was no time for it"
     assert told == [([SWEEP_ID], tmp_path / "one", [lost, unmeasured])]
     assert [(folder, readme) for folder, readme, _ in found] == [("one", tmp_path / "one" / "README.md"), ("other", None)]

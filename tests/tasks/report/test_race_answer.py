@@ -45,7 +45,7 @@ def test_level_settings_are_no_winner() -> None:
 def test_an_open_race_says_who_leads_and_what_would_decide_it() -> None:
     report = reported(race_rows([100, 99.5, 99, 40], [EVERYONE] * 2, sd=0.01))
     assert report.headline.startswith("Not decided: MP-") and "cannot be told apart from it" in report.headline
-    assert report.next_step == NextStep("sweep tune s --budget 20m", 1200.0)
+    assert report.next_step == NextStep("sweep resume made-up --budget 6s", 6.0)
     assert report.answer is not None and report.answer.label == "4 cells compared"
 
 

@@ -9,6 +9,7 @@ import pytest
 from experiments.config.errors import ConfigError
 from experiments.trial import Outcome
 from tasks.rounds import race_plan as module
+from tasks.rounds.budget import with_budget
 from tasks.rounds.growth import growth, round_note
 from tasks.rounds.race_plan import one_more_heat, plan_race
 from tasks.sweep import plan as planning
@@ -181,3 +182,23 @@ def test_a_budget_too_short_for_one_round_is_refused(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(module, "expected_seconds", lambda plan: known)
     with pytest.raises(ConfigError, match=r"2m is too short for one round: its 12 trials take 4m \(12 of them as in past sweeps"):
         planned(budget_s=120.0)
+
+
+def test_more_time_for_a_race_is_the_races_own() -> None:
+    plan = planned(budget_s=240.0)
+    store = ran(plan, {3: 100.0})  # 12 trials of 10 s
+    longer = with_budget(store, plan, 130.0)
+    assert longer.race is not None and plan.race is not None
+    assert (longer.race.budget_s, longer.decide) == (250.0, None)
+    assert longer.race.model_copy(update={"budget_s": 240.0}) == plan.race
+    assert with_budget(store, plan, None) is plan
+
+
+def test_more_time_for_a_race_that_is_too_short_for_its_next_round_is_refused() -> None:
+    plan = planned(budget_s=240.0)
+    store = ran(plan, {3: 100.0})
+    with pytest.raises(ConfigError, match=r"--budget: 1m59s is too short: a round of 12 trials takes about 2m here"):
+        with_budget(store, plan, 119.0)
+    assert with_budget(store, plan, 120.0).race is not None
+    with pytest.raises(ConfigError, match=r"--until-decided: .* is a race, which always ends once it is decided"):
+        with_budget(store, plan, 600.0, until_decided=True)

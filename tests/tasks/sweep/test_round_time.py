@@ -27,3 +27,11 @@ def test_means_of_what_ended_ok_and_the_time_between() -> None:
 def test_pools_work_side_by_side() -> None:
     one, other = make_trial(1, pool="a"), make_trial(2, pool="b")
     assert TrialTimes({one.cell: 30.0, other.cell: 40.0}, 1.0).of_round([one, other]) == 41.0
+
+
+def test_a_cold_compilation_is_not_paid_again() -> None:
+    one = make_trial(1)
+    cold = make_result(one, started_at=0.0, finished_at=40.0, summary={"throughput": 1.0, "compile_seconds": 27.0})
+    cached = make_result(one, started_at=40.0, finished_at=53.0, summary={"throughput": 1.0, "compile_seconds": None})
+    assert trial_times([(one, cold)]).seconds == {one.cell: 13.0}
+    assert trial_times([(one, cold), (one, cached)]).seconds == {one.cell: 13.0}
