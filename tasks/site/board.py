@@ -44,7 +44,7 @@ class Board:
     worse: bool
     counts: list[tuple[int, str]] = field(default_factory=list)
     lines: list[Markup | str] = field(default_factory=list)
-    moved: list[dict[str, object]] = field(default_factory=list)
+    moved: list[dict[str, str]] = field(default_factory=list)
     more_moved: int = 0
     remarks: list[str] = field(default_factory=list)
 
@@ -115,7 +115,7 @@ def _old(track: Track, today: date) -> list[str]:
     return [f"The last night is {plural(days, 'day')} old."] if days > _OLD_DAYS else []
 
 
-def _moved(stands: Sequence[Stand], commits: Commits) -> list[dict[str, object]]:
+def _moved(stands: Sequence[Stand], commits: Commits) -> list[dict[str, str]]:
     """What changed on the last night: what got worse before what got better, of each what is newest first."""
     rows = []
     for stand in stands:
@@ -134,5 +134,5 @@ def _moved(stands: Sequence[Stand], commits: Commits) -> list[dict[str, object]]
                     "why": "; ".join(reasons(item, around)),
                 }
             )
-    newest = sorted(rows, key=lambda row: str(row["since"]), reverse=True)
+    newest = sorted(rows, key=lambda row: row["since"], reverse=True)
     return sorted(newest, key=lambda row: row["tone"] != "slower")
