@@ -3,6 +3,8 @@
     python -m benchmarks.bench_loop                                        # tiny on the CPU
     python -m benchmarks.bench_loop --device cuda --set model=large text_length=128 batch_size=48 precision=bf16 attention=sdpa \
         optimizer=fused dataloader_workers=8 threads=8
+    python -m benchmarks.bench_loop --workload causal_lm --device cuda --loops measured bare --set model=qwen3-0.6b sequence_length=8192 \
+        batch_size=2 packing=plain precision=bf16 compile=layer optimizer=fused dataloader_workers=2 threads=8
 
 Five loops take turns in blocks of --steps (A B C D E, E D C B A, ...), on one model, one data set and one DataLoader:
 
@@ -47,7 +49,7 @@ from cluster.worker.rank_group import Ranks
 from cluster.worker.train.train_step import TrainStep
 from experiments import workloads
 from experiments.components.workload import Context
-from experiments.datasets import scenes
+from experiments.datasets import scenes, texts
 from experiments.stats.estimate import Estimate
 from experiments.stats.repeats import paired_ratio
 from experiments.trial import DataSource, Trial
@@ -80,8 +82,8 @@ def main() -> int:
     device.set_threads(parameters.threads, 1)
     device.set_precision(parameters.precision)
     with tempfile.TemporaryDirectory() as folder:
-        say(began, f"drawing {options.rows} pairs")
-        data = draw(Path(folder), options.rows)
+        say(began, f"drawing {options.rows} rows")
+        data = draw(Path(folder), options.rows, text=getattr(parameters, "dataset", None) == "drawn-text")
         say(began, f"building {options.workload} on {device.describe()['device_name']}")
         workload = module.build(Context(parameters, data, device.kind, 0, 1, parameters.batch_size))
         torch.manual_seed(parameters.seed)
@@ -296,8 +298,9 @@ def say(began: float, text: str) -> None:
     print(f"[{time.perf_counter() - began:6.1f} s] {text}", file=sys.stderr, flush=True)
 
 
-def draw(folder: Path, rows: int) -> DataSource:
-    scenes.build(folder, rows=rows, validation_rows=16, seed=0)
+def draw(folder: Path, rows: int, *, text: bool) -> DataSource:
+    """A set of documents, or of captioned scenes."""
+    (texts if text else scenes).build(folder, rows=rows, validation_rows=16, seed=0)
     return DataSource(uri=str(folder), fingerprint="bench", tokenizer=str(folder / "tokenizer"))
 
 
@@ -317,7 +320,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="workload parameters")
     parser.add_argument("--loops", nargs="+", default=list(loops), choices=loops, help="which loops take turns; all by default")
-    parser.add_argument("--rows", type=int, default=256, help="drawn pairs")
+    parser.add_argument("--rows", type=int, default=256, help="drawn rows: documents, or images with captions")
     parser.add_argument("--steps", type=int, default=8, help="steps of one block")
     parser.add_argument("--rounds", type=int, default=3, help="least number of rounds")
     parser.add_argument("--seconds", type=float, default=25, help="no round begins later than this after the warm-up")

@@ -1,21 +1,24 @@
-"""How often nights raise a false alarm, and how often they find a slow-down, beside other projects' rules. Simulated noise.
+"""How often nights raise a false alarm and find a slow-down, and what that takes, beside other projects' rules. Simulated noise.
 
-    make bench-nightly            the table
-    python -m benchmarks.bench_nightly --runs 2000 --markdown
+    make bench-nightly            the tables of docs/nights.md
+    python -m benchmarks.bench_nightly --runs 1000
 
-Each run is one night of eight cells after 60 nights of history (ours uses the last 20); in runs with an effect the first cell is slower
-by that much. Ours measures three trials of each cell a night, and up to eight of those that stay undecided; the others are given eight
-trials of each cell on every night. Prints one JSON line for each rule and noise.
+Each run has 60 nights of history, of which ours uses the last 20, and three nights that are judged. Ours judges with the code of real
+nights: a screen of three trials, then pairs of two commits. False alarms are counted in a fifth of the runs, with 50 cells each;
+slow-downs in all, with five cells each, all slower: a cell's verdict by pairs does not depend on the others
+(tests/benchmarks/test_two_commits.py). The other rules are given as many trials of each cell on every night as ours takes of unchanged
+cells on average, rounded up. Prints a JSON line for each rule and noise.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -23,182 +26,248 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.noise import FAMILIES, RECORDED, Family, Nights
+from benchmarks.noise import FAMILIES, JUDGED, RECORDING, TRIALS, Family, Nights
 from benchmarks.rules import RULES, Otava, Rule
-from experiments.regression.decision import ALPHA, FASTER, SLOWER, UNDECIDED, decide
-from experiments.regression.effect import night_effect
-from experiments.stats.sequential import interim_levels
+from benchmarks.two_commits import alarms, by_history, creep_found, two_commits
+from experiments.regression.decision import FASTER, SLOWER, UNDECIDED
 
 HISTORY = 60
-OURS = 20  # baseline_nights
-LOOKS = [3, 5, 8]
-MINIMUM = 0.03
-EFFECTS = (0.0, 0.03, 0.05, 0.08)
+CELLS = (8, 20, 50)
+MOST = CELLS[-1]
+CHANGED = 5  # cells of a run in which something changed
 EQUAL = 0.01  # the false-alarm rate at which rules are compared
-CHUNK = 250
+CHUNK = 50
+CREEP = 0.003  # a night
+LENGTHS = (10, 15, 20, 30)  # nights of a creep
+ALARM_GOAL, FIRST_GOAL, WITHIN_GOAL, TRIALS_GOAL = 0.01, 0.95, 0.95, 10.0
+
+Array = NDArray[np.float64]
 
 
 @dataclass
-class Outcome:
-    """Of one rule under one noise: rates over cell-nights. `power`: by effect, the share of such slow-downs found; `equal`: that of 5 %
-    with the threshold moved so that 1 % of this noise's nights are false alarms; `pooled`: the same with one threshold for all noises,
-    at which 1 % of all are."""
+class Ours:
+    """Of two-commit nights under one noise: rates over cell-nights. `false_alarms`: by number of cells; `found`: a slow-down of 5 % on its
+    first night; `within`: one of 3 % in three nights; `faster`: a speed-up of 5 % on its first night; `trials`, `screened`, `undecided`: of
+    unchanged cells."""
+
+    noise: str
+    false_alarms: dict[int, float]
+    found: float
+    within: float
+    faster: float
+    trials: float
+    screened: float
+    undecided: float
+
+    @property
+    def missed(self) -> bool:
+        good = self.false_alarms[MOST] <= ALARM_GOAL and self.found >= FIRST_GOAL and self.within >= WITHIN_GOAL
+        return not (good and self.trials <= TRIALS_GOAL)
+
+
+@dataclass
+class Other:
+    """Of another rule under one noise: false alarms and 5 % found with its own threshold, and found with the one at which 1 % of this
+    noise's nights are false alarms (`tuned`: its best)."""
 
     noise: str
     rule: str
+    trials: int
     false_alarms: float
-    power: dict[float, float]
-    equal: float = 0.0
-    pooled: float = 0.0
-    undecided: float | None = None
-    trials: float = 8.0
+    found: float
+    tuned: float
 
 
-def ours(nights: Nights, history: int, before: int) -> tuple[NDArray[np.int8], NDArray[np.int_], NDArray[np.float64]]:
-    """Codes of `experiments.regression.decision` for (runs, cells), the trials each took, and a score to move the threshold by.
+@dataclass
+class Creeps:
+    """Of a loss of 0.3 % a night, by nights: the share found in pairs, and shown by the trend alone; and of segments without: `suspected`
+    (of which pairs are made), falsely `found`, falsely `shown`."""
 
-    This is the code that decides real nights. `before`: trials of each cell on the past nights.
-    """
-    past, now = nights.cells[:, :, -1 - history : -1, :before], nights.cells[:, :, -1]
-    canary = np.broadcast_to(nights.canary[:, None], nights.cells.shape)
-    canary_past, canary_now = canary[:, :, -1 - history : -1, :before], canary[:, :, -1]
-    taken = np.full(now.shape[:2], LOOKS[0])
-    levels = np.array(interim_levels(LOOKS, ALPHA))
-    codes = np.full(now.shape[:2], UNDECIDED, dtype=np.int8)
-    for look in LOOKS:
-        taken = np.where(codes == UNDECIDED, look, taken)
-        there = np.arange(now.shape[-1]) < taken[..., None]
-        width = max(look, before)
-        effect = night_effect(
-            _pad(past, width),
-            np.where(there, now, np.nan)[..., :width],
-            _pad(canary_past, width),
-            np.where(there, canary_now, np.nan)[..., :width],
-        )
-        codes, _ = decide(effect, MINIMUM, levels[np.searchsorted(LOOKS, taken)])
-    return codes, taken, np.where(np.abs(effect.effect) >= np.log1p(MINIMUM), -effect.p_value, -1.0)
+    noise: str
+    found: dict[int, float] = field(default_factory=dict)
+    shown: dict[int, float] = field(default_factory=dict)
+    none: dict[str, float] = field(default_factory=dict)
 
 
-def _pad(values: NDArray[np.float64], width: int) -> NDArray[np.float64]:
-    room = np.full((*values.shape[:-1], max(0, width - values.shape[-1])), np.nan)
-    return np.concatenate([values, room], axis=-1)
-
-
-def chunks(family: Family, runs: int, effect: float, seed: int) -> Iterator[Nights]:
-    """The runs in pieces that fit into the cache; the first cell is slower tonight by `effect`."""
-    for number, start in enumerate(range(0, runs, CHUNK)):
-        random = np.random.default_rng([seed, number])
-        nights = family(random, min(CHUNK, runs - start), HISTORY + 1)
-        nights.cells[:, 0, -1] += np.log1p(-effect)
+def chunks(family: Family, runs: int, cells: int, seed: int, effect: float = 0.0, changed: int | None = None) -> Iterator[Nights]:
+    """The runs in pieces that fit into the cache; the first `changed` cells (None: all) changed by `effect` (-0.05: slower by 5 %)."""
+    size = CHUNK * (1 if cells > CHANGED else 10)
+    for number, start in enumerate(range(0, runs, size)):
+        nights = family(np.random.default_rng([seed, number]), min(size, runs - start), cells, HISTORY + JUDGED)
+        nights.cells[:, :changed, -JUDGED:] += math.log1p(effect)
+        nights.pairs[:, :changed, ..., 1] += math.log1p(effect)
         yield nights
 
 
-def measure_all_ours(families: Mapping[str, Family], runs: int) -> list[Outcome]:
-    measured = [measure_ours(noise, family, runs) for noise, family in families.items()]
-    pooled = _threshold(np.concatenate([null for _, null, _ in measured]))
-    for outcome, _, slower in measured:
-        outcome.pooled = float((slower > pooled).mean())
-    return [outcome for outcome, _, _ in measured]
+def still(runs: int) -> int:
+    """Runs in which nothing changes; they have ten times as many cells."""
+    return max(1, runs // 5)
 
 
-def measure_ours(noise: str, family: Family, runs: int, history: int = OURS) -> tuple[Outcome, NDArray[np.float64], NDArray[np.float64]]:
-    """With the scores of cells that did not change and of those that are 5 % slower.
-
-    Past nights have as many trials as the looks take of an unchanged cell on average, which is found first.
-    """
-    first = [ours(nights, history, LOOKS[0])[1].mean() for nights in chunks(family, min(runs, CHUNK), 0.0, 99)]
-    before = round(float(np.mean(first)))
-    power, undecided, trials, false_alarms = {}, 0.0, 0.0, 0.0
-    null = slower = np.empty(0)
-    for number, effect in enumerate(EFFECTS):
-        results = [ours(nights, history, before) for nights in chunks(family, runs, effect, number)]
-        codes, taken, score = (np.concatenate([result[part] for result in results]) for part in (0, 1, 2))
-        if effect == 0:
-            null = score.ravel()
-            false_alarms = float(np.isin(codes, (SLOWER, FASTER)).mean())
-            undecided, trials = float((codes == UNDECIDED).mean()), float(taken.mean())
-        else:
-            power[effect] = float((codes[:, 0] == SLOWER).mean())
-        if effect == 0.05:
-            slower = score[:, 0]
-    equal = float((slower > _threshold(null)).mean())
-    return Outcome(noise, "sweepbench", false_alarms, power, equal, 0.0, undecided, trials), null, slower
+def measure_ours(noise: str, family: Family, runs: int) -> Ours:
+    null = [(two_commits(nights), nights.counted) for nights in chunks(family, still(runs), MOST, 0)]
+    wrong = {
+        cells: float(np.concatenate([alarms(judged.codes)[:, :cells][:, counted[:cells]] for judged, counted in null]).mean())
+        for cells in CELLS
+    }
+    trials, screened, codes = (np.concatenate([getattr(judged, name) for judged, _ in null]) for name in ("trials", "screened", "codes"))
+    rates = {
+        "found": _share(family, runs, 1, -0.05, SLOWER, 1),
+        "within": _share(family, runs, 2, -0.03, SLOWER, JUDGED),
+        "faster": _share(family, runs, 3, 0.05, FASTER, 1),
+    }
+    undecided = float((screened & (codes == UNDECIDED)).mean())
+    return Ours(noise, wrong, **rates, trials=float(trials.mean()), screened=float(screened.mean()), undecided=undecided)
 
 
-def measure(rule: Rule, families: Mapping[str, Family], runs: int) -> list[Outcome]:
-    """One rule under every noise: with its own threshold, and with those at which it raises 1 % false alarms."""
-    scores = {noise: _scores(rule, family, runs) for noise, family in families.items()}
-    pooled = _threshold(np.concatenate([mine[0.0].ravel() for mine in scores.values()]))
-    outcomes = []
-    for noise, mine in scores.items():
-        power = {effect: float((score[:, 0] > rule.stock).mean()) for effect, score in mine.items() if effect}
-        equal, same = (float((mine[0.05][:, 0] > threshold).mean()) for threshold in (_threshold(mine[0.0].ravel()), pooled))
-        outcomes.append(Outcome(noise, rule.name, float((mine[0.0] > rule.stock).mean()), power, equal, same))
-    return outcomes
+def _share(family: Family, runs: int, seed: int, effect: float, code: int, nights_: int) -> float:
+    """Of changed cells: those that got this code on one of the first nights."""
+    hits = [
+        (two_commits(nights, judged=nights_).codes[:, nights.counted] == code).any(-1)
+        for nights in chunks(family, runs, CHANGED, seed, effect)
+    ]
+    return float(np.concatenate(hits).mean())
 
 
-def _scores(rule: Rule, family: Family, runs: int) -> dict[float, NDArray[np.float64]]:
-    """By effect: (runs, cells) where nothing changed, (runs, 1) where the first cell did. Otava is slow: it gets one cell."""
-    scores = {}
-    for number, effect in enumerate(EFFECTS):
-        parts = []
-        for nights in chunks(family, runs, effect, number):
-            cells = nights.cells if effect == 0 and not isinstance(rule, Otava) else nights.cells[:, :1]
-            parts.append(rule.score(cells[:, :, :-1], cells[:, :, -1]))
-        scores[effect] = np.concatenate(parts)
-    return scores
+def measure_history(noise: str, family: Family, runs: int, cells: int) -> Other:
+    """History alone, as where the environment is the suspect. One cell is slower: the false discovery rate depends on how many are."""
+    null = [(by_history(nights), nights.counted) for nights in chunks(family, still(runs), cells, 0)]
+    wrong = np.concatenate([alarms(judged.codes)[:, counted] for judged, counted in null])
+    trials = np.concatenate([judged.trials for judged, _ in null]).mean()
+    found = [by_history(nights).codes[:, 0] == SLOWER for nights in chunks(family, runs, cells, 4, -0.05, 1)]
+    return Other(
+        noise, f"history alone, {cells} cells", round(float(trials)), float(wrong.mean()), float(np.concatenate(found).mean()), math.nan
+    )
 
 
-def _threshold(null: NDArray[np.float64]) -> float:
-    """The lowest threshold that at most 1 % of the null scores exceed."""
-    return float(np.quantile(null, 1 - EQUAL, method="higher"))
+def measure_other(rule: Rule, noise: str, family: Family, runs: int, trials: int) -> Other:
+    slow = isinstance(rule, Otava)  # takes its time: one cell a run
+    quiet = chunks(family, runs, CHANGED, 0) if slow else chunks(family, still(runs), MOST, 0)
+    null = np.concatenate([score_of(rule, nights, trials)[:, nights.counted[: 1 if slow else None]].ravel() for nights in quiet])
+    slower = np.concatenate(
+        [
+            score_of(rule, nights, trials)[:, nights.counted[: 1 if slow else None]].ravel()
+            for nights in chunks(family, runs, CHANGED, 1, -0.05)
+        ]
+    )
+    best = float(np.quantile(null, 1 - EQUAL, method="higher"))
+    rates = (float((values > edge).mean()) for values, edge in ((null, rule.stock), (slower, rule.stock), (slower, best)))
+    return Other(noise, rule.name, trials, *rates)
+
+
+def score_of(rule: Rule, nights: Nights, trials: int) -> Array:
+    """Of the first judged night, (runs, cells); of Otava's the first cell alone."""
+    width = 1 if isinstance(rule, Otava) else nights.cells.shape[1]
+    values = filled(nights.cells[:, :width, : -JUDGED + 1, :trials])
+    return rule.score(values[:, :, :-1], values[:, :, -1])
+
+
+def filled(values: Array) -> Array:
+    """A trial that is missing takes its night's mean, a night that is missing the last before it: these rules know no gaps."""
+    if np.isfinite(values).all():
+        return values
+    count = np.isfinite(values).sum(-1)
+    mean = np.where(count > 0, np.nansum(values, axis=-1) / np.maximum(count, 1), np.nan)
+    whole = np.where(np.isnan(values), mean[..., None], values)
+    last = np.maximum.accumulate(np.where(count > 0, np.arange(count.shape[-1]), 0), axis=-1)
+    whole = np.take_along_axis(whole, last[..., None], axis=-2)
+    return np.where(np.isnan(whole), np.nanmedian(whole, axis=(-2, -1), keepdims=True), whole)
+
+
+def measure_creep(noise: str, family: Family, runs: int) -> Creeps:
+    result = Creeps(noise)
+    for length in LENGTHS:
+        parts = [creep_found(nights, length, CREEP) for nights in chunks(family, runs, 1, 5)]
+        _, found, shown = (np.concatenate(part) for part in zip(*parts, strict=True))
+        result.found[length], result.shown[length] = float(found.mean()), float(shown.mean())
+    parts = [creep_found(nights, LENGTHS[-1], 0.0) for nights in chunks(family, runs, 1, 6)]
+    suspected, found, shown = (float(np.concatenate(part).mean()) for part in zip(*parts, strict=True))
+    result.none = {"suspected": suspected, "found": found, "shown": shown}
+    return result
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=1000, help="nights of eight cells for each noise and effect")
+    parser.add_argument("--runs", type=int, default=200, help="for each noise and effect")
+    parser.add_argument("--noises", nargs="*", default=list(FAMILIES), help="some of the noises")
+    parser.add_argument("--ours", action="store_true", help="without the other rules")
     parser.add_argument("--markdown", action="store_true", help="the tables of docs/nights.md instead of JSON lines")
     options = parser.parse_args()
-    families = {name: family for name, family in FAMILIES.items() if name != "recorded" or RECORDED.exists()}
+    families = {name: FAMILIES[name] for name in options.noises if name != "recorded" or RECORDING.exists()}
     began = time.time()
-    outcomes = measure_all_ours(families, options.runs)
-    outcomes += [outcome for rule in RULES for outcome in measure(rule, families, options.runs)]
-    short, _, _ = measure_ours("quiet, 8 nights", FAMILIES["quiet"], options.runs, 8)
+    ours = [measure_ours(noise, family, options.runs) for noise, family in families.items()]
+    creeps = [measure_creep(noise, family, options.runs) for noise, family in families.items()]
+    others = [] if options.ours else _others(families, ours, options.runs)
     if options.markdown:
-        print(_markdown(outcomes, list(families)))
-    for outcome in [] if options.markdown else [*outcomes, short]:
-        print(json.dumps({"name": f"{outcome.noise}: {outcome.rule}", **_figures(outcome)}))
-    print(f"{options.runs} nights of 8 cells for each noise and effect, {time.time() - began:.0f} s", file=sys.stderr)
-    if options.markdown:
-        print(f"with 8 nights of history: {_figures(short)}", file=sys.stderr)
+        print(_markdown(list(families), ours, others, creeps))
+    for each in [] if options.markdown else [*ours, *others, *creeps]:
+        print(json.dumps(asdict(each)))
+    print(f"{options.runs} runs, {time.time() - began:.0f} s", file=sys.stderr)
 
 
-def _markdown(outcomes: list[Outcome], noises: list[str]) -> str:
-    by = {(outcome.rule, outcome.noise): outcome for outcome in outcomes}
-    rules = list(dict.fromkeys(outcome.rule for outcome in outcomes))
+def _others(families: Mapping[str, Family], ours: list[Ours], runs: int) -> list[Other]:
+    taken = {each.noise: min(TRIALS, max(2, math.ceil(each.trials))) for each in ours}
+    found = [measure_history(noise, family, runs, cells) for noise, family in families.items() for cells in (CELLS[0], MOST)]
+    return found + [measure_other(rule, noise, family, runs, taken[noise]) for noise, family in families.items() for rule in RULES]
 
-    def grid(title: str, names: list[str], text: Callable[[Outcome], str]) -> list[str]:
-        lines = [f"| {title} | {' | '.join(noises)} |", f"| :-- |{' --: |' * len(noises)}"]
-        return lines + [f"| {rule} | {' | '.join(text(by[rule, noise]) for noise in noises)} |" for rule in names]
 
-    stock = grid("false alarms / finds 5 %", rules, lambda one: f"{one.false_alarms:.2%} / {one.power[0.05]:.1%}".replace("%", " %"))
-    equal = grid(
-        "finds 5 % at 1 % false alarms: tuned to the noise / one threshold",
-        rules,
-        lambda one: f"{one.equal:.1%} / {one.pooled:.1%}".replace("%", " %"),
+def _markdown(noises: list[str], ours: list[Ours], others: list[Other], creeps: list[Creeps]) -> str:
+    at = {each.noise: each for each in ours}
+    beside = {(each.noise, each.rule): each for each in others}
+    rules = list(dict.fromkeys(each.rule for each in others))
+    first = grid(
+        [
+            "two-commit nights",
+            *(f"false alarms, {cells} cells" for cells in CELLS),
+            "finds 5 % the first night",
+            "finds 3 % in three",
+            "5 % faster",
+            "trials",
+            "undecided",
+            "goal",
+        ],
+        noises,
+        lambda noise: _row(at[noise]),
     )
-    mine = grid(
-        "finds 3 % / 8 %, undecided, trials",
-        rules[:1],
-        lambda one: f"{one.power[0.03]:.0%} / {one.power[0.08]:.0%}, {one.undecided:.1%}, {one.trials:.1f}".replace("%", " %"),
+    third = grid(
+        ["false alarms / finds 5 %, at its best threshold", "trials", *rules],
+        noises,
+        lambda noise: [f"{beside[noise, rules[-1]].trials}", *(_beside(beside[noise, rule]) for rule in rules)],
     )
-    return "\n".join([*stock, "", *equal, "", *mine])
+    crept = {each.noise: each for each in creeps}
+    fourth = grid(
+        [
+            "creep of 0.3 %: found in pairs / shown by the trend",
+            *(f"{length} nights" for length in LENGTHS),
+            "no creep: suspected, found, shown",
+        ],
+        noises,
+        lambda noise: [
+            *(f"{percent(crept[noise].found[length])} / {percent(crept[noise].shown[length])}" for length in LENGTHS),
+            ", ".join(percent(value) for value in crept[noise].none.values()),
+        ],
+    )
+    return "\n\n".join([first, *([third] if others else []), fourth])
 
 
-def _figures(outcome: Outcome) -> dict[str, float | None]:
-    rates = {f"finds {effect:.0%}": value for effect, value in outcome.power.items()}
-    rest = {"finds 5% tuned": outcome.equal, "finds 5% one threshold": outcome.pooled}
-    return {"false alarms": outcome.false_alarms, **rates, **rest, "undecided": outcome.undecided, "trials": outcome.trials}
+def _row(each: Ours) -> list[str]:
+    wrong = [percent(each.false_alarms[cells], 2) for cells in CELLS]
+    rates = [percent(value) for value in (each.found, each.within, each.faster)]
+    return [*wrong, *rates, f"{each.trials:.1f}", percent(each.undecided), "missed" if each.missed else "reached"]
+
+
+def _beside(each: Other) -> str:
+    text = f"{percent(each.false_alarms)} / {percent(each.found)}"
+    return text if math.isnan(each.tuned) else f"{text}, {percent(each.tuned)}"
+
+
+def grid(head: list[str], rows: list[str], cells: Callable[[str], list[str]]) -> str:
+    lines = [f"| {' | '.join(head)} |", f"| :-- |{' --: |' * (len(head) - 1)}"]
+    return "\n".join(lines + [f"| {row} | {' | '.join(cells(row))} |" for row in rows])
+
+
+def percent(share: float, digits: int = 1) -> str:
+    return f"{share * 100:.{digits}f} %"
 
 
 if __name__ == "__main__":

@@ -27,6 +27,10 @@ CERTIFICATES = "certificates.json"  # the report of a sweep that has ended: what
 KNOWN_SPREAD = "known_spread.json"  # the report of a sweep that has ended: the spread between trials, sweeps and hosts that it uses
 HELD_TIME = "held_time.json"  # the report: what share of the time that the pools were held was measured, and where the rest went
 
+# The folder of results that others measured, beside those of sweeps; it has no PLAN
+IMPORTED = "imported.json"  # `sweep import`, last: what it read; see tasks/imports
+ORIGINALS = "originals"  # `sweep import`: a folder with the files that were read, as they were
+
 # Beside the sweeps' folders
 AA_CERTIFICATES = "certificates"  # the report: a folder with a file for each A/A sweep, what its pairs show
 COMPILE_CACHE = ".compile-cache"  # trials on embedded pools: a folder for each pool, what torch.compile made; see worker/compile_cache.py

@@ -185,7 +185,14 @@ def _batch_times(label: str, description: str) -> tuple[Metric, ...]:
         of("p90", "the same, 90th percentile", 0.05),
         of("p99", "the same, 99th percentile; null below 1,000 batches", 0.10),
         of("per_sample", "the median of the same by sample of the batch, such as an image", 0.03),
+        of("per_token", "the same median by token of a sample, of language models: of decoding, the time between two tokens", 0.03),
     )
+
+
+def _interval(name: str, unit: str, description: str, short: str) -> tuple[Metric, ...]:
+    """A rate that is throughput times something, and the ends of its interval."""
+    ends = (_rate(f"{name}_{end}", unit, f"the same of throughput_{end}", short=f"{short} {end}") for end in ("low", "high"))
+    return _rate(name, unit, description, short=short), *ends
 
 
 REGISTRY: tuple[Metric, ...] = (
@@ -228,11 +235,7 @@ REGISTRY: tuple[Metric, ...] = (
         "CUDA: most memory held by tensors in the window, of the worst rank; CPU: most memory held by the process since it started",
         short="peak memory",
     ),
-    _count(
-        "alloc_retries",
-        "allocations in the window that first had to empty the allocator's cache; null on a CPU",
-        Direction.LOWER,
-    ),
+    _count("alloc_retries", "allocations in the window that first had to empty the allocator's cache; null on a CPU", Direction.LOWER),
     _seconds("time_to_first_step_s", "from the start of the process to the end of the first step", 0.20, "time to first step"),
     _seconds(
         "compile_seconds",
@@ -246,15 +249,12 @@ REGISTRY: tuple[Metric, ...] = (
         0.20,
         "compile time, cached",
     ),
-    Metric(
+    _state(
         "mean_power_w",
         "W",
-        Direction.NEITHER,
-        Scale.LOG,
         0.05,
-        Kind.NUMBER,
         "mean of the devices' energy counters over the window, of all together; null where there is none or the window is below 10 s",
-        short="mean power",
+        "mean power",
     ),
     _seconds(
         "communication_s",
@@ -298,9 +298,9 @@ REGISTRY: tuple[Metric, ...] = (
         "FLOPs of a sample x throughput / (devices x peak FLOP/s of the precisions that compute)",
         depends_on_node=True,
     ),
-    _rate("tflops_per_device", "TFLOP/s", "FLOPs of a sample x throughput / devices / 10^12", short="TFLOP/s per device"),
-    _rate("tflops_per_device_low", "TFLOP/s", "the same of throughput_low", short="TFLOP/s per device low"),
-    _rate("tflops_per_device_high", "TFLOP/s", "the same of throughput_high", short="TFLOP/s per device high"),
+    *_interval("tflops_per_device", "TFLOP/s", "FLOPs of a sample x throughput / devices / 10^12", "TFLOP/s per device"),
+    *_interval("tokens_per_s", "tokens/s", "of language models: throughput x tokens of a sample", "tokens/s"),
+    *_interval("tokens_per_s_per_device", "tokens/s", "tokens_per_s / devices", "tokens/s per device"),
     _seconds(
         "epoch_time_s",
         "samples of the epoch that the workload names (vit: the 1,281,167 training images of ImageNet-1K) / throughput",

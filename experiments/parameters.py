@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from experiments.config.strict import Strict
+from experiments.precision import FUSED, SAYS, Precision
 
-Precision = Literal["fp32", "tf32", "bf16", "fp16"]
 BatchSize = Annotated[int, Field(ge=1, le=1_000_000)] | Literal["max"]
 
 
@@ -22,13 +22,15 @@ SAME_NUMBERS = frozenset(
     {"dataloader_workers", "prefetch_factor", "pin_memory", "prefetch_to_device", "keep_decoded", "evaluate", "profile_steps"}
     | {"communication_steps", "ddp_bucket_view", "ddp_static_graph", "fsdp_reshard", "limit_all_gathers", "rung", "strategy"}
     | {"rms_tensors", "spikes_after", "injected_slowdown", "execution", "measure_s", "compile_cache", "cores_per_device"}
+    | {"cuda_graph"}
 )
 # Parameters that change how the same mathematics is computed, and so its rounding, or more where the implementation is wrong. Loss parity
 # shows which: a cell that differs from its baseline in one of them has to prove that it learns the same
 NUMERICS = frozenset(
-    {"precision", "autocast", "allow_tf32", "cast_weights", "linear", "kernels", "fsdp_compute", "fsdp_reduce"}
+    {"precision", "autocast", "allow_tf32", "cast_weights", "kernels", "fsdp_compute", "fsdp_reduce"}
+    | {"linear"}  # of earlier sweeps: what `precision` says of the blocks' linear layers today
     | {"optimizer", "compile", "attention", "layout", "activation_checkpointing", "parallel", "fsdp_units", "build_on", "threads"}
-    | {"image_decode", "engine", "ddp", "hpu_graphs", "hpu_lazy"}
+    | {"image_decode", "engine", "ddp", "hpu_graphs", "hpu_lazy", "cross_entropy"}
 )
 # What a loss curve may be compared across. The number of steps is not among them: the learning rate's schedule depends on it
 SAME_MATHEMATICS = SAME_NUMBERS | NUMERICS
@@ -36,13 +38,13 @@ SAME_MATHEMATICS = SAME_NUMBERS | NUMERICS
 NOT_OF_THE_MODEL = SAME_NUMBERS | frozenset(
     {"devices", "batch_size", "steps", "warmup_steps", "update_rule", "optimizer", "clip_grad_norm", "learning_rate", "beta2"}
     | {"weight_decay", "adam_eps", "learning_rate_schedule", "learning_rate_warmup", "compile", "activation_checkpointing"}
-    | {"parallel", "fsdp_units", "fsdp_reduce", "fsdp_compute"}
+    | {"parallel", "fsdp_units", "fsdp_reduce", "fsdp_compute", "kernels"}
 )
 # What a reference computes with besides its precision, where its workload has the parameter
 REFERENCE_ARITHMETIC: Mapping[str, Any] = {
     "autocast": True,
     "allow_tf32": False,
-    "linear": "plain",
+    "linear": "plain",  # of earlier sweeps
     "kernels": "stock",
     "fsdp_compute": "fp32",
     "fsdp_reduce": "fp32",
@@ -51,7 +53,10 @@ REFERENCE_ARITHMETIC: Mapping[str, Any] = {
 
 def as_reference(parameters: Mapping[str, Any], precision: str = REFERENCE) -> dict[str, Any]:
     """These parameters in the arithmetic of a reference; what only says how it is implemented stays as it is."""
-    return {**parameters, "precision": precision, **{name: value for name, value in REFERENCE_ARITHMETIC.items() if name in parameters}}
+    arithmetic = {name: value for name, value in REFERENCE_ARITHMETIC.items() if name in parameters}
+    if parameters.get("attention") == "varlen":
+        arithmetic["attention"] = "sdpa"  # the same pairs of tokens; varlen computes in 16 bits alone
+    return {**parameters, "precision": precision, **arithmetic}
 
 
 def numerics_of(parameters: Mapping[str, Any], device: str) -> tuple[tuple[str, str], ...]:
@@ -75,7 +80,10 @@ class TrainingParameters(Strict):
     same_work: ClassVar[tuple[str, ...]] = ()
 
     devices: int = Field(1, ge=1, le=4096, description="data-parallel workers, one device each")
-    precision: Precision = Field("fp32", description="fp32; tf32 (matrix products); bf16 (autocast); fp16 (autocast + GradScaler)")
+    precision: Precision = Field("fp32", description=SAYS)
+    kernels: Literal["stock", "fused"] = Field(
+        "stock", description=f"of linear layers in 8 bits: torch's and torchao's, or ours that quantise in one pass ({', '.join(FUSED)})"
+    )
     batch_size: BatchSize = Field(8, description="samples per device and step, or max: the largest that fits")
     dataloader_workers: int = Field(0, ge=0, le=256, description="DataLoader processes per device; 0 loads in the training process (MP-0)")
     prefetch_factor: int = Field(2, ge=1, le=64, description="batches each DataLoader process keeps ready")
@@ -142,6 +150,12 @@ class TrainingParameters(Strict):
     )
     injected_slowdown: float = Field(0.0, ge=0, le=1, description="each measured step is made longer by this share, to test verdicts")
 
+    @model_validator(mode="after")
+    def _has_fused_kernels(self) -> Self:
+        if self.kernels == "fused" and self.precision not in FUSED:
+            raise ValueError(f"kernels fused: there are none for precision {self.precision}; those are {', '.join(FUSED)}")
+        return self
+
     def lacking(self) -> dict[str, str]:
         """Parameters without a value that need one before a trial can run: name -> what to give."""
         return {}
@@ -159,8 +173,8 @@ def execution(parameters: TrainingParameters) -> Execution:
 
 
 def compiles(parameters: TrainingParameters) -> bool:
-    """Whether a trial compiles: by torch.compile, or by Triton, for kernels of its own (the parameter `kernels` of some workloads)."""
-    return parameters.compile != "none" or getattr(parameters, "kernels", "stock") != "stock"
+    """Whether a trial compiles: by torch.compile, or by Triton, for kernels of its own."""
+    return parameters.compile != "none" or parameters.kernels != "stock"
 
 
 def work_parameters(schema: type[TrainingParameters]) -> tuple[str, ...]:

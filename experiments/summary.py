@@ -25,6 +25,8 @@ PERCENTILES = {"p50": 50, "p90": 90, "p99": 99}
 P99_BATCHES = 1000  # so that ten lie beyond it
 # What a batch's time is called, by how inference is executed (`execution` in experiments/components/inference.py)
 BATCH_TIMES = {"queued": "service_time", "synchronous": "latency"}
+# Rates of tokens, of workloads that say how many a sample has; _low and _high: of throughput's interval
+TOKENS = tuple(f"tokens_per_s{by}{end}" for by in ("", "_per_device") for end in ("", "_low", "_high"))
 COMMUNICATION = ("communication_s", "communication_exposed_s", "communication_share")
 SPIKES = ("loss_spikes", "rms_spikes", "loss_spikes_explained")
 _FROM_WINDOW = ("peak_memory_bytes", "alloc_retries", "time_to_first_step_s", "compile_seconds", "compile_cached_seconds")
@@ -43,7 +45,9 @@ def summarise(
     loader_wait_share: the host's time in the loader / the measured time; beside the parts, since the device may compute meanwhile.
     service_time_* and latency_*, without training only: percentiles of a step's time without `data_wait_s`, from the batch on the host to
     its output; service_time_* of batches that queue on the device, latency_* of batches one at a time. p99 from 1,000 batches on.
-    *_per_sample_s: median over batches of this time / samples of the batch (such as images).
+    *_per_sample_s: median over batches of this time / samples of the batch (such as images). *_per_token_s: median of this time / tokens
+    of a sample, of workloads that say how many: of decoding, the time between two tokens.
+    tokens_per_s, tokens_per_s_per_device: throughput * tokens of a sample, of these workloads; the latter / devices.
     communication_*, on several devices only. communication_s: one all-reduce of all gradients without other work.
     communication_exposed_s: time of forward and backward with the all-reduce less that without it, at least 0. communication_share:
     communication_exposed_s / step time.
@@ -72,7 +76,7 @@ def summarise(
     if window is not None:
         result |= _window(window, result)
         if measured and not window.get("trains", True):
-            result |= _batch_times(measured, BATCH_TIMES[window.get("execution", "queued")])
+            result |= _batch_times(measured, BATCH_TIMES[window.get("execution", "queued")], window.get("tokens_per_sample"))
         result |= _spikes(learning, window.get("spikes_after"))
     for evaluation in evaluations:
         when = evaluation["when"]
@@ -91,7 +95,7 @@ NAMES = (
     "step_time_p05_s",
     "step_time_median_s",
     "step_time_p90_s",
-    *(f"{name}_{rank}_s" for name in BATCH_TIMES.values() for rank in (*PERCENTILES, "per_sample")),
+    *(f"{name}_{rank}_s" for name in BATCH_TIMES.values() for rank in (*PERCENTILES, "per_sample", "per_token")),
     *(f"{part}_share" for part in PARTS),
     "loader_wait_share",
     "settled",
@@ -102,6 +106,7 @@ NAMES = (
     *SPIKES,
     "mean_power_w",
     "energy_j_per_sample",
+    *TOKENS,
     "mfu",
     "tflops_per_device",
     "tflops_per_device_low",
@@ -197,6 +202,11 @@ def _window(window: Mapping[str, Any], timing: Mapping[str, Any]) -> Summary:
     for end in ("", "_low", "_high"):
         rate = timing[f"throughput{end}"]
         result[f"tflops_per_device{end}"] = flops * rate / devices / 1e12 if flops and rate else None
+    if tokens := window.get("tokens_per_sample"):
+        for end in ("", "_low", "_high"):
+            rate = timing[f"throughput{end}"]
+            result[f"tokens_per_s{end}"] = tokens * rate if rate else None
+            result[f"tokens_per_s_per_device{end}"] = tokens * rate / devices if rate else None
     epoch = window.get("epoch_samples")
     result["epoch_time_s"] = epoch / throughput if epoch and throughput else None
     result["batch_size"] = window.get("batch_size")
@@ -206,8 +216,8 @@ def _window(window: Mapping[str, Any], timing: Mapping[str, Any]) -> Summary:
     return result
 
 
-def _batch_times(measured: Sequence[Mapping[str, Any]], name: str) -> Summary:
-    """`<name>_p50_s` and so on, over batches; {} if a step does not record its wait."""
+def _batch_times(measured: Sequence[Mapping[str, Any]], name: str, tokens: int | None) -> Summary:
+    """`<name>_p50_s` and so on, over batches of samples of so many tokens; {} if a step does not record its wait."""
     waits = [step.get("data_wait_s") for step in measured]
     times = [step[TOTAL] - wait for step, wait in zip(measured, waits, strict=True) if wait is not None]
     if len(times) < len(measured):
@@ -216,6 +226,8 @@ def _batch_times(measured: Sequence[Mapping[str, Any]], name: str) -> Summary:
     result: Summary = {f"{name}_{rank}_s": percentile(times, percent) for rank, percent in PERCENTILES.items()}
     if len(times) < P99_BATCHES:
         result[f"{name}_p99_s"] = None
+    if tokens:
+        result[f"{name}_per_token_s"] = percentile(times, 50) / tokens
     return {**result, f"{name}_per_sample_s": percentile(by_sample, 50)}
 
 

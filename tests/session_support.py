@@ -112,6 +112,7 @@ class FakeTrainStep:
     """Takes virtual time, and writes down which steps it did."""
 
     sharded = False
+    converted: str | None = None
     workload: Any = None  # what a session makes it of
 
     def __init__(self, world: World) -> None:

@@ -47,6 +47,21 @@ def resolve_clean(name: str, root: Path = REPOSITORY) -> str:
     return commit
 
 
+def differing(a: str | None, b: str | None, root: Path = REPOSITORY) -> list[str]:
+    """Names of all files that differ between two commits, None for the files as they lie here; files that git does not track are not seen.
+
+    Raises CommitError where git cannot tell.
+    """
+    if a is None and b is None:
+        return []
+    try:
+        told = git(root, "diff", "--name-only", "--no-renames", "-z", *(commit for commit in (a, b) if commit))
+    except (OSError, subprocess.SubprocessError) as error:
+        said = str(getattr(error, "stderr", None) or error).strip()
+        raise CommitError(f"git cannot compare {a or 'the files here'} with {b or 'the files here'}: {said}") from None
+    return sorted(filter(None, told.split("\0")))
+
+
 @cache
 def _state(root: Path) -> dict[str, object]:
     return git_state(root)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # a process that only asks an accelerator's tools imports thi
     import torch
 
     from cluster.devices.clock import Clock
-    from experiments.parameters import Precision
+    from experiments.precision import Plain, Precision
 
 Batch = dict[str, Any]
 
@@ -27,15 +27,15 @@ class Device(Protocol):
     releases_memory: bool  # True: after `release_memory` memory use is that of a fresh process
 
     def unsupported(self, precision: Precision) -> str | None:
-        """Why this device cannot compute in `precision`; None if it can."""
+        """Why this device cannot compute in `precision`; None if it can. Which libraries are there is not asked here."""
 
-    def set_precision(self, precision: Precision) -> None:
+    def set_precision(self, precision: Plain) -> None:
         """Set the process-wide switches (TF32) for `precision`."""
 
-    def autocast(self, precision: Precision) -> AbstractContextManager[None]:
+    def autocast(self, precision: Plain) -> AbstractContextManager[None]:
         """The context in which the forward pass computes in `precision`."""
 
-    def scaler(self, precision: Precision) -> torch.amp.GradScaler | None:
+    def scaler(self, precision: Plain) -> torch.amp.GradScaler | None:
         """The loss scaler for fp16; None for other precisions."""
 
     def set_threads(self, threads: int | None, ranks_here: int) -> int | None:

@@ -13,7 +13,7 @@ import torch
 from cluster.devices import Batch
 from cluster.devices._processor import model_name
 from cluster.devices.clock import Clock, HostClock
-from experiments.parameters import Precision
+from experiments.precision import Plain, Precision, needs_fp8_units
 
 
 def open_device(local_rank: int) -> Cpu:
@@ -35,15 +35,17 @@ class Cpu:
     def unsupported(self, precision: Precision) -> str | None:
         if precision in ("tf32", "fp16"):
             return f"precision {precision}: a CPU has fp32 and bf16 only"
+        if needs_fp8_units(precision):
+            return f"precision {precision}: a CPU has no fp8 units; fp8_simulated computes with the values that fp8 would hold"
         return None
 
-    def set_precision(self, precision: Precision) -> None:
+    def set_precision(self, precision: Plain) -> None:
         """Nothing: fp32 and bf16 need no switch."""
 
-    def autocast(self, precision: Precision) -> AbstractContextManager[None]:
+    def autocast(self, precision: Plain) -> AbstractContextManager[None]:
         return torch.autocast("cpu", torch.bfloat16) if precision == "bf16" else nullcontext()
 
-    def scaler(self, precision: Precision) -> None:
+    def scaler(self, precision: Plain) -> None:
         return None
 
     def set_threads(self, threads: int | None, ranks_here: int) -> int | None:

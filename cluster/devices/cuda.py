@@ -12,9 +12,10 @@ import torch
 from cluster.devices import Batch
 from cluster.devices.clock import Clock, EventClock, HostClock
 from experiments.components.workload import Unsupported
-from experiments.parameters import Precision
+from experiments.precision import Plain, Precision, around, needs_fp8_units
 
-TENSOR_FLOAT_CAPABILITY = (8, 0)  # Ampere, the first with TF32 and bf16 matrix units
+# The first compute capability with matrix units for TF32 and bf16 (Ampere), for fp8 (Ada, Hopper: 9.0), for fp8 in blocks of 32 (Blackwell)
+TENSOR_FLOAT_CAPABILITY, FP8_CAPABILITY, MXFP8_CAPABILITY = (8, 0), (8, 9), (10, 0)
 
 
 def open_device(local_rank: int) -> Cuda:
@@ -41,20 +42,27 @@ class Cuda:
 
     def unsupported(self, precision: Precision) -> str | None:
         capability = torch.cuda.get_device_capability(self.torch_device)
-        if precision in ("tf32", "bf16") and capability < TENSOR_FLOAT_CAPABILITY:
-            return f"precision {precision}: compute capability {capability[0]}.{capability[1]} is below 8.0"
+        here = f"compute capability {capability[0]}.{capability[1]}"
+        if around(precision) in ("tf32", "bf16") and capability < TENSOR_FLOAT_CAPABILITY:
+            return f"precision {precision}: {here} is below 8.0"
+        if precision == "mxfp8":
+            if capability < MXFP8_CAPABILITY:
+                return f"precision mxfp8: {here} is below 10.0, Blackwell's, the first with a scale for each block of 32 values"
+            return f"precision mxfp8: {here} has the units, but nothing computes through them here yet"
+        if needs_fp8_units(precision) and capability < FP8_CAPABILITY:
+            return f"precision {precision}: {here} is below 8.9, the first with fp8 units; fp8_simulated computes with fp8's values"
         return None
 
-    def set_precision(self, precision: Precision) -> None:
+    def set_precision(self, precision: Plain) -> None:
         tf32 = precision == "tf32"
         torch.backends.cuda.matmul.allow_tf32 = tf32
         torch.backends.cudnn.allow_tf32 = tf32  # on by default, which would make "fp32" convolutions TF32
 
-    def autocast(self, precision: Precision) -> AbstractContextManager[None]:
+    def autocast(self, precision: Plain) -> AbstractContextManager[None]:
         kinds = {"bf16": torch.bfloat16, "fp16": torch.float16}
         return torch.autocast("cuda", kinds[precision]) if precision in kinds else nullcontext()
 
-    def scaler(self, precision: Precision) -> torch.amp.GradScaler | None:
+    def scaler(self, precision: Plain) -> torch.amp.GradScaler | None:
         return torch.amp.GradScaler("cuda") if precision == "fp16" else None
 
     def set_threads(self, threads: int | None, ranks_here: int) -> int | None:

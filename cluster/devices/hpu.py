@@ -12,7 +12,7 @@ import torch
 from cluster.devices import Batch, _hpu_tools
 from cluster.devices.clock import Clock, EventClock, HostClock
 from experiments.components.workload import Unsupported
-from experiments.parameters import Precision
+from experiments.precision import Plain, Precision, needs_fp8_units
 
 LAZY = "PT_HPU_LAZY_MODE"
 
@@ -65,15 +65,17 @@ class Hpu:
     def unsupported(self, precision: Precision) -> str | None:
         if precision in ("fp16", "tf32"):
             return f"precision {precision}: a Gaudi trains in fp32 and bf16"
+        if needs_fp8_units(precision):
+            return f"precision {precision}: a Gaudi's own fp8 needs the bridge's transformer engine, through which nothing computes here"
         return None
 
-    def set_precision(self, precision: Precision) -> None:
+    def set_precision(self, precision: Plain) -> None:
         """Nothing: fp32 and bf16 need no switch."""
 
-    def autocast(self, precision: Precision) -> AbstractContextManager[None]:
+    def autocast(self, precision: Plain) -> AbstractContextManager[None]:
         return torch.autocast("hpu", torch.bfloat16) if precision == "bf16" else nullcontext()
 
-    def scaler(self, precision: Precision) -> None:
+    def scaler(self, precision: Plain) -> None:
         return None
 
     def set_threads(self, threads: int | None, ranks_here: int) -> int | None:

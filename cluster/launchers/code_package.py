@@ -46,7 +46,7 @@ def build(repository: Path = REPOSITORY) -> Package:
     return Package(
         folder,
         {
-            **({"SWEEPBENCH_EXTRA": os.pathsep.join(extras)} if extras else {}),  # relative to the working directory
+            "SWEEPBENCH_EXTRA": os.pathsep.join(extras),  # relative to the working directory; empty too, in place of the head's own
             **as_environment(git_state(repository)),  # the nodes have no git folder to ask
         },
     )

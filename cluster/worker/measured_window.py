@@ -86,6 +86,7 @@ def measure(context: SessionContext, steps: Steps, started_at: float) -> dict[st
         "trains": trains(context.workload),
         "execution": execution(parameters),
         "epoch_samples": getattr(context.workload, "epoch_samples", None),
+        "tokens_per_sample": getattr(context.workload, "tokens_per_sample", None),
         "spikes_after": parameters.spikes_after,
         **({"injected_slowdown": parameters.injected_slowdown} if parameters.injected_slowdown else {}),
     }

@@ -23,6 +23,7 @@ from cluster.worker.train.train_step import TrainStep
 from experiments import workloads
 from experiments.components.workload import Context, Unsupported, Workload
 from experiments.parameters import SYNCHRONOUS, TrainingParameters, compiles, execution
+from experiments.precision import around
 from experiments.trial import Trial
 
 if TYPE_CHECKING:
@@ -114,6 +115,8 @@ def set_up(
     recorder.phase("build")
     build_model = _weights(trial, parameters, device, ranks, recorder, facts)
     train_step, model_facts, built = _train_step(workload, parameters, device, engine, ranks.rank, build_model)
+    if train_step.converted:
+        recorder.note(train_step.converted)
     if built.read_s is not None or built.kept_s:
         add_fact("weights", "drawn" if built.read_s is None else "staged")
     return SessionContext(parameters, ranks, recorder, out, device, train_step, build, model_facts, built.record(), cache, add_fact)
@@ -124,7 +127,7 @@ def _set_precision(device: Device, parameters: TrainingParameters) -> None:
     why_not = device.unsupported(parameters.precision)
     if why_not:
         raise Unsupported(why_not)
-    device.set_precision(parameters.precision)
+    device.set_precision(around(parameters.precision))
     if parameters.allow_tf32:
         if device.kind != "cuda":
             raise Unsupported(f"allow_tf32: only on cuda, and this is {device.kind}")

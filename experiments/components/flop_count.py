@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from torch import nn
+    from torch.utils.flop_counter import FlopCounterMode
 
 Counted = float | dict[str, float]
 C = TypeVar("C", float, dict[str, float])
@@ -32,6 +36,19 @@ def known_counts() -> dict[str, Counted]:
 def learn_counts(counts: Mapping[str, Counted]) -> None:
     """Know these too."""
     _known.update(counts)
+
+
+def in_linears(counter: FlopCounterMode, model: nn.Module, blocks: Iterable[nn.Module]) -> float:
+    """Of the FLOPs of a call of `model` that the counter saw: those of the linear layers in `blocks`, modules of it.
+
+    Attention computes as batched products or as an operation of its own, so single matrix products are those of linear layers.
+    """
+    import torch
+
+    names = {id(module): name for name, module in model.named_modules()}
+    counts = counter.get_flop_counts()
+    inside = [counts.get(f"{type(model).__name__}.{names[id(block)]}", {}) for block in blocks]
+    return float(sum(of.get(product, 0) for of in inside for product in (torch.ops.aten.mm, torch.ops.aten.addmm)))
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, model_validator
 
 from experiments.parameters import QUEUED, SYNCHRONOUS, BatchSize, Execution, TrainingParameters
+from experiments.precision import around
 
 if TYPE_CHECKING:
     from torch import nn
@@ -46,9 +47,12 @@ class InferenceParameters(TrainingParameters):
 
 
 def ready(model: nn.Module, parameters: Any) -> nn.Module:
-    """The model in evaluation mode; its weights in the trial's precision if `cast_weights` asks for that."""
+    """The model in evaluation mode; its weights in the trial's precision if `cast_weights` asks for that: in bf16 where it is 8 bits.
+
+    Layers in 8 bits cast their weights in every pass.
+    """
     import torch
 
-    kinds = {"bf16": torch.bfloat16, "fp16": torch.float16}
+    kind = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(around(parameters.precision))
     model = model.eval()
-    return model.to(kinds[parameters.precision]) if parameters.cast_weights and parameters.precision in kinds else model
+    return model if kind is None or not parameters.cast_weights else model.to(kind)

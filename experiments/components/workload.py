@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from experiments import precision as precisions
+from experiments.precision import Precision
 from experiments.trial import DataSource
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ class Workload(Protocol):
         """
 
     def layers(self, model: torch.nn.Module) -> list[torch.nn.Module]:
-        """The repeated blocks: what `compile: layer` compiles and activation checkpointing recomputes."""
+        """The repeated blocks: what `compile: layer` compiles, checkpointing recomputes, and whose linear layers may be in 8 bits."""
 
     def batches(self) -> Iterator[Batch]:
         """Endless training batches of this rank, on the host. The order depends on seed, rank and world size only."""
@@ -84,16 +86,16 @@ def trains(workload: Workload) -> bool:
     return bool(getattr(workload, "trains", True))
 
 
-def flops_by_precision(workload: Workload, precision: str, flops: float | None) -> Mapping[str, float] | None:
+def flops_by_precision(workload: Workload, precision: Precision, flops: float | None) -> Mapping[str, float] | None:
     """FLOPs of one step per sample by the precision that computes them; None if unknown. They add up to `flops`, of all.
 
-    All are in the trial's `precision`, unless the workload has a method `flops_by_precision()` that says otherwise.
+    Where linear layers have a precision of their own, a workload says with a method `linear_flops_per_sample()` how many of its FLOPs are
+    in the linear layers of its `layers`.
     """
-    named = getattr(workload, "flops_by_precision", None)
-    if named is not None:
-        shares: Mapping[str, float] | None = named()
-        return shares
-    return None if flops is None else {precision: flops}
+    if flops is None:
+        return None
+    named = getattr(workload, "linear_flops_per_sample", None)
+    return precisions.flops_by_precision(precision, flops, None if named is None else named(), trains=trains(workload))
 
 
 def step_kind(workload: Workload, batch: Batch) -> str | None:

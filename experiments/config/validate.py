@@ -51,6 +51,8 @@ def say(items: Sequence[Any]) -> tuple[str, str]:
 _EXPECTED = {
     "int_type": "a whole number",
     "float_type": "a number",
+    "int_parsing": "a whole number",
+    "float_parsing": "a number",
     "string_type": "text",
     "bool_type": "true or false",
     "list_type": "a list such as [a, b]",

@@ -35,8 +35,11 @@ class LiteratureValue:
         return self.cell is None or str(parameters.get(self.cell[0])) == self.cell[1]
 
     def may_stand_beside(self, parameters: Mapping[str, Any]) -> bool:
-        """Whether it is of the same model on as many devices as a cell of ours with these parameters, as its source says."""
-        return self.model == parameters.get("model") and self.devices == parameters.get("devices", 1)
+        """Whether it is of the same model on as many devices as a cell of ours with these parameters, as its source says.
+
+        A rate per device may be of another number, which is then one of the `differences`.
+        """
+        return self.model == parameters.get("model") and (self.metric in PER_DEVICE or self.devices == parameters.get("devices", 1))
 
     def differences(self, parameters: Mapping[str, Any], device: str) -> list[str]:
         """What differs between this line and a cell of ours with these parameters on this device, in words for a report.
@@ -84,7 +87,9 @@ OURS = {
     "max_batch_per_device": ("batch_size", 1.0),
     "epoch_time": ("epoch_time_s", 3600.0),
     "latency": ("latency_per_sample_s", 1.0),
+    "tokens_per_s_per_device": ("tokens_per_s_per_device", 1.0),
 }
+PER_DEVICE = frozenset({"tokens_per_s_per_device"})
 
 
 def literature_for(workload: str, *, metric: str | None = "throughput") -> list[LiteratureValue]:

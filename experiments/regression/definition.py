@@ -17,6 +17,7 @@ from experiments.config.yaml_document import Document, load
 from experiments.metrics import Metric, metric_of
 from experiments.regression.decision import ALPHA, FDR
 from experiments.regression.effect import RESOLUTION
+from experiments.regression.paired_test import PAIRS
 from experiments.spec.schema import Name
 from experiments.trial import DEFAULTS, Scalar, digest
 
@@ -72,6 +73,7 @@ class NightFile(Strict):
     injected_slowdown: float = Field(default=0.08, gt=0, le=1, description="size of the slow-down that must be found every night")
     repeats: int = Field(default=3, ge=2, le=50, description="of each cell, interleaved")
     looks: list[int] = Field(default_factory=lambda: [5, 8], description="repeats of the later interim analyses, for undecided cells")
+    pairs: list[int] = Field(default_factory=lambda: list(PAIRS), description="numbers of pairs after which is decided; []: no pairs")
     budget: str = Field(default="2h", description="time for the whole night, such as 2h or 90m")
     baseline_nights: int = Field(default=20, ge=3, le=200, description="most nights a baseline is made of")
     least_nights: int = Field(default=5, ge=3, le=50, description="nights that a baseline needs; before, everything is undecided")
@@ -110,6 +112,8 @@ def _problems(file: NightFile, document: Document, path: Path) -> list[Problem]:
         problems += [document.problem(("cells", index, "metrics"), f"{name!r} is not judged", choose(name, METRICS)) for name in unknown]
     if any(later <= earlier for earlier, later in zip(file.interim_repeats, file.looks, strict=False)):
         problems.append(document.problem(("looks",), f"is {file.looks}", f"write rising numbers of repeats above {file.repeats}"))
+    if any(later <= earlier for earlier, later in zip([1, *file.pairs], file.pairs, strict=False)):
+        problems.append(document.problem(("pairs",), f"is {file.pairs}", "write rising numbers of pairs from 2 on, such as [3, 5, 8, 12]"))
     try:
         seconds(file.budget)
     except ValueError as error:

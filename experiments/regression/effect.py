@@ -83,6 +83,14 @@ def night_effect(
         return _night_effect(baseline, tonight, canary_baseline, canary_tonight)
 
 
+def relative_to_canary(cell: Array, canary: Array) -> Array:
+    """A cell's night values (..., n) without what they share with the canary's, of the same shape; a night without a canary stays."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        level = _location(canary)
+        return np.asarray(cell - _slope(canary, cell)[..., None] * _deviation(canary, np.nan_to_num(level)[..., None]))
+
+
 def _night_effect(
     baseline: ArrayLike, tonight: ArrayLike, canary_baseline: ArrayLike | None, canary_tonight: ArrayLike | None
 ) -> NightEffect:

@@ -15,6 +15,7 @@ from experiments.config.strict import Strict
 from experiments.stats.verdict import Verdict
 
 _ALARM = (Verdict.SLOWER, Verdict.FASTER)
+REFERENCE_LAG = 3  # nights: a change that one night does not see is compared with the same commit on two more
 
 
 class Change(Strict):
@@ -62,6 +63,18 @@ def baseline_nights(nights: Sequence[str], verdicts: Mapping[str, Verdict], chan
     start = start_of(changes, date)
     apart = set(open_alarm(verdicts, changes, date))
     return [night for night in sorted(nights) if night < date and (start is None or night >= start) and night not in apart][-most:]
+
+
+def reference_nights(nights: Sequence[str], verdicts: Mapping[str, Verdict], changes: Sequence[Change], date: str) -> list[str]:
+    """The dates of `nights` whose commits are good to compare that of `date` with, the best first; empty without any.
+
+    All are nights of a baseline: before `date`, in its segment, without an open alarm. The best is the newest of at least REFERENCE_LAG
+    nights ago, so that a slow-down that its first night missed is not what the next is held against; then older ones, then those
+    that are newer, oldest first. The caller takes the first whose commit is known and clean.
+    """
+    known = baseline_nights(nights, verdicts, changes, date, len(nights))
+    settled = [night for night in known if sum(night <= other < date for other in nights) >= REFERENCE_LAG]
+    return [*reversed(settled), *(night for night in known if night not in settled)]
 
 
 def accepts_itself(verdicts: Mapping[str, Verdict], changes: Sequence[Change], date: str, nights: int) -> str | None:

@@ -105,6 +105,10 @@ class Bert:
     def flops_per_sample(self) -> float | None:
         return flops(self.parameters.model, self.parameters.sequence_length)
 
+    def linear_flops_per_sample(self) -> float:
+        """Of `flops_per_sample`, those of the blocks' linear layers."""
+        return linear_flops(self.parameters.model, self.parameters.sequence_length)
+
 
 class Masked:
     """BatchIndices -> the arguments of BertForMaskedLM, on the host."""
@@ -134,3 +138,9 @@ def flops(size: str, tokens: int) -> float:
     width, layers, _, mlp, vocabulary, _ = SIZES[size]
     block = 4 * width * width + 2 * width * mlp + 2 * tokens * width  # q, k, v, out; MLP; scores and their sum
     return 3 * 2.0 * tokens * (layers * block + width * width + width * vocabulary)
+
+
+def linear_flops(size: str, tokens: int) -> float:
+    """Of `flops`, those of the blocks' linear layers: q, k, v, out (4 width^2 weights), both of the MLP."""
+    width, layers, _, mlp, _, _ = SIZES[size]
+    return 3 * 2.0 * tokens * layers * (4 * width * width + 2 * width * mlp)

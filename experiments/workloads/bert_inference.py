@@ -38,3 +38,6 @@ class BertInference(bert.Bert):
     def flops_per_sample(self) -> float | None:
         """Of the forward pass: a training step is counted as three."""
         return bert.flops(self.parameters.model, self.parameters.sequence_length) / 3
+
+    def linear_flops_per_sample(self) -> float:
+        return super().linear_flops_per_sample() / 3

@@ -56,3 +56,6 @@ class BridgeTowerInference(BridgeTower):
         """Of the forward pass: a training step is counted as three."""
         step = super().flops_per_sample()
         return None if step is None else step / 3
+
+    def linear_flops_per_sample(self) -> float:
+        return super().linear_flops_per_sample() / 3

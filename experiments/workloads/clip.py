@@ -1,6 +1,7 @@
-"""CLIP training with linear layers in low precision, as in "Stable and low-precision training for large-scale vision-language models".
+"""CLIP training, as in "Stable and low-precision training for large-scale vision-language models".
 
-The loss is CLIP's over the local batch. All linear layers of both towers' blocks (q, k, v, out, both of the MLP) are the arm's.
+The loss is CLIP's over the local batch. What that document varies, the precision of all linear layers of both towers' blocks (q, k, v, out,
+both of the MLP), is `precision`, as for every workload.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from experiments.components.data.images import PairDataset
 
 BRANCHES = (("self_attn", "out_proj"), ("mlp", "fc2"))  # the last layer of each residual branch
-LINEARS = (*(("self_attn", name) for name in ("q_proj", "k_proj", "v_proj", "out_proj")), ("mlp", "fc1"), ("mlp", "fc2"))
 ENDS = ("</s>", "<|endoftext|>", "[SEP]")  # tokens that may end a caption, in order of preference
 SIGNAL_DIGITS = 12  # of the largest factor of the gradient: its square must fit into fp32
 SHOWN_BLOCKS = 8  # feature magnitudes are told of so many blocks, from the first to the last
@@ -45,20 +45,6 @@ class Parameters(KeptPairParameters):
 
     model: Literal["b32", "b16", "l14", "h14", "tiny", "pico"] = Field(
         "tiny", description="ViT-B/32 to ViT-H/14 as published; tiny and pico for CPUs, pico for thousands of steps"
-    )
-    linear: Literal[
-        "plain",
-        "switchback",
-        "switchback_m",
-        "switchback_q",
-        "llm_int8",
-        "fp8_tensorwise",
-        "fp8_switchback",
-        "fp8_simulated",
-        "fp8_simulated_switchback",
-    ] = Field("plain", description="how the blocks' linear layers compute; plain: in the trial's precision")
-    kernels: Literal["stock", "fused"] = Field(
-        "stock", description="of torch and libraries; or ours, that quantise in one pass (linear switchback, fp8_*)"
     )
     zero_layer_scale: bool = Field(False, description="each residual branch times a learnt vector that starts at 0")
     attention: Literal["eager", "sdpa"] = Field("sdpa", description="attention of both towers")
@@ -134,17 +120,15 @@ class Clip:
     def model(self) -> nn.Module:
         from transformers import CLIPModel
 
-        from experiments.components.layers import low_precision
-
         check_vocabulary(self.pairs.tokenizer(), self.vocabulary)
         model: Any = CLIPModel._from_config(config(self.parameters.model), attn_implementation=self.parameters.attention)
-        chosen = [(getattr(layer, part), name) for layer in self.layers(model) for part, name in LINEARS]
-        low_precision.replace(model, self.parameters.linear, chosen, self.context.device_kind, self.parameters.kernels)
         if self.parameters.zero_layer_scale:
+            from experiments.components.layers.layer_scale import zero_scaled
+
             for layer in self.layers(model):
                 for part, name in BRANCHES:
                     parent = getattr(layer, part)
-                    setattr(parent, name, low_precision.zero_scaled(getattr(parent, name)))
+                    setattr(parent, name, zero_scaled(getattr(parent, name)))
         return model.train()  # type: ignore[no-any-return]
 
     def _end(self) -> int:
@@ -205,12 +189,9 @@ class Clip:
     def flops_per_sample(self) -> float | None:
         return flops(self.parameters.model)
 
-    def flops_by_precision(self) -> dict[str, float] | None:
-        """The blocks' linear layers are the arm's; attention, patches and projections are in the trial's precision."""
-        from experiments.components.layers import low_precision
-
-        size, arm = self.parameters.model, self.parameters.linear
-        return low_precision.flops_by_precision(arm, self.parameters.precision, flops(size), linear_flops(size))
+    def linear_flops_per_sample(self) -> float:
+        """Of `flops_per_sample`, those of the blocks' linear layers: the rest is attention, patches and projections."""
+        return linear_flops(self.parameters.model)
 
     def _items(self, rows: Any, *, augment: bool) -> PairDataset:
         keep = self.parameters.keep_decoded

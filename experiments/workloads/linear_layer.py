@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from itertools import count
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
@@ -24,25 +24,11 @@ TIMED = 20  # repetitions of what is timed for the quantise share
 
 
 class Parameters(TrainingParameters):
-    """Width, and how the layers compute."""
+    """The layers' width."""
 
     same_work = ("width",)
 
     width: int = Field(64, ge=16, le=16_384, description="inputs of the first layer; the second has four times as many")
-    linear: Literal[
-        "plain",
-        "switchback",
-        "switchback_m",
-        "switchback_q",
-        "llm_int8",
-        "fp8_tensorwise",
-        "fp8_switchback",
-        "fp8_simulated",
-        "fp8_simulated_switchback",
-    ] = Field("plain", description="how the layers compute; plain: in the trial's precision")
-    kernels: Literal["stock", "fused"] = Field(
-        "stock", description="of torch and libraries; or ours, that quantise in one pass (linear switchback, fp8_*)"
-    )
     learning_rate: float = Field(1e-3, gt=0, le=10)
 
 
@@ -69,14 +55,8 @@ class LinearLayer:
     def model(self) -> nn.Module:
         from torch import nn
 
-        from experiments.components.layers import low_precision
-
         width = self.parameters.width
-        model = nn.Sequential(nn.Linear(width, 4 * width), nn.Linear(4 * width, width))
-        low_precision.replace(
-            model, self.parameters.linear, [(model, "0"), (model, "1")], self.context.device_kind, self.parameters.kernels
-        )
-        return model
+        return nn.Sequential(nn.Linear(width, 4 * width), nn.Linear(4 * width, width))
 
     def layers(self, model: nn.Module) -> list[nn.Module]:
         return list(model.children())
@@ -118,12 +98,12 @@ class LinearLayer:
         return len(batch["x"])
 
     def evaluate(self, model: nn.Module, place: Callable[[Batch], Batch]) -> dict[str, float]:
-        """`loss`, and for our own arms `quantise_share`: of the time of a forward and backward pass what quantising takes, timed apart."""
+        """`loss`, and where we quantise `quantise_share`: of the time of a forward and backward pass what that takes, timed apart."""
         import torch
 
         batch = place(self._batch(torch.Generator().manual_seed(2**31 - 1)))
         metrics = {"loss": float(self.loss(model, batch)), "chance_loss": float(batch["y"].square().mean())}
-        if self.parameters.linear.startswith("switchback") or self.parameters.kernels == "fused":
+        if self.parameters.precision.startswith("int8_") or self.parameters.kernels == "fused":
             metrics["quantise_share"] = self._quantise_share(model, batch)
         return metrics
 
@@ -132,8 +112,7 @@ class LinearLayer:
         import torch
 
         kind = batch["x"].device.type
-        sixteen = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.parameters.precision, torch.float32)
-        x = batch["x"].to(sixteen)
+        x = batch["x"].bfloat16()  # as it comes under autocast
         wide = x.repeat(1, 4)
         weights = [parameter.detach() for name, parameter in model.named_parameters() if name.endswith("weight")]
         rows, both = self._quantisers()
@@ -155,18 +134,17 @@ class LinearLayer:
             return self._seconds(quantising, kind) / self._seconds(everything, kind)
 
     def _quantisers(self) -> tuple[Callable[[torch.Tensor], object], Callable[[torch.Tensor], object]]:
-        """What the arm does to an input or a gradient, and to a weight in a forward and backward pass."""
+        """What is done to an input or a gradient, and to a weight in a forward and backward pass."""
         from experiments.components.layers import fused, low_precision
 
-        arm = self.parameters.linear
+        precision = self.parameters.precision
         if self.parameters.kernels == "stock":
-            dims = (1, 0) if arm == "switchback_q" else (None, None)
+            dims = (1, 0) if precision == "int8_switchback_q" else (None, None)
             return lambda x: low_precision.quantise(x, 1), lambda weight: [low_precision.quantise(weight, dim) for dim in dims]
-        if arm == "fp8_tensorwise":
+        if precision == "fp8":
             return fused.cast_fp8, fused.cast_fp8
-        return (fused.cast_rows if arm == "fp8_switchback" else fused.quantise_rows), lambda weight: fused.cast_tensor(
-            weight, fp8=arm == "fp8_switchback"
-        )
+        fp8 = precision == "fp8_switchback"
+        return (fused.cast_rows if fp8 else fused.quantise_rows), lambda weight: fused.cast_tensor(weight, fp8=fp8)
 
     def _seconds(self, work: Callable[[], None], kind: str) -> float:
         import torch
@@ -182,14 +160,11 @@ class LinearLayer:
             torch.cuda.synchronize()
         return (time.perf_counter() - started) / TIMED
 
-    def flops_per_sample(self) -> float | None:
+    def flops_per_sample(self) -> float:
         """Of a step: forward, input gradient and weight gradient of both layers."""
         width = float(self.parameters.width)
         return 2 * 4 * width * width * (3 + 3)
 
-    def flops_by_precision(self) -> dict[str, float] | None:
-        """All products are the arm's."""
-        from experiments.components.layers import low_precision
-
-        flops = self.flops_per_sample() or 0.0
-        return low_precision.flops_by_precision(self.parameters.linear, self.parameters.precision, flops, flops)
+    def linear_flops_per_sample(self) -> float:
+        """All of them."""
+        return self.flops_per_sample()

@@ -132,6 +132,10 @@ class Synthetic:
         width = float(self.parameters.width)
         return 3 * 2 * (self.parameters.depth * width * width + width * self.parameters.classes)
 
+    def linear_flops_per_sample(self) -> float:
+        """Of these, the hidden layers'."""
+        return 3.0 * 2 * self.parameters.depth * self.parameters.width**2
+
     def _order(self) -> Iterator[range]:
         size, world = self.context.batch_size, self.context.world_size
         start = self.context.rank * size

@@ -123,6 +123,10 @@ class T5:
     def flops_per_sample(self) -> float | None:
         return flops(self.parameters.model, self.parameters.source_length, self.parameters.target_length)
 
+    def linear_flops_per_sample(self) -> float:
+        """Of `flops_per_sample`, those of the blocks' linear layers."""
+        return linear_flops(self.parameters.model, self.parameters.source_length, self.parameters.target_length)
+
     def _items(self, rows: Any) -> Summaries:
         parameters = self.parameters
         return Summaries(self.splits, rows, source=parameters.source_length, target=parameters.target_length, prefix=parameters.prefix)
@@ -133,13 +137,15 @@ def flops(size: str, source: int, target: int) -> float:
 
     Agrees with the published 11.18 TFLOP (3b, 1024 and 128 tokens).
     """
-    width, head, mlp, layers, heads, vocabulary = SIZES[size]
-    inner = head * heads
-    projection, feed = width * inner, 2 * width * mlp
+    width, head, _, layers, heads, vocabulary = SIZES[size]
+    scores = 2 * head * heads * layers * (source * source + target * target + target * source)  # and their sums
+    return linear_flops(size, source, target) + 3 * 2.0 * (scores + target * width * vocabulary)
 
-    def scores(queries: int, keys: int) -> int:
-        return 2 * queries * keys * inner
 
-    encoder = layers * (source * (4 * projection + feed) + scores(source, source))
-    decoder = layers * (target * (6 * projection + feed) + scores(target, target) + source * 2 * projection + scores(target, source))
-    return 3 * 2.0 * (encoder + decoder + target * width * vocabulary)
+def linear_flops(size: str, source: int, target: int) -> float:
+    """Of `flops`, those of the blocks' linear layers: of the encoder q, k, v, out and both of the MLP; of the decoder these over the
+    summary, q and out of its attention to the document, and k and v over the document.
+    """
+    width, head, mlp, layers, heads, _ = SIZES[size]
+    projection, feed = width * head * heads, 2 * width * mlp
+    return 3 * 2.0 * layers * (source * (4 * projection + feed) + target * (6 * projection + feed) + source * 2 * projection)

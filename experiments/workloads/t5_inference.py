@@ -63,3 +63,6 @@ class T5Inference(t5.T5):
     def flops_per_sample(self) -> float | None:
         """Of one forward pass over document and summary, what the cache of keys and values makes of writing it token by token."""
         return t5.flops(self.parameters.model, self.parameters.source_length, self.parameters.target_length) / 3
+
+    def linear_flops_per_sample(self) -> float:
+        return super().linear_flops_per_sample() / 3

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from flows.cli.ab_changed import run_changed
 from flows.cli.ab_comment import STDOUT, check_comment_file, write_comment
 from flows.cli.options import (
     SUITE_HELP,
@@ -22,19 +23,31 @@ from flows.cli.options import (
 )
 from flows.cli.start_sweep import request_of, start, tell
 
+DEFAULT_SUITE = "bridgetower"
 SIDE_HELP = "a commit, branch or tag (worktree: the code here); env:NAME: an environment; or settings: key=value[,key=value]"
 
 
 @app.command(
     epilog="Examples: sweep ab main HEAD --suite bridgetower --only precision=bf16 · sweep ab env:torch-2.12 env:torch-2.13 · "
-    "sweep ab compile=none compile=inductor --suite synthetic --budget 5m. "
+    "sweep ab compile=none compile=inductor --suite synthetic --budget 5m · sweep ab main HEAD --changed --markdown comment.md. "
     "Exit status: 0 B is the same or faster; 3 slower; 4 undecided; 1 and 2 as for every sweep.",
 )
 @clean_errors
 def ab(
     a: Annotated[str, typer.Argument(metavar="A", help=SIDE_HELP)],
     b: Annotated[str, typer.Argument(metavar="B", help="what is compared with A: of the same kind")],
-    suite: Annotated[str, typer.Option("--suite", help=SUITE_HELP, autocompletion=suite_names)] = "bridgetower",
+    suite: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--suite",
+            help=f"{SUITE_HELP}; {DEFAULT_SUITE} if not given, with --changed all suites (repeat for more)",
+            autocompletion=suite_names,
+        ),
+    ] = None,
+    changed: Annotated[
+        bool,
+        typer.Option("--changed", help="only cells whose code differs between the commits A and B; where none does, exit status 0 at once"),
+    ] = False,
     profile: ProfileOption = "auto",
     all_: Annotated[bool, typer.Option("--all", help="all cells; else the suite's baseline cell, or those that --only keeps")] = False,
     budget: Annotated[str, typer.Option("--budget", metavar="TIME", help="no round starts that would not end by then: 20m, 1h30m")] = "20m",
@@ -52,14 +65,26 @@ def ab(
 
     if markdown is not None:
         check_comment_file(markdown)
-    request = request_of(suite, profile, pool, set_, only, budget=budget, until_decided=True)
-    plan = plan_ab(request.model_copy(update={"pool_wait_s": pool_wait}), a, b, every=all_, say=tell)
+    request = request_of(_only_suite(suite, changed=changed), profile, pool, set_, only, budget=budget, until_decided=True)
+    request = request.model_copy(update={"pool_wait_s": pool_wait})
+    if changed:
+        raise typer.Exit(run_changed(request, a, b, suite or [], every=all_, markdown=markdown))
+    plan = plan_ab(request, a, b, every=all_, say=tell)
     cells = sum(not trial.reference for trial in plan.trials) // 2
     tell(f"A/B: B ({b}) against A ({a}), {plural(cells, 'cell')} of {plan.name}")
     status = start(plan, page=err if markdown == STDOUT else out)
     if markdown is not None:
         _comment(markdown, plan.sweep_id)
     raise typer.Exit(status)
+
+
+def _only_suite(named: list[str] | None, *, changed: bool) -> str:
+    """The suite; with `changed` there may be several, or none, which --changed looks for itself. Raises ConfigError."""
+    from experiments.config.errors import ConfigError
+
+    if named and len(named) > 1 and not changed:
+        raise ConfigError.one("--suite", None, "", f"is given {len(named)} times", "name one; with --changed there may be several")
+    return named[0] if named else DEFAULT_SUITE
 
 
 def _comment(name: str, sweep_id: str) -> None:

@@ -32,10 +32,15 @@ def check_comment(name: str, plan: Plan) -> None:
 
 def write_comment(name: str, store: SweepStore) -> None:
     """Write it. Raises ResultsError, OSError."""
-    from experiments.atomic_file import atomic_write
     from tasks.report.ab_summary import pull_request_comment
 
-    text = pull_request_comment(store.dir)
+    write_text(name, pull_request_comment(store.dir))
+
+
+def write_text(name: str, text: str) -> None:
+    """To the file, or to standard output. Raises OSError."""
+    from experiments.atomic_file import atomic_write
+
     if name == STDOUT:
         sys.stdout.write(text)
     else:

@@ -248,6 +248,7 @@ from flows.cli import ab as _ab  # noqa: E402, F401 - adds its command
 from flows.cli import campaign as _campaigns  # noqa: E402, F401 - adds its command
 from flows.cli import data as _data  # noqa: E402, F401 - adds its commands
 from flows.cli import export as _export  # noqa: E402, F401 - adds its command
+from flows.cli import import_others as _import_others  # noqa: E402, F401 - adds its command
 from flows.cli import look_at as _look_at  # noqa: E402, F401 - adds its commands
 from flows.cli import new as _new  # noqa: E402, F401 - adds its commands
 from flows.cli import nightly as _nights  # noqa: E402, F401 - adds its commands

@@ -70,8 +70,14 @@ def trial_names(ctx: typer.Context, incomplete: str) -> Iterable[Completion]:
 
 
 def _suite_name(ctx: typer.Context) -> str:
-    """An option whose value is still to come keeps click from giving arguments their names: then the suite is the first of them."""
-    return str(ctx.params.get("suite") or ctx.args[0])
+    """An option whose value is still to come keeps click from giving arguments their names: then the suite is the first of them.
+
+    `sweep ab` may have several suites, of which the first counts, or none: then it takes bridgetower.
+    """
+    named = ctx.params.get("suite")
+    if ctx.info_name == "ab":
+        return str(named[0]) if named else "bridgetower"
+    return str(named or ctx.args[0])
 
 
 def _suite(ctx: typer.Context) -> Suite:

@@ -8,13 +8,20 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from experiments.config.errors import UserError
+from experiments.config.errors import Problem, UserError
 
 
 def of_use(error: Any) -> str:
-    """What to print of a wrong option or argument, which click found: what is wrong, and which --help says what is right."""
+    """What to print of a wrong option or argument, which typer found: which it is, what is wrong with it, and what is right."""
     command = error.ctx.command_path if error.ctx else "sweep"
-    return f"{error.format_message().rstrip('.')}; `{command} --help` shows what it takes"
+    parameter, refused = getattr(error, "param", None), error.__cause__
+    if parameter is None or not hasattr(refused, "errors"):  # pydantic's, of a value
+        return f"{error.format_message().rstrip('.')}; `{command} --help` shows what it takes"
+    from experiments.config.validate import say
+
+    name = max(parameter.opts, key=len) if parameter.param_type_name == "option" else parameter.human_readable_name.upper()
+    problem, hint = say(refused.errors(include_url=False))
+    return str(Problem(name, None, "", problem.rstrip("."), hint or f"`{command} --help` shows what it takes"))
 
 
 def line_of(error: Exception) -> str:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cluster.trial_layout import REPORT_PAGE
 from flows.cli.ab_comment import STDOUT, check_comment, write_comment
 from flows.cli.complete import trial_names
 from flows.cli.options import JsonOption, SweepId, app, clean_errors, err, out, print_json, sweep_id_of, sweep_ids
+
+if TYPE_CHECKING:
+    from tasks.imports.model import Imported
+    from tasks.sweep.store import SweepStore
 
 
 @app.command("list", epilog="Examples: sweep list · sweep list --json")
@@ -30,7 +35,30 @@ def show_(sweep_id: SweepId, as_json: JsonOption = False) -> None:
     from tasks.sweep.store import SweepStore
 
     store = SweepStore(sweep_id_of(sweep_id))
+    if (imported := _imported(store)) is not None:
+        _show_imported(store, imported, as_json=as_json)
+        return
     print_json(show_sweeps.sweep_json(store)) if as_json else show_sweeps.print_sweep(out, store)
+
+
+def _imported(store: SweepStore) -> Imported | None:
+    """What others measured, where that is what lies in this folder. Raises DamagedFile."""
+    from cluster.trial_layout import IMPORTED
+
+    if not (store.dir / IMPORTED).exists():
+        return None
+    from tasks.imports.store import find_imported
+
+    return find_imported(store.sweep_id)
+
+
+def _show_imported(store: SweepStore, imported: Imported, *, as_json: bool = False) -> None:
+    """Print it, and write its pages anew."""
+    from flows.cli.show_imported import print_imported
+    from tasks.imports.pages import write_pages
+
+    page = write_pages(imported, store.dir)
+    print_json(imported.model_dump(mode="json")) if as_json else print_imported(out, imported, page)
 
 
 @app.command(epilog="Examples: sweep logs 'bf16 MP-1 #2' · sweep logs 4f1c --attempt 1 · sweep logs 'MP-0 #1' --sweep last --follow")
@@ -70,6 +98,11 @@ def report(
     from tasks.sweep.store import SweepStore
 
     store = SweepStore(sweep_id_of(sweep_id))
+    if (imported := _imported(store)) is not None:
+        _show_imported(store, imported)
+        if open_:
+            typer.launch((store.dir / REPORT_PAGE).as_uri())
+        return
     if markdown is not None:
         check_comment(markdown, store.load_plan())
     paths = write_report(store.dir, emulated=emulated)

@@ -14,6 +14,7 @@ from experiments.config.paths import runs_root
 from experiments.metrics import metric_of
 from experiments.trial import TrialResult
 from flows.cli.show_comparison import print_comparison, print_where
+from flows.cli.show_imported import OF_OTHERS, imported_rows, outcomes_of
 from flows.cli.tables import make_table, print_rows
 from tasks.analysis.results import Sweep, load_sweep
 from tasks.analysis.trial_row import TrialRow
@@ -23,8 +24,8 @@ UNREADABLE = "unreadable"  # a file of it is damaged
 
 
 def sweep_rows() -> list[dict[str, Any]]:
-    """One entry for each sweep, newest first. A sweep that cannot be read says so and hides no other."""
-    rows: list[dict[str, Any]] = []
+    """One entry for each sweep, newest first, and for what was imported. One that cannot be read says so and hides no other."""
+    rows: list[dict[str, Any]] = imported_rows()
     for sweep_id in list_sweeps():
         store = SweepStore(sweep_id)
         try:
@@ -46,7 +47,7 @@ def sweep_rows() -> list[dict[str, Any]]:
                 "measured_share": _measured_share(store),
             }
         )
-    return rows
+    return sorted(rows, key=lambda row: str(row["sweep_id"])[-20:], reverse=True)
 
 
 def _result(store: SweepStore, key: str) -> tuple[str, TrialResult | None, str | None]:
@@ -100,8 +101,11 @@ def print_sweeps(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
         if "problem" in row:
             table.add_row(row["sweep_id"], "", "", row["state"])
             continue
-        share = row["measured_share"]
         started = time.strftime("%Y-%m-%d %H:%M", time.gmtime(row["created_at"]))
+        if row["state"] == OF_OTHERS:
+            table.add_row(row["sweep_id"], "", started, OF_OTHERS, "", outcomes_of(row))
+            continue
+        share = row["measured_share"]
         outcomes = ", ".join(f"{count} {name}" for name, count in row["outcomes"].items())
         table.add_row(
             row["sweep_id"],

@@ -89,7 +89,7 @@ def _costs(cells: Sequence[Cell]) -> list[dict[str, Scalar]]:
 
 
 def simulated(trial: Trial) -> str | None:
-    """What of a trial's arithmetic was simulated, such as `linear: fp8_simulated`: its rate is not that of the real arithmetic."""
+    """What of a trial's arithmetic was simulated, such as `precision: fp8_simulated`: its rate is not that of the real arithmetic."""
     named = _named_simulated(trial.parameters)
     return ", ".join(f"{name}: {value}" for name, value in named.items()) or None
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cluster.trial_layout import IMPORTED
 from experiments.atomic_file import atomic_write
 from experiments.config.errors import UserError
 from experiments.metrics import Direction, metric_of
@@ -28,6 +29,8 @@ from tasks.report.html import render_page
 from tasks.report.markdown import render_text
 from tasks.report.section import Section, table_section
 from tasks.report.text_format import OUTCOMES, change, change_interval, difference, listed, percent, plural, quantity, size_of, spread
+
+_SHOWN = 4  # parameters that keep two sweeps apart
 
 
 class CompareError(UserError):
@@ -71,6 +74,7 @@ class Comparison:
     across_pools: bool  # no cell was in both on the same pool, so pools were left out of the match
     confirm: str  # how to measure both sides in turns
     known: Sequence[str] = ()  # what the spread between sweeps rests on
+    apart: Sequence[str] = ()  # of sweeps without a common cell: what differs between all cells of A and all of B
 
     @property
     def counts(self) -> dict[str, int]:
@@ -131,8 +135,11 @@ class Comparison:
 
     @property
     def remarks(self) -> list[str]:
-        """What limits the verdicts: different times, pools left out, what the intervals rest on, cells of one side."""
-        lines = [f"Measured at different times; confirm with repeats in turns: {self.confirm}."]
+        """What limits the verdicts: different times, pools left out, what the intervals rest on, cells of one side.
+
+        Without a common cell why there is none, and what would have one.
+        """
+        lines = [f"Measured at different times; confirm with repeats in turns: {self.confirm}."] if self.pairs else list(self.apart)
         if self.across_pools:
             lines.append("No cell ran on the same pool in both sweeps: cells are matched on everything but the pool.")
         lines += self.known
@@ -149,6 +156,10 @@ def compare(sweep_dir_a: Path, sweep_dir_b: Path, *, minimum: float = MINIMUM_EF
     with the spread between sweeps that other sweeps of the pool show. Where that is not known, or a side has a single trial, there is no
     verdict. Emulated trials are left out. Raises ResultsError where a plan cannot be read, CompareError for one sweep on both sides.
     """
+    for folder in (sweep_dir_a, sweep_dir_b):
+        if (folder / IMPORTED).exists():
+            problem = "others measured it, under conditions that nobody here knows, and no interval covers how far that lies from ours"
+            raise CompareError(f"{folder.name} was imported: {problem}; `sweep show {folder.name}` shows its figures")
     sweeps = [load_sweep(folder) for folder in (sweep_dir_a, sweep_dir_b)]
     if sweeps[0].sweep_id == sweeps[1].sweep_id:
         raise CompareError(f"both sides are sweep {sweeps[0].sweep_id}: name two different ones; `sweep list` shows them")
@@ -172,7 +183,23 @@ def compare(sweep_dir_a: Path, sweep_dir_b: Path, *, minimum: float = MINIMUM_EF
         pool_blind and bool(pairs),
         in_turns(sweeps[0].plan.command, sweeps[1].plan.command),
         _known_lines(known) if pairs else [],
+        [] if pairs else _apart(a, b),
     )
+
+
+def _apart(a: Sequence[Cell], b: Sequence[Cell]) -> list[str]:
+    """Why no cell of A is one of B: what has one set of values there and another here, the workload first."""
+    lines = []
+    sides = [[{"workload": cell.trial.workload, "pool": cell.trial.pool, **cell.trial.parameters} for cell in side] for side in (a, b)]
+    for name in dict.fromkeys(name for side in sides for values in side for name in values):
+        values = [list(dict.fromkeys(json.dumps(cell.get(name)) for cell in side)) for side in sides]
+        if all(values) and not {*values[0]} & {*values[1]} and name != "pool":
+            lines.append(f"{name} is {listed(values[0], 3)} in A and {listed(values[1], 3)} in B")
+            if name == "workload":
+                break
+    why = f"{'; '.join(lines[:_SHOWN])}{f', and {len(lines) - _SHOWN} more differ' if len(lines) > _SHOWN else ''}. " if lines else ""
+    same = "Cells are the same where workload, environment, commit and every parameter are."
+    return [f"{why}{same} Two sweeps of one suite and profile have common cells; `sweep ab` measures two settings or commits in turns."]
 
 
 def _identity(cell: Cell, with_pool: bool) -> str:
@@ -241,6 +268,8 @@ def render_markdown(comparison: Comparison) -> str:
 
 
 def _explained(comparison: Comparison) -> str:
+    if not comparison.pairs:
+        return ""
     if comparison.differences:
         metric = next(pair.b.metric for pair in comparison.pairs if pair.ratio is not None)
         least = difference(smallest_effect(metric, comparison.minimum), metric)

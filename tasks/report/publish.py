@@ -121,7 +121,8 @@ def _publish_sweep(store: SweepStore, target: Path) -> PublishedSweep:
     report = make_report(published)
     head = paths.markdown.read_text().split("\n## ", 1)[0].split("\n", 1)[1].strip()
     table = report.section("comparison").block(ComparisonTable)
-    return PublishedSweep(sweep.sweep_id, report.title, published.plan.suite.report.title or report.title, head, _facts(published), published.plan.command, table)
+    heading = published.plan.suite.report.title or report.title
+    return PublishedSweep(sweep.sweep_id, report.title, heading, head, _facts(published), published.plan.command, table)
 
 
 def _publish_plan(plan: Plan, source: Path, target: Path) -> None:

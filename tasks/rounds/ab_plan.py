@@ -7,7 +7,7 @@ settings of their trials; everything else is the same. Rounds and looks are thos
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from tasks.analysis.same_work import other_work, set_work
 from tasks.analysis.trial_row import TrialRow
 from tasks.sweep.aa_plan import baseline_cell
 from tasks.sweep.ab_settings import AbSettings
-from tasks.sweep.ab_sides import Side, parse_sides
+from tasks.sweep.ab_sides import Side, parse_sides, short
 from tasks.sweep.plan import TrialMaker, arguments_of, expected_seconds, make_plan
 from tasks.sweep.store import Plan, Request
 from tasks.sweep.variants import Say, Variants
@@ -40,21 +40,24 @@ class _Pair:
     b: PlannedCell
 
 
-def plan_ab(request: Request, a: str, b: str, *, every: bool = False, say: Say = lambda text: None) -> Plan:
+def plan_ab(
+    request: Request, a: str, b: str, *, every: bool = False, devices: Container[str] | None = None, say: Say = lambda text: None
+) -> Plan:
     """The first round of an A/B sweep, whose request has a budget. Cells: the suite's baseline cell, else the first; with `every`, and
-    where the request has `only`, all that it leaves, with the references that loss parity needs.
+    where the request has `only`, all that it leaves, with the references that loss parity needs. `devices`: only of cells on these kinds,
+    which a change can touch (tasks/sweep/touched.py).
 
     Everything is checked before an environment is built; `say` is told of that. Raises ConfigError, CommitError or DatasetError, as
     `make_plan`, and ConfigError for sides that are none or the same commit or environment, that do not do the same work or have
     different cells, for a metric without a better, and for a budget that is too short for one round.
     """
     sides = parse_sides(a, b)
-    settings = AbSettings(kind=sides[0].kind, a=a, b=b)
+    settings = AbSettings(kind=sides[0].kind, a=short(a), b=short(b))
     plan, suite = _checked(request, sides[0], "A")
     pools = list(dict.fromkeys(trial.pool for trial in plan.trials)) if request.profile == "auto" else request.pools
     resolved = request.model_copy(update={"profile": plan.profile, "pools": pools})
     other, suite_b = _checked(resolved, sides[1], "B", plan.sweep_id)
-    pairs = _pairs(sides, suite, suite_b, every=every or bool(request.only))
+    pairs = _pairs(sides, _cells(suite, devices), _cells(suite_b, devices), suite, every=every or bool(request.only))
     known = load_pools()
     if settings.kind != "settings" and sides[0].sets == sides[1].sets and "commit" in sides[0].sets and sides[0].sets["commit"] != WORKTREE:
         raise ConfigError.one("A and B", None, a, "is the same commit twice", "name two; `sweep aa` compares a cell with itself")
@@ -69,8 +72,8 @@ def plan_ab(request: Request, a: str, b: str, *, every: bool = False, say: Say =
     maker = TrialMaker(plan.sweep_id, known, Variants(known, say=say))
     trials = [trial for index, pair in enumerate(pairs) for trial in _trial(maker, suite, pair, settings, 2 * index)]
     made: dict[str, Any] = {"suite": _of_sides(suite, sides, settings), "request": request, "trials": trials, "ab": settings}
-    made |= {"trees": {**plan.trees, **other.trees}, "labels": {"sweep.ab": f"{b} against {a}"}}
-    return plan.model_copy(update={**made, "command": _command(request, plan.profile, settings, every=every)})
+    made |= {"trees": {**plan.trees, **other.trees}, "labels": {"sweep.ab": f"{settings.b} against {settings.a}"}}
+    return plan.model_copy(update={**made, "command": _command(request, plan.profile, settings, every=every, changed=devices is not None)})
 
 
 def _checked(request: Request, side: Side, name: str, sweep_id: str | None = None) -> tuple[Plan, Suite]:
@@ -90,10 +93,15 @@ def _with(request: Request, side: Side) -> Request:
     return request.model_copy(update={"set": {**request.set, **side.sets}})
 
 
-def _pairs(sides: tuple[Side, Side], suite: Suite, suite_b: Suite, *, every: bool) -> list[_Pair]:
+def _cells(suite: Suite, devices: Container[str] | None) -> list[PlannedCell]:
+    return [cell for cell in matrix.expand(suite) if devices is None or cell.device in devices]
+
+
+def _pairs(
+    sides: tuple[Side, Side], cells: Sequence[PlannedCell], others: Sequence[PlannedCell], suite: Suite, *, every: bool
+) -> list[_Pair]:
     """The cells of both sides, by the axes that no side sets. Raises ConfigError where one of them has no partner, or two."""
     own = {*sides[0].sets, *sides[1].sets}
-    cells, others = matrix.expand(suite), matrix.expand(suite_b)
     if not every:
         cells = [baseline_cell([cell for cell in cells if not cell.reference], suite)]
     found = [_Pair({k: v for k, v in cell.axes.items() if k not in own}, cell, cell) for cell in cells]
@@ -176,6 +184,7 @@ def _check_budget(plan: Plan, trials: Sequence[Trial]) -> None:
         raise ConfigError.one("--budget", None, "", problem, f"give more, such as --budget {duration.text(4 * least)}")
 
 
-def _command(request: Request, profile: str, settings: AbSettings, *, every: bool) -> str:
+def _command(request: Request, profile: str, settings: AbSettings, *, every: bool, changed: bool) -> str:
     arguments = arguments_of(request.model_copy(update={"until_decided": None}), profile)
-    return shlex.join(["sweep", "ab", settings.a, settings.b, "--suite", *arguments, *(["--all"] if every else [])])
+    flags = [*(["--all"] if every else []), *(["--changed"] if changed else [])]
+    return shlex.join(["sweep", "ab", settings.a, settings.b, "--suite", *arguments, *flags])

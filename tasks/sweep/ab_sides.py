@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,11 @@ class Side:
     text: str
     kind: Kind
     sets: Mapping[str, Any]
+
+
+def short(text: str) -> str:
+    """What a side is called: the first 12 digits of a commit's 40, which name it as well; else what was written."""
+    return text[:12] if re.fullmatch("[0-9a-f]{40}", text) else text
 
 
 def parse_sides(a: str, b: str) -> tuple[Side, Side]:

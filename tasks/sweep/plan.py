@@ -46,7 +46,7 @@ def make_plan(
     Environments that its cells name are built, unless `build_environments` is false; `say` is told of that.
     """
     pools = load_pools()
-    profile, pool_names = _resolve_profile(request, pools)
+    profile, pool_names = resolve_profile(request, pools)
     suite = load_suite(
         request.suite,
         profile=profile,
@@ -351,7 +351,7 @@ def arguments_of(request: Request, profile: str) -> list[str]:
     return arguments
 
 
-def _resolve_profile(request: Request, pools: Mapping[str, Pool]) -> tuple[str, list[str]]:
+def resolve_profile(request: Request, pools: Mapping[str, Pool]) -> tuple[str, list[str]]:
     """(profile, pool names; none: the suite's own). Resolves the profile `auto`, and returns any other one unchanged.
 
     If the request names pools: full if one of them has a real accelerator, else the small profile. Otherwise full on the accelerator pools

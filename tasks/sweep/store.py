@@ -21,7 +21,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 from pydantic import Field
 
-from cluster.trial_layout import FLOW_RUNS, HOLDER, LEASE, PLAN, RESULT, STATUS, STOP, TRIAL, TRIALS
+from cluster.trial_layout import FLOW_RUNS, HOLDER, IMPORTED, LEASE, PLAN, RESULT, STATUS, STOP, TRIAL, TRIALS
 from experiments.atomic_file import atomic_write
 from experiments.config.errors import DamagedFile, UserError
 from experiments.config.paths import runs_root
@@ -149,11 +149,16 @@ def new_sweep_id(suite: str) -> str:
     return f"{suite}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
 
 
+def is_sweep_id(name: str) -> bool:
+    """Whether a folder of this name may be a sweep's."""
+    return _SWEEP_ID.match(name) is not None
+
+
 class SweepStore:
     """The folder of one sweep. The constructor raises StoreError for an invalid id."""
 
     def __init__(self, sweep_id: str, root: Path | None = None) -> None:
-        if not _SWEEP_ID.match(sweep_id):
+        if not is_sweep_id(sweep_id):
             raise StoreError(f"{sweep_id!r} is not a sweep id; `sweep list` shows them, and `last` is the newest")
         self.sweep_id = sweep_id
         self.dir = (root or runs_root()) / sweep_id
@@ -170,6 +175,11 @@ class SweepStore:
             return plan
         if (self.dir / TRIALS).is_dir():
             raise DamagedFile(self.dir / PLAN, "", "is missing, though the sweep has trials", RESTORE)
+        if (self.dir / IMPORTED).exists():
+            raise StoreError(
+                f"{self.sweep_id} was imported: others measured it, so it has no trials of ours and is compared with none; "
+                f"`sweep show {self.sweep_id}` and `sweep report {self.sweep_id}` show it"
+            )
         hint = "`sweep list` shows them, and `last` is the newest"
         raise StoreError(f"there is no sweep {self.sweep_id} under {self.dir.parent}; {hint}")
 
@@ -300,7 +310,7 @@ def list_sweeps(root: Path | None = None) -> list[str]:
     root = root or runs_root()
     if not root.is_dir():
         return []
-    sweep_ids = [path.name for path in root.iterdir() if _SWEEP_ID.match(path.name) and _begun(path)]
+    sweep_ids = [path.name for path in root.iterdir() if is_sweep_id(path.name) and _begun(path)]
     return sorted(sweep_ids, key=lambda sweep_id: sweep_id[-20:], reverse=True)
 
 

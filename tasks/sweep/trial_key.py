@@ -50,9 +50,7 @@ def code_files(workload: str, device: str, repository: Path = REPOSITORY) -> dic
     its device by name, which parsing imports cannot follow. Both are therefore roots, as are the entry point and that of the sampler, a
     process that the trial starts. Raises ConfigError for an unknown workload or device, or a file that is not valid Python.
     """
-    workloads = [repository / "experiments" / "workloads", *(folder / "workloads" for folder in extra_folders())]
-    packages = {name: [repository / name] for name in ("cluster", "experiments")}
-    tree = SourceTree({**packages, "experiments.workloads": workloads})
+    tree = _source_tree(repository)
     roots = ["cluster.worker.main", "cluster.sampler.main", f"experiments.workloads.{workload}", f"cluster.devices.{device}"]
     # A function may import another kind of device, for trials on that kind (cluster/worker/ray_train.py imports hpu)
     others = {f"cluster.devices.{kind}" for kind in device_kinds() if kind != device}
@@ -61,6 +59,35 @@ def code_files(workload: str, device: str, repository: Path = REPOSITORY) -> dic
         f"{name}{suffix}": table for name, path in closure.items() for suffix in _TABLES if (table := path.with_suffix(suffix)).is_file()
     }
     return closure | tables
+
+
+def code_changes(workload: str, device: str, a: Path, b: Path) -> list[str] | None:
+    """The files, sorted, that a trial's process imports in one of two checkouts and that the other has not the same: what makes its code a
+    different one. Paths are relative to the checkout; of the user's folders they are absolute. None where A has no such workload or device.
+
+    Both are read by the rules of this code, so that a change of the rules alone changes nothing. Raises ConfigError as `code_files`.
+    """
+    own = _source_tree(a)
+    if not all(own.find(f"{package}.{name}") for package, name in (("experiments.workloads", workload), ("cluster.devices", device))):
+        return None
+    one, other = (code_files(workload, device, tree) for tree in (a, b))
+    changed = [name for name in sorted({*one, *other}) if _content(one.get(name)) != _content(other.get(name))]
+    return [_inside(other[name], b) if name in other else _inside(one[name], a) for name in changed]
+
+
+def _source_tree(repository: Path) -> SourceTree:
+    """What a trial's process imports from: a checkout, and the user's workloads."""
+    workloads = [repository / "experiments" / "workloads", *(folder / "workloads" for folder in extra_folders())]
+    packages = {name: [repository / name] for name in ("cluster", "experiments")}
+    return SourceTree({**packages, "experiments.workloads": workloads})
+
+
+def _content(path: Path | None) -> bytes | None:
+    return path.read_bytes() if path else None
+
+
+def _inside(path: Path, repository: Path) -> str:
+    return str(path.relative_to(repository) if path.is_relative_to(repository) else path)
 
 
 def libraries_version(pool: Pool, environment: Environment | None = None) -> str:

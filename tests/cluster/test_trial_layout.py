@@ -16,6 +16,8 @@ NAMES = {
     "REPORT_PAGE": "report.html",
     "FIGURES": "figures",
     "CERTIFICATES": "certificates.json",
+    "IMPORTED": "imported.json",
+    "ORIGINALS": "originals",
     "AA_CERTIFICATES": "certificates",
     "STATUS": "status.json",
     "FLOW_RUNS": "flow_runs.txt",

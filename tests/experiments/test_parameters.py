@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from experiments import workloads
-from experiments.parameters import TrainingParameters
+from experiments.parameters import TrainingParameters, as_reference
 
 
 def numbers(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -31,3 +31,9 @@ def test_no_workload_takes_a_batch_of_nothing(name: str) -> None:
     for wrong in (0, -5, 1_000_001):
         with pytest.raises(ValidationError, match="batch_size"):
             schema.model_validate({"batch_size": wrong})
+
+
+def test_a_reference_attends_in_a_way_that_fp32_can() -> None:
+    learns = {"packing": "block", "precision": "bf16"}
+    assert as_reference({**learns, "attention": "varlen"}) == {"packing": "block", "precision": "fp32", "attention": "sdpa"}
+    assert as_reference({**learns, "attention": "eager"})["attention"] == "eager"

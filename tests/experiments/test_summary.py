@@ -131,7 +131,7 @@ def test_an_impossible_window_names_its_rank() -> None:
 
 
 def test_published_numbers_are_read_and_say_what_differs() -> None:
-    assert len(read_published()) == 39
+    assert len(read_published()) == 43
     found = literature_for("bridgetower")
     assert found
     assert all(entry.workload == "bridgetower" and entry.metric == "throughput" for entry in found)
@@ -143,6 +143,16 @@ def test_published_numbers_are_read_and_say_what_differs() -> None:
     assert told == ["device gaudi2, ours NVIDIA H100 80GB HBM3", "devices 8, ours 1", f"batch per device {first.batch}, ours 32"]
     assert same_device("a100-80", "NVIDIA A100-SXM4-80GB")
     assert not same_device("a100-40", "NVIDIA A100-SXM4-80GB")
+
+
+def test_only_a_rate_per_device_stands_beside_another_number_of_devices() -> None:
+    (compiled,) = [entry for entry in literature_for("causal_lm", metric="tokens_per_s_per_device") if entry.value == 6667]
+    ours = {"model": "llama3-8b", "devices": 2, "batch_size": 2, "precision": "bf16"}
+    assert compiled.may_stand_beside(ours) and not compiled.may_stand_beside({**ours, "model": "llama3-1b"})
+    told = compiled.differences(ours, "NVIDIA H200")
+    assert told[:2] == ["device h100, ours NVIDIA H200", "devices 8, ours 2"] and "selective checkpointing" in told[-1]
+    of_all = literature_for("bert")[0]
+    assert of_all.may_stand_beside({"model": "base", "devices": 8}) and not of_all.may_stand_beside({"model": "base", "devices": 2})
 
 
 def test_a_bad_line_of_published_numbers_is_named(tmp_path: Any) -> None:

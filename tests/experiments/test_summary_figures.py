@@ -138,6 +138,28 @@ def test_work_and_time_of_an_epoch_by_hand() -> None:
     assert (no_step["mfu"], no_step["epoch_time_s"], no_step["throughput"]) == (None, None, None)
 
 
+def test_rates_of_tokens_are_throughput_times_the_tokens_of_a_sample() -> None:
+    found = summarise(steps_of(LONG), window(tokens_per_sample=2048))
+    assert found["tokens_per_s"] == pytest.approx(128 * 2048)
+    assert found["tokens_per_s_per_device"] == pytest.approx(128 * 2048 / 2)
+    for end in ("low", "high"):
+        assert found[f"tokens_per_s_{end}"] == pytest.approx(found[f"throughput_{end}"] * 2048)  # type: ignore[operator]
+        assert found[f"tokens_per_s_per_device_{end}"] == pytest.approx(found[f"throughput_{end}"] * 1024)  # type: ignore[operator]
+    few = summarise(steps_of(TIMES), window(tokens_per_sample=2048))
+    assert (few["tokens_per_s"], few["tokens_per_s_low"]) == (pytest.approx(128 * 2048), None)
+    none = summarise(steps_of(LONG), window(tokens_per_sample=None))
+    assert [value for name, value in none.items() if name.startswith("tokens_per_s")] == [None] * 6
+
+
+def test_the_latency_of_a_token_is_a_batchs_median_by_the_tokens_of_a_sample() -> None:
+    steps = [step(n, samples=16, total_s=0.02 + seconds) for n, seconds in enumerate((0.5, 0.1, 0.2), 1)]
+    found = summarise(steps, window(trains=False, execution="synchronous", tokens_per_sample=50))
+    assert found["latency_per_token_s"] == pytest.approx(0.2 / 50), "whatever the batch: each of its samples gets a token at a time"
+    assert found["service_time_per_token_s"] is None
+    assert summarise(steps, window(trains=False, execution="synchronous"))["latency_per_token_s"] is None
+    assert summarise(steps, window(tokens_per_sample=50))["latency_per_token_s"] is None, "of inference only"
+
+
 def test_what_the_window_tells_is_passed_on() -> None:
     told = {"peak_memory_bytes": 1, "alloc_retries": 2, "time_to_first_step_s": 3.0, "compile_seconds": 4.0, "compile_cached_seconds": 5.0}
     found = summarise(steps_of(TIMES), window(**told))

@@ -10,10 +10,13 @@ import torch
 from torch import nn
 
 from experiments.components.layers import fused, low_precision
+from experiments.components.layers.low_precision import LowPrecisionLinear
+from experiments.precision import FUSED, Precision
 
 CUDA = torch.cuda.is_available() and torch.cuda.get_device_capability() >= (9, 0)
 pytestmark = pytest.mark.skipif(not CUDA, reason="needs a GPU of compute capability 9.0")
 os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # compile in this process: none is left behind
+PLAIN: dict[str, Precision] = {"int8_switchback": "int8_switchback", "fp8_switchback": "fp8_simulated_switchback", "fp8": "fp8_simulated"}
 ROWS, INPUTS, OUTPUTS = 640, 352, 208  # no multiples of a kernel's tile
 
 
@@ -70,17 +73,16 @@ def test_a_product_applies_its_scales_and_bias(fp8: bool, by_column: bool, bias:
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.parametrize("arm", sorted(fused.ARMS))
-def test_an_arm_gives_what_its_plain_form_gives(arm: str, compiled: bool) -> None:
+@pytest.mark.parametrize("precision", FUSED)
+def test_fused_kernels_give_what_plain_operations_give(precision: Precision, compiled: bool) -> None:
     x, weight, gradient = drawn()
-    plain = {"switchback": "switchback", "fp8_switchback": "fp8_simulated_switchback", "fp8_tensorwise": "fp8_simulated"}[arm]
+    plain: Precision = PLAIN[precision]
     found: dict[str, list[torch.Tensor]] = {}
-    for name, kernels in ((arm, "fused"), (plain, "stock")):
-        holder: Any = nn.Sequential(nn.Linear(INPUTS, OUTPUTS)).cuda()
+    for name, kernels in ((precision, "fused"), (plain, "stock")):
+        holder: Any = nn.Sequential(LowPrecisionLinear(nn.Linear(INPUTS, OUTPUTS).cuda(), name, fused=kernels == "fused"))
         with torch.no_grad():
             holder[0].weight.copy_(weight)
             holder[0].bias.fill_(0.5)
-        low_precision.replace(holder, name, [(holder, "0")], "cuda", kernels)
         if compiled and kernels == "fused":
             holder[0].compile()
         inputs = x.clone().requires_grad_()
@@ -90,9 +92,9 @@ def test_an_arm_gives_what_its_plain_form_gives(arm: str, compiled: bool) -> Non
         found[kernels] = [out.detach(), inputs.grad, holder[0].weight.grad, holder[0].bias.grad]
         assert holder[0].weight.grad.dtype is torch.float32
     # fp8_switchback has a scale for each row where the simulation has one for the tensor: both within fp8's rounding
-    limit = 0.05 if arm == "fp8_switchback" else 0.02
+    limit = 0.05 if precision == "fp8_switchback" else 0.02
     for ours, theirs in zip(found["fused"], found["stock"], strict=True):
-        assert error(ours, theirs) < limit, arm
+        assert error(ours, theirs) < limit, precision
 
 
 def test_a_captured_graph_holds_no_break() -> None:
@@ -100,7 +102,7 @@ def test_a_captured_graph_holds_no_break() -> None:
     x, weight, _ = drawn()
 
     def call(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        return fused.apply("fp8_tensorwise", nn.functional.gelu(x), weight, None)
+        return fused.apply("fp8", nn.functional.gelu(x), weight, None)
 
     out = torch.compile(call, fullgraph=True)(x, weight.requires_grad_())
     out.sum().backward()

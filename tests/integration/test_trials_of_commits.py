@@ -1,25 +1,28 @@
-"""Trials of two commits and of the code here, in turns on an embedded pool: each runs the code that it is a trial of."""
+"""Trials of two commits and of the code here, in turns on an embedded pool and as Ray jobs: each runs the code that it is a trial of."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from cluster.commits import trees
 from cluster.journal.journal import read_journal
-from cluster.launchers import processes
+from cluster.launchers import Launcher, processes
 from cluster.launchers.local import LocalLauncher
+from cluster.launchers.ray_job import RayJobLauncher
 from cluster.packages import installed
 from cluster.pools.pool import Pool
 from cluster.source_tree import source_tree
 from experiments.config.paths import REPOSITORY, runs_root
 from tests.contracts import make_trial, result_of
+from tests.stack_support import Stack
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 POOL = Pool(name="cpu", device="cpu", address="embedded")
 
 
@@ -44,31 +47,51 @@ def commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         made.append(git(root, "rev-parse", "HEAD"))
     monkeypatch.setenv("SWEEPBENCH_RUNS", str(tmp_path / "runs"))
     folder = runs_root() / trees.NAME
+    monkeypatch.setattr(trees, "_WAIT_S", 60.0)  # templates end slowly where the machine is busy
     monkeypatch.setitem(trees._mine, folder, trees.Worktrees(folder, root))
     return made
 
 
-def test_each_trial_runs_the_code_of_its_commit(commits: list[str], tmp_path: Path) -> None:
-    launcher, ran = LocalLauncher(POOL), []
-    turns = [None, commits[0], commits[1], commits[0]]
+Ran = tuple[object, object, object]  # commit, hash of the code, how the process was started
+
+
+def in_turns(launcher: Launcher, turns: Sequence[str | None], folder: Path) -> list[Ran]:
+    """What trials of these commits, None for the code here, say that they ran, one after the other."""
+    ran: list[Ran] = []
     for number, commit in enumerate(turns):
-        key, folder = f"c0a1{number:012x}", tmp_path / str(number)
-        trial = make_trial(folder, key).model_copy(update={"commit": commit})
-        launch = launcher.start(trial, folder, 1)
+        key, trial_dir = f"c0a1{number:012x}", folder / str(number)
+        trial = make_trial(trial_dir, key).model_copy(update={"commit": commit})
+        launch = launcher.start(trial, trial_dir, 1)
         deadline = time.monotonic() + 240
         while launcher.status(launch).running:
-            assert time.monotonic() < deadline, launcher.log(launch, folder)
+            assert time.monotonic() < deadline, launcher.log(launch, trial_dir)
             time.sleep(0.02)
-        result = result_of(folder)
-        assert result.outcome == "ok", launcher.log(launch, folder)
-        assert read_journal(folder / "journal.jsonl").packages == installed()
+        result = result_of(trial_dir)
+        assert result.outcome == "ok", launcher.log(launch, trial_dir)
+        assert read_journal(trial_dir / "journal.jsonl").packages == installed()
         ran.append((result.environment["git_commit"], result.environment["tree"], result.environment["start"]))
         launcher.stop(launch)
         processes.end_all(key)
     assert [commit for commit, *_ in ran][1:] == turns[1:]
     assert ran[0][1] == source_tree() and len({tree for _, tree, _ in ran}) == 3 and ran[1][1] == ran[3][1]
     assert {start for *_, start in ran} == {"warm"}
-    launcher.close()
+    return ran
+
+
+def no_worktree_is_left(root: Path) -> None:
     trees.worktrees().release()
     assert [path.name for path in (runs_root() / trees.NAME).iterdir()] == [".lock"]
-    assert len(git(tmp_path / "repository", "worktree", "list").splitlines()) == 1
+    assert len(git(root, "worktree", "list").splitlines()) == 1
+
+
+def test_each_trial_runs_the_code_of_its_commit(commits: list[str], tmp_path: Path) -> None:
+    launcher = LocalLauncher(POOL)
+    in_turns(launcher, [None, commits[0], commits[1], commits[0]], tmp_path)
+    launcher.close()
+    no_worktree_is_left(tmp_path / "repository")
+
+
+def test_so_does_each_job_of_a_ray_cluster(stack: Stack, commits: list[str], tmp_path: Path) -> None:
+    values = {"name": "local", "device": "cpu", "address": stack.settings.ray_url, "token_file": str(stack.settings.token)}
+    in_turns(RayJobLauncher(Pool.model_validate(values)), [None, commits[0], commits[1], commits[0]], tmp_path)
+    no_worktree_is_left(tmp_path / "repository")

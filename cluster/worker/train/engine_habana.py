@@ -17,6 +17,7 @@ import torch
 
 from cluster.worker.train.engine import Engine
 from experiments.components.workload import Unsupported
+from experiments.precision import around
 
 # optimum-habana 1.21.2 replaces these by classes that do not fit the CLIP models of transformers 4.55: the text model raises, the vision
 # model silently computes something else. On a Gaudi CLIP therefore runs with the classes of transformers.
@@ -107,7 +108,7 @@ class OptimumHabana(Engine):
             return
         from optimum.habana.distributed import all_reduce_gradients
 
-        kind = torch.bfloat16 if self.parameters.precision == "bf16" else torch.float32
+        kind = torch.bfloat16 if around(self.parameters.precision) == "bf16" else torch.float32
         all_reduce_gradients(model, fusion_buffer_dtype=kind, use_hpu_graphs=True)
 
     def clip(self, model: Any, trained: list[torch.nn.Parameter]) -> None:

@@ -14,6 +14,7 @@ from cluster.worker.train.engine import Engine
 from cluster.worker.train.rms import RmsWatch, watched_tensors
 from experiments.components.workload import graph_units, shard_units, step_kind, trains
 from experiments.parameters import TrainingParameters
+from experiments.precision import LOW, around
 
 if TYPE_CHECKING:
     from cluster.devices import Batch, Device
@@ -33,6 +34,8 @@ class TrainStep:
         self.engine = engine or choose_engine(parameters, device, world_size=1)
         self.trains = trains(workload)
         self.sharded = self.engine.sharded and self.trains
+        # What was done to linear layers that have a precision of their own, for the journal
+        self.converted = self._convert_linears(model)
         # The model without wrappers, for evaluation. A sharded model is moved unit by unit, since a device may be too small for all of it.
         self.plain = (model if self.sharded else model.to(device.torch_device)).train(self.trains)
         self._forward = self.plain.forward
@@ -52,8 +55,16 @@ class TrainStep:
         self.optimizer = self.engine.optimizer(self.trained) if self.trains else None
         locked = device.kind == "cuda"
         self.rms = RmsWatch(watched, self.optimizer, page_locked=locked) if watched and self.optimizer else None
-        self.scaler = parallel.scaler(device.scaler(parameters.precision), self.model) if self.trains else None
+        self.scaler = parallel.scaler(device.scaler(around(parameters.precision)), self.model) if self.trains else None
         self._all_steps = parameters.warmup_steps + parameters.steps
+
+    def _convert_linears(self, model: torch.nn.Module) -> str | None:
+        """Give the blocks' linear layers the trial's precision where it is theirs alone. Says what was done. Raises Unsupported."""
+        if self.parameters.precision not in LOW:
+            return None
+        from experiments.components.layers.convert import convert  # only now: what it imports takes time that other trials need not spend
+
+        return convert(model, self.workload.layers(model), self.parameters, self.device.kind)
 
     def place(self, batch: Batch) -> Batch:
         return self.device.place(batch, self.workload.prepare, prefetch=self.parameters.prefetch_to_device)
@@ -69,7 +80,7 @@ class TrainStep:
         return loss.detach()
 
     def _autocast(self, *, training: bool = True) -> AbstractContextManager[None]:
-        autocast = self.device.autocast(self.parameters.precision if self.parameters.autocast else "fp32")
+        autocast = self.device.autocast(around(self.parameters.precision) if self.parameters.autocast else "fp32")
         return parallel.casting_anew(autocast) if self.sharded and (self.parameters.activation_checkpointing or not training) else autocast
 
     def update(self, step: int) -> None:

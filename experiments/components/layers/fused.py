@@ -15,14 +15,15 @@ from typing import Any
 import torch
 
 from experiments.components.workload import Unsupported
+from experiments.precision import Precision
 
 INT8_TOP, FP8_TOP = 127.0, 448.0  # largest magnitudes of int8, symmetric, and of e4m3
 FP8 = torch.float8_e4m3fn
 SMALLEST = 1e-12  # of a scale's numerator: a tensor of zeros stays one
 
 
-def why_not(arm: str, device_kind: str) -> str | None:
-    """Why the fused kernels cannot run `arm` on this kind of device, in words for the user; None if they can."""
+def why_not(device_kind: str) -> str | None:
+    """Why the fused kernels cannot run on this kind of device, in words for the user; None if they can."""
     if device_kind != "cuda":
         return f"kernels fused: Triton's, for cuda, and this is {device_kind}"
     if torch.cuda.get_device_capability() < (9, 0):
@@ -31,7 +32,7 @@ def why_not(arm: str, device_kind: str) -> str | None:
         _kernels()
     except ImportError as error:
         return f"kernels fused: triton is not installed ({error})"
-    return None if arm in ARMS else f"kernels fused: there are none for linear {arm}; it is one of {', '.join(sorted(ARMS))}"
+    return None
 
 
 @cache
@@ -234,13 +235,10 @@ def _fp8(
     return torch._scaled_mm(a, b.t(), scale_a=a_scale, scale_b=b_scale, bias=bias, out_dtype=kind, use_fast_accum=fast)
 
 
-ARMS = frozenset({"switchback", "fp8_switchback", "fp8_tensorwise"})
-
-
-def apply(arm: str, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-    """The layer's output (rows, outputs) in x's type. x (rows, inputs) in 16 bits, weight (outputs, inputs)."""
+def apply(precision: Precision, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    """The layer's output (rows, outputs) in x's type. x (rows, inputs) in 16 bits, weight (outputs, inputs). `precision`: one of FUSED."""
     if x.dtype is torch.float32:
-        raise Unsupported(f"kernels fused: linear {arm} takes 16-bit inputs; set precision bf16 or fp16")
-    if arm == "fp8_tensorwise":
+        raise Unsupported(f"kernels fused: precision {precision} takes 16-bit inputs; set autocast")
+    if precision == "fp8":
         return Fp8TensorWise.apply(x, weight, bias)  # type: ignore[no-any-return,no-untyped-call]
-    return SwitchBack.apply(x, weight, bias, arm == "fp8_switchback")  # type: ignore[no-any-return,no-untyped-call]
+    return SwitchBack.apply(x, weight, bias, precision == "fp8_switchback")  # type: ignore[no-any-return,no-untyped-call]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.components.checkpoint import from_pretrained
 from experiments.components.data.pairs import normalised
-from experiments.components.flop_count import attention_masks_left_out, count_once
+from experiments.components.flop_count import attention_masks_left_out, count_once, in_linears
 from experiments.components.workload import Batch, Unsupported
 
 if TYPE_CHECKING:
@@ -186,11 +186,20 @@ def flops_per_sample(parameters: Parameters, text_length: int) -> float:
 
     Agrees with the published 1431 and 409 GFLOP at text 128 (large, base). Eager attention, which the counter knows on every device.
     """
+    return _flops(parameters, text_length)["all"]
+
+
+def linear_flops_per_sample(parameters: Parameters, text_length: int) -> float:
+    """Of `flops_per_sample`, those of the linear layers in `layers`."""
+    return _flops(parameters, text_length)["linear"]
+
+
+def _flops(parameters: Parameters, text_length: int) -> dict[str, float]:
     settings = config(parameters)
     return count_once(f"bridgetower, text {text_length}: {settings.to_json_string()}", lambda: _counted_flops(settings, text_length))
 
 
-def _counted_flops(settings: Any, text_length: int) -> float:
+def _counted_flops(settings: Any, text_length: int) -> dict[str, float]:
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.utils.flop_counter import FlopCounterMode
@@ -209,4 +218,5 @@ def _counted_flops(settings: Any, text_length: int) -> float:
                 pixel_values=torch.zeros(batch, 3, side, side),
                 return_loss=True,
             )
-    return 3 * float(counter.get_total_flops()) / batch
+    counted = {"all": float(counter.get_total_flops()), "linear": in_linears(counter, model, layers(model))}
+    return {name: 3 * count / batch for name, count in counted.items()}

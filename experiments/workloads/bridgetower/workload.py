@@ -133,6 +133,12 @@ class BridgeTower:
             return None
         return flops_per_sample(self.parameters, self.parameters.text_length)
 
+    def linear_flops_per_sample(self) -> float:
+        """Of `flops_per_sample`, those of the linear layers in `layers`."""
+        from experiments.workloads.bridgetower.model import linear_flops_per_sample
+
+        return linear_flops_per_sample(self.parameters, self.parameters.text_length)
+
     def _items(self, rows: Any, *, augment: bool, where: Literal["cpu", "device"]) -> PairDataset:
         if not self.image_size:
             raise RuntimeError("model() comes before batches(): the model knows its image size")

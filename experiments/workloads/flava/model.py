@@ -13,6 +13,8 @@ from experiments.workloads.flava.parameters import MASKED_PATCHES, NEGATIVES, SI
 if TYPE_CHECKING:
     import torch
 
+LINEAR = "linear "  # before the name of a pass: of its FLOPs those of linear layers
+
 
 def config(size: str) -> Any:
     """The FlavaConfig of a size."""
@@ -73,6 +75,13 @@ def flops(size: str, text_length: int, long_text_length: int) -> dict[str, float
     }
 
 
+def linear_flops(size: str, text_length: int, long_text_length: int) -> dict[str, float]:
+    """Of `flops`, those of the layers' linear layers, by kind of batch."""
+    passes = _passes(size, text_length, long_text_length)
+    layers = {name: passes[LINEAR + name][1] for name in ("image", "plain", "masked", "text")}
+    return {"image": 4 * layers["image"], "pair": 3 * (layers["plain"] + layers["masked"]), "text": 3 * layers["text"]}
+
+
 def recomputed_flops(size: str, text_length: int, long_text_length: int) -> dict[str, float]:
     """FLOPs that activation checkpointing adds to a sample, by kind of batch: the forward pass of the layers that are trained."""
     layers = {name: in_layers for name, (_, in_layers) in _passes(size, text_length, long_text_length).items()}
@@ -81,7 +90,7 @@ def recomputed_flops(size: str, text_length: int, long_text_length: int) -> dict
 
 @cache
 def _passes(size: str, text_length: int, long_text_length: int) -> dict[str, tuple[float, float]]:
-    """FLOPs of each forward pass per sample: (outside the layers, in all layers).
+    """FLOPs of each forward pass per sample, and of its linear layers: (outside the layers, in all layers).
 
     All layers cost the same, so models of one and two layers give the cost of any depth. To build the largest model takes seconds, even
     on fake tensors.
@@ -114,19 +123,22 @@ def _counted_flops(settings: Any, text_length: int, long_text_length: int) -> di
     side = settings.image_config.image_size
     patches = (side // settings.image_config.patch_size) ** 2
 
-    def count(call: Callable[[], object]) -> float:
+    def count(call: Callable[[], object]) -> tuple[float, float]:
+        """All FLOPs per sample, and those of single matrix products, in the layers the linear layers': attention's are batched."""
         with FlopCounterMode(display=False) as counter:
             call()
-        return float(counter.get_total_flops()) / 2
+        of = counter.get_flop_counts()["Global"]
+        return float(counter.get_total_flops()) / 2, sum(of.get(one, 0) for one in (torch.ops.aten.mm, torch.ops.aten.addmm)) / 2
 
     with FakeTensorMode(), torch.no_grad(), attention_masks_left_out(modeling_flava):
         model = FlavaForPreTraining._from_config(settings, attn_implementation="eager").train()
         pixels, mask = torch.zeros(2, 3, side, side), torch.zeros(2, patches, dtype=torch.bool)
         short, long = torch.full((2, text_length), 5), torch.full((2, long_text_length), 5)
-        return {
+        counted = {
             "codebook": count(lambda: model.image_codebook.get_codebook_indices(torch.zeros(2, 3, side // 2, side // 2))),
             "image": count(lambda: model.flava(pixel_values=pixels, bool_masked_pos=mask)),
             "text": count(lambda: model.flava(input_ids=long)),
             "plain": count(lambda: model.flava(input_ids=short, pixel_values=pixels, skip_multimodal_encoder=True)),
             "masked": count(lambda: model.flava(input_ids=short, pixel_values=pixels, bool_masked_pos=mask)),
         }
+    return {prefix + name: both[at] for at, prefix in enumerate(("", LINEAR)) for name, both in counted.items()}

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from experiments.components.flop_count import count_once
+from experiments.components.flop_count import count_once, in_linears
 from experiments.components.workload import Batch, DataError, Unsupported
 from experiments.workloads.stable_diffusion.parameters import CALLS, SIZES, TEXT_LENGTH, Parameters
 
@@ -152,6 +152,21 @@ def flops(parameters: Parameters, latent: int) -> dict[str, float]:
     Counted by torch's FlopCounterMode on fake tensors, attention as plain matrix products, which the counter knows on every device. Agrees
     with the published 803 GFLOP for each evaluation of the UNet and 2515 for decoding (v1-4 at 512 pixels).
     """
+    counted = _flops(parameters, latent)
+    return {name: counted[name] for name in ("unet", "decoder")}
+
+
+def linear_flops(parameters: Parameters, latent: int) -> float:
+    """Of `flops`, those of the linear layers in the UNet's blocks."""
+    return _flops(parameters, latent)["linear"]
+
+
+def unet_blocks(unet: Any) -> list[nn.Module]:
+    """What `compile: layer` compiles, and whose linear layers may be in 8 bits."""
+    return [*unet.down_blocks, unet.mid_block, *unet.up_blocks]
+
+
+def _flops(parameters: Parameters, latent: int) -> dict[str, float]:
     return count_once(f"stable_diffusion, latent {latent}: {parameters.model_dump_json()}", lambda: _counted_flops(parameters, latent))
 
 
@@ -161,10 +176,11 @@ def _counted_flops(parameters: Parameters, latent: int) -> dict[str, float]:
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.utils.flop_counter import FlopCounterMode
 
-    def count(call: Callable[[], object]) -> float:
-        with FlopCounterMode(display=False) as counter:
+    def count(call: Callable[[], object]) -> FlopCounterMode:
+        counter = FlopCounterMode(display=False)
+        with counter:
             call()
-        return float(counter.get_total_flops())
+        return counter
 
     with FakeTensorMode(), torch.no_grad():
         unet, vae, _ = parts(parameters.model_copy(update={"text_encoder": False, "weights": None}))
@@ -172,4 +188,9 @@ def _counted_flops(parameters: Parameters, latent: int) -> dict[str, float]:
             part.set_attn_processor(AttnProcessor())
         image, text = torch.zeros(1, 4, latent, latent), torch.zeros(1, TEXT_LENGTH, unet.config.cross_attention_dim)
         evaluations = 2 * (parameters.denoising_steps + CALLS[parameters.scheduler])
-        return {"unet": evaluations * count(lambda: unet(image, 1, text)), "decoder": count(lambda: vae.decode(image))}
+        once, decoder = count(lambda: unet(image, 1, text)), count(lambda: vae.decode(image))
+    return {
+        "unet": evaluations * float(once.get_total_flops()),
+        "decoder": float(decoder.get_total_flops()),
+        "linear": evaluations * in_linears(once, unet, unet_blocks(unet)),
+    }

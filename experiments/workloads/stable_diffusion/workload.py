@@ -47,7 +47,9 @@ class StableDiffusion:
         return ready(model, self.parameters)
 
     def layers(self, model: Any) -> list[nn.Module]:
-        return [*model.unet.down_blocks, model.unet.mid_block, *model.unet.up_blocks]
+        from experiments.workloads.stable_diffusion.model import unet_blocks
+
+        return unet_blocks(model.unet)
 
     def graph_units(self, model: Any) -> list[nn.Module]:
         """What an HPU graph may hold: the denoising loop around it counts on the host."""
@@ -121,3 +123,9 @@ class StableDiffusion:
         from experiments.workloads.stable_diffusion.model import flops
 
         return sum(flops(self.parameters, self.latent).values())
+
+    def linear_flops_per_sample(self) -> float:
+        """Of `flops_per_sample`, those of the linear layers in `layers`."""
+        from experiments.workloads.stable_diffusion.model import linear_flops
+
+        return linear_flops(self.parameters, self.latent)

@@ -99,8 +99,21 @@ def make(parameters: Parameters) -> nn.Module:
 
 def flops(parameters: Parameters) -> float:
     """Training FLOPs per image: 3 x the forward pass's matrix products (agrees with the published 763.5 GFLOP of ViT-H/16 at 224 px)."""
-    width, layers, _, mlp, patch, size, classes = SIZES[parameters.model]
+    width, layers, _, _, patch, _, classes = SIZES[parameters.model]
+    patches, tokens = _tokens(parameters)
+    scores = 2 * layers * tokens * tokens * width  # and their sums
+    return linear_flops(parameters) + 3 * 2.0 * (scores + patches * 3 * patch * patch * width + width * classes)
+
+
+def linear_flops(parameters: Parameters) -> float:
+    """Of `flops`, those of the blocks' linear layers: q, k, v, out (4 width^2 weights), both of the MLP."""
+    width, layers, _, mlp, *_ = SIZES[parameters.model]
+    _, tokens = _tokens(parameters)
+    return 3 * 2.0 * layers * tokens * (4 * width * width + 2 * width * mlp)
+
+
+def _tokens(parameters: Parameters) -> tuple[int, int]:
+    """(patches, tokens) of an image."""
+    *_, patch, size, _ = SIZES[parameters.model]
     patches = ((parameters.image_size or size) // patch) ** 2
-    tokens = patches + (parameters.classifier == "token")
-    block = 4 * width * width + 2 * width * mlp + 2 * tokens * width  # q, k, v, out; MLP; scores and their sum
-    return 3 * 2.0 * (layers * tokens * block + patches * 3 * patch * patch * width + width * classes)
+    return patches, patches + (parameters.classifier == "token")

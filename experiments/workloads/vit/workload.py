@@ -96,6 +96,12 @@ class Vit:
 
         return flops(self.parameters)
 
+    def linear_flops_per_sample(self) -> float:
+        """Of `flops_per_sample`, those of the blocks' linear layers."""
+        from experiments.workloads.vit.model import linear_flops
+
+        return linear_flops(self.parameters)
+
     def _order(self) -> Iterator[range]:
         size, world = self.context.batch_size, self.context.world_size
         start = self.context.rank * size

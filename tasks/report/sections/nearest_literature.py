@@ -14,7 +14,7 @@ from tasks.report.text_format import amount, plural
 
 ABOUT = (
     "Not our measurements. Beside each stands our nearest cell of the same model on as many devices, and what else differs. "
-    "What was published of other models or numbers of devices is left out."
+    "What was published of other models, or of other numbers of devices save for rates per device, is left out."
 )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cluster.commits import resolve as module
-from cluster.commits.resolve import CommitError, resolve, resolve_clean
+from cluster.commits.resolve import CommitError, differing, resolve, resolve_clean
 from cluster.commits.trees import Worktrees
 
 
@@ -72,6 +72,16 @@ def test_what_is_checked_out_must_be_clean_unless_its_hash_is_given(repository: 
             resolve_clean(name, repository)
     assert [resolve_clean(name, repository) for name in (head, head[:12])] == [head, head]
     assert resolve_clean("HEAD~1", repository) == resolve("HEAD~1", repository), "it is not what lies here"
+
+
+def test_files_that_differ_are_named(repository: Path) -> None:
+    older, head = resolve("HEAD~2", repository), resolve("HEAD", repository)
+    assert differing(older, head, repository) == differing(head, older, repository) == ["cluster/worker/main.py", "file"]
+    assert differing(head, head, repository) == differing(None, None, repository) == differing(head, None, repository) == []
+    (repository / "file").write_text("other")
+    assert differing(None, head, repository) == ["file"] and differing(head, None, repository) == ["file"]
+    with pytest.raises(CommitError, match="git cannot compare 000000"):
+        differing("0" * 40, head, repository)
 
 
 def test_each_commit_has_its_files_and_no_worktree_is_left(repository: Path, trees: Worktrees) -> None:

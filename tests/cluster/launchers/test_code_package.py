@@ -57,6 +57,10 @@ def test_a_change_of_the_code_is_another_package(tmp_path: Path, monkeypatch: py
     assert build().folder != before and before.exists()
 
 
+def test_a_head_that_was_started_with_folders_of_its_own_does_not_lend_them() -> None:
+    assert build().environment["SWEEPBENCH_EXTRA"] == ""
+
+
 def test_pools_that_start_at_once_make_one_package() -> None:
     with ThreadPoolExecutor(8) as threads:
         made = list(threads.map(lambda _: build(), range(8)))

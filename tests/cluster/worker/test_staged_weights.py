@@ -289,6 +289,7 @@ def test_no_key_where_weights_are_read_anyway_or_it_is_unknown_what_draws_them(t
 
 MODELS = {
     **{name: {"drawn_rows": 64} for name in ("bert", "bert_inference", "bridgetower", "bridgetower_inference", "clip", "flava", "t5")},
+    **{name: {"drawn_rows": 64, "sequence_length": 32} for name in ("causal_lm", "causal_lm_inference")},
     **{"t5_inference": {"drawn_rows": 64}, "stable_diffusion": {}, "vit": {}, "linear_layer": {}, "canary": {}, "synthetic": {}},
 }
 

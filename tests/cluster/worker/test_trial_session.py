@@ -173,14 +173,16 @@ def test_what_the_model_takes_is_completed_after_all(setting: Setting, monkeypat
     assert window["peak_flops"] == 312e12 and "datasheet" in window["peak_source"]
 
 
-def test_the_peak_is_of_the_precisions_that_the_workload_names(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_peak_is_of_the_precisions_that_compute(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
     setting.device.name = "NVIDIA H200"
-    monkeypatch.setattr(synthetic.Synthetic, "flops_by_precision", lambda workload: {"bf16": 1.0, "fp8": 2.0}, raising=False)
-    window = setting.run(precision="bf16")
-    assert window["peak_flops"] == pytest.approx(3 / (1 / 989.5e12 + 2 / 1979e12)) and "FP8" in window["peak_source"]
-    monkeypatch.setattr(synthetic.Synthetic, "flops_by_precision", lambda workload: None, raising=False)
+    monkeypatch.setattr(synthetic.Synthetic, "linear_flops_per_sample", lambda workload: 3.0)
+    monkeypatch.setattr(synthetic.Synthetic, "flops_per_sample", lambda workload: 3.0)
+    window = setting.run(precision="int8_switchback")
+    assert window["flops_by_precision"] == {"bf16": 1.0, "int8": 2.0}
+    assert window["peak_flops"] == pytest.approx(3 / (1 / 989.5e12 + 2 / 1979e12)) and "INT8" in window["peak_source"]
+    monkeypatch.delattr(synthetic.Synthetic, "linear_flops_per_sample")
     setting.world.records.clear()
-    window = setting.run(precision="bf16")
+    window = setting.run(precision="int8_switchback")
     assert (window["flops_by_precision"], window["peak_flops"]) == (None, None), "which precision computes them is not known"
     assert window["flops_per_sample"] > 0
 

@@ -8,6 +8,7 @@ import pytest
 
 from experiments.config.errors import ConfigError
 from experiments.regression.definition import METRICS, cell_id, drop_to_fit, load_night, nights
+from experiments.regression.paired_test import PAIRS
 
 WHOLE = """nightly: mine
 cells:
@@ -40,10 +41,16 @@ def test_the_definition_that_is_deployed_is_whole() -> None:
         (("budget: 90m", "bugdet: 90m"), r"bugdet"),
         (("budget: 90m", "notify: [https://hooks.example.com/secret]"), r"notify"),
         (("budget: 90m", "alpha: 0"), r"alpha"),
+        (("budget: 90m", "pairs: [3, 3]"), r"mine.yaml:5: pairs: is \[3, 3\]; write rising numbers of pairs from 2 on"),
+        (("budget: 90m", "pairs: [1, 3]"), r"mine.yaml:5: pairs: is \[1, 3\]; write rising numbers of pairs from 2 on"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_line(tmp_path: Path, change: tuple[str, str], says: str) -> None:
-    assert load_night(written(tmp_path, WHOLE)).nightly == "mine"
+    assert load_night(written(tmp_path, WHOLE)).pairs == list(PAIRS)
+    assert (
+        load_night(written(tmp_path, WHOLE + "pairs: []\n")).pairs == []
+        and load_night(written(tmp_path, WHOLE + "pairs: [2, 3]\n")).pairs[0] == 2
+    )
     with pytest.raises(ConfigError, match=says):
         load_night(written(tmp_path, WHOLE.replace(*change)))
 

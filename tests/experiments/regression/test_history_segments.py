@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.regression.history_segments import Change, accepts_itself, baseline_nights, open_alarm, start_of
+from experiments.regression.history_segments import Change, accepts_itself, baseline_nights, open_alarm, reference_nights, start_of
 from experiments.stats.verdict import Verdict
 
 S, F, OK, U = Verdict.SLOWER, Verdict.FASTER, Verdict.SAME, Verdict.UNDECIDED
@@ -104,3 +104,19 @@ def test_an_alarm_is_held_by_its_own_nights_only() -> None:
     held = said(S, S, S, S)
     assert accepts_itself(held, [change(DATES[1], on=DATES[2])], DATES[3], 2) is None, "settled nights do not count twice"
     assert accepts_itself(held, [change(DATES[1], on=DATES[2])], DATES[3], 1) == DATES[3]
+
+
+def test_a_missed_slow_down_is_held_against_the_same_commit_for_three_nights() -> None:
+    verdicts = said(*[OK] * 9)
+    for tonight, reference in ((DATES[5], DATES[2]), (DATES[6], DATES[3]), (DATES[7], DATES[4])):
+        assert reference_nights(DATES, verdicts, [], tonight)[0] == reference, "a change of night 6 (DATES[5]) is in none of the three"
+    assert reference_nights(DATES, verdicts, [], DATES[4]) == [DATES[1], DATES[0], DATES[2], DATES[3]]
+
+
+def test_a_good_commit_is_of_the_segment_and_of_no_open_alarm() -> None:
+    assert reference_nights(DATES[:7], said(OK, OK, S, S, S, U, S), [], DATES[7])[0] == DATES[1]
+    changes = [change(DATES[3], on=DATES[5])]
+    assert reference_nights(DATES[:7], said(OK, OK, OK, S, S, S, OK), changes, DATES[7]) == [DATES[4], DATES[3], DATES[5], DATES[6]]
+    assert reference_nights(DATES[:4], said(OK, OK, OK, S), [change(DATES[3], on=DATES[3])], DATES[4]) == [DATES[3]]
+    assert reference_nights(DATES[:2], said(S, S), [], DATES[2]) == []
+    assert reference_nights(DATES[:2], said(OK, OK), [], DATES[2]) == DATES[:2], "a young history: its oldest night"

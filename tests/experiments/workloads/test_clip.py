@@ -15,8 +15,11 @@ from cluster.pools.pool import load_pools
 from cluster.worker.measure.recorder import Recorder
 from cluster.worker.rank_group import Ranks
 from cluster.worker.trial_session import TrialSession
-from experiments.components.workload import Context
+from experiments.components.layers.convert import convert
+from experiments.components.layers.low_precision import LowPrecisionLinear
+from experiments.components.workload import Context, flops_by_precision
 from experiments.datasets import scenes
+from experiments.precision import LOW, Precision
 from experiments.spec.load import load_suite
 from experiments.spec.matrix import expand
 from experiments.summary import summarise
@@ -43,6 +46,8 @@ def losses(folder: Path, **changes: Any) -> list[float]:
     one = workload(folder, **changes)
     torch.manual_seed(0)
     model = one.model()
+    if one.parameters.precision in LOW:
+        convert(model, one.layers(model), one.parameters, "cpu")
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     found = []
     for batch in islice(one.batches(), 3):
@@ -66,7 +71,7 @@ def test_parameters_and_flops_are_the_published_ones(size: str, count: int, giga
     assert sum(parameter.numel() for parameter in model.parameters()) == count
     assert clip.flops(size) == pytest.approx(giga * 1e9, rel=0.01)
     blocks = [*model.text_model.encoder.layers, *model.vision_model.encoder.layers]
-    weights = [getattr(getattr(block, part), name).weight.numel() for block in blocks for part, name in clip.LINEARS]
+    weights = [module.weight.numel() for block in blocks for module in block.modules() if isinstance(module, torch.nn.Linear)]
     (*_, patch, image), (_, text_layers, _), _, _, tokens = clip.SIZES[size]
     texts = sum(weights[: 6 * text_layers]) * tokens
     images = sum(weights[6 * text_layers :]) * ((image // patch) ** 2 + 1)
@@ -74,28 +79,28 @@ def test_parameters_and_flops_are_the_published_ones(size: str, count: int, giga
 
 
 @pytest.mark.parametrize(
-    ("arm", "low", "products"),
-    [("plain", None, 0), ("switchback", "int8", 2), ("fp8_tensorwise", "fp8", 3), ("fp8_switchback", "fp8", 2), ("fp8_simulated", None, 0)],
+    ("precision", "low", "products"),
+    [("bf16", None, 0), ("int8_switchback", "int8", 2), ("fp8", "fp8", 3), ("fp8_switchback", "fp8", 2), ("fp8_simulated", None, 0)],
 )
-def test_flops_by_precision_are_those_of_the_arms_products(drawn: Path, arm: str, low: str | None, products: int) -> None:
-    one = workload(drawn, model="tiny", precision="bf16", linear=arm)
-    found = one.flops_by_precision()
+def test_flops_by_precision_are_those_of_the_layers_products(drawn: Path, precision: Precision, low: str | None, products: int) -> None:
+    one = workload(drawn, model="tiny", precision=precision)
+    found = flops_by_precision(one, precision, one.flops_per_sample())
     assert found is not None and sum(found.values()) == pytest.approx(one.flops_per_sample())
-    assert set(found) == {"bf16"} | ({low} if low else set()), "attention stays in the trial's precision"
+    assert set(found) == {"bf16"} | ({low} if low else set()), "attention stays in 16 bits"
     assert found.get(low or "", 0.0) == pytest.approx(clip.linear_flops("tiny") * products / 3)
 
 
 def test_what_a_library_computes_in_which_precision_is_not_guessed(drawn: Path) -> None:
-    assert workload(drawn, model="tiny", linear="llm_int8").flops_by_precision() is None
+    assert flops_by_precision(workload(drawn, model="tiny", precision="llm_int8"), "llm_int8", 1e9) is None
 
 
 def test_the_first_losses_are_the_golden_ones_and_low_precision_stays_near(drawn: Path) -> None:
     plain = losses(drawn)
     assert plain == pytest.approx(GOLDEN, rel=1e-4)
-    for arm in ("switchback", "switchback_m", "switchback_q", "fp8_simulated"):
-        found = losses(drawn, linear=arm)
-        assert found == pytest.approx(plain, rel=0.05), arm
-        assert found != plain, arm
+    for precision in ("int8_switchback", "int8_switchback_m", "int8_switchback_q", "fp8_simulated"):
+        found = losses(drawn, precision=precision)
+        assert found == pytest.approx(plain, rel=0.05), precision
+        assert found != plain, precision
 
 
 def test_zero_layer_scale_makes_every_block_pass_its_input_on(drawn: Path) -> None:
@@ -118,11 +123,10 @@ def test_a_text_is_represented_by_its_end(drawn: Path) -> None:
     assert all((row[place + 1 :] == 1).all() for row, place in zip(tokens, at, strict=True)), "only padding follows"
 
 
-def test_every_linear_layer_of_a_block_is_the_arms(drawn: Path) -> None:
-    from experiments.components.layers.low_precision import LowPrecisionLinear
-
-    one = workload(drawn, linear="switchback")
+def test_every_linear_layer_of_a_block_is_replaced(drawn: Path) -> None:
+    one = workload(drawn, precision="int8_switchback", zero_layer_scale=True)
     model = one.model()
+    convert(model, one.layers(model), one.parameters, "cpu")
     for layer in one.layers(model):
         assert [type(module) for module in layer.modules() if isinstance(module, torch.nn.Linear)] == [LowPrecisionLinear] * 6
 
@@ -130,10 +134,10 @@ def test_every_linear_layer_of_a_block_is_the_arms(drawn: Path) -> None:
 def test_the_suite_is_the_documents_experiment() -> None:
     planned = expand(load_suite("clip_precision", pools=load_pools()))
     cells = [cell for cell in planned if not cell.reference]
-    assert len(cells) == 3 * 2 * 13
-    references = [(cell.axes["precision"], cell.axes["linear"], cell.axes["kernels"]) for cell in planned if cell.reference]
-    assert references == [("fp32", "plain", "stock")] * 6, "for loss parity, one for each model and layer scale"
-    assert {(cell.axes["precision"], cell.axes["linear"]) for cell in cells} >= {("fp16", "plain"), ("bf16", "plain"), ("bf16", "llm_int8")}
+    assert len(cells) == 3 * 2 * 14
+    references = [(cell.axes["precision"], cell.axes["kernels"]) for cell in planned if cell.reference]
+    assert references == [("fp32", "stock")] * 6, "for loss parity, one for each model and layer scale"
+    assert {cell.axes["precision"] for cell in cells} == {"bf16", "fp16", *LOW} - {"mxfp8"}
     assert all(cell.parameters["devices"] == 4 and cell.parameters["batch_size"] == 256 for cell in cells)
     assert all(cell.parameters["activation_checkpointing"] for cell in cells)
     widths = {cell.axes["width"] for cell in expand(load_suite("linear_layer", pools=load_pools()))}

@@ -41,6 +41,7 @@ def test_values_of_its_axes() -> None:
     assert completed("sweep run synthetic --only ") == ["pool=cpu", "precision=fp32", "width=64", "width=256"]
     assert completed("sweep tune synthetic -p tune --only batch") == [f"batch_size={size}" for size in (16, 32, 64, 128)]
     assert "precision=fp32" in completed("sweep ab main HEAD --suite synthetic --only ")
+    assert "dataloader_workers=0" in completed("sweep ab main HEAD --only "), "bridgetower's, which it takes"
 
 
 def test_trials_of_a_sweep(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:

@@ -58,6 +58,18 @@ def test_the_examples_of_a_command_use_options_that_it_has(name: str) -> None:
         (["nope"], "error: No such command 'nope'; `sweep --help` shows what it takes\n"),
         (["run"], "error: Missing argument 'suite'; `sweep run --help` shows what it takes\n"),
         (["run", "synthetic", "--nope"], "error: No such option: --nope; `sweep run --help` shows what it takes\n"),
+        (["run", "synthetic", "--repeats", "0"], "error: --repeats: is '0'; should be at least 1\n"),
+        (["run", "synthetic", "-n", "x"], "error: --repeats: is 'x'; should be a whole number\n"),
+        (
+            ["run", "synthetic", "--profile-steps", "101"],
+            "error: --profile-steps: is '101'; should be at most 100\n",
+        ),
+        (["aa", "synthetic", "--minutes", "0"], "error: --minutes: is '0'; should be at least 0.01\n"),
+        (
+            ["new", "workload", "x", "--data", "pairz"],
+            "error: --data: 'pairz' is not one of 'none', 'classes', 'pairs'; `sweep new workload --help` shows what it takes\n",
+        ),
+        (["plan"], "error: Invalid value: give a suite, or --sweep and a sweep's id: one of the two; `sweep plan --help` shows "),
         (["plan", "synthetic", "-p", "smoek"], "error: --profile: smoek: the suite synthetic has no such profile; did you mean 'smoke'? "),
         (["plan", "synthetic", "--set", "commit=nope"], "error: --set: commit: 'nope' is no commit of "),
         (["plan", "synthetic", "--budget", "99999999h"], "error: --budget: '99999999h' is more than 30 days; write it as "),

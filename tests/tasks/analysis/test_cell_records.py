@@ -53,8 +53,11 @@ def test_costs_stand_there_where_a_price_is_known() -> None:
 
 
 def test_simulated_arithmetic_is_named() -> None:
-    assert simulated(make_trial(parameters={"linear": "fp8_simulated"})) == "linear: fp8_simulated"
-    assert simulated(make_trial(parameters={"linear": "plain"})) is None
+    assert simulated(make_trial(parameters={"precision": "fp8_simulated"})) == "precision: fp8_simulated"
+    assert simulated(make_trial(parameters={"precision": "bf16", "linear": "fp8_simulated"})) == "linear: fp8_simulated", (
+        "of an earlier sweep"
+    )
+    assert simulated(make_trial(parameters={"precision": "fp8"})) is None
 
 
 def test_the_cells_are_those_of_the_report(tmp_path: Path) -> None:

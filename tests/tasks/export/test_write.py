@@ -30,7 +30,7 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two cells with two repeats, one that did not fit, one on an emulated device."""
     fakes = [
         Fake(axes(0), rate=100, repeats=2, environment={"cpu": "Made-up", "cores": 4}),
-        Fake(axes(1), rate=150, repeats=2, parameters={"linear": "fp8_simulated"}),
+        Fake(axes(1), rate=150, repeats=2, parameters={"precision": "fp8_simulated"}),
         Fake(axes(2), outcome=Outcome.DOES_NOT_FIT, reason="out of memory on box"),
         Fake(axes(3), rate=500, emulated=True),
     ]
@@ -49,7 +49,7 @@ def test_tables_are_whole_and_each_row_says_what_it_is(sweep: Path, tmp_path: Pa
     found = tables(tmp_path / "out", form)
     cells, trials, steps = found["cells"], found["trials"], found["steps"]
     assert cells["axis.dataloader_workers"].tolist() == [0, 1, 2, 3] and cells["emulated"].tolist() == [False, False, False, True]
-    assert cells["simulated"].isna().tolist() == [True, False, True, True] and cells["simulated"][1] == "linear: fp8_simulated"
+    assert cells["simulated"].isna().tolist() == [True, False, True, True] and cells["simulated"][1] == "precision: fp8_simulated"
     assert cells["outcome"].tolist() == ["ok", "ok", "does_not_fit", "ok"]
     assert trials.groupby("emulated").size().to_dict() == {False: 5, True: 1}
     assert trials["simulated"].notna().sum() == 2
@@ -96,7 +96,7 @@ def test_benchmark_records_have_the_form_of_pytorchs_database(sweep: Path, tmp_p
     throughput = [record for record in records if record["metric"]["name"] == "throughput"]
     assert [len(record["metric"]["benchmark_values"]) for record in throughput] == [2, 2, 1], "what did not fit has no value"
     assert [record["benchmark"]["extra_info"]["emulated"] for record in throughput] == ["false", "false", "true"]
-    assert throughput[1]["benchmark"]["extra_info"]["simulated"] == "linear: fp8_simulated"
+    assert throughput[1]["benchmark"]["extra_info"]["simulated"] == "precision: fp8_simulated"
     first = throughput[0]
     assert (first["benchmark"]["name"], first["benchmark"]["mode"], first["benchmark"]["dtype"]) == ("made_up", "training", "fp32")
     assert (first["model"]["name"], first["model"]["origins"]) == ("bridgetower tiny", ["sweepbench"])

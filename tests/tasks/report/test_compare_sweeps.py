@@ -91,7 +91,14 @@ def test_nothing_in_common(tmp_path: Path) -> None:
     found = compared(tmp_path, cells(), other)
     assert found.pairs == []
     assert found.headline == "The two sweeps have no cell in common." and not found.across_pools
-    write_comparison(found, tmp_path)
+    markdown, html = write_comparison(found, tmp_path)
+    (line, *rest) = found.remarks
+    assert line.startswith(
+        "dataloader_workers is 0, 1 and 2 in A and 7 in B. Cells are the same where workload, environment, commit and every"
+    )
+    assert all(remark.startswith("Only in") for remark in rest), "there is nothing that repeats would decide"
+    for page in (markdown, html):
+        assert "undecided asks for more repeats" not in page.read_text() and "in turns" in page.read_text()
     assert not compared(tmp_path / "pools", cells(pool="gpu")[:1], other).across_pools, "no pair to say it of"
 
 

@@ -346,12 +346,12 @@ def test_what_does_not_train_has_no_loss_curve_and_a_smaller_metric_no_speed_up(
 
 
 def test_published_values_of_another_suite_with_the_same_workload_are_left_out(tmp_path: Path) -> None:
-    suite = {**SUITE, "baseline": {"linear": "plain"}, "report": {**SUITE["report"], "columns": "linear"}}
+    suite = {**SUITE, "baseline": {"precision": "bf16"}, "report": {**SUITE["report"], "columns": "precision"}}
 
-    def names(linear: str) -> list[str]:
+    def names(precision: str) -> list[str]:
         axes = {"pool": "gpu", "model": "h14"}
         parameters = {"devices": 4}
-        trials = [Fake({**axes, "linear": name}, workload="clip", parameters=parameters) for name in ("plain", linear)]
-        return report_of(make_sweep(tmp_path / linear, trials, suite=suite)).section_names
+        trials = [Fake({**axes, "precision": name}, workload="clip", parameters=parameters) for name in ("bf16", precision)]
+        return report_of(make_sweep(tmp_path / precision, trials, suite=suite)).section_names
 
-    assert "nearest_literature" in names("switchback") and "nearest_literature" not in names("fp8")
+    assert "nearest_literature" in names("int8_switchback") and "nearest_literature" not in names("fp8")

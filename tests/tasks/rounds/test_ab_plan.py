@@ -20,7 +20,7 @@ from tasks.sweep.store import Plan, Request, SweepStore, read_plan
 from tests.tasks.plan_support import make_result
 
 REQUEST = Request(suite="synthetic", profile="full", budget_s=1200.0, until_decided=True)
-COMMITS = {"main": "a" * 40, "HEAD": "b" * 40, "again": "a" * 40}
+COMMITS = {"main": "a" * 40, "HEAD": "b" * 40, "again": "a" * 40, "0123456789" * 4: "c" * 40}
 SLOWED = ("injected_slowdown=0", "injected_slowdown=0.3")
 
 
@@ -86,6 +86,9 @@ def test_commits_are_those_of_the_trials_and_worktree_is_the_code_here() -> None
     assert plan.trials[0].axes == {"pool": "cpu", "precision": "fp32", "width": 64, "side": "A: main"}
     assert [trial.commit for trial in planned("commit:main", "worktree").trials] == ["a" * 40, None]
     assert plan.ab is not None and plan.ab.kind == "commits"
+    named = planned("0123456789" * 4, "HEAD")
+    assert named.ab is not None and named.ab.a == "012345678901" and named.command.startswith("sweep ab 012345678901 HEAD ")
+    assert [trial.commit for trial in named.trials] == ["c" * 40, "b" * 40]
 
 
 def test_it_is_read_back_and_no_plain_sweep_takes_its_trials_for_its_own() -> None:

@@ -85,8 +85,9 @@ def test_a_trial_depends_on_its_own_device_alone(files: dict[tuple[str, str], di
         ("t5_inference", "experiments.workloads.t5", True),
         ("winoground", "experiments.datasets.winoground", True),
         ("stable_diffusion", "experiments.datasets.scenes", True),
-        ("clip", "experiments.components.layers.low_precision", True),
-        ("vit", "experiments.components.layers.low_precision", False),
+        ("clip", "experiments.components.layers.layer_scale", True),
+        ("vit", "experiments.components.layers.layer_scale", False),
+        ("vit", "experiments.components.layers.low_precision", True),  # a train step imports it, for any workload
         ("vit", "experiments.workloads.vit.model", True),  # imported inside functions
     ],
 )

@@ -94,7 +94,7 @@ def test_a_loss_that_is_not_finite_ends_the_trial_and_names_the_step(tmp_path: P
     assert journal.window is None
 
 
-@pytest.mark.parametrize("precision", ["fp16", "tf32"])
+@pytest.mark.parametrize("precision", ["fp16", "tf32", "fp8", "fp8_rowwise", "mxfp8"])
 def test_a_precision_the_device_does_not_have_is_unsupported_and_the_environment_is_there_all_the_same(
     tmp_path: Path, precision: str
 ) -> None:
@@ -111,6 +111,19 @@ def test_bf16_is_close_to_fp32_but_not_it(tmp_path: Path) -> None:
         losses[precision] = [step["loss"] for step in run(folder, trial(precision=precision, evaluate=False)).steps]
     assert losses["fp32"] != losses["bf16"]
     assert losses["bf16"] == pytest.approx(losses["fp32"], rel=0.02)
+
+
+def test_linear_layers_in_8_bits_learn_as_bf16_does_and_the_journal_says_which_they_are(tmp_path: Path) -> None:
+    found = {}
+    for precision in ("bf16", "fp8_simulated", "int8_switchback"):
+        (tmp_path / precision).mkdir()
+        found[precision] = run(tmp_path / precision, trial(precision=precision, evaluate=False))
+    losses = {precision: [step["loss"] for step in journal.steps] for precision, journal in found.items()}
+    for precision in ("fp8_simulated", "int8_switchback"):
+        assert losses[precision] != losses["bf16"] and losses[precision] == pytest.approx(losses["bf16"], rel=0.05)
+        (note,) = [note["text"] for note in found[precision].notes if "linear layers" in note["text"]]
+        assert note.startswith(f"precision {precision}, kernels stock: 2 linear layers, ")
+        assert note.endswith("1 more in the blocks have widths not divisible by 16")
 
 
 def test_optimizers_and_checkpointing_change_the_speed_not_the_losses(tmp_path: Path) -> None:

@@ -10,10 +10,13 @@ import torch
 from torch import nn
 
 from experiments.components.layers import low_precision
-from experiments.components.workload import Context, Unsupported
+from experiments.components.layers.convert import convert
+from experiments.components.layers.low_precision import LowPrecisionLinear
+from experiments.components.workload import Context
+from experiments.precision import Precision
 from experiments.workloads import linear_layer
 
-SWITCHBACKS = {"switchback": (False, False), "switchback_m": (True, False), "switchback_q": (False, True)}
+SWITCHBACKS = {"int8_switchback": (False, False), "int8_switchback_m": (True, False), "int8_switchback_q": (False, True)}
 
 
 def as_int8(x: torch.Tensor, dim: int | None) -> torch.Tensor:
@@ -49,8 +52,8 @@ def test_switchback_is_its_float64_reference(arm: str) -> None:
 
 
 @pytest.mark.parametrize("arm", [*SWITCHBACKS, "fp8_simulated", "fp8_simulated_switchback"])
-@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
-def test_each_arm_has_the_gradients_of_a_linear_layer_up_to_its_rounding(arm: str, precision: torch.dtype) -> None:
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_each_arm_has_the_gradients_of_a_linear_layer_up_to_its_rounding(arm: Precision, kind: torch.dtype) -> None:
     """Against nn.Linear in float64, from the same inputs: the relative error over all values is that of 8 bits, and not zero."""
     x, weight, gradient = drawn()
     exact = nn.Linear(32, 16).double()
@@ -60,12 +63,12 @@ def test_each_arm_has_the_gradients_of_a_linear_layer_up_to_its_rounding(arm: st
     with torch.no_grad():
         holder[0].weight.copy_(weight)
         holder[0].bias.copy_(exact.bias)
-    low_precision.replace(holder, arm, [(holder, "0")], "cpu")
+    holder[0] = LowPrecisionLinear(holder[0], arm)
     inputs, inputs64 = x.clone().requires_grad_(), x.double().requires_grad_()
-    with torch.autocast("cpu", torch.bfloat16, enabled=precision is torch.bfloat16):
+    with torch.autocast("cpu", torch.bfloat16, enabled=kind is torch.bfloat16):
         out = holder(inputs)
-    assert out.dtype is precision
-    out.backward(gradient.to(precision))
+    assert out.dtype is kind
+    out.backward(gradient.to(kind))
     exact64 = exact(inputs64)
     exact64.backward(gradient.double())
     limit = 0.05 if arm.startswith("fp8") else 0.02
@@ -82,26 +85,54 @@ def test_each_arm_has_the_gradients_of_a_linear_layer_up_to_its_rounding(arm: st
     assert holder[0].weight.grad.dtype is torch.float32, "the parameter's own type"
 
 
-def test_what_a_device_or_an_environment_lacks_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    def ask(arm: str, kernels: str = "stock") -> nn.Module:
-        holder = nn.Sequential(nn.Linear(32, 16))
-        low_precision.replace(holder, arm, [(holder, "0")], "cpu", kernels)
-        return holder
+@pytest.mark.parametrize("rows", [1, 16, 17, 32, 40])
+@pytest.mark.parametrize("precision", ["int8_switchback", "fp8_simulated"])
+def test_rows_that_units_do_not_take_are_made_up_and_change_nothing(precision: Precision, rows: int) -> None:
+    """8-bit units take a multiple of 16 rows, int8's more than 16: what a row gives does not depend on how many there are."""
+    layer = LowPrecisionLinear(nn.Linear(32, 16), precision)
+    x = torch.randn(40, 32, generator=torch.Generator().manual_seed(0))
+    x[0] *= 10 / x[0].abs().max()  # the largest of all, whose scale fp8 shares
+    whole, found = layer(x), layer(x[:rows].clone().requires_grad_())
+    assert found.shape == (rows, 16)
+    torch.testing.assert_close(found, whole[:rows], rtol=1e-6, atol=1e-6)
+    found.sum().backward()
+    assert layer.bias.grad is not None and layer.bias.grad.tolist() == [rows] * 16, "a row that was made up has no gradient"
+    assert layer(x.view(2, 4, 5, 32)).shape == (2, 4, 5, 16)
 
-    for arm in ("fp8_tensorwise", "fp8_switchback"):
-        with pytest.raises(Unsupported, match=f"{arm}: needs a GPU with fp8"):
-            ask(arm)
-    with pytest.raises(Unsupported, match="llm_int8: bitsandbytes"):
-        ask("llm_int8")
-    with pytest.raises(Unsupported, match=r"kernels fused: .* for cuda, and this is cpu"):
-        ask("switchback", "fused")
+
+@pytest.mark.parametrize("precision", ["int8_switchback", "int8_switchback_m", "int8_switchback_q", "fp8_simulated"])
+def test_a_compiled_layer_is_one_graph_with_the_values_of_the_eager_one(precision: Precision) -> None:
+    """Captured with its backward pass, and computed operation by operation: no code is generated that would round otherwise."""
+    low_precision.traced_whole()
+    torch.compiler.reset()
+    x, weight, gradient = drawn()
+    layer = LowPrecisionLinear(nn.Linear(32, 16), precision)
+    with torch.no_grad():
+        layer.weight.copy_(weight)
+
+    def step(inputs: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            out: torch.Tensor = layer(nn.functional.gelu(inputs))
+        return out
+
+    results = []
+    for call in (step, torch.compile(step, fullgraph=True, backend="aot_eager")):
+        inputs = x.clone().requires_grad_()
+        layer.zero_grad()
+        out = call(inputs)
+        out.backward(gradient.bfloat16())
+        results.append([out.detach(), inputs.grad, layer.weight.grad, layer.bias.grad])
+    for eager, compiled in zip(*results, strict=True):
+        assert eager is not None and compiled is not None and eager.dtype is compiled.dtype
+        torch.testing.assert_close(compiled, eager, rtol=1e-5, atol=1e-5)
 
 
 def test_the_quantise_share_is_of_all_that_a_step_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     """In virtual time: each quantisation takes a second, and the rest of a loss four."""
-    parameters = linear_layer.Parameters(width=32, linear="switchback", batch_size=64)
+    parameters = linear_layer.Parameters(width=32, precision="int8_switchback", batch_size=64)
     one = linear_layer.build(Context(parameters, None, "cpu", 0, 1, 64))
     model: Any = one.model()
+    convert(model, one.layers(model), parameters, "cpu")
     now = 0.0
 
     def taking(seconds: float, work: Callable[..., Any]) -> Callable[..., Any]:
@@ -120,10 +151,11 @@ def test_the_quantise_share_is_of_all_that_a_step_takes(monkeypatch: pytest.Monk
 
 
 def test_the_layers_learn_on_batches_that_are_made_and_moved_once() -> None:
-    parameters = linear_layer.Parameters(width=32, linear="switchback", batch_size=64, learning_rate=0.01)
+    parameters = linear_layer.Parameters(width=32, precision="int8_switchback", batch_size=64, learning_rate=0.01)
     one = linear_layer.build(Context(parameters, None, "cpu", 0, 1, 64))
     torch.manual_seed(0)
     model: Any = one.model()
+    convert(model, one.layers(model), parameters, "cpu")
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     before = one.evaluate(model, lambda batch: batch)
     for _ in range(30):
@@ -136,15 +168,3 @@ def test_the_layers_learn_on_batches_that_are_made_and_moved_once() -> None:
     )
     after = one.evaluate(model, lambda batch: batch)
     assert after["loss"] < 0.5 * before["loss"]
-
-
-def test_all_products_of_the_linear_layers_are_the_arms() -> None:
-    def found(arm: str) -> dict[str, float] | None:
-        parameters = linear_layer.Parameters(width=16, linear=arm, precision="bf16")  # type: ignore[arg-type]
-        return linear_layer.build(Context(parameters, None, "cpu", 0, 1, 8)).flops_by_precision()
-
-    flops = 6 * 2 * 4 * 16 * 16
-    assert found("plain") == {"bf16": flops}
-    assert found("fp8_tensorwise") == {"fp8": flops}, "nothing is left in bf16"
-    assert found("switchback") == pytest.approx({"bf16": flops / 3, "int8": 2 * flops / 3})
-    assert found("llm_int8") is None
