@@ -78,8 +78,9 @@ bench-coverage: $(STAMP) ## how often intervals and verdicts are wrong, simulate
 	@$(BIN)/python -m benchmarks.bench_coverage_steps --markdown
 	@$(BIN)/python -m benchmarks.bench_parity --markdown
 
-bench-scale: $(STAMP) ## what plan, show, report, resume and publishing take with 1,000 and 5,000 finished trials: some minutes (SCALE=options)
+bench-scale: $(STAMP) ## what plan, show, report, resume and publishing take with 1,000 and 5,000 finished trials, and a site of 365 nights: some minutes (SCALE=options)
 	@$(BIN)/python -m benchmarks.bench_scale --trials 1000 5000 --flow 1000 $(SCALE)
+	@$(BIN)/python -m benchmarks.bench_site --cells 500 --nights 365
 
 lock: ## write requirements.lock anew from pyproject.toml (LOCK_TORCH=version)
 	@rm -rf build/lock && mkdir -p build && $(PYTHON) -m venv build/lock

@@ -11,7 +11,7 @@ from cluster.source_tree import source_files
 from experiments.config.paths import REPOSITORY
 
 CODE = ("cluster", "experiments", "flows", "tasks")  # the folders that Python imports from
-COMMIT_VARIABLE, DIRTY_VARIABLE = "SWEEPBENCH_GIT_COMMIT", "SWEEPBENCH_GIT_DIRTY"
+COMMIT_VARIABLE, DIRTY_VARIABLE, BRANCH_VARIABLE = "SWEEPBENCH_GIT_COMMIT", "SWEEPBENCH_GIT_DIRTY", "SWEEPBENCH_GIT_BRANCH"
 _TIMEOUT_S = 20.0
 
 
@@ -42,6 +42,20 @@ def git_state(folder: Path = REPOSITORY) -> dict[str, Any]:
 def as_environment(state: dict[str, Any]) -> dict[str, str]:
     """The environment variables that tell this state to a process without a checkout; {} for an unknown state."""
     return {COMMIT_VARIABLE: state["commit"], DIRTY_VARIABLE: "1" if state["dirty"] else "0"} if state else {}
+
+
+def git_branch(folder: Path = REPOSITORY) -> str | None:
+    """The branch that is checked out in `folder`; None without git, and on a commit that no branch was checked out for.
+
+    SWEEPBENCH_GIT_BRANCH goes before: CI often checks out a commit alone, and knows the branch by itself.
+    """
+    told = os.environ.get(BRANCH_VARIABLE, "").strip()
+    if told:
+        return told
+    try:
+        return _git(folder, "symbolic-ref", "--short", "-q", "HEAD") or None
+    except (OSError, subprocess.SubprocessError):
+        return None
 
 
 def _git(folder: Path, *arguments: str) -> str:

@@ -253,4 +253,5 @@ from flows.cli import look_at as _look_at  # noqa: E402, F401 - adds its command
 from flows.cli import new as _new  # noqa: E402, F401 - adds its commands
 from flows.cli import nightly as _nights  # noqa: E402, F401 - adds its commands
 from flows.cli import schema as _schema  # noqa: E402, F401 - adds its command
+from flows.cli import site as _site  # noqa: E402, F401 - adds its command
 from flows.cli import tune as _tune  # noqa: E402, F401 - adds its command

@@ -6,6 +6,7 @@ import time
 
 from experiments.regression.history_segments import accepts_itself
 from tasks.nightly.accept import accepted
+from tasks.nightly.environments import pool_environments
 from tasks.nightly.night_run import NightRun
 from tasks.nightly.store import CONTROLS, CellVerdict, Dropped, NightStore, verdicts_of
 from tasks.sweep.store import SweepStore
@@ -27,6 +28,7 @@ def close_night(run: NightRun) -> None:
         probes={item.role: item.verdict for item in items if item.role in CONTROLS and item.metric == first[item.cell, item.role]},
         missed=missed,
         remarks=[*run.night.remarks, *verdicts.creep(now)],
+        environments=pool_environments(run.sweep, run.plan),
         closed_at=time.time(),
     )
     for item in run.night.cell_verdicts:

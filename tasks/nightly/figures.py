@@ -91,7 +91,7 @@ def draw_course(course: Course, folder: Path, stem: str) -> tuple[str, Path]:
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(8.6, 3.4), layout="constrained")
         axes = figure.add_subplot()
-        scale, unit = _unit(metric, course.values)
+        scale, unit = axis_unit(metric, course.values)
         _draw_nights(axes, course, scale)
         _draw_levels(axes, course, scale)
         _draw_changes(axes, course)
@@ -158,7 +158,7 @@ def _segments(course: Course) -> list[tuple[int, int]]:
     return [(start, end) for start, end in zip(ordered, [*ordered[1:], len(course.dates)], strict=True) if end > start]
 
 
-def _unit(metric: Metric, values: NDArray[np.float64]) -> tuple[float, str]:
+def axis_unit(metric: Metric, values: NDArray[np.float64]) -> tuple[float, str]:
     """The factor from the metric's unit to the axis's unit, and the latter's name."""
     if metric.kind is Kind.SECONDS and values.size and float(np.median(values)) < 1:
         return 1000.0, "ms"

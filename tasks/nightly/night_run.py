@@ -6,11 +6,12 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from cluster.git_state import git_branch
 from experiments.regression.definition import NightFile
 from tasks.nightly.history import History, tonight
 from tasks.nightly.pairing import Pairing
 from tasks.nightly.plan import plan_night
-from tasks.nightly.store import CellVerdict, Night, NightStore, NodeState
+from tasks.nightly.store import CellVerdict, Night, NightCode, NightStore, NodeState
 from tasks.nightly.verdicts import NightVerdicts
 from tasks.sweep.plan import renew
 from tasks.sweep.store import Plan, SweepStore
@@ -84,6 +85,8 @@ def start_or_resume(definition: NightFile, nights: NightStore, night: Night, swe
         plan = renew(sweep.load_plan())
     else:
         plan, night = plan_night(definition, night, pools)
-        nights.save(night)  # first: without its cells, a plan could not get verdicts
+    code = NightCode(commit=plan.git.get("commit"), dirty=plan.git.get("dirty"), branch=git_branch() if plan.git else None)
+    night = night.model_copy(update={"code": code})
+    nights.save(night)  # first: without its cells, a plan could not get verdicts
     sweep.save_plan(plan)
     return NightRun(definition, nights, night, sweep, plan)

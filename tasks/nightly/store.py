@@ -116,6 +116,21 @@ class NodeState(Strict):
     note: str | None = None
 
 
+class NightCode(Strict):
+    """The code that a night ran. All null: it is not known."""
+
+    commit: str | None = Field(None, description="40 hex digits")
+    dirty: bool | None = Field(None, description="whether the code differed from the commit")
+    branch: str | None = Field(None, description="see `git_branch` (cluster/git_state.py)")
+
+
+class PoolEnvironment(Strict):
+    """What a night's trials ran on in one pool."""
+
+    pool: str
+    facts: dict[str, str] = Field(description="name -> value; all values where trials differed: `node-1 / node-2`")
+
+
 class Night(Strict):
     """night.json: a night's cells, and the verdicts on them."""
 
@@ -135,6 +150,8 @@ class Night(Strict):
     bisections: list[FoundCommit] = Field(default_factory=list, description="what the night found of the commits behind what got worse")
     notified: list[str] = Field(default_factory=list, description="notification blocks that have taken the message")
     remarks: list[str] = Field(default_factory=list)
+    code: NightCode | None = Field(None, description="null: of an early record")
+    environments: list[PoolEnvironment] = Field(default_factory=list, description="of the pools; empty: of an early record, or not closed")
 
     @property
     def closed(self) -> bool:

@@ -36,20 +36,29 @@ def _environment() -> Environment:
 
 def render_page(template: str, **values: Any) -> str:
     """One page from a template beside this file, with the style sheet inside it."""
-    style = Markup((_TEMPLATES / "page.css").read_text())  # noqa: S704 - our own file
-    return _environment().get_template(template).render(style=style, **values)
+    return _environment().get_template(template).render(style=asset("page.css"), **values)
+
+
+@cache
+def asset(name: str) -> Markup:
+    """A style sheet or script beside the templates, as it goes into a page."""
+    return Markup((_TEMPLATES / name).read_text())  # noqa: S704 - our own file
+
+
+def script_values(*names: str) -> dict[str, Markup | str]:
+    """What a template needs of its script, which is these files one after the other: `script`, and the `script_hash` of its policy."""
+    script = Markup("").join(asset(name) for name in names)
+    return {"script": script, "script_hash": f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}"}
 
 
 def render_html(report: Report) -> str:
     """The report as one self-contained page, with its figures inside it, and its script, the only one that the page's policy lets run."""
-    script = (_TEMPLATES / "page.js").read_text()
     return render_page(
         "report.html",
         report=report,
         headline=headline_of(report),
         filters=Filters(report.cells),
-        script=Markup(script),  # noqa: S704 - our own file
-        script_hash=f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}",
+        **script_values("copy.js", "page.js"),
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cluster import git_state as module
-from cluster.git_state import as_environment, git_state
+from cluster.git_state import as_environment, git_branch, git_state
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -109,3 +109,23 @@ def test_code_that_travelled_without_its_history_keeps_its_state(
 
 def test_an_unknown_state_sets_no_variable() -> None:
     assert as_environment({}) == {}
+
+
+def test_the_branch_is_what_is_checked_out_or_told(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SWEEPBENCH_GIT_BRANCH", raising=False)
+    git(checkout, "checkout", "-q", "-b", "topic/a")
+    assert git_branch(checkout) == "topic/a"
+    git(checkout, "checkout", "-q", "--detach")
+    assert git_branch(checkout) is None, "a commit alone"
+    monkeypatch.setenv("SWEEPBENCH_GIT_BRANCH", " main ")
+    assert git_branch(checkout) == "main" == git_branch(tmp_path)
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError("git"), subprocess.TimeoutExpired("git", 20)])
+def test_without_a_git_that_answers_no_branch_is_known(checkout: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def fail(*arguments: object, **options: object) -> None:
+        raise error
+
+    monkeypatch.delenv("SWEEPBENCH_GIT_BRANCH", raising=False)
+    monkeypatch.setattr(module.subprocess, "run", fail)
+    assert git_branch(checkout) is None

@@ -89,6 +89,8 @@ def test_a_night_is_interrupted_gone_on_with_judged_and_told_once(definition: No
         assert (state.is_failed(), state.name) == (True, REGRESSED), state.message
         night = nights.load(TONIGHT)
         assert night.closed and night.sweep_id == store.sweep_id
+        assert night.code is not None and night.code.commit == store.load_plan().git.get("commit")
+        assert [entry.pool for entry in night.environments] == ["cpu"] and {"torch", "python", "host"} <= night.environments[0].facts.keys()
         assert (store.trial_dir(first.key) / "journal.jsonl").read_bytes() == before
         said = {(item.name, item.metric): item for item in night.judgements if item.role == "history"}
         whole = said["two · cpu · none · steps 30", "throughput"]

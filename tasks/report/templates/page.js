@@ -1,25 +1,4 @@
-"use strict";
-// Copy buttons, filters, sorting and folding. Without this script everything is shown, in the order of the values.
-document.querySelectorAll("code[data-copy]").forEach((code) => {
-  const button = document.createElement("button");
-  button.type = "button";
-  button.className = "copy";
-  button.textContent = "copy";
-  button.setAttribute("aria-label", "Copy the command");
-  button.addEventListener("click", async () => {
-    const selection = getSelection();
-    selection.selectAllChildren(code);
-    try {
-      await navigator.clipboard.writeText(code.textContent);
-    } catch {
-      document.execCommand("copy"); // where a page of a file may not write to the clipboard
-    }
-    button.textContent = "copied";
-    setTimeout(() => { button.textContent = "copy"; }, 1500);
-  });
-  code.after(" ", button);
-});
-
+// Filters, sorting and folding. Without this script everything is shown, in the order of the values.
 const form = document.querySelector("form.filters");
 const bodies = [...document.querySelectorAll("tbody[data-sortable]")];
 const tokens = (element) => new Map((element.dataset.t || "").split(" ").filter(Boolean).map((token) => token.split(".").map(Number)));

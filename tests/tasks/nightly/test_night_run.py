@@ -16,7 +16,7 @@ from tasks.nightly.close import close_night, close_unfinished
 from tasks.nightly.history import History
 from tasks.nightly.night_run import NightRun, start_or_resume
 from tasks.nightly.repeats import more_repeats
-from tasks.nightly.store import AA_CONTROL, CellVerdict, NightStore
+from tasks.nightly.store import AA_CONTROL, CellVerdict, NightCode, NightStore
 from tasks.sweep.store import SweepStore
 from tests.cli_support import ROOT
 from tests.tasks.nightly.night_support import DATES, DEFINITION, TONIGHT, night, now, past, trials
@@ -65,6 +65,14 @@ def test_a_night_that_is_started_again_keeps_its_plan(run: NightRun) -> None:
     again = start_or_resume(run.definition, run.nights, run.nights.load(TONIGHT), run.sweep, [])
     assert [trial.key for trial in again.plan.trials] == [trial.key for trial in run.plan.trials]
     assert again.night.cells == run.night.cells != []
+
+
+def test_a_night_records_its_commit_and_branch_also_when_it_is_gone_on_with(run: NightRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    for branch, commit in (("topic/a", "a" * 40), ("main", "b" * 40)):
+        for name, value in (("SWEEPBENCH_GIT_BRANCH", branch), ("SWEEPBENCH_GIT_COMMIT", commit), ("SWEEPBENCH_GIT_DIRTY", "1")):
+            monkeypatch.setenv(name, value)
+        start_or_resume(run.definition, run.nights, run.nights.load(TONIGHT), run.sweep, [])
+        assert run.nights.load(TONIGHT).code == NightCode(commit=commit, dirty=True, branch=branch)
 
 
 def test_undecided_cells_and_their_canary_get_more_repeats(run: NightRun, monkeypatch: pytest.MonkeyPatch) -> None:
