@@ -102,11 +102,16 @@ def verdict_table(night: Night) -> TextTable:
 
 def change_of(item: CellVerdict) -> str:
     """+5.3 % (+3.9 to +6.8), in the metric's own direction, by pairs where they decided; a dash where nothing is known."""
-    told = item.pairs if item.pairs and item.pairs.verdict is not Verdict.UNDECIDED else item
+    told = item.pairs if item.pairs and by_pairs(item) else item
     if told.ratio is None or told.low is None or told.high is None:
         return "–"
     middle, low, high = (100 * change(value, item.metric) for value in (told.ratio, told.low, told.high))
     return f"{middle:+.1f} % ({min(low, high):+.1f} to {max(low, high):+.1f})"
+
+
+def by_pairs(item: CellVerdict) -> bool:
+    """Whether pairs of two commits decided, and not past nights."""
+    return item.pairs is not None and item.pairs.verdict is not Verdict.UNDECIDED
 
 
 def _detects(item: CellVerdict) -> str:
