@@ -33,7 +33,7 @@ class Culprit:
         if self.found is None or self.commit is None:
             return commits.between(self.between)
         subject = f": {self.found.subject}" if self.found.subject else ""
-        return Markup("{}, the first bad commit{}").format(commits.link(self.commit), subject)
+        return Markup("{}, the first bad one{}").format(commits.link(self.commit), subject)
 
 
 def culprit_of(track: Track, cell: CellHistory, item: CellVerdict) -> Culprit:

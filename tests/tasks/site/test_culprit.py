@@ -72,8 +72,8 @@ def test_the_commit_that_any_night_of_the_alarm_found_is_the_culprit_and_not_tha
     assert culprit(tmp_path, new).commit == culprit(tmp_path, later).commit == commit(3)
     assert culprit(tmp_path, old).commit == commit(1)
     text = culprit(tmp_path, new).shown(Commits("https://example.org/c/{commit}"))
-    assert text == f'<a href="https://example.org/c/{commit(3)}"><code>0000000000</code></a>, the first bad commit: Halve the buffer'
-    assert culprit(tmp_path, old).shown(Commits()).startswith("<code>0000000000</code>, the first bad commit")
+    assert text == f'<a href="https://example.org/c/{commit(3)}"><code>0000000000</code></a>, the first bad one: Halve the buffer'
+    assert culprit(tmp_path, old).shown(Commits()).startswith("<code>0000000000</code>, the first bad one")
 
 
 def test_reasons_of_a_change_are_pairs_where_and_causes_but_not_what_stands_beside() -> None:

@@ -148,7 +148,7 @@ def test_what_pairs_and_a_bisection_found_is_on_the_index_and_on_the_cells_page(
     _, pages = site(runs)
     row = re.findall(r"<tr><th scope=\"row\">.*?</tr>", pages["index.html"])[0]
     sentence = "slower by 5.1 % (4.2 to 6.0 %), 8 pairs of 000000000000 against 000000000000"
-    assert "the first bad commit: Halve &lt;it&gt;" in row and sentence in row and "-5.1 % (-6.0 to -4.2)" in row
+    assert "the first bad one: Halve &lt;it&gt;" in row and sentence in row and "-5.1 % (-6.0 to -4.2)" in row
     one, two = of_cell(pages), of_cell(pages, "id-two")
     assert "</b> in pairs against an earlier commit, 95 % interval" in one and "sweep bisect" not in one and "sweep accept" in one
     assert data_of(one)[0]["said"] == {"3": sentence} and f'<span class="note">{sentence}</span>' in one
