@@ -181,8 +181,17 @@ def markdown(night: Night, nights: Sequence[Night], changes: Sequence[Change], f
         blocks += ["## How far to trust this", "\n".join(f"- {md(line)}" for line in remarked)]
     if figures:
         blocks += ["## History", *(f"![{md(title)}](figures/{path.name})" for title, path in figures)]
-    blocks.append(f"Sweep {md(night.sweep_id)}.")
+    blocks.append(md(what_ran(night)))
     return "\n\n".join(blocks) + "\n"
+
+
+def what_ran(night: Night) -> str:
+    """`Sweep ID, commit 4d3c2b1a0f9e of branch main.`: the commit where the night recorded it."""
+    code = night.code
+    if code is None or code.commit is None:
+        return f"Sweep {night.sweep_id}."
+    branch = f" of branch {code.branch}" if code.branch else ""
+    return f"Sweep {night.sweep_id}, commit {code.commit[:12]}{branch}{' with uncommitted changes' if code.dirty else ''}."
 
 
 def message(night: Night, nights: Sequence[Night], changes: Sequence[Change], links: Sequence[tuple[str, str]]) -> str:
@@ -222,6 +231,7 @@ def write_night(
             table=verdict_table(night),
             nodes=node_table(night),
             remarks=remarks(night, nights, changes),
+            ran=what_ran(night),
             figures=inline_figures,
         ),
     )
