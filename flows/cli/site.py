@@ -27,7 +27,7 @@ def site(
     nights: Annotated[int, typer.Option("--nights", min=1, help="show the last so many nights of each definition")] = 365,
     reports: Annotated[
         int,
-        typer.Option("--reports", min=0, help="copy the reports of the last so many nights of each definition, of so many sweeps and imports"),
+        typer.Option("--reports", min=0, help="copy the reports of the last so many nights of each definition, sweeps and imports"),
     ] = 30,
     commit_url: Annotated[
         str | None, typer.Option("--commit-url", help="where a commit can be seen, with {commit} in it", metavar="URL")
