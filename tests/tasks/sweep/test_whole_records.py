@@ -37,7 +37,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def another_process() -> None:
     whole_records.cache_clear()
-    trial_record._damage_of.cache_clear()
+    trial_record._checked.cache_clear()
 
 
 def test_a_whole_record_is_read_in_full_once_and_one_without_a_result_each_time(read: list[str]) -> None:
