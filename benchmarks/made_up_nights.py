@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import islice, product
@@ -24,6 +24,7 @@ from benchmarks.finished_sweep import without_fsync
 from experiments.metrics import Metric, metric_of
 from experiments.regression.history_segments import Change
 from experiments.stats.verdict import Verdict
+from tasks.nightly.commit_records import FoundCommit, Pairs
 from tasks.nightly.store import CellVerdict, Dropped, Night, NightCell, NightCode, NightStore, NodeState, PoolEnvironment
 
 LAST = date(2026, 11, 22)
@@ -144,8 +145,35 @@ class MadeUp:
         if since is not None and more["verdict"] is not Verdict.UNDECIDED:
             cause = f"git commit {_commit(since - 1)[:12]} → {_commit(since)[:12]}"
             more |= {"where": "code", "alarm_since": self.dates[since], "causes": [cause]}
+            if metric == METRICS[0]:
+                more |= {"raw": more["ratio"], "looked": more["verdict"], "pairs": self._pairs(since, night, more)}
         dates = [self.dates[index] for index in baseline]
         return CellVerdict.model_validate({**common, "value": value, "baseline": dates, **more}, strict=False)
+
+    def _pairs(self, since: int, night: int, verdict: Mapping[str, object]) -> Pairs:
+        """As if pairs had shown what the night's verdict says, against the commit of three nights before."""
+        known = {name: verdict[name] for name in ("verdict", "ratio", "low", "high")}
+        commits = {"good": _commit(since - 3), "good_date": self.dates[since - 3], "tonight": _commit(night)}
+        return Pairs.model_validate({**commits, "count": 8, **known}, strict=False)
+
+    def _found(self, night: int) -> list[FoundCommit]:
+        """What bisections found on a night: the commits of the slow-downs that begin on it, but for one cell's."""
+        slower = [one for one in self.planted.values() if one.at == night and one.size < 0 and one.metric == METRICS[0]]
+        return [
+            FoundCommit(
+                cell=self.cells[one.cell].cell,
+                name=self.cells[one.cell].name,
+                metric=one.metric,
+                good=_commit(night - 3),
+                bad=_commit(night),
+                commit=_commit(night - 1) if one.cell != 2 else None,
+                subject="Copy the batch twice" if one.cell != 2 else "",
+                between=(_commit(night - 2), _commit(night if one.cell == 2 else night - 1)),
+                sentence="the first bad commit is one of 2: there was no time for more" if one.cell == 2 else "found",
+                on=self.dates[night],
+            )
+            for one in slower
+        ]
 
     def night(self, name: str, night: int, branch: str) -> Night:
         """The record of one night."""
@@ -164,6 +192,7 @@ class MadeUp:
             cells=[self.cells[place] for place in sorted({*there, *missed})],
             missed=[Dropped(cell=self.cells[place].cell, name=self.cells[place].name, why="infra") for place in missed],
             judgements=verdicts,
+            bisections=self._found(night),
             nodes=[_node(night)],
             probes={"twin": Verdict.SAME, "injected": Verdict.SLOWER} if night >= LEAST else {},
             code=NightCode(commit=_commit(night), dirty=night % 50 == 0, branch=branch),

@@ -51,6 +51,7 @@ def say(items: Sequence[Any]) -> tuple[str, str]:
 _EXPECTED = {
     "int_type": "a whole number",
     "float_type": "a number",
+    "finite_number": "a finite number",
     "int_parsing": "a whole number",
     "float_parsing": "a number",
     "string_type": "text",
@@ -74,7 +75,7 @@ _EXPECTED = {
 
 def _expected(item: Any) -> str:
     text = _EXPECTED.get(item["type"])
-    return text.format(**item.get("ctx", {})) if text else str(item["msg"])
+    return text.format(**item.get("ctx", {})) if text else str(item["msg"]).removeprefix("Input should be ")
 
 
 def _shown(value: object) -> str:

@@ -80,8 +80,8 @@ class NightFile(Strict):
     baseline_nights: int = Field(default=20, ge=3, le=200, description="most nights a baseline is made of")
     least_nights: int = Field(default=5, ge=3, le=50, description="nights that a baseline needs; before, everything is undecided")
     accept_after: int = Field(default=5, ge=2, le=50, description="nights in a row after which a change is accepted by itself")
-    alpha: float = Field(default=ALPHA, gt=0, lt=0.2, description="chance of a false alarm of one cell in one night")
-    false_discovery_rate: float = Field(default=FDR, gt=0, lt=0.5, description="over all cells of a night")
+    alpha: float = Field(default=ALPHA, gt=0, lt=0.2, description="chance of a false alarm of a cell a night; of pairs, in each direction")
+    false_discovery_rate: float = Field(default=FDR, gt=0, lt=0.5, description="over all cells of a night, where past nights judge")
     notify: list[BlockName] = Field(default_factory=list, description="Prefect notification blocks, such as slack-webhook/team")
 
     @property

@@ -20,6 +20,7 @@ from tasks.analysis.results import Sweep, load_sweep
 from tasks.analysis.trial_row import TrialRow
 from tasks.sweep.store import Plan, SweepStore, list_sweeps
 
+WIDE = 120  # of a terminal; a narrower one has no room for what an id and the outcomes tell as well
 UNREADABLE = "unreadable"  # a file of it is damaged
 
 
@@ -96,26 +97,19 @@ def print_sweeps(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     if not rows:
         out.print(f"no sweep under {runs_root()} yet; `sweep run bridgetower` makes one", highlight=False, soft_wrap=True)
         return
-    table = make_table("sweep", "profile", "started (UTC)", "state", "trials", "outcomes", "held, measured")
+    wide = out.width >= WIDE
+    table = make_table(
+        "sweep", "profile", *(["started (UTC)"] if wide else []), "state", *(["trials"] if wide else []), "outcomes", "measured"
+    )
     for row in rows:
-        if "problem" in row:
-            table.add_row(row["sweep_id"], "", "", row["state"])
-            continue
-        started = time.strftime("%Y-%m-%d %H:%M", time.gmtime(row["created_at"]))
-        if row["state"] == OF_OTHERS:
-            table.add_row(row["sweep_id"], "", started, OF_OTHERS, "", outcomes_of(row))
-            continue
-        share = row["measured_share"]
-        outcomes = ", ".join(f"{count} {name}" for name, count in row["outcomes"].items())
-        table.add_row(
-            row["sweep_id"],
-            row["profile"],
-            started,
-            row["state"],
-            str(row["trials"]),
-            outcomes,
-            _number(share, "{:.0f} %", 100),
-        )
+        started, profile, trials, outcomes, share = "", "", "", "", ""
+        if "problem" not in row:
+            started = time.strftime("%Y-%m-%d %H:%M", time.gmtime(row["created_at"]))
+            others = row["state"] == OF_OTHERS
+            outcomes = outcomes_of(row) if others else ", ".join(f"{count} {name}" for name, count in row["outcomes"].items())
+            if not others:
+                profile, trials, share = row["profile"], str(row["trials"]), _number(row["measured_share"], "{:.0f} %", 100)
+        table.add_row(row["sweep_id"], profile, *([started] if wide else []), row["state"], *([trials] if wide else []), outcomes, share)
     out.print(table)
     for row in rows:  # below it: a table would break the name of the file
         if "problem" in row:

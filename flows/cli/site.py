@@ -26,7 +26,8 @@ def site(
     ] = None,
     nights: Annotated[int, typer.Option("--nights", min=1, help="show the last so many nights of each definition")] = 365,
     reports: Annotated[
-        int, typer.Option("--reports", min=0, help="copy the reports of the last so many nights of each definition, and of so many sweeps")
+        int,
+        typer.Option("--reports", min=0, help="copy the reports of the last so many nights of each definition, sweeps and imports"),
     ] = 30,
     commit_url: Annotated[
         str | None, typer.Option("--commit-url", help="where a commit can be seen, with {commit} in it", metavar="URL")

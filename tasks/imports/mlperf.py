@@ -7,12 +7,13 @@ throughput and `eval_accuracy` the quality, both in units of the benchmark's own
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, FiniteFloat
 
 from experiments.config.errors import ConfigError
 from tasks.imports.checked import checked
@@ -28,7 +29,7 @@ class _Event(BaseModel):
     """What follows the mark in a line."""
 
     key: str
-    time_ms: float
+    time_ms: FiniteFloat
     event_type: Literal["INTERVAL_START", "INTERVAL_END", "POINT_IN_TIME"]
     value: Any = None
     metadata: dict[str, Any] | None = Field(default_factory=dict)
@@ -106,4 +107,5 @@ def _values(
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """Whether it is a figure. NaN, which a run that diverged logs, is none."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

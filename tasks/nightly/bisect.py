@@ -149,7 +149,7 @@ def _halve(commits: Sequence[str], pairs_with: _Pairs, whole: Estimate, say: Say
             rest = f"the commit is one of {high - low} in {between[0][:12]}..{between[1][:12]}."
             if pairs_with.in_time:
                 why = f"{commits[middle][:12]} stays undecided after {len(pairs)} pairs; {rest}"
-                text = f"{why} More pairs (`--most`) or a quieter machine decide it."
+                text = f"{why} More pairs (`sweep bisect --most`) or a quieter machine decide it."
             else:
                 text = f"There was no time to go on: {rest}"
             return Bisection(text, None, "", between, whole, steps, pairs_with.trials)

@@ -102,11 +102,16 @@ def verdict_table(night: Night) -> TextTable:
 
 def change_of(item: CellVerdict) -> str:
     """+5.3 % (+3.9 to +6.8), in the metric's own direction, by pairs where they decided; a dash where nothing is known."""
-    told = item.pairs if item.pairs and item.pairs.verdict is not Verdict.UNDECIDED else item
+    told = item.pairs if item.pairs and by_pairs(item) else item
     if told.ratio is None or told.low is None or told.high is None:
         return "–"
     middle, low, high = (100 * change(value, item.metric) for value in (told.ratio, told.low, told.high))
     return f"{middle:+.1f} % ({min(low, high):+.1f} to {max(low, high):+.1f})"
+
+
+def by_pairs(item: CellVerdict) -> bool:
+    """Whether pairs of two commits decided, and not past nights."""
+    return item.pairs is not None and item.pairs.verdict is not Verdict.UNDECIDED
 
 
 def _detects(item: CellVerdict) -> str:
@@ -176,8 +181,17 @@ def markdown(night: Night, nights: Sequence[Night], changes: Sequence[Change], f
         blocks += ["## How far to trust this", "\n".join(f"- {md(line)}" for line in remarked)]
     if figures:
         blocks += ["## History", *(f"![{md(title)}](figures/{path.name})" for title, path in figures)]
-    blocks.append(f"Sweep {md(night.sweep_id)}.")
+    blocks.append(md(what_ran(night)))
     return "\n\n".join(blocks) + "\n"
+
+
+def what_ran(night: Night) -> str:
+    """`Sweep ID, commit 4d3c2b1a0f9e of branch main.`: the commit where the night recorded it."""
+    code = night.code
+    if code is None or code.commit is None:
+        return f"Sweep {night.sweep_id}."
+    branch = f" of branch {code.branch}" if code.branch else ""
+    return f"Sweep {night.sweep_id}, commit {code.commit[:12]}{branch}{' with uncommitted changes' if code.dirty else ''}."
 
 
 def message(night: Night, nights: Sequence[Night], changes: Sequence[Change], links: Sequence[tuple[str, str]]) -> str:
@@ -217,6 +231,7 @@ def write_night(
             table=verdict_table(night),
             nodes=node_table(night),
             remarks=remarks(night, nights, changes),
+            ran=what_ran(night),
             figures=inline_figures,
         ),
     )

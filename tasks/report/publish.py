@@ -25,6 +25,7 @@ from tasks.report.manifest import MANIFEST, files_below, listed_files, write_man
 from tasks.report.markdown import render_text
 from tasks.report.model import make_report
 from tasks.report.provenance import commit_text, commits_text, tree_text
+from tasks.report.section import Bullets
 from tasks.report.text_format import listed, plural
 from tasks.report.whole_sweep import why_not_whole
 from tasks.report.write import keep_knowledge, render_report
@@ -46,7 +47,7 @@ class PublishedSweep:
     """What the README says of one sweep.
 
     `heading`: what its table holds; sweeps of one profile, as a campaign has them, share their `title`. `head`: Markdown, what report.md
-    says before its first section.
+    says before its first section. `loading`: how many DataLoader processes are enough, where they vary.
     """
 
     sweep_id: str
@@ -56,6 +57,7 @@ class PublishedSweep:
     facts: Sequence[tuple[str, str]]
     command: str
     table: ComparisonTable
+    loading: Bullets | None
 
 
 def publish(stores: Sequence[SweepStore], folder: Path, missing: Sequence[str] = ()) -> Path:
@@ -121,8 +123,9 @@ def _publish_sweep(store: SweepStore, target: Path) -> PublishedSweep:
     report = make_report(published)
     head = paths.markdown.read_text().split("\n## ", 1)[0].split("\n", 1)[1].strip()
     table = report.section("comparison").block(ComparisonTable)
+    loading = report.section("data_loading").block(Bullets) if "data_loading" in report.section_names else None
     heading = published.plan.suite.report.title or report.title
-    return PublishedSweep(sweep.sweep_id, report.title, heading, head, _facts(published), published.plan.command, table)
+    return PublishedSweep(sweep.sweep_id, report.title, heading, head, _facts(published), published.plan.command, table, loading)
 
 
 def _publish_plan(plan: Plan, source: Path, target: Path) -> None:

@@ -14,9 +14,10 @@ from tasks.nightly.report import change_of
 from tasks.nightly.store import AA_CONTROL, CHANGED, SLOWED_CONTROL
 from tasks.report.text_format import plural
 from tasks.site.addresses import cell_page
+from tasks.site.culprit import culprit_of, reasons
 from tasks.site.history import CellHistory, NightFacts, Track
-from tasks.site.state import CellState, Kind, commits_around
-from tasks.site.words import Commits, reasons
+from tasks.site.state import CellState, Kind
+from tasks.site.words import Commits
 
 _MOST_MOVED = 40  # rows of what changed
 _OLD_DAYS = 2  # after which the last night is said to be old
@@ -120,8 +121,7 @@ def _moved(stands: Sequence[Stand], commits: Commits) -> list[dict[str, str]]:
     rows = []
     for stand in stands:
         for item in stand.state.moved:
-            since = item.alarm_since or ""
-            around = commits_around(stand.track, since) if since else None
+            culprit = culprit_of(stand.track, stand.cell, item)
             rows.append(
                 {
                     "address": stand.address,
@@ -129,9 +129,9 @@ def _moved(stands: Sequence[Stand], commits: Commits) -> list[dict[str, str]]:
                     "what": f"{METRICS[item.metric].label} {item.word}",
                     "tone": str(item.verdict),
                     "change": change_of(item),
-                    "since": since,
-                    "commits": commits.between(around),
-                    "why": "; ".join(reasons(item, around)),
+                    "since": item.alarm_since or "",
+                    "commits": culprit.shown(commits),
+                    "why": "; ".join(reasons(item, culprit)),
                 }
             )
     newest = sorted(rows, key=lambda row: row["since"], reverse=True)

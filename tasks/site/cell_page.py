@@ -15,18 +15,19 @@ from numpy.typing import NDArray
 
 from experiments.regression.definition import METRICS
 from experiments.stats.verdict import Verdict
-from tasks.nightly.report import by_whom, change_of
-from tasks.nightly.store import CHANGED, CellVerdict
+from tasks.nightly.report import by_pairs, by_whom, change_of
+from tasks.nightly.store import CellVerdict
 from tasks.report.html import asset, render_page, script_values
 from tasks.report.text_format import number, quantity
 from tasks.site.addresses import INDEX, NIGHTS, SWEEPS, night_report
 from tasks.site.chart import draw_chart
+from tasks.site.culprit import Culprit, culprit_of, reasons
 from tasks.site.events import MOST, events_of
 from tasks.site.history import CellHistory, Track
 from tasks.site.list_pages import LIMIT
-from tasks.site.series import VERDICTS, Points
-from tasks.site.state import CellState, commits_around
-from tasks.site.words import Commits, environment_line, percent_change, reasons
+from tasks.site.series import VERDICTS, Points, Series
+from tasks.site.state import CellState
+from tasks.site.words import Commits, environment_line, percent_change
 
 _LEAST = 20  # nights that a page shows in any case
 _LAST = 14  # nights of its table
@@ -60,7 +61,7 @@ class CellPages:
             "cell": cell.cell,
             "state": state,
             "heading": _heading(state),
-            "answer": _answer(track, state, self._commits),
+            "answer": _answer(track, cell, state, self._commits),
             "others": others,
             "environment": next((found for night in reversed(track.facts) if (found := night.environments.get(pool))), {}),
             "judged": track.history.nights[track.last_judged].date if track.last_judged is not None else "",
@@ -85,27 +86,29 @@ def _heading(state: CellState) -> str:
     return f"{state.word[:1].upper()}{state.word[1:]}{f': {why}' if why else ''}"
 
 
-def _answer(track: Track, state: CellState, commits: Commits) -> list[dict[str, Any]]:
+def _answer(track: Track, cell: CellHistory, state: CellState, commits: Commits) -> list[dict[str, Any]]:
     """What is said of each metric that changed on the last night; of none, of the first metric."""
     said = []
     for item in state.moved or ([state.first] if state.first else []):
-        around = commits_around(track, item.alarm_since) if item.alarm_since else None
+        culprit = culprit_of(track, cell, item) if item.alarm_since else None
         said.append(
             {
                 "item": item,
                 "label": METRICS[item.metric].label,
                 "change": change_of(item),
+                "against": "in pairs against an earlier commit" if by_pairs(item) else "against its own past nights",
                 "value": quantity(item.value, METRICS[item.metric]),
-                "commits": commits.between(around) if item.alarm_since else None,
-                "why": reasons(item, around) if item.verdict in CHANGED else [],
-                "commands": _commands(track, item, around) if item.verdict is Verdict.SLOWER else [],
+                "commits": culprit.shown(commits) if culprit else None,
+                "why": reasons(item, culprit),
+                "commands": _commands(track, item, culprit) if item.verdict is Verdict.SLOWER else [],
             }
         )
     return said
 
 
-def _commands(track: Track, item: CellVerdict, around: tuple[str, str] | None) -> list[str]:
-    """What to do about a metric that got worse. `around`: the commits that it lies between."""
+def _commands(track: Track, item: CellVerdict, culprit: Culprit | None) -> list[str]:
+    """What to do about a metric that got worse: find the commit, unless a night has, or accept it."""
+    around = culprit.between if culprit and not culprit.commit else None
     metric = f" --metric {item.metric} --name {track.history.name}"
     find = [f"sweep bisect {item.cell} {around[0][:12]} {around[1][:12]}{metric}"] if around and around[0] != around[1] else []
     return [*find, f"sweep accept {item.cell}{metric} --note WHY"]
@@ -127,6 +130,7 @@ def _figure(track: Track, cell: CellHistory, points: Points, places: list[int]) 
     """`places`: of each of the points' nights among those that the page shows."""
     dates = [track.history.nights[int(index)].date for index in points.night]
     metric = points.metric
+    said = cell.series[metric.name].said
     accepted = [
         (_day(change.since), f"{change.since}: a new level, accepted {by_whom(change)}")
         for change in track.history.changes
@@ -143,6 +147,7 @@ def _figure(track: Track, cell: CellHistory, points: Points, places: list[int]) 
         "value": [float(f"{value:.5g}") for value in points.value.tolist()],
         "verdict": points.verdict.tolist(),
         "change": [_percents(row) for row in points.change],
+        "said": {at: said[int(index)] for at, index in enumerate(points.night) if int(index) in said},
     }
     return Figure(title, chart.svg, _as_json(data))
 
@@ -177,21 +182,23 @@ def _tables(track: Track, cell: CellHistory, commits: Commits) -> dict[str, Any]
     rows = []
     for index in reversed(track.nights[-_LAST:]):
         facts = track.history.nights[index]
-        entries = [_entry(columns[name], index) for name in metrics]
+        entries = [_entry(cell.series[name], columns[name], index) for name in metrics]
         if any(text for text, *_ in entries) or index in cell.absent or index in cell.planned:
             rows.append({"date": facts.date, "commit": commits.of(facts.code), "entries": entries, "why": cell.absent.get(index, "")})
     return {"events": events[:MOST], "more_events": len(events) - MOST, "columns": [METRICS[name].label for name in metrics], "rows": rows}
 
 
-def _entry(points: Points, index: int) -> tuple[str, str, str]:
-    """(value with unit, its change and interval, verdict) on one night; empty texts where it was not measured."""
+def _entry(series: Series, points: Points, index: int) -> tuple[str, str, str, str]:
+    """(value with unit, its change against past nights and interval, verdict, what pairs say) on one night; empty texts where it was not
+    measured."""
     found = np.flatnonzero(points.night == index)
     if not found.size:
-        return "", "", ""
+        return "", "", "", ""
     at = int(found[0])
     middle, low, high = points.change[:, at].tolist()
     change = percent_change(middle, low, high) if np.isfinite([middle, low, high]).all() else ""
-    return f"{number(float(points.value[at]))} {points.unit}".rstrip(), change, str(VERDICTS[int(points.verdict[at])])
+    value, verdict = f"{number(float(points.value[at]))} {points.unit}".rstrip(), VERDICTS[int(points.verdict[at])]
+    return value, change, str(verdict), series.said.get(index, "")
 
 
 def _percents(shares: NDArray[np.float64]) -> list[float | None]:

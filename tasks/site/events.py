@@ -12,9 +12,9 @@ from experiments.regression.definition import METRICS
 from tasks.nightly.report import by_whom, change_of
 from tasks.nightly.store import CellVerdict
 from tasks.report.text_format import plural
+from tasks.site.culprit import culprit_of, reasons
 from tasks.site.history import CellHistory, Track
-from tasks.site.state import commits_around
-from tasks.site.words import Commits, reasons
+from tasks.site.words import Commits
 
 MOST = 40  # events that a page shows
 
@@ -49,8 +49,8 @@ def _alarms(track: Track, cell: CellHistory, commits: Commits) -> Iterable[Event
         for (since, verdict), run in runs.items():
             first, last = run[0][0], run[-1][0]
             item = run[0][1]
-            around = commits_around(track, since)
-            lines = [Markup("commits {}").format(commits.between(around)), *map(escape, reasons(item, around))]
+            culprit = culprit_of(track, cell, item)
+            lines = [Markup("commits {}").format(culprit.shown(commits)), *map(escape, reasons(item, culprit))]
             yield Event(
                 date=since,
                 when=_when(min(since, first), last, len(run)),

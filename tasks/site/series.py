@@ -14,6 +14,7 @@ from experiments.metrics import Metric
 from experiments.regression.definition import METRICS
 from experiments.stats.verdict import Verdict
 from tasks.nightly.figures import axis_unit
+from tasks.nightly.pair_text import pair_sentence
 from tasks.nightly.store import CHANGED, CellVerdict
 
 Array = NDArray[np.float64]
@@ -26,7 +27,7 @@ class Series:
 
     `night`: index into the definition's nights. `value`: in the metric's unit. `ratio`, `low`, `high`: against the baseline with its 95 %
     interval, above 1 is better. `alarms`: the verdicts of the nights on which it changed, by the index of the night. `latest`: branch ->
-    the index of its last night, and the verdict.
+    the index of its last night, and the verdict. `said`: what pairs of two commits say, by the index of the night.
     """
 
     def __init__(self, metric: str) -> None:
@@ -35,12 +36,15 @@ class Series:
         self.value, self.ratio, self.low, self.high, self.minimum = (array("d") for _ in range(5))
         self.alarms: dict[int, CellVerdict] = {}
         self.latest: dict[str | None, tuple[int, CellVerdict]] = {}
+        self.said: dict[int, str] = {}
 
     def add(self, night: int, branch: str | None, item: CellVerdict) -> None:
         """The verdict of the next night. One without a value is kept in `latest` only: there is nothing to draw."""
         self.latest[branch] = night, item
         if item.verdict in CHANGED:
             self.alarms[night] = item.model_copy(update={"baseline": []})  # 20 dates, which no page shows
+        if (text := pair_sentence(item)) is not None:
+            self.said[night] = text
         if item.value is None:
             return
         self.night.append(night)

@@ -75,13 +75,3 @@ def _judged(now: Mapping[str, CellVerdict], main: str, first: CellVerdict | None
         return CellState(Kind.RECORDED, "recorded", first, measured, [], item.why)
     kind = Kind.SAME if item.verdict is Verdict.SAME else Kind.UNDECIDED
     return CellState(kind, str(item.verdict), first, measured, [], item.why)
-
-
-def commits_around(track: Track, date: str) -> tuple[str, str] | None:
-    """The commits between which a change of that night lies: of the branch's night before it, and its own. None where one is unknown."""
-    facts = track.facts
-    place = next((place for place, night in enumerate(facts) if night.date == date), 0)
-    if place == 0 or facts[place].date != date:
-        return None
-    good, bad = facts[place - 1].code.commit, facts[place].code.commit
-    return (good, bad) if good and bad else None

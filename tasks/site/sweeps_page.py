@@ -1,4 +1,4 @@
-"""The list of sweeps that are no nights, and the certificates of A/A pairs."""
+"""The list of sweeps that are no nights, the certificates of A/A pairs, and what others measured."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from markupsafe import Markup
 from experiments.config.errors import UserError
 from experiments.metrics import metric_of
 from tasks.analysis.certificates import Certificate, read_certificates
+from tasks.imports.model import Imported
+from tasks.imports.store import list_imported, read_imported
+from tasks.imports.text import NOT_OURS, headline
 from tasks.nightly.store import night_names
 from tasks.report.certificate_text import GROUP, counted, with_interval
 from tasks.report.html import render_page
@@ -23,6 +26,7 @@ from tasks.site.words import Commits
 from tasks.sweep.store import Plan, SweepStore, list_sweeps
 
 MOST = 1000  # sweeps that are listed
+MOST_IMPORTS = 200  # all on the first page
 _STAMP = len("-20261122-020000-0a1b")  # the end of every sweep's id
 
 
@@ -49,10 +53,33 @@ def known_sweeps(root: Path | None = None) -> tuple[list[KnownSweep], list[str]]
     return found, problems
 
 
+def known_imports() -> tuple[list[Imported], list[str]]:
+    """The newest imports, newest first, and a sentence for each that is damaged."""
+    found, problems = [], []
+    for sweep_id in list_imported()[:MOST_IMPORTS]:
+        try:
+            imported = read_imported(sweep_id)
+        except UserError as error:
+            problems.append(str(error))
+            continue
+        if imported is not None:
+            found.append(imported)
+    return found, problems
+
+
 def sweeps_pages(
-    sweeps: Sequence[KnownSweep], root: Path, left_out: Sequence[str], commits: Commits, reports: frozenset[str], now: datetime
+    sweeps: Sequence[KnownSweep],
+    imports: Sequence[Imported],
+    root: Path,
+    left_out: Sequence[str],
+    commits: Commits,
+    reports: frozenset[str],
+    now: datetime,
 ) -> dict[str, str]:
-    """Address -> page: certificates on the first, sweeps on as many as they need. `root`: of the runs. `reports`: that the site has."""
+    """Address -> page: certificates and imports on the first, sweeps on as many as they need.
+
+    `root`: of the runs. `reports`: that the site has.
+    """
     certificates, problems = read_certificates(root)
     return list_pages(
         SWEEPS,
@@ -62,6 +89,8 @@ def sweeps_pages(
         made=now.strftime("%Y-%m-%d %H:%M"),
         left_out=[*left_out, *problems],
         certificates=[_certificate(one, reports) for one in certificates.values()],
+        imports=[_import(one, reports) for one in imports],
+        not_ours=NOT_OURS,
         nothing="No sweep yet: `sweep run synthetic` makes one.",
     )
 
@@ -81,6 +110,16 @@ def _row(sweep: KnownSweep, commits: Commits, reports: frozenset[str]) -> Markup
         ended=sweep.ended.removeprefix(f"{plan.sweep_id}: "),
     )
     return Markup(html)  # noqa: S704 - of a template, which escapes
+
+
+def _import(one: Imported, reports: frozenset[str]) -> dict[str, str]:
+    address = sweep_report(one.sweep_id)
+    return {
+        "address": address if address in reports else "",
+        "sweep_id": one.sweep_id,
+        "imported": _minute(one.imported_at),
+        "what": headline(one),
+    }
 
 
 def _certificate(one: Certificate, reports: frozenset[str]) -> dict[str, Any]:

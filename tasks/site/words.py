@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 from experiments.config.errors import ConfigError
-from tasks.nightly.store import CellVerdict, NightCode
+from tasks.nightly.store import NightCode
 
 COMMIT = "{commit}"  # its place in an address
 _SHOWN = 10  # digits of a commit
@@ -70,15 +70,6 @@ def environment_change(before: Mapping[str, str], after: Mapping[str, str]) -> s
     texts = [f"{name.replace('_', ' ')} {_cut(before.get(name, 'none'))} → {_cut(after.get(name, 'none'))}" for name in changed]
     more = f"; {len(texts) - _MOST_CHANGES} more" if len(texts) > _MOST_CHANGES else ""
     return "; ".join(texts[:_MOST_CHANGES]) + more
-
-
-def reasons(item: CellVerdict, commits: tuple[str, str] | None) -> list[str]:
-    """Why a cell changed, as far as a verdict says: code or node, what to know besides, what else of the environment changed.
-
-    The commits are left out of the causes where they are known, since they stand beside.
-    """
-    causes = [cause for cause in item.causes if not (commits and cause.startswith("git commit "))]
-    return [text for text in (f"in the {item.where}" if item.where else "", item.why, *causes) if text]
 
 
 def percent_change(middle: float, low: float, high: float) -> str:

@@ -18,7 +18,7 @@ from tasks.site.history import DefinitionHistory, Track, read_history, tracks
 from tasks.site.index_page import index_pages
 from tasks.site.nights_page import nights_pages
 from tasks.site.state import cell_state
-from tasks.site.sweeps_page import KnownSweep, known_sweeps, sweeps_pages
+from tasks.site.sweeps_page import known_imports, known_sweeps, sweeps_pages
 from tasks.site.words import Commits
 from tasks.sweep.store import SweepStore
 
@@ -46,8 +46,8 @@ def write_site(
     """Write the site of what is in `runs/` into `folder`.
 
     `names`: nightly definitions; all that have nights if empty. `nights`: the last so many of each. `reports`: of the last so many nights
-    of each and of the last so many sweeps the report is copied. `commit_url`: see `Commits`. Raises ConfigError for a wrong value,
-    SiteError where the folder cannot be written.
+    of each, of so many sweeps and of so many imports the report is copied. `commit_url`: see `Commits`. Raises ConfigError for a wrong
+    value, SiteError where the folder cannot be written.
     """
     commits, now, root = Commits(commit_url), now or datetime.now(UTC), runs_root()
     known = night_names(root)
@@ -58,16 +58,18 @@ def write_site(
         histories = [read_history(name, nights, root) for name in list(dict.fromkeys(names)) or known]
         found = [track for history in histories for track in tracks(history)]
         sweeps, problems = known_sweeps(root)
-        copied = _copy_reports(site, histories, sweeps, reports, root)
+        imports, damaged = known_imports()
+        ids = [*(sweep.plan.sweep_id for sweep in sweeps[:reports]), *(one.sweep_id for one in imports[:reports])]
+        copied = _copy_reports(site, histories, ids, reports, root)
         stands = [(track, _stands(track)) for track in found]
         _write_cells(site, stands, commits, copied)
         left_out = [problem for history in histories for problem in history.problems]
         pages = index_pages(stands, left_out, commits, now)
         pages |= nights_pages(found, left_out, commits, copied, now)
-        pages |= sweeps_pages(sweeps, root, problems, commits, copied, now)
+        pages |= sweeps_pages(sweeps, imports, root, [*problems, *damaged], commits, copied, now)
         for name, page in pages.items():
             site.write(name, page)
-        return Site(folder / INDEX, site.finish(), [*left_out, *problems])
+        return Site(folder / INDEX, site.finish(), [*left_out, *problems, *damaged])
 
 
 def _stands(track: Track) -> list[Stand]:
@@ -75,17 +77,15 @@ def _stands(track: Track) -> list[Stand]:
     return [Stand(track, cell, state) for cell in track.history.cells.values() if (state := cell_state(track, cell)) is not None]
 
 
-def _copy_reports(
-    site: SiteFolder, histories: Sequence[DefinitionHistory], sweeps: Sequence[KnownSweep], most: int, root: Path
-) -> frozenset[str]:
-    """Copy the newest reports of nights and of sweeps. Returns their addresses in the site."""
+def _copy_reports(site: SiteFolder, histories: Sequence[DefinitionHistory], sweeps: Sequence[str], most: int, root: Path) -> frozenset[str]:
+    """Copy the reports of the last `most` nights, and of sweeps and imports (ids). Returns their addresses in the site."""
     sources: dict[str, Path] = {}
     for history in histories:
         store = NightStore(history.name, root)
         for facts in history.nights[-most:] if most else []:
             sources[night_report(history.name, facts.date)] = store.folder(facts.date) / REPORT
-    for sweep in sweeps[:most]:
-        sources[sweep_report(sweep.plan.sweep_id)] = SweepStore(sweep.plan.sweep_id, root).dir / REPORT
+    for sweep_id in sweeps:
+        sources[sweep_report(sweep_id)] = SweepStore(sweep_id, root).dir / REPORT
     there = {address: path for address, path in sources.items() if path.is_file()}
     for address, path in there.items():
         site.copy(path, address)

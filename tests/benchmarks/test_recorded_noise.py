@@ -38,6 +38,15 @@ def test_every_night_counts_the_plant_is_taken_out_and_the_disturbance_stays(tmp
     assert np.isnan(nights.level[1, 10:]).all() and np.isfinite(nights.level[1, :10]).all()
 
 
+def test_a_wider_cell_of_the_planted_cells_suite_keeps_its_own_drift(tmp_path: Path) -> None:
+    frame = pd.read_parquet(steps(tmp_path))
+    wide = frame[(frame.suite == "synthetic") & (frame.role == "history")].assign(width=256)
+    wide["step_us"] = [1000.0 * (1.05 if date >= PLANTED else 1.0) for date in wide.date]  # the node's, not the code's
+    pd.concat([frame, wide]).to_parquet(tmp_path / "steps.parquet")
+    levels = recorded_nights.__wrapped__(tmp_path / "steps.parquet").level
+    assert sorted(round(float(level[14] - level[0]), 6) for level in levels[:2]) == pytest.approx([-np.log(1.05), 0.0], abs=1e-6)
+
+
 def test_trials_of_two_a_night_are_spread_to_vary_as_trials_do(tmp_path: Path) -> None:
     nights = recorded_nights(steps(tmp_path))
     around = nights.around[0, 0]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from typer.testing import CliRunner
 
+from experiments.precision import Precision
 from experiments.trial import Outcome
 from flows.cli.commands import app
 from tests.tasks.plan_support import make_plan, make_trial, saved
@@ -32,7 +33,8 @@ def test_profiles_of_the_suite() -> None:
 def test_settings_of_its_workload() -> None:
     names = completed("sweep run synthetic --set ")
     assert {"precision=", "steps=", "width="} <= set(names) and not any(name.partition("=")[2] for name in names)
-    assert completed("sweep run synthetic --set prec") == ["precision=fp32", "precision=tf32", "precision=bf16", "precision=fp16"]
+    assert completed("sweep run synthetic --set prec") == [f"precision={name}" for name in get_args(Precision)]
+    assert {"precision=fp32", "precision=fp8"} <= set(completed("sweep run synthetic --set prec"))
     assert completed("sweep run synthetic --set evaluate=") == ["evaluate=true", "evaluate=false"]
     assert completed("sweep run synthetic --set steps") == ["steps="]
 

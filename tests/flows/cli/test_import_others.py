@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from flows.cli import options
 from flows.cli.commands import app
 from tests.tasks.imports.others import mlperf, pytest_json, written
 from tests.tasks.plan_support import SWEEP_ID, make_plan, make_trial, saved
@@ -19,8 +20,13 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "runs"
 
 
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(options.out, "width", 300)  # whatever terminal the tests began in
+
+
 def sweep(*words: object) -> Result:
-    return CliRunner().invoke(app, list(map(str, words)), env={"COLUMNS": "300"})
+    return CliRunner().invoke(app, list(map(str, words)))
 
 
 @pytest.fixture

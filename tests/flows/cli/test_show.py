@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 from experiments.trial import Outcome
-from flows.cli import show_catalog, show_plan, show_sweeps
+from flows.cli import options, show_catalog, show_plan, show_sweeps
+from flows.cli.commands import app
 from tasks.analysis.held_files import keep_held
 from tasks.analysis.results import load_sweep
 from tasks.sweep.plan import TrialState
@@ -183,3 +185,12 @@ def test_a_suite_is_listed_with_the_first_line_of_its_description_or_its_problem
     page = Page()
     show_catalog.print_suites(page, rows)
     assert page.lines[1:] == [["a", "w", "full, smoke", "First."], ["b", "b.yaml:1: is empty"]]
+
+
+@pytest.mark.parametrize(("width", "headings"), [(119, 5), (120, 7)])
+def test_a_narrow_terminal_leaves_out_what_the_id_and_the_outcomes_tell(monkeypatch: pytest.MonkeyPatch, width: int, headings: int) -> None:
+    saved(make_plan([make_trial(1)]), t1=Outcome.OK)
+    monkeypatch.setattr(options.out, "width", width)
+    head, row = CliRunner().invoke(app, ["list"]).stdout.splitlines()
+    assert len(head.replace("started (UTC)", "started").split()) == headings
+    assert row.startswith(SWEEP_ID) and "1 ok" in row and ("2" in row.removeprefix(SWEEP_ID)) == (width >= 120)

@@ -72,3 +72,11 @@ def test_what_is_wrong_is_named_with_its_line(change: object, said: str) -> None
     with pytest.raises(ConfigError) as caught:
         read(change(mlperf()))  # type: ignore[operator]
     assert said in str(caught.value)
+
+
+def test_what_a_run_that_diverged_logs_as_nan_is_no_figure() -> None:
+    [result] = read(mlperf(rates=(100.0, float("nan"), 140.0)).replace("0.92", "NaN")).results
+    assert result.samples == {"throughput_median": [100.0, 140.0], "eval_accuracy_last": [0.95]}
+    assert [value.value for value in result.values] == [1200.0, 120.0, 0.95]
+    with pytest.raises(ConfigError, match=r"result_0.txt:9: time_ms: is inf; should be a finite number"):
+        read(mlperf().replace(f'"time_ms": {BEGAN + 10},', '"time_ms": Infinity,'))

@@ -11,8 +11,8 @@ from experiments.config.errors import DamagedFile
 from experiments.regression.history_segments import Change
 from experiments.stats.verdict import Verdict
 from tasks.nightly.accept import accept_change, find_cell
-from tasks.nightly.report import message, write_night
-from tasks.nightly.store import NightStore, check_date
+from tasks.nightly.report import message, what_ran, write_night
+from tasks.nightly.store import NightCode, NightStore, check_date
 from tasks.nightly.verdicts import NightVerdicts
 from tasks.sweep.store import StoreError
 from tests.tasks.nightly.night_support import CELLS, DATES, DEFINITION, TONIGHT, night, now, past
@@ -81,6 +81,25 @@ def test_the_report_says_what_is_slower_how_sure_and_how_far_to_trust_it(tmp_pat
     assert (store.folder(TONIGHT) / "figures" / "id-one-throughput.png").stat().st_size > 5000
     quiet = written(tmp_path / "quiet", {"one": 100.0, "two": 100.0})
     assert "REGRESSION" not in quiet[3] and quiet[3].startswith("made-up 2026-10-21: 2 same")
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (None, ""),
+        (NightCode(), ""),
+        (NightCode(commit="a" * 40, dirty=False, branch="main"), ", commit aaaaaaaaaaaa of branch main"),
+        (NightCode(commit="a" * 40, dirty=True), ", commit aaaaaaaaaaaa with uncommitted changes"),
+    ],
+)
+def test_the_report_says_which_code_ran_as_far_as_the_night_recorded_it(code: NightCode | None, said: str) -> None:
+    assert what_ran(night(code=code)) == f"Sweep {night().sweep_id}{said}."
+
+
+def test_the_page_says_by_which_rule_it_errs_how_often(tmp_path: Path) -> None:
+    _, markdown, page, _ = written(tmp_path, {"one": 100.0, "two": 100.0})
+    assert f"<footer>Sweep {night().sweep_id}. Chance of a false alarm of one cell in one night: 1 % where past nights judge" in page
+    assert "1 % in each direction where pairs of commits do.</footer>" in page and markdown.endswith(f"Sweep {night().sweep_id}.\n")
 
 
 def test_names_cannot_break_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

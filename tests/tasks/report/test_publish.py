@@ -83,6 +83,12 @@ def test_a_whole_sweep_is_published_and_read_as_it_was(tmp_path: Path) -> None:
     assert check_published(page) == []
 
 
+def test_the_page_says_how_many_loader_processes_are_enough(page: Path) -> None:
+    lines = [line for line in (page / "README.md").read_text().splitlines() if line.startswith("- MP-")]
+    report = (page / SWEEP_ID / "report.md").read_text()
+    assert len(lines) == 1 and lines[0].startswith("- MP-1 is the fastest measured (x1.50") and lines[0] in report
+
+
 def test_a_drawn_data_set_is_named_without_the_place_of_runs(tmp_path: Path) -> None:
     store, page = whole(), tmp_path / "page"
     plan = store.load_plan()

@@ -16,6 +16,7 @@ from benchmarks.made_up_nights import write_nights
 from experiments.config.errors import ConfigError
 from experiments.regression.history_segments import Change
 from experiments.stats.verdict import Verdict
+from tasks.nightly.commit_records import FoundCommit, Pairs
 from tasks.nightly.store import NightCode, NightStore, NodeState
 from tasks.site.list_pages import LIMIT, list_pages
 from tasks.site.write import Site, write_site
@@ -132,6 +133,27 @@ def test_the_index_says_what_regressed_since_when_and_between_which_commits(runs
     assert "sweep accept id-one --metric throughput --name made-up --note WHY" in page
     assert f"{day(3)} to {day(4)} (2 nights)" in page and "torch 2.12 → 2.13" in page
     assert "sweep bisect" not in of_cell(pages, "id-two"), "what got faster needs nothing"
+
+
+def test_what_pairs_and_a_bisection_found_is_on_the_index_and_on_the_cells_page(runs: Path) -> None:
+    common: dict[str, Any] = {"good": commit(1), "good_date": day(1), "tonight": commit(4), "count": 8}
+    slower = Pairs(**common, verdict=Verdict.SLOWER, ratio=0.949, low=0.94, high=0.958)
+    same = Pairs(**common, verdict=Verdict.SAME, ratio=1.0, low=0.99, high=1.01)
+    found = {"cell": "id-one", "name": "one", "metric": "throughput", "good": commit(1), "bad": commit(4), "commit": commit(3)}
+    searched = FoundCommit.model_validate({**found, "subject": "Halve <it>", "sentence": "it is this one", "on": day(4)})
+    for number in (1, 2, 3):
+        save(runs, number, cells=[ONE, TWO])
+    looked = verdict(TWO, ratio=0.97, looked=Verdict.SLOWER, raw=0.97, pairs=same)
+    save(runs, 4, [alarm(4, 0.9, pairs=slower), looked], cells=[ONE, TWO], bisections=[searched])
+    _, pages = site(runs)
+    row = re.findall(r"<tr><th scope=\"row\">.*?</tr>", pages["index.html"])[0]
+    sentence = "slower by 5.1 % (4.2 to 6.0 %), 8 pairs of 000000000000 against 000000000000"
+    assert "the first bad one: Halve &lt;it&gt;" in row and sentence in row and "-5.1 % (-6.0 to -4.2)" in row
+    one, two = of_cell(pages), of_cell(pages, "id-two")
+    assert "</b> in pairs against an earlier commit, 95 % interval" in one and "sweep bisect" not in one and "sweep accept" in one
+    assert data_of(one)[0]["said"] == {"3": sentence} and f'<span class="note">{sentence}</span>' in one
+    told = "looked 3.0 % slower; 8 pairs of 000000000000 against 000000000000: same"
+    assert f"Why: {told}" in two and data_of(two)[0]["said"] == {"3": told}
 
 
 def test_accepted_changes_environments_and_missed_nights_are_events(runs: Path) -> None:

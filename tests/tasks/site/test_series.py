@@ -58,3 +58,13 @@ def test_points_and_last_verdicts_are_of_the_nights_that_are_asked_for() -> None
 def test_the_baselines_of_alarms_are_not_kept() -> None:
     made = series("throughput", (0, "main", alarm(1, baseline=[ONE.name] * 20)))
     assert made.alarms[0].baseline == []
+
+
+def test_what_pairs_say_is_kept_by_night_also_where_nothing_changed() -> None:
+    made = series(
+        "throughput",
+        (0, "main", verdict()),
+        (1, "main", verdict(ratio=0.97, looked=Verdict.SLOWER, raw=0.98, not_paired="tonight's code is of no commit")),
+        (2, "main", verdict(value=None, ratio=None)),
+    )
+    assert list(made.said) == [1] and made.said[1].startswith("looked 3.0 % slower, and no pairs could be measured (tonight's code")

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from experiments.stats.verdict import Verdict
-from tasks.nightly.store import CellVerdict, Dropped, NightCode
+from tasks.nightly.store import CellVerdict, Dropped
 from tasks.site.history import tracks
-from tasks.site.state import CellState, Kind, cell_state, commits_around
-from tests.tasks.site.site_support import ONE, TWO, alarm, commit, day, only_track, read, save, verdict
+from tasks.site.state import CellState, Kind, cell_state
+from tests.tasks.site.site_support import ONE, TWO, alarm, day, only_track, read, save, verdict
 
 
 def state(root: Path, cell: str = ONE.cell) -> CellState:
@@ -83,13 +83,3 @@ def test_a_state_is_that_of_its_branch(tmp_path: Path) -> None:
     cells = main.history.cells
     kinds = [[found.kind if (found := cell_state(track, cells[of.cell])) else None for of in (ONE, TWO)] for track in (main, following)]
     assert kinds == [[Kind.GONE, Kind.SAME], [Kind.WORSE, None]]
-
-
-def test_a_change_lies_between_the_commits_of_the_branchs_nights_around_it(tmp_path: Path) -> None:
-    save(tmp_path, 1)
-    save(tmp_path, 2, branch="next")
-    save(tmp_path, 3)
-    save(tmp_path, 4, code=NightCode(branch="main"))
-    main = next(track for track in tracks(read(tmp_path)) if track.branch == "main")
-    assert commits_around(main, day(3)) == (commit(1), commit(3))
-    assert [commits_around(main, day(number)) for number in (1, 2, 4, 9)] == [None] * 4, "the first, another branch's, unknown, none"

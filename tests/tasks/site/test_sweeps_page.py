@@ -9,9 +9,12 @@ import pytest
 
 from experiments.atomic_file import atomic_write
 from tasks.analysis.certificates import certificate_file
+from tasks.imports.pages import write_pages
+from tasks.imports.store import import_files
 from tasks.site.sweeps_page import known_sweeps
 from tasks.site.write import write_site
 from tasks.sweep.store import SweepStore
+from tests.tasks.imports.others import mlperf, optimum, written
 from tests.tasks.plan_support import make_plan, make_trial
 from tests.tasks.report.test_certificate_text import known
 from tests.tasks.site.site_support import NOW, save
@@ -56,3 +59,15 @@ def test_the_page_links_to_the_reports_there_are_and_shows_certificates(runs: Pa
     assert [row.strip("|").partition("|")[0] for row in rows[1:]] == ["nightly-mine-20261001-020000-0000", NEW, OLD]
     assert "|every trial ended as expected|" in rows[3] and "cccccccccc" in rows[3]
     assert "broken.json is damaged and left out" in page
+
+
+def test_what_others_measured_is_a_list_of_its_own_and_a_damaged_import_is_named(runs: Path, tmp_path: Path) -> None:
+    shown, damaged = (import_files([written(tmp_path, *file)]) for file in (("a.txt", mlperf()), ("benchmark.json", optimum())))
+    write_pages(shown, SweepStore(shown.sweep_id).dir)
+    (SweepStore(damaged.sweep_id).dir / "imported.json").write_text("{")
+    made = write_site(tmp_path / "site", now=NOW)
+    page = (tmp_path / "site" / "sweeps.html").read_text()
+    [row] = re.findall(rf'<tr><th scope="row"><a href="reports/{shown.sweep_id}.html">.*?</tr>', page)
+    assert "1 result of MLPerf logs, measured by others" in row and "Measured by others. Nothing here" in page
+    assert (tmp_path / "site" / "reports" / f"{shown.sweep_id}.html").is_file()
+    assert [damaged.sweep_id in text for text in made.left_out] == [True] and f"{damaged.sweep_id}/imported.json" in page

@@ -18,7 +18,7 @@ from tasks.sweep.plan import make_plan, renew
 from tasks.sweep.store import Request
 from tests.own_data_support import captioned, classes, pairs, parquet, save_dict
 
-ONLY = {"precision": ["fp32"], "dataloader_workers": [0, 1]}
+ONLY = {"model": ["tiny"], "precision": ["fp32"], "dataloader_workers": [0, 1]}
 
 
 def plan_of(folder: Path, suite: str = "bridgetower", said: list[str] | None = None, **sets: object) -> list[Trial]:

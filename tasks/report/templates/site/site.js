@@ -41,6 +41,7 @@ document.querySelectorAll("[data-figure]").forEach((figure) => {
       `${nights.date[night]}: ${data.words[data.verdict[place]]}`,
       `${value} ${data.unit}`,
       low === null ? "no baseline yet" : `${percent(change)} % (${percent(low)} to ${percent(high)}, 95 %)`,
+      data.said[place] ?? "",
       `commit ${nights.commit[night] || "unknown"}`,
       nights.environments[nights.environment[night]] ?? "",
       nights.changed[night] ? `changed: ${nights.changed[night]}` : "",
