@@ -1,4 +1,4 @@
-"""What judges a cell tonight, pairs or history, and the verdict that both leave. Pure."""
+"""What judges a cell that looked changed, pairs or history, and the verdict that both leave. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ _CHANGED = (Verdict.SLOWER, Verdict.FASTER)
 class Judge(StrEnum):
     """What a verdict rests on."""
 
-    SCREEN = "screen"  # nothing looked changed; the word is that of the past nights
     PAIRS = "pairs"  # tonight's commit against a good one, on one node
     HISTORY = "history"  # canary and past nights: there was nothing to pair
 
@@ -45,32 +44,21 @@ def can_pair(code_changed: bool | None) -> bool:
     return bool(code_changed)
 
 
-def settle(
-    history: Verdict, looked_changed: bool, pairs: Verdict | None, *, code_changed: bool | None, environment_changed: bool
-) -> Settled:
-    """The verdict on a cell from those of its past nights (with the canary) and of its pairs (None: none were measured).
+def settle(history: Verdict, pairs: Verdict | None, *, code_changed: bool | None, environment_changed: bool) -> Settled:
+    """The verdict on a cell that looked changed, from those of its past nights (with the canary) and of its pairs (None: there are none).
 
     `code_changed`: as in `can_pair`; `environment_changed`: whether tonight's driver, image or libraries are others than the good night's.
     Pairs decide about the code, and only they, where there are any. The environment is the same on both sides of a pair: where it changed,
     and pairs do not show the code to be the cause, history's verdict is put down to it. Where it did not, a change that both commits show
     alike is the node's, and no alarm. Without pairs history judges, and the suspect is what is known to have changed.
     """
-    if not looked_changed:
-        return Settled(Verdict.SAME if history is Verdict.SAME else Verdict.UNDECIDED, Judge.SCREEN)
     if pairs is not None:
         return _paired(history, pairs, environment_changed)
+    if history not in _CHANGED:
+        return Settled(history, Judge.HISTORY)
     if environment_changed:
-        suspect, why = (
-            Suspect.ENVIRONMENT,
-            "its driver, image or libraries changed; pairs cannot tell these, so canary and past nights judge",
-        )
-    elif code_changed:
-        suspect, why = Suspect.CODE, "it was not measured in pairs, so canary and past nights judge"
-    elif code_changed is None:
-        suspect, why = Suspect.CODE, "no good commit is known to pair with, so canary and past nights judge"
-    else:
-        suspect, why = Suspect.NODE, "neither its code nor its environment changed"
-    return Settled(history, Judge.HISTORY, suspect if history in _CHANGED else Suspect.NONE, why)
+        return Settled(history, Judge.HISTORY, Suspect.ENVIRONMENT)
+    return Settled(history, Judge.HISTORY, Suspect.NODE if code_changed is False else Suspect.CODE)
 
 
 def _paired(history: Verdict, pairs: Verdict, environment_changed: bool) -> Settled:

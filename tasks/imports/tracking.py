@@ -31,7 +31,9 @@ def publish_imported(imported: Imported, folder: Path) -> str:
     for result in imported.results:
         nested = {**tags, "mlflow.parentRunId": parent, **({"outcome": result.outcome} if result.outcome else {})}
         run = client.create_run(experiment, start_time=at, run_name=result.name, tags=nested).info.run_id
-        log_params(client, run, {_name(name): value for name, value in result.settings.items()})
+        log_params(
+            client, run, {_name(name): value[:_LONGEST] if isinstance(value, str) else value for name, value in result.settings.items()}
+        )
         log_metrics(client, run, _metrics(result, at))
         client.set_terminated(run, "FINISHED", end_time=at)
     client.set_terminated(parent, "FINISHED", end_time=at)

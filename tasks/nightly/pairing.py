@@ -119,9 +119,8 @@ class Pairing:
             not_paired, pairs = pairs.why, None
         measured = pairs.verdict if pairs is not None else None
         night = chosen.night if isinstance(chosen, Partners) else chosen
-        found = settle(item.verdict, True, measured, code_changed=night.code_changed, environment_changed=night.environment_changed)
+        found = settle(item.verdict, measured, code_changed=night.code_changed, environment_changed=night.environment_changed)
         changed = found.verdict in CHANGED
-        why = found.why if pairs is not None else None  # `not_paired` says it more exactly
         by_pairs: Where | None = "code" if found.judge is Judge.PAIRS and changed else None
         where = _SUSPECTS.get(found.suspect) or (item.where or by_pairs if changed else None)
         return item.model_copy(
@@ -129,7 +128,7 @@ class Pairing:
                 "verdict": found.verdict,
                 "word": word_of(found.verdict, item.metric),
                 "where": where,
-                "why": "; ".join(text for text in (item.why, why) if text) or None,
+                "why": "; ".join(text for text in (item.why, found.why) if text) or None,
                 "alarm_since": (item.alarm_since or tonight) if changed else (None if item.alarm_since == tonight else item.alarm_since),
                 "causes": item.causes if changed else [],
                 "pairs": pairs,

@@ -53,7 +53,7 @@ def test_alarms_come_from_pairs_alone_and_as_settled() -> None:
             code = int(codes)
             if code != UNDECIDED or not worth_more(effect, looked[run, cell], MINIMUM):
                 break
-        found = settle(Verdict.SLOWER, True, word(code), code_changed=True, environment_changed=False)
+        found = settle(Verdict.SLOWER, word(code), code_changed=True, environment_changed=False)
         assert word(judged.codes[run, cell, 0]) is found.verdict
 
 

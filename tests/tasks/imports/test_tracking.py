@@ -43,5 +43,11 @@ def test_runs_are_marked_and_lie_apart_from_those_of_suites(client: Client, tmp_
     assert [(value, step) for name, value, _, step in metrics if name == "throughput_median.each"] == [(100.0, 0), (140.0, 1), (120.0, 2)]
 
 
+def test_a_setting_that_is_longer_than_mlflow_takes_is_cut_there_and_kept_in_the_import(client: Client, tmp_path: Path) -> None:
+    imported = import_files([written(tmp_path, "long.txt", mlperf().replace("adamw", "x" * 7000))])
+    tracking.publish_imported(imported, SweepStore(imported.sweep_id).dir)
+    assert client.params["run1"]["opt_name"] == "x" * 6000 and imported.results[0].settings["opt_name"] == "x" * 7000
+
+
 def test_names_that_mlflow_refuses_are_changed() -> None:
     assert tracking._name("latency, p99 (%)") == "latency_ p99 ___" and len(tracking._name("x" * 300)) == 250
