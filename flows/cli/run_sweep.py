@@ -91,11 +91,12 @@ def _say_end(store: SweepStore, end: FlowEnd, out: Console, err: Console) -> int
     """Print how the flow ended, and last what the sweep found in one line, to be pasted; returns the exit status, which what is on disk can
     only make worse."""
     status = end.status
-    line = ""
+    line, states = "", dict[str, Outcome | None]()
     if end.finished:
         line = print_comparison(out, store)
         print_where(out, store)
-        status = max(status, exit_status(store.states(store.load_plan())), key=SEVERITY.index)
+        states = store.states(store.load_plan())
+        status = max(status, exit_status(states), key=SEVERITY.index)
     if end.finished and status == 0:
         status = status_of(store.dir)  # what the trials found, once nothing is wrong with them
         if status:
@@ -106,13 +107,12 @@ def _say_end(store: SweepStore, end: FlowEnd, out: Console, err: Console) -> int
     if status == 1:
         err.print(f"go on with it: sweep resume {store.sweep_id}", highlight=False, soft_wrap=True)
     if line:
-        out.print(f"{line}{_what_lacks(store)}", highlight=False, markup=False, soft_wrap=True)
+        out.print(f"{line}{_what_lacks(states)}", highlight=False, markup=False, soft_wrap=True)
     return status
 
 
-def _what_lacks(store: SweepStore) -> str:
-    """What stands behind the line of a sweep that is not whole; empty of any other."""
-    states = store.states(store.load_plan())
+def _what_lacks(states: dict[str, Outcome | None]) -> str:
+    """What stands behind the line of a sweep that is not whole; empty of any other. `states`: of all its trials."""
     ended = sum(outcome is not None and outcome is not Outcome.CANCELLED for outcome in states.values())
     return "" if ended == len(states) else f"; incomplete: {ended} of {plural(len(states), 'trial')} ended"
 

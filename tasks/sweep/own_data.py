@@ -76,6 +76,7 @@ class Folders:
 
     def __init__(self, say: Callable[[str], None] = lambda text: None) -> None:
         self._say = say
+        self._schemas: dict[str, type[TrainingParameters]] = {}
         self._settled: dict[str, Settled] = {}
         self._tables: dict[tuple[str, tuple[str, ...]], Table] = {}
         self._samples: dict[tuple[str, str, str], Sample] = {}
@@ -84,7 +85,9 @@ class Folders:
 
     def settle(self, workload: str, parameters: Mapping[str, Any]) -> Settled:
         """The data of a trial with these parameters. Makes nothing. Raises DatasetError, which lists everything that is missing."""
-        schema = workloads.load(workload).Parameters
+        if workload not in self._schemas:  # finding a workload takes a look at all of them
+            self._schemas[workload] = workloads.load(workload).Parameters
+        schema = self._schemas[workload]
         own = is_own(schema, parameters)
         read = (*_READ, *_EVALUATED, *columns_of(schema)) if own else ("dataset", "drawn_rows")
         identity = digest([workload if own else None, {name: parameters.get(name) for name in read}])

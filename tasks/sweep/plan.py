@@ -26,7 +26,7 @@ from tasks.sweep.decide_settings import decide_settings
 from tasks.sweep.priced import check_priced
 from tasks.sweep.store import Plan, Request, Superseded, SweepStore, new_sweep_id, readable_plans, readable_result
 from tasks.sweep.trial_key import code_version, libraries_version
-from tasks.sweep.trial_record import damage_of, keep_whole
+from tasks.sweep.trial_record import checked, keep_whole
 from tasks.sweep.variants import Say, Variants, check_commits, tree_of
 
 
@@ -195,8 +195,9 @@ def check_ready(plan: Plan) -> None:
     """Raise ConfigError if a parameter that needs a value has none, such as a data set of the user's own, a pool no address, or no price
     where costs are compared."""
     lacking: dict[str, str] = {}
+    schemas = {name: workloads.load(name).Parameters for name in dict.fromkeys(trial.workload for trial in plan.trials)}
     for trial in plan.trials:
-        lacking |= workloads.load(trial.workload).Parameters.model_validate(trial.parameters).lacking()
+        lacking |= schemas[trial.workload].model_validate(trial.parameters).lacking()
     if lacking:
         file = plan.suite.file or plan.request.suite
         raise ConfigError([Problem(file, None, name, "is not set", f"give {what}: --set {name}=...") for name, what in lacking.items()])
@@ -260,11 +261,11 @@ def states(plan: Plan) -> list[TrialState]:
     why = {entry.by: entry.why for entry in plan.superseded}
     entries = []
     for trial in plan.trials:
-        if (damage := damage_of(trial, store.trial_dir(trial.key))) is not None:
-            entries.append(TrialState(trial=trial, state="again", why=f"its record is damaged: {damage}"))
-            continue
-        result = store.result(trial.key)
-        if result is not None and result.outcome.final:
+        found = checked(trial, store.trial_dir(trial.key))
+        result = found.result
+        if found.damage is not None:
+            entries.append(TrialState(trial=trial, state="again", why=f"its record is damaged: {found.damage}"))
+        elif result is not None and result.outcome.final:
             entries.append(TrialState(trial=trial, state="done", why=str(result.outcome)))
         elif result is not None:
             entries.append(TrialState(trial=trial, state="again", why=f"ended as {result.outcome}: {result.reason}"))

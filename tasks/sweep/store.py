@@ -162,6 +162,7 @@ class SweepStore:
             raise StoreError(f"{sweep_id!r} is not a sweep id; `sweep list` shows them, and `last` is the newest")
         self.sweep_id = sweep_id
         self.dir = (root or runs_root()) / sweep_id
+        self._trials = self.dir / TRIALS
 
     # --- the plan
 
@@ -200,7 +201,7 @@ class SweepStore:
 
     def trial_dir(self, key: str) -> Path:
         """The folder of the trial with this key."""
-        return self.dir / TRIALS / key
+        return self._trials / key
 
     def result(self, key: str) -> TrialResult | None:
         """The trial's result; None while there is none. Raises DamagedFile."""

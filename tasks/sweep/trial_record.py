@@ -75,29 +75,46 @@ def read_record(key: str, folder: Path) -> TrialRecord:
     return TrialRecord(result, journal_of(folder, result, key))
 
 
-def damage_of(trial: Trial, folder: Path) -> DamagedFile | None:
-    """The first thing that is wrong with a trial's record, the sampler's records included; None for a whole one.
+@dataclass(frozen=True)
+class Checked:
+    """A trial's record after a look at all of it.
+
+    `result`: None while it has none, and of a damaged record. `damage`: the first thing that is wrong with it, None for a whole one.
+    """
+
+    result: TrialResult | None = None
+    damage: DamagedFile | None = None
+
+
+def checked(trial: Trial, folder: Path) -> Checked:
+    """A trial's result, and what is wrong with its record, the sampler's records included.
 
     Files that stayed the same since this process last looked are not read again: a resume asks several times. A record that was read in
-    full before is not parsed again while its bytes are the same (whole_records.py); `keep_whole` keeps that for other processes.
+    full before is not parsed again while its bytes are the same (whole_records.py), but for its result; `keep_whole` keeps that for other
+    processes.
     """
-    return _damage_of(trial.key, folder, tuple(_stamp(folder / name) for name in _RECORD))
+    return _checked(trial.key, folder, tuple(_stamp(f"{folder}/{name}") for name in _RECORD))
+
+
+def damage_of(trial: Trial, folder: Path) -> DamagedFile | None:
+    """The first thing that is wrong with a trial's record, as `checked` finds it; None for a whole one."""
+    return checked(trial, folder).damage
 
 
 @lru_cache(maxsize=100_000)  # of the largest sweeps: with fewer, a pass over all trials would find none of the last pass
-def _damage_of(key: str, folder: Path, stamps: tuple[Stamp, ...]) -> DamagedFile | None:
+def _checked(key: str, folder: Path, stamps: tuple[Stamp, ...]) -> Checked:
     known, digest = whole_records(folder.parent.parent), record_digest(folder)
-    if digest is not None and known.has(key, digest):
-        return None
     try:
+        if digest is not None and known.has(key, digest):
+            return Checked(read_result(folder, key))
         result = read_record(key, folder).result
         if result is not None:
             read_records(folder / DEVICE_STATE, result.attempt, result.device_state)
     except DamagedFile as error:
-        return error
+        return Checked(damage=error)
     if digest is not None and digest == record_digest(folder):  # nobody wrote meanwhile
         known.add(key, digest)
-    return None
+    return Checked(result)
 
 
 def keep_whole(sweep_dir: Path) -> None:
@@ -105,10 +122,10 @@ def keep_whole(sweep_dir: Path) -> None:
     whole_records(sweep_dir).save()
 
 
-def _stamp(path: Path) -> Stamp:
+def _stamp(path: str) -> Stamp:
     """Another one for another content, unless somebody hides the change; None where there is nothing."""
     try:
-        found = path.lstat()
+        found = os.lstat(path)
     except OSError:
         return None
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from cluster import launchers
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.sweep.store import Plan, SweepStore
-from tasks.sweep.trial_record import damage_of, keep_whole
+from tasks.sweep.trial_record import checked, keep_whole
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,14 @@ def what_is_left(store: SweepStore, plan: Plan) -> Left:
     """The plan's trials by what has become of them."""
     left = Left()
     for trial in plan.trials:
-        if damage_of(trial, store.trial_dir(trial.key)) is not None:
+        folder = store.trial_dir(trial.key)
+        found = checked(trial, folder)
+        result = found.result
+        if found.damage is not None:
             left.damaged.append(trial)
-            continue
-        result = store.result(trial.key)
-        if result is not None and result.outcome.final:
+        elif result is not None and result.outcome.final:
             left.done.append((trial, result))
-        elif launchers.load(store.trial_dir(trial.key)) is not None and (result is None or result.outcome is Outcome.INFRA):
+        elif launchers.load(folder) is not None and (result is None or result.outcome is Outcome.INFRA):
             left.begun.append(trial)
         else:
             left.rest.append(trial)

@@ -6,7 +6,7 @@ from cluster.journal.journal import last_checksum
 from cluster.trial_layout import JOURNAL
 from experiments.config.errors import DamagedFile
 from tasks.sweep.store import Plan, SweepStore
-from tasks.sweep.trial_record import damage_of
+from tasks.sweep.trial_record import checked
 from tasks.tracking import pages
 from tasks.tracking.client import connect
 from tasks.tracking.log_trial import stamp
@@ -31,9 +31,10 @@ def is_published(store: SweepStore, plan: Plan) -> bool:
     try:
         for trial in plan.trials:
             folder = store.trial_dir(trial.key)
-            if damage_of(trial, folder) is not None:
+            found = checked(trial, folder)
+            if found.damage is not None:
                 return False
-            if (result := store.result(trial.key)) is not None:
+            if (result := found.result) is not None:
                 stamps.append((trial.key, result.attempt, stamp(last_checksum(folder / JOURNAL), result)))
     except DamagedFile:
         return False

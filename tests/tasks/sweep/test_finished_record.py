@@ -48,7 +48,7 @@ def store() -> SweepStore:
 
 def damage(trial: Trial, folder: Path) -> DamagedFile | None:
     """What is found now: files that are written within a tick of the clock look the same."""
-    trial_record._damage_of.cache_clear()
+    trial_record._checked.cache_clear()
     return damage_of(trial, folder)
 
 

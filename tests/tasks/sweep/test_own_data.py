@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from filelock import FileLock
 
+from experiments import workloads
 from experiments.config.paths import runs_root
 from experiments.trial import Trial
 from tasks.sweep.dataset import DatasetError, resolve
@@ -156,6 +157,16 @@ def test_a_folder_is_listed_once_for_all_cells(tmp_path: Path, monkeypatch: pyte
     looked.clear()
     sources = {folders.settle("bridgetower", {**base, "batch_size": size, "precision": "bf16"}).source for size in (2, 4, 8)}
     assert len(sources) == 1 and looked == [tmp_path / "d"]
+
+
+def test_a_workload_is_looked_for_once_for_all_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    load = workloads.load
+    monkeypatch.setattr(workloads, "load", lambda name: looked.append(name) or load(name))
+    folders = Folders()
+    for name in ("synthetic", "canary", "synthetic", "canary"):
+        folders.settle(name, load(name).Parameters().model_dump())
+    assert looked == ["synthetic", "canary"]
 
 
 def test_a_set_made_elsewhere_is_not_taken_for_ours(tmp_path: Path) -> None:

@@ -13,7 +13,9 @@ from experiments.trial import Outcome
 from tasks.analysis.results import load_sweep
 from tasks.sweep import trial_record
 from tasks.sweep import whole_records as whole_records_module
-from tasks.sweep.trial_record import damage_of, keep_whole
+from tasks.sweep.plan import states
+from tasks.sweep.store import SweepStore
+from tasks.sweep.trial_record import checked, damage_of, keep_whole
 from tasks.sweep.what_is_left import what_is_left
 from tasks.sweep.whole_records import record_digest, whole_records
 from tests.tasks.plan_support import make_plan, make_trial, saved
@@ -37,7 +39,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def another_process() -> None:
     whole_records.cache_clear()
-    trial_record._damage_of.cache_clear()
+    trial_record._checked.cache_clear()
 
 
 def test_a_whole_record_is_read_in_full_once_and_one_without_a_result_each_time(read: list[str]) -> None:
@@ -47,6 +49,48 @@ def test_a_whole_record_is_read_in_full_once_and_one_without_a_result_each_time(
     another_process()
     read.clear()
     assert len(what_is_left(store, PLAN).done) == 2 and read == [three]
+
+
+def test_a_result_is_read_once_however_often_it_is_asked_for_and_again_once_it_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = saved(PLAN, t1=Outcome.OK, t2=Outcome.CRASHED)
+    keep_whole_after_a_look(store)
+    read: list[str | None] = []
+    read_result = trial_record.read_result
+
+    def noted(folder: Path, key: str | None = None) -> Any:
+        read.append(key)
+        return read_result(folder, key)
+
+    monkeypatch.setattr(trial_record, "read_result", noted)
+    one, two, three = PLAN.trials
+    for _ in range(2):
+        assert [(trial.key, result.outcome) for trial, result in what_is_left(store, PLAN).done] == [
+            (one.key, Outcome.OK),
+            (two.key, Outcome.CRASHED),
+        ]
+        assert [entry.state for entry in states(PLAN)] == ["done", "done", "to do"]
+    assert read == [one.key, two.key, three.key]
+    was = store.result(two.key)
+    assert was is not None
+    store.save_result(was.model_copy(update={"outcome": Outcome.DOES_NOT_FIT}))
+    found = checked(two, store.trial_dir(two.key))
+    assert found.damage is None and found.result is not None and found.result.outcome is Outcome.DOES_NOT_FIT
+    assert read == [one.key, two.key, three.key, two.key]
+
+
+def keep_whole_after_a_look(store: SweepStore) -> None:
+    """As an earlier command leaves it."""
+    what_is_left(store, PLAN)
+    another_process()
+
+
+def test_a_damaged_record_has_no_result() -> None:
+    store = saved(PLAN, t1=Outcome.OK)
+    folder = store.trial_dir(PLAN.trials[0].key)
+    (folder / "journal.jsonl").write_text("{}\n")
+    found = checked(PLAN.trials[0], folder)
+    assert found.result is None and found.damage is not None and found.damage.path == folder / "journal.jsonl"
+    assert what_is_left(store, PLAN).damaged == [PLAN.trials[0]]
 
 
 def test_other_bytes_are_read_and_their_damage_is_named(read: list[str]) -> None:
