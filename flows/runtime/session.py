@@ -18,7 +18,6 @@ from flows.runtime.progress import SweepProgress
 from flows.runtime.trial_records import TrialRecords
 from tasks.analysis.results import write_steps
 from tasks.report.prefect_tasks import report
-from tasks.rounds.last_look import with_last_look
 from tasks.sweep.cut import cut
 from tasks.sweep.deadline import Deadline
 from tasks.sweep.failure_policy import Policy
@@ -143,7 +142,7 @@ class Session:
 
     def cut(self) -> None:
         """Take what there was no time for out of the plan, so that what was measured is a whole sweep."""
-        self.plan = with_last_look(cut(self.store, self.plan))
+        self.plan = cut(self.store, self.plan)
         self.store.save_plan(self.plan)
 
     def end(self, status: int, message: str) -> None:

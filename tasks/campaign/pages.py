@@ -10,7 +10,6 @@ from experiments.trial import Trial
 from tasks.campaign.store import CampaignError, CampaignState
 from tasks.report.publish import publish
 from tasks.report.text_format import listed, plural
-from tasks.rounds.last_look import with_last_look
 from tasks.sweep.cut import cut, restored
 from tasks.sweep.store import Plan, SweepStore, readable_result
 
@@ -50,7 +49,7 @@ def _measured(store: SweepStore) -> bool:
 def _without_what_is_missing(store: SweepStore) -> list[str]:
     """Make the sweep whole; returns what it lacks, as sentences."""
     with store.lease():
-        plan = with_last_look(cut(store, restored(store.load_plan()), lost=True))
+        plan = cut(store, restored(store.load_plan()), lost=True)
         store.save_plan(plan)
     return sentences(plan, {trial.key for trial in plan.cut if readable_result(store, trial.key) is not None})
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from tasks.sweep.last_look import with_last_look
 from tasks.sweep.store import Plan, SweepStore
 
 
 def cut(store: SweepStore, plan: Plan, *, lost: bool = False) -> Plan:
     """The plan without the trials that have no result; with `lost`, without those too that only the infrastructure ended.
 
-    They stay in its `cut`, from where `restored` brings them back. A plan of which nothing was run stays as it is.
+    They stay in its `cut`, from where `restored` brings them back, and the look that is due then is in the plan (last_look.py). A plan of
+    which nothing was run stays as it is.
     """
     states = store.states(plan)
     left = [trial for trial in plan.trials if (end := states[trial.key]) is None or (lost and not end.final)]
     if not left or len(left) == len(plan.trials):
         return plan
     keys = {trial.key for trial in left}
-    return plan.model_copy(update={"trials": [trial for trial in plan.trials if trial.key not in keys], "cut": [*plan.cut, *left]})
+    kept = [trial for trial in plan.trials if trial.key not in keys]
+    return with_last_look(plan.model_copy(update={"trials": kept, "cut": [*plan.cut, *left]}))
 
 
 def restored(plan: Plan) -> Plan:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from experiments.stats.look import Look
 from experiments.trial import Outcome
 from tasks.sweep.cut import cut, restored
+from tasks.sweep.store import DecideSettings
 from tests.tasks.plan_support import make_plan, make_trial, saved
 
 PLAN = make_plan([make_trial(number) for number in (1, 2, 3, 4)])
@@ -46,3 +48,11 @@ def test_what_was_cut_before_is_kept() -> None:
     first = cut(store, PLAN.model_copy(update={"trials": PLAN.trials[:3]}))
     again = cut(store, first.model_copy(update={"trials": [PLAN.trials[0], PLAN.trials[3]]}))
     assert keys(again.cut) == [2, 3, 4] and restored(again) == PLAN
+
+
+def test_a_cut_in_the_middle_of_a_round_looks_at_the_rounds_before_it() -> None:
+    trials = [make_trial(1), make_trial(2), make_trial(3, repeat=2), make_trial(4, repeat=2), make_trial(5, repeat=3)]
+    plan = make_plan(trials, decide=DecideSettings(budget_s=60.0, until_decided=False))
+    ended = dict.fromkeys(("t1", "t2", "t3", "t4"), Outcome.OK)
+    found = cut(saved(plan, **ended), plan).decide
+    assert found is not None and found.looks == [Look(round=2, spent=0.75)]
