@@ -22,6 +22,7 @@ from experiments.regression.bisection_test import Side, difference, interim_pair
 from experiments.stats.estimate import Estimate
 from experiments.trial import Outcome, Trial
 from tasks.nightly.comparison import log_metric
+from tasks.report.text_format import signed
 from tasks.sweep.result_file import read_result
 
 _TRIAL_S = 3600.0
@@ -159,8 +160,7 @@ def _halve(commits: Sequence[str], pairs_with: _Pairs, whole: Estimate, say: Say
 
 
 def _change(ratio: Estimate) -> str:
-    low, middle, high = (100 * (value - 1) for value in (ratio.low, ratio.value, ratio.high))
-    return f"{middle:+.1f} % ({low:+.1f} to {high:+.1f}) after {ratio.n} pairs"
+    return f"{signed(*(100 * (value - 1) for value in (ratio.value, ratio.low, ratio.high)))} after {ratio.n} pairs"
 
 
 # --- git and processes

@@ -23,7 +23,7 @@ from tasks.report.comparison_table import TextTable
 from tasks.report.figures.inline_svg import inline_svg
 from tasks.report.html import render_page
 from tasks.report.markdown import md, table_markdown
-from tasks.report.text_format import listed, percent, plural, quantity
+from tasks.report.text_format import listed, percent, plural, quantity, signed
 
 _ORDER = {Verdict.SLOWER: 0, Verdict.FASTER: 1, Verdict.UNDECIDED: 2, Verdict.SAME: 3}
 
@@ -106,7 +106,7 @@ def change_of(item: CellVerdict) -> str:
     if told.ratio is None or told.low is None or told.high is None:
         return "–"
     middle, low, high = (100 * change(value, item.metric) for value in (told.ratio, told.low, told.high))
-    return f"{middle:+.1f} % ({min(low, high):+.1f} to {max(low, high):+.1f})"
+    return signed(middle, min(low, high), max(low, high))
 
 
 def by_pairs(item: CellVerdict) -> bool:
@@ -124,8 +124,7 @@ def node_table(night: Night) -> TextTable:
     for node in night.nodes:
         change = "–"
         if node.ratio is not None and node.low is not None and node.high is not None:
-            middle, low, high = (100 * (value - 1) for value in (node.ratio, node.low, node.high))
-            change = f"{middle:+.1f} % ({low:+.1f} to {high:+.1f})"
+            change = signed(*(100 * (value - 1) for value in (node.ratio, node.low, node.high)))
         rows.append([node.host, node.pool, str(node.verdict), change, node.note or "–"])
     return TextTable(["node", "pool", "verdict", "canary's change, 95 % interval", "note"], rows)
 

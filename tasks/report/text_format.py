@@ -139,6 +139,11 @@ def change_interval(comparison: Estimate, metric: Metric) -> str:
     return f"({' to '.join(_signed(end, metric) for end in ends)})"
 
 
+def signed(middle: float, low: float, high: float) -> str:
+    """`+5.3 % (+3.9 to +6.8)`: a change and the ends of its interval, in percent."""
+    return f"{middle:+.1f} % ({low:+.1f} to {high:+.1f})"
+
+
 def _signed(better_by: float, metric: Metric) -> str:
     """What is `better_by` better, as a difference of values."""
     by = -better_by if metric.lower_is_better else better_by

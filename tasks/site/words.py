@@ -9,6 +9,7 @@ from markupsafe import Markup, escape
 
 from experiments.config.errors import ConfigError
 from tasks.nightly.store import NightCode
+from tasks.report.text_format import signed
 
 COMMIT = "{commit}"  # its place in an address
 _SHOWN = 10  # digits of a commit
@@ -74,8 +75,7 @@ def environment_change(before: Mapping[str, str], after: Mapping[str, str]) -> s
 
 def percent_change(middle: float, low: float, high: float) -> str:
     """+5.3 % (+3.9 to +6.8): three shares, such as 0.053."""
-    a, b, c = (round(100 * share, 1) + 0.0 for share in (middle, low, high))  # + 0.0: no -0.0
-    return f"{a:+.1f} % ({b:+.1f} to {c:+.1f})"
+    return signed(*(round(100 * share, 1) + 0.0 for share in (middle, low, high)))  # + 0.0: no -0.0
 
 
 def _cut(text: str) -> str:

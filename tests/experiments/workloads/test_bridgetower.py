@@ -28,16 +28,10 @@ from experiments.trial import DataSource
 from experiments.workloads import bridgetower
 from experiments.workloads.bridgetower.model import config, flops_per_sample
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 SHORT: dict[str, Any] = {"model": "tiny", "text_length": 24, "batch_size": 16, "evaluation_samples": 64, "learning_rate": 1e-3}
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Any:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

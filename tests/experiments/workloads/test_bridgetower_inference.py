@@ -24,16 +24,10 @@ from experiments.summary import summarise
 from experiments.trial import DataSource, Trial
 from experiments.workloads import bridgetower, bridgetower_inference
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 SHORT: dict[str, Any] = {"model": "tiny", "text_length": 24, "batch_size": 8, "steps": 20, "warmup_steps": 2, "threads": 1}
 GOLDEN = [0.95389, 0.92051, 0.94256, 0.91605]  # mean distance of the pairs in the first batches, fp32
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Any:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

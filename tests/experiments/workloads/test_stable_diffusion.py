@@ -19,17 +19,11 @@ from experiments.spec.matrix import expand
 from experiments.workloads import stable_diffusion
 from experiments.workloads.stable_diffusion import model as network
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 SHORT: dict[str, Any] = {"batch_size": 2, "denoising_steps": 3, "seed": 7}
 GOLDEN = [0.496737, 0.496759, 0.496333]  # mean brightness of the first batches, fp32
 GOLDEN_PIXELS = [0.13601, 0.06944, 0.27808]  # one pixel as decoded, before it is brought to 0..1
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Any:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def build(notes: list[str] | None = None, **values: Any) -> stable_diffusion.StableDiffusion:

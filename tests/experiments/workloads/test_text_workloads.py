@@ -26,18 +26,12 @@ from experiments.trial import DataSource, Trial
 from experiments.workloads import bert, bert_inference, t5, t5_inference
 from tasks.sweep import dataset
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 SHORT: dict[str, Any] = {"batch_size": 4, "seed": 7, "evaluation_batch_size": 4, "evaluation_samples": 8}
 BERT: dict[str, Any] = {**SHORT, "sequence_length": 24}
 T5: dict[str, Any] = {**SHORT, "source_length": 32, "target_length": 8}
 GOLDEN = {"bert": [8.343, 8.30068, 8.32918], "t5": [8.95322, 8.69947, 8.99197]}
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Any:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

@@ -17,16 +17,10 @@ from experiments.workloads import causal_lm
 from experiments.workloads.causal_lm.flops import training_flops
 from experiments.workloads.causal_lm.model import make
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 SHORT: dict[str, Any] = {"batch_size": 4, "seed": 7, "sequence_length": 48, "evaluation_batch_size": 4, "evaluation_samples": 8}
 GOLDEN = {"llama3-tiny": [8.33690, 8.33168, 8.31886], "qwen3-tiny": [8.30616, 8.30036, 8.29322]}
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Any:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
