@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from cluster import launchers
-from cluster.journal.journal import read_journal
+from cluster.journal.journal import JournalFollower, read_journal
 from cluster.launchers import Launch, Launcher, Status, processes
 from experiments import workloads
 from experiments.atomic_file import atomic_write
@@ -101,16 +101,20 @@ def _a_process_that_dies_is_over_without_success(launcher: Launcher, trial: Tria
 def _another_process_finds_the_second_attempt_and_stops_all_of_it(
     make: Callable[[], Launcher], launcher: Launcher, trial: Trial, folder: Path
 ) -> None:
-    """From launch.json alone, with the child that left the trial's session."""
+    """From launch.json alone or the journal alone, with the child that left the trial's session."""
     launchers.save(launcher.start(trial, folder, 2), folder)
     other, found = make(), launchers.load(folder)
     assert found is not None and found.attempt == 2
     left = _left_behind(other, found, folder)
+    begun = [record for record in JournalFollower(folder / "journal.jsonl").poll() if record["kind"] == "attempt"][-1]
+    lost = other.find_lost(trial, folder, begun)
+    assert lost.model_copy(update={"born": found.born}) == found and other.status(lost).running
     assert left in [process.pid for process in processes.of_trial(trial.key)]
     assert other.status(found).running
     other.stop(found)
     assert not other.status(found).running
     assert not launcher.status(found).running
+    assert not other.status(other.find_lost(trial, folder, begun)).running
     assert processes.of_trial(trial.key) == [] and not processes.alive(left, None)
 
 

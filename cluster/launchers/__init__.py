@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 
 from pydantic import Field
 
+from cluster.journal.journal import Record
 from cluster.pools.pool import Pool
 from cluster.trial_layout import LAUNCH
 from experiments.atomic_file import atomic_write
@@ -74,6 +75,12 @@ class Launcher(Protocol):
     def stop_lost(self, trial: Trial, trial_dir: Path, attempt: int) -> None:
         """As `stop`, of an attempt whose launch.json is lost. `attempt`: its number, as far as that is known. Raises LaunchError."""
 
+    def find_lost(self, trial: Trial, trial_dir: Path, begun: Record) -> Launch:
+        """The launch of an attempt that has begun, and whose flow died before it wrote launch.json.
+
+        `begun`: the attempt's first record in the journal, which may run still or be over.
+        """
+
     def log(self, launch: Launch, trial_dir: Path) -> str:
         """Output of the trial's processes so far."""
 
@@ -93,7 +100,7 @@ def for_pool(pool: Pool) -> Launcher:
 
 
 def save(launch: Launch, trial_dir: Path) -> None:
-    """Write launch.json, right after the start: only this file leads back to the trial."""
+    """Write launch.json, right after the start: until the attempt has begun its journal only this file leads back to it."""
     atomic_write(trial_dir / LAUNCH, launch.model_dump_json(indent=1))
 
 

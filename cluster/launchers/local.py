@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from cluster.attempt_log import heading
+from cluster.journal.journal import Record
 from cluster.launchers import Launch, LaunchError, Status, processes
 from cluster.launchers.command import ENTRY, WARM_DEVICES, trial_command, trial_environment
 from cluster.launchers.template import ForkedTrial, Template, TemplateError, templates_of_launcher
@@ -117,6 +118,10 @@ class LocalLauncher:
 
     def stop_lost(self, trial: Trial, trial_dir: Path, attempt: int) -> None:
         processes.end_all(trial.key)
+
+    def find_lost(self, trial: Trial, trial_dir: Path, begun: Record) -> Launch:
+        born = next((process.create_time() for process in processes.of_trial(trial.key) if process.pid == begun["pid"]), 0.0)
+        return Launch(launcher="local", key=trial.key, attempt=begun["attempt"], id=str(begun["pid"]), born=born)
 
     def log(self, launch: Launch, trial_dir: Path) -> str:
         path = trial_dir / LOG

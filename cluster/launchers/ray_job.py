@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster import trial_layout
+from cluster.journal.journal import Record
 from cluster.journal.object_store import StorageError
 from cluster.launchers import Launch, LaunchError, LaunchRefused, Status, code_package, processes
 from cluster.launchers.code_package import Package
@@ -137,6 +138,9 @@ class RayJobLauncher:
 
     def stop_lost(self, trial: Trial, trial_dir: Path, attempt: int) -> None:
         self.stop(self._launch(trial, trial_dir, attempt))
+
+    def find_lost(self, trial: Trial, trial_dir: Path, begun: Record) -> Launch:
+        return self._launch(trial, trial_dir, begun["attempt"])
 
     def log(self, launch: Launch, trial_dir: Path) -> str:
         try:

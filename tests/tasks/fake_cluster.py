@@ -123,6 +123,10 @@ class Cluster:
         if launch.id in self.jobs:
             self.jobs[launch.id] = "STOPPED"
 
+    def find_lost(self, trial: Trial, trial_dir: Path, begun: Record) -> Launch:
+        attempt = begun["attempt"]
+        return Launch(launcher=self.launcher, key=trial.key, attempt=attempt, id=f"{trial.key}-a{attempt}")  # type: ignore[arg-type]
+
     def log(self, launch: Launch, trial_dir: Path) -> str:
         return self.text
 

@@ -132,6 +132,26 @@ def test_a_final_result_that_is_there_already_is_taken_and_the_pool_not_asked(cl
     assert cluster.asked == 0
 
 
+@pytest.mark.parametrize("state", ["RUNNING", "SUCCEEDED"])
+@pytest.mark.parametrize("number", [1, 2])
+def test_an_attempt_whose_flow_died_before_it_could_note_it_goes_on(cluster: Cluster, number: int, state: str) -> None:
+    """Of the second one the first one's launch.json is there."""
+    made = left_by_a_dead_flow(cluster, "SUCCEEDED")
+    folder = cluster.store.trial_dir(KEY)
+    if number == 1:
+        (folder / "launch.json").unlink()
+    else:
+        cluster.finish(1, Outcome.INFRA)
+    with JournalWriter(folder / "journal.jsonl", number, trial=KEY):
+        pass
+    cluster.jobs[f"{KEY}-a{number}"] = state
+    cluster.on_ask = lambda cluster: cluster.finish(number, Outcome.OK)
+    result = runner(cluster, retries=0).run(made)
+    assert (result.outcome, result.attempt, cluster.started) == (Outcome.OK, number, [])
+    saved = launchers.load(folder)
+    assert saved is not None and (saved.attempt, saved.id) == (number, f"{KEY}-a{number}")
+
+
 def test_attempts_are_counted_on_from_those_before(cluster: Cluster) -> None:
     made = left_by_a_dead_flow(cluster, "RUNNING")
     cluster.finish(1, Outcome.INFRA)
