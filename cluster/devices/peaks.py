@@ -2,6 +2,9 @@
 
 MFU is model FLOP utilisation, the share of the peak that a trial reaches. All peaks are dense: vendors often state twice as much, for 2:4
 structured sparsity, which these workloads do not use. fp32 is without tensor cores, torch's default. int8 counts integer operations.
+
+clock_mhz is the clock that the peak holds at: the peak / (multiprocessors x FLOPs of each in a clock), which the whitepapers' tables give.
+Tensor cores have a lower one than the rest of an H100. Empty where it is not known.
 """
 
 from __future__ import annotations
@@ -20,12 +23,8 @@ def peak_flops(device_name: str | None, precision: str) -> tuple[float, str] | t
 
     A MIG slice has less than the whole device and is not in the table.
     """
-    if device_name is not None and " MIG " not in device_name.upper():
-        with open(TABLE, newline="", encoding="utf-8") as file:
-            for row in csv.DictReader(file):
-                if row["precision"] == precision and fnmatchcase(device_name.upper(), row["device"].upper()):
-                    return float(row["peak_tflops"]) * 1e12, f"{row['source']}, {row['url']}"
-    return None, None
+    row = _row(device_name, precision)
+    return (float(row["peak_tflops"]) * 1e12, f"{row['source']}, {row['url']}") if row else (None, None)
 
 
 def peak_of_work(device_name: str | None, flops: Mapping[str, float]) -> tuple[float, str] | tuple[None, None]:
@@ -43,3 +42,28 @@ def peak_of_work(device_name: str | None, flops: Mapping[str, float]) -> tuple[f
         sources.append(source)
     total = math.fsum(seconds)
     return (math.fsum(flops.values()) / total, "; ".join(sources)) if total > 0 else (None, None)
+
+
+def clock_of_peak(device_name: str | None, flops: Mapping[str, float]) -> float | None:
+    """The clock (MHz) that `peak_of_work` holds at, or None if one is unknown: at another clock the peak changes in proportion.
+
+    The mean of the precisions' clocks, weighted by the time that each one's FLOPs take at its peak.
+    """
+    clocks, seconds = [], []
+    for precision, count in flops.items():
+        row = _row(device_name, precision)
+        if row is None or not row["clock_mhz"]:
+            return None
+        clocks.append(float(row["clock_mhz"]))
+        seconds.append(count / float(row["peak_tflops"]))
+    total = math.fsum(seconds)
+    return math.fsum(clock * spent for clock, spent in zip(clocks, seconds, strict=True)) / total if total > 0 else None
+
+
+def _row(device_name: str | None, precision: str) -> dict[str, str] | None:
+    if device_name is not None and " MIG " not in device_name.upper():
+        with open(TABLE, newline="", encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                if row["precision"] == precision and fnmatchcase(device_name.upper(), row["device"].upper()):
+                    return row
+    return None

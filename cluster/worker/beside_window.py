@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
-from cluster.devices.peaks import peak_of_work
+from cluster.devices.peaks import clock_of_peak, peak_of_work
 from cluster.trial_layout import TRACE
-from cluster.worker.measured_window import Record, Steps, unrecorded
+from cluster.worker.measured_window import Record, Steps
 from cluster.worker.set_up import SessionContext
-from experiments.components.workload import flops_by_precision
+from experiments.components.workload import Workload, attention_flops, flops_by_precision
 
 
 def evaluate(context: SessionContext, when: str) -> float:
@@ -29,23 +31,55 @@ def evaluate(context: SessionContext, when: str) -> float:
 
 
 def profile(context: SessionContext, steps: Steps, window: dict[str, Any]) -> None:
-    """Trace `profile_steps` further steps into a file, and add the breakdown of their time to `window`."""
-    parameters = context.parameters
-    if not parameters.profile_steps:
+    """Trace `profile_steps` further steps on every rank, and add what their time went to to `window`.
+
+    Rank 0 keeps its trace as a file. Those of the others are read and dropped.
+    """
+    if not context.parameters.profile_steps:
         return
-    from cluster.worker.measure.profile import read_breakdown, trace
+    from cluster.worker.measure.profile import read_trace
 
     context.recorder.phase("profile")
-    last = window["last_measured_step"]
-    traced = range(last + 1, last + parameters.profile_steps + 1)
-    steps.clock.begin()
-    path = context.out / TRACE
-    with trace(path if context.ranks.rank == 0 else None):
-        steps.run(traced, unrecorded)
-        context.device.synchronize()
-    if context.ranks.rank == 0:
-        window["profile"] = read_breakdown(path, len(traced))
-        context.recorder.note(f"{len(traced)} more steps were traced into {TRACE}")
+    with tempfile.TemporaryDirectory() as folder:
+        path = (context.out if context.ranks.rank == 0 else Path(folder)) / TRACE
+        samples = _traced_steps(context, steps, window["last_measured_step"], path)
+        found, parts = read_trace(path, samples)
+    each = context.ranks.gather(parts)
+    if context.ranks.rank != 0:
+        return
+    context.recorder.note(f"{len(samples)} more steps were traced into {TRACE}")
+    window["profile"] = found
+    if found is None or parts is None:
+        return
+    if not _like_the_window(context.workload, parts.steps):
+        rounds = getattr(context.workload, "steps_per_round", 1)
+        enough = f"; profile_steps={rounds + 1} are a whole round" if rounds > 1 else ""
+        context.recorder.note(f"what the traced steps reached is not known: steps differ in kind, and FLOPs are of their mix{enough}")
+        return
+    window["profile"] = {**found, "ranks": [{"rank": rank, **one.record()} for rank, one in enumerate(each) if one is not None]}
+
+
+def _traced_steps(context: SessionContext, steps: Steps, last: int, path: Path) -> list[int]:
+    """Trace the steps after step `last` into the file at `path`. Returns this rank's samples of each."""
+    from cluster.worker.measure.profile import MarkedClock, trace
+
+    samples: list[int] = []
+    clock = steps.clock
+    clock.begin()
+    steps.clock = MarkedClock(clock)
+    try:
+        with trace(path):
+            steps.run(range(last + 1, last + context.parameters.profile_steps + 1), lambda timing: samples.append(timing.samples))
+            context.device.synchronize()
+    finally:
+        steps.clock = clock
+    return samples
+
+
+def _like_the_window(workload: Workload, count: int) -> bool:
+    """Whether `count` steps on end are the same mix of kinds as all steps, of which the FLOPs of a sample are."""
+    rounds = getattr(workload, "steps_per_round", 1)
+    return getattr(workload, "steps_alike", True) or (rounds > 1 and count % rounds == 0)
 
 
 def measure_communication(context: SessionContext, steps: Steps, window: dict[str, Any]) -> None:
@@ -73,16 +107,23 @@ def measure_communication(context: SessionContext, steps: Steps, window: dict[st
 
 
 def record_window(context: SessionContext, window: dict[str, Any]) -> None:
-    """Add FLOPs per sample and the device's peak FLOP/s for them to `window`, and record it. Does nothing on ranks other than 0."""
+    """Add FLOPs per sample, the device's peak FLOP/s for them and that peak's clock to `window`, and record it.
+
+    Does nothing on ranks other than 0.
+    """
     if context.ranks.rank != 0:
         return
-    flops, shares = None, None
+    flops, shares, of_attention = None, None, None
     try:
         flops = context.workload.flops_per_sample()
         shares = flops_by_precision(context.workload, context.parameters.precision, flops)
+        of_attention = attention_flops(context.workload) if flops else None
     except Exception as error:  # without them there is no MFU, but the trial was measured
         context.recorder.note(f"FLOPs not counted: {type(error).__name__}: {str(error)[:200]}")
     name = context.device.describe()["device_name"]
-    peak, source = (None, None) if context.device.emulated or not shares else peak_of_work(name, shares)
+    known = not context.device.emulated and shares
+    peak, source = peak_of_work(name, shares) if known else (None, None)
     figures = {"flops_per_sample": flops, "flops_by_precision": shares, "peak_flops": peak, "peak_source": source}
+    if window.get("profile"):
+        figures |= {"attention_flops_per_sample": of_attention, "peak_clock_mhz": clock_of_peak(name, shares) if known else None}
     context.recorder.window({**window, **figures})

@@ -51,6 +51,17 @@ def in_linears(counter: FlopCounterMode, model: nn.Module, blocks: Iterable[nn.M
     return float(sum(of.get(product, 0) for of in inside for product in (torch.ops.aten.mm, torch.ops.aten.addmm)))
 
 
+def in_attention(counter: FlopCounterMode) -> float:
+    """Of the FLOPs that the counter saw of a transformer: those of attention, all that is computed as batched products.
+
+    Attention that computes as one operation would not be seen, so the models are counted with eager attention.
+    """
+    import torch
+
+    of = counter.get_flop_counts()["Global"]
+    return float(sum(of.get(product, 0) for product in (torch.ops.aten.bmm, torch.ops.aten.baddbmm)))
+
+
 @contextmanager
 def attention_masks_left_out(modeling: ModuleType) -> Iterator[None]:
     """Within this, the transformers module `modeling` makes no attention masks.

@@ -98,6 +98,15 @@ def flops_by_precision(workload: Workload, precision: Precision, flops: float | 
     return precisions.flops_by_precision(precision, flops, None if named is None else named(), trains=trains(workload))
 
 
+def attention_flops(workload: Workload) -> float | None:
+    """Of a workload's `flops_per_sample`, those of attention's scores and their sums over values; None if unknown.
+
+    A workload says them with a method `attention_flops_per_sample()`.
+    """
+    named = getattr(workload, "attention_flops_per_sample", None)
+    return None if named is None else named()
+
+
 def step_kind(workload: Workload, batch: Batch) -> str | None:
     """The kind of step that a placed batch makes; None unless the workload has a method `step_kind(batch)`.
 

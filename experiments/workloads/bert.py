@@ -109,6 +109,10 @@ class Bert:
         """Of `flops_per_sample`, those of the blocks' linear layers."""
         return linear_flops(self.parameters.model, self.parameters.sequence_length)
 
+    def attention_flops_per_sample(self) -> float:
+        """Of `flops_per_sample`, those of attention's scores and their sums."""
+        return attention_flops(self.parameters.model, self.parameters.sequence_length)
+
 
 class Masked:
     """BatchIndices -> the arguments of BertForMaskedLM, on the host."""
@@ -144,3 +148,9 @@ def linear_flops(size: str, tokens: int) -> float:
     """Of `flops`, those of the blocks' linear layers: q, k, v, out (4 width^2 weights), both of the MLP."""
     width, layers, _, mlp, _, _ = SIZES[size]
     return 3 * 2.0 * tokens * layers * (4 * width * width + 2 * width * mlp)
+
+
+def attention_flops(size: str, tokens: int) -> float:
+    """Of `flops`, those of the scores and their sums."""
+    width, layers, *_ = SIZES[size]
+    return 3 * 2.0 * tokens * layers * 2 * tokens * width

@@ -41,3 +41,6 @@ class BertInference(bert.Bert):
 
     def linear_flops_per_sample(self) -> float:
         return super().linear_flops_per_sample() / 3
+
+    def attention_flops_per_sample(self) -> float:
+        return super().attention_flops_per_sample() / 3

@@ -59,3 +59,6 @@ class BridgeTowerInference(BridgeTower):
 
     def linear_flops_per_sample(self) -> float:
         return super().linear_flops_per_sample() / 3
+
+    def attention_flops_per_sample(self) -> float:
+        return super().attention_flops_per_sample() / 3

@@ -193,6 +193,10 @@ class Clip:
         """Of `flops_per_sample`, those of the blocks' linear layers: the rest is attention, patches and projections."""
         return linear_flops(self.parameters.model)
 
+    def attention_flops_per_sample(self) -> float:
+        """Of `flops_per_sample`, those of attention's scores and their sums."""
+        return attention_flops(self.parameters.model)
+
     def _items(self, rows: Any, *, augment: bool) -> PairDataset:
         keep = self.parameters.keep_decoded
         return self.pairs.dataset(rows, self.pairs.tokenizer(), self.image_size, augment=augment, keep=keep)
@@ -215,3 +219,10 @@ def linear_flops(size: str) -> float:
     (width, layers, _, patch, image), (text, text_layers, _), _, _, tokens = SIZES[size]
     patches = (image // patch) ** 2
     return 3 * 2.0 * 12 * (layers * (patches + 1) * width * width + text_layers * tokens * text * text)
+
+
+def attention_flops(size: str) -> float:
+    """Of `flops`, those of the scores and their sums."""
+    (width, layers, _, patch, image), (text, text_layers, _), _, _, tokens = SIZES[size]
+    seen = (image // patch) ** 2 + 1
+    return 3 * 2.0 * 2 * (layers * seen * seen * width + text_layers * tokens * tokens * text)

@@ -66,3 +66,6 @@ class T5Inference(t5.T5):
 
     def linear_flops_per_sample(self) -> float:
         return super().linear_flops_per_sample() / 3
+
+    def attention_flops_per_sample(self) -> float:
+        return super().attention_flops_per_sample() / 3

@@ -39,6 +39,7 @@ from tasks.sweep.whole_records import WholeRecords, record_digest, whole_records
 
 _META = b"sweepbench"
 _SUBJECT_TO_STEPS = ("window", "evaluations", "environment", "packages", "notes")
+_OF_PROFILE = ("flops_per_sample", "attention_flops_per_sample", "peak_flops", "peak_clock_mhz")
 
 
 class ResultsError(UserError):
@@ -188,11 +189,17 @@ def _row(
         [str(note["text"]) for note in meta.get("notes", ())],
         np.array([step["step"] for step in learning], np.int64),
         _series(learning, "loss"),
-        window.get("profile"),
+        _profile(window),
         rms={name: _series(learning, RMS + name) for name in rms_names(learning)},
         packages=meta.get("packages") or {},
         state=state,
     )
+
+
+def _profile(window: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Where the traced steps' time went, with what the window's record says of FLOPs and the peak."""
+    profile = window.get("profile")
+    return {**{name: window.get(name) for name in _OF_PROFILE}, **profile} if profile else None
 
 
 def _state(trial_dir: Path, attempt: int | None, steps: Sequence[Record], mark: JournalMark | None) -> DeviceState | None:

@@ -32,7 +32,9 @@ class TrialRow:
     notes: Sequence[str] = ()
     steps: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     losses: NDArray[np.float64] = field(default_factory=lambda: np.empty(0, np.float64))
-    profile: Mapping[str, Any] | None = None  # where the traced steps' time went; see cluster.worker.measure.trace_breakdown
+    profile: Mapping[str, Any] | None = (
+        None  # where the traced steps' time went: trace_breakdown.py, trace_parts.py in cluster/worker/measure
+    )
     problem: str | None = None
     rms: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     packages: Mapping[str, str] = field(default_factory=dict)  # name -> version of all that was installed; {} in early journals

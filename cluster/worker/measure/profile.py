@@ -1,24 +1,27 @@
-"""A torch.profiler trace of a few steps, and the breakdown of their time."""
+"""A torch.profiler trace of a few steps, and what their time went to."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from cluster.devices.clock import DATA, Clock
 from cluster.worker.measure.trace_breakdown import breakdown
+from cluster.worker.measure.trace_parts import LOADER, StepParts, step_parts
+from experiments.step_record import StepTiming
+
+if TYPE_CHECKING:
+    import torch
 
 
 @contextmanager
-def trace(path: Path | None) -> Iterator[None]:
-    """Profile the block and write a gzipped Chrome trace to `path` atomically. With None (ranks other than 0) do not profile."""
-    if path is None:
-        yield
-        return
+def trace(path: Path) -> Iterator[None]:
+    """Profile the block and write a gzipped Chrome trace to `path` atomically."""
     import torch
     from torch.profiler import ProfilerActivity, profile
 
@@ -33,7 +36,37 @@ def trace(path: Path | None) -> Iterator[None]:
         temporary.unlink(missing_ok=True)
 
 
-def read_breakdown(path: Path, steps: int) -> dict[str, Any] | None:
-    """The `breakdown` of the trace file at `path`, which holds `steps` steps."""
+class MarkedClock:
+    """Times steps as `clock` does, and marks in a trace when the host is in the loader."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock, self.name = clock, clock.name
+        self._span: Any = None
+
+    def begin(self) -> None:
+        self._clock.begin()
+
+    def fetch(self) -> None:
+        import torch
+
+        self._span = torch.profiler.record_function(LOADER)
+        self._span.__enter__()
+        self._clock.fetch()
+
+    def mark(self, boundary: int) -> None:
+        self._clock.mark(boundary)
+        if boundary == DATA:
+            self._span.__exit__(None, None, None)
+
+    def finish(self, step: int, samples: int, loss: torch.Tensor) -> list[StepTiming]:
+        return self._clock.finish(step, samples, loss)
+
+    def drain(self) -> list[StepTiming]:
+        return self._clock.drain()
+
+
+def read_trace(path: Path, samples: Sequence[int]) -> tuple[dict[str, Any] | None, StepParts | None]:
+    """The `breakdown` and the `step_parts` of the trace file at `path`. `samples`: of each step in it. Raises as they do."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
-        return breakdown(json.load(file)["traceEvents"], steps)
+        events = json.load(file)["traceEvents"]
+    return breakdown(events, len(samples)), step_parts(events, samples)

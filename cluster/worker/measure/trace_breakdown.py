@@ -13,17 +13,21 @@ Event = dict[str, Any]
 ON_DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 ON_HOST = "cpu_op"
 
+COMMUNICATION, ATTENTION, PRODUCTS = "communication", "attention", "matrix products"
+
 # A name, in lower case, belongs to the first group whose pattern it contains.
 _GROUPS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (group, re.compile(pattern))
     for group, pattern in (
-        ("communication", r"nccl|gloo:|c10d::|all_?reduce|allgather|all_gather|reduce_?scatter"),
+        (COMMUNICATION, r"nccl|gloo:|c10d::|all_?reduce|allgather|all_gather|reduce_?scatter"),
+        (ATTENTION, r"^triton_tem_\w*attention"),  # inductor's templates: products and attention that it writes itself
+        (PRODUCTS, r"^triton_tem_"),
         ("fused by torch.compile", r"^triton_"),
-        ("attention", r"flash|fmha|attention|sdpa"),
+        (ATTENTION, r"flash|fmha|attention|sdpa"),
         ("optimiser", r"multi_tensor|adam|_foreach"),
         (
-            "matrix products",
-            r"gemm|gemv|cutlass|xmma|nvjet|cublas|splitk|aten::(add|b|ba)?b?mm\b|aten::(linear|matmul)|convolution|fprop",
+            PRODUCTS,
+            r"gemm|gemv|cutlass|xmma|nvjet|cublas|splitk|aten::(add|b|ba)?b?mm\b|aten::(linear|matmul)|convol|fprop|dgrad|wgrad",
         ),
         ("normalisation and softmax", r"layer_?norm|batch_?norm|rms_?norm|gammabeta|softmax"),
         ("dropout and random numbers", r"dropout|philox|distribution|bernoulli|random"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.components.checkpoint import from_pretrained
 from experiments.components.data.pairs import normalised
-from experiments.components.flop_count import attention_masks_left_out, count_once, in_linears
+from experiments.components.flop_count import attention_masks_left_out, count_once, in_attention, in_linears
 from experiments.components.workload import Batch, Unsupported
 
 if TYPE_CHECKING:
@@ -194,6 +194,11 @@ def linear_flops_per_sample(parameters: Parameters, text_length: int) -> float:
     return _flops(parameters, text_length)["linear"]
 
 
+def attention_flops_per_sample(parameters: Parameters, text_length: int) -> float:
+    """Of `flops_per_sample`, those of attention's scores and their sums."""
+    return _flops(parameters, text_length)["attention"]
+
+
 def _flops(parameters: Parameters, text_length: int) -> dict[str, float]:
     settings = config(parameters)
     return count_once(f"bridgetower, text {text_length}: {settings.to_json_string()}", lambda: _counted_flops(settings, text_length))
@@ -218,5 +223,9 @@ def _counted_flops(settings: Any, text_length: int) -> dict[str, float]:
                 pixel_values=torch.zeros(batch, 3, side, side),
                 return_loss=True,
             )
-    counted = {"all": float(counter.get_total_flops()), "linear": in_linears(counter, model, layers(model))}
+    counted = {
+        "all": float(counter.get_total_flops()),
+        "linear": in_linears(counter, model, layers(model)),
+        "attention": in_attention(counter),
+    }
     return {name: 3 * count / batch for name, count in counted.items()}

@@ -139,6 +139,12 @@ class BridgeTower:
 
         return linear_flops_per_sample(self.parameters, self.parameters.text_length)
 
+    def attention_flops_per_sample(self) -> float:
+        """Of `flops_per_sample`, those of attention's scores and their sums."""
+        from experiments.workloads.bridgetower.model import attention_flops_per_sample
+
+        return attention_flops_per_sample(self.parameters, self.parameters.text_length)
+
     def _items(self, rows: Any, *, augment: bool, where: Literal["cpu", "device"]) -> PairDataset:
         if not self.image_size:
             raise RuntimeError("model() comes before batches(): the model knows its image size")

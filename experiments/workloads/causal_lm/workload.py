@@ -91,6 +91,10 @@ class CausalLm:
         heads = 3 if self.parameters.tuning == "full" else 2
         return self._flops(0) - heads * head_flops(self.shape, self.parameters.sequence_length)
 
+    def attention_flops_per_sample(self) -> float | None:
+        """Of `flops_per_sample`, those of attention's scores and their sums; None where that is."""
+        return self._flops(self._pairs / self._sequences) - self._flops(0) if self._sequences else None
+
     def _flops(self, pairs: float) -> float:
         parameters = self.parameters
         if parameters.tuning == "full":

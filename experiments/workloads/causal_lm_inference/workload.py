@@ -85,8 +85,18 @@ class CausalLmInference(CausalLm):
         """Of the forward passes of a step; of a prompt, only the last token is scored."""
         prompt, new = self.parameters.sequence_length, self.parameters.new_tokens
         if self.parameters.phase == "prefill":
-            return forward_flops(self.shape, prompt, prompt * (prompt + 1) / 2, scored=1)
-        return forward_flops(self.shape, new, new * prompt + new * (new - 1) / 2)  # the first is written by the prompt's last token
+            return forward_flops(self.shape, prompt, self._attended, scored=1)
+        return forward_flops(self.shape, new, self._attended)
 
     def linear_flops_per_sample(self) -> float:
         return forward_flops(self.shape, self.tokens_per_sample, 0, scored=0)
+
+    def attention_flops_per_sample(self) -> float:
+        """Of `flops_per_sample`, those of attention's scores and their sums."""
+        return forward_flops(self.shape, 0, self._attended, scored=0)
+
+    @property
+    def _attended(self) -> float:
+        """Pairs of query and key. A written token sees the prompt and those before it; the first is written by the prompt's last token."""
+        prompt, new = self.parameters.sequence_length, self.parameters.new_tokens
+        return prompt * (prompt + 1) / 2 if self.parameters.phase == "prefill" else new * prompt + new * (new - 1) / 2

@@ -99,10 +99,10 @@ def make(parameters: Parameters) -> nn.Module:
 
 def flops(parameters: Parameters) -> float:
     """Training FLOPs per image: 3 x the forward pass's matrix products (agrees with the published 763.5 GFLOP of ViT-H/16 at 224 px)."""
-    width, layers, _, _, patch, _, classes = SIZES[parameters.model]
-    patches, tokens = _tokens(parameters)
-    scores = 2 * layers * tokens * tokens * width  # and their sums
-    return linear_flops(parameters) + 3 * 2.0 * (scores + patches * 3 * patch * patch * width + width * classes)
+    width, _, _, _, patch, _, classes = SIZES[parameters.model]
+    patches, _ = _tokens(parameters)
+    ends = 3 * 2.0 * (patches * 3 * patch * patch * width + width * classes)
+    return linear_flops(parameters) + attention_flops(parameters) + ends
 
 
 def linear_flops(parameters: Parameters) -> float:
@@ -110,6 +110,13 @@ def linear_flops(parameters: Parameters) -> float:
     width, layers, _, mlp, *_ = SIZES[parameters.model]
     _, tokens = _tokens(parameters)
     return 3 * 2.0 * layers * tokens * (4 * width * width + 2 * width * mlp)
+
+
+def attention_flops(parameters: Parameters) -> float:
+    """Of `flops`, those of the scores and their sums."""
+    width, layers, *_ = SIZES[parameters.model]
+    _, tokens = _tokens(parameters)
+    return 3 * 2.0 * 2 * layers * tokens * tokens * width
 
 
 def _tokens(parameters: Parameters) -> tuple[int, int]:

@@ -102,6 +102,12 @@ class Vit:
 
         return linear_flops(self.parameters)
 
+    def attention_flops_per_sample(self) -> float:
+        """Of `flops_per_sample`, those of attention's scores and their sums."""
+        from experiments.workloads.vit.model import attention_flops
+
+        return attention_flops(self.parameters)
+
     def _order(self) -> Iterator[range]:
         size, world = self.context.batch_size, self.context.world_size
         start = self.context.rank * size

@@ -27,6 +27,7 @@ from tasks.report.figures.numbered import numbered_figure
 from tasks.report.figures.race import race_figure
 from tasks.report.figures.style import STYLE
 from tasks.report.figures.throughput import throughput_figure
+from tasks.report.figures.waterfall import waterfall_figure
 
 Draw = Callable[[Sequence[Cell]], Figure | None]  # None where there is no data for the figure
 # (file name, title, function), in order
@@ -37,6 +38,7 @@ _FIGURES: tuple[tuple[str, str, Draw], ...] = (
     ("loss", "Loss curves", loss_figure),
     ("parity", "Loss parity: difference from the reference", parity_figure),
     ("decomposition", "Where a step's time goes", decomposition_figure),
+    ("waterfall", "Where the peak goes", waterfall_figure),
 )
 
 

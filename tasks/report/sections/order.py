@@ -33,6 +33,7 @@ from tasks.report.sections import (
     step_decomposition,
     sweep_facts,
     trials,
+    waterfall,
 )
 
 SECTIONS: Sequence[Callable[[ReportSource], Section | None]] = (
@@ -47,6 +48,7 @@ SECTIONS: Sequence[Callable[[ReportSource], Section | None]] = (
     figures.section,
     scaling.section,
     step_decomposition.section,
+    waterfall.section,
     profile.section,
     evaluation.section,
     loss_parity.section,

@@ -6,7 +6,7 @@ import csv
 
 import pytest
 
-from cluster.devices.peaks import TABLE, peak_flops, peak_of_work
+from cluster.devices.peaks import TABLE, clock_of_peak, peak_flops, peak_of_work
 
 
 def test_each_peak_is_there_once_and_has_a_source() -> None:
@@ -55,3 +55,27 @@ def test_the_peak_of_work_in_two_precisions_is_all_work_over_the_time_that_each_
 )
 def test_work_of_which_a_peak_is_unknown_has_none(device: str, flops: dict[str, float]) -> None:
     assert peak_of_work(device, flops) == (None, None), "an A100 has no fp8"
+
+
+# Multiprocessors, and FLOPs of each in a clock by precision, from NVIDIA's architecture whitepapers (A100: table 1; H100: table 3)
+_A100 = {"fp32": 128, "tf32": 1024, "bf16": 2048, "fp16": 2048, "int8": 4096}
+_H100 = {"fp32": 256, "tf32": 2048, "bf16": 4096, "fp16": 4096, "fp8": 8192, "int8": 8192}
+UNITS = {"NVIDIA A100*": (108, _A100), "NVIDIA H100 80GB HBM3": (132, _H100), "NVIDIA H100 PCIe": (114, _H100), "NVIDIA H200": (132, _H100)}
+
+
+def test_a_peak_is_what_all_multiprocessors_do_at_its_clock() -> None:
+    with open(TABLE, newline="", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["device"] in UNITS]
+    assert len(rows) == sum(len(flops) for _, flops in UNITS.values())
+    for row in rows:
+        multiprocessors, flops = UNITS[row["device"]]
+        at_clock = multiprocessors * flops[row["precision"]] * float(row["clock_mhz"]) / 1e6
+        assert at_clock == pytest.approx(float(row["peak_tflops"]), rel=0.003), row
+
+
+def test_the_clock_of_a_peak() -> None:
+    assert clock_of_peak("NVIDIA H200", {"bf16": 1.0, "fp8": 3.0}) == 1830
+    # fp32 at 67 TFLOP/s and 1980 MHz takes 1 s, bf16 at 989.5 and 1830 another one
+    assert clock_of_peak("NVIDIA H200", {"fp32": 67.0, "bf16": 989.5}) == pytest.approx(1905)
+    assert clock_of_peak("Gaudi2", {"bf16": 1.0}) is None, "it is not published"
+    assert clock_of_peak("AMD EPYC", {"fp32": 1.0}) is None and clock_of_peak("NVIDIA H200", {}) is None

@@ -107,11 +107,11 @@ def test_a_shorter_time_than_the_steps_take_changes_nothing(setting: Setting) ->
 
 def test_what_follows_the_window_goes_on_from_its_last_step(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
     @contextmanager
-    def no_trace(path: Path | None) -> Iterator[None]:
+    def no_trace(path: Path) -> Iterator[None]:
         yield
 
     monkeypatch.setattr(profile, "trace", no_trace)
-    monkeypatch.setattr(profile, "read_breakdown", lambda path, steps: {"steps": steps})
+    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ({"steps": len(samples)}, None))
     window = setting.run(measure_s=20 * STEP, profile_steps=2)
     last = window["last_measured_step"]
     assert last > 3 + STEPS and setting.train_step.steps == list(range(1, last + 3))

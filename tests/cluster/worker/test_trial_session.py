@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from cluster.worker import measured_window, set_up, torch_internals
 from cluster.worker.measure import communication, profile
+from cluster.worker.measure.trace_parts import StepParts
 from cluster.worker.rank_group import Ranks
 from cluster.worker.staged_weights import drawn
 from experiments.components.workload import Unsupported
@@ -33,7 +34,7 @@ def two_ranks(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
     """torch.distributed as two ranks see it that do the same."""
 
     def gather(everyone: list[Any], mine: Any) -> None:
-        everyone[:] = [replace(mine, rank=rank) for rank in range(2)]
+        everyone[:] = [replace(mine, rank=rank) if hasattr(mine, "rank") else mine for rank in range(2)]
 
     monkeypatch.setattr(torch.distributed, "barrier", lambda: setting.world.log.append("barrier"))
     monkeypatch.setattr(torch.distributed, "all_gather_object", gather)
@@ -240,24 +241,65 @@ def test_profiled_steps_come_after_the_window_and_are_not_recorded(
     traced: list[Any] = []
 
     @contextmanager
-    def trace(path: Path | None) -> Iterator[None]:
+    def trace(path: Path) -> Iterator[None]:
         traced.append(path)
         setting.world.log.append("trace")
         yield
         setting.world.log.append("traced")
 
     monkeypatch.setattr(profile, "trace", trace)
-    monkeypatch.setattr(profile, "read_breakdown", lambda path, steps: {"of": path.name, "steps": steps})
+    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ({"of": path.name, "samples": samples}, None))
     window = setting.run(Ranks(rank, 2, rank, 2), devices=2, profile_steps=2, evaluate=False)
     assert setting.train_step.steps == list(range(1, 12)) and len(setting.world.of("step")) == 9
     assert setting.world.after("phase profile")[:4] == ["begin", "trace", "synchronize", "traced"]
-    assert traced == [setting.folder / "trace.json.gz" if rank == 0 else None]
+    assert [path.name for path in traced] == ["trace.json.gz"] and (traced[0].parent == setting.folder) == (rank == 0)
+    assert setting.folder.exists() and (rank == 0 or not traced[0].parent.exists()), "what other ranks traced is read and dropped"
     notes = [note["text"] for note in setting.world.of("note")]
     if rank == 0:
-        assert window["profile"] == {"of": "trace.json.gz", "steps": 2}
+        assert window["profile"] == {"of": "trace.json.gz", "samples": [8, 8]}, "without kernels there are no parts"
         assert notes == ["2 more steps were traced into trace.json.gz"]
     else:
         assert notes == []
+
+
+PARTS = {name: float(at) for at, name in enumerate(StepParts.__dataclass_fields__, 1)} | {"steps": 3}
+
+
+def test_every_rank_tells_the_parts_of_its_traced_steps(setting: Setting, monkeypatch: pytest.MonkeyPatch, two_ranks: None) -> None:
+    monkeypatch.setattr(profile, "trace", lambda path: nullcontext())
+    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ({"where": "device"}, StepParts(**PARTS)))
+    window = setting.run(Ranks(0, 2, 0, 2), devices=2, profile_steps=4, evaluate=False)
+    assert window["profile"] == {"where": "device", "ranks": [{"rank": 0, **PARTS}, {"rank": 1, **PARTS}]}
+    assert (window["attention_flops_per_sample"], window["peak_clock_mhz"]) == (None, None), "nobody says, and the device is not known"
+    setting.device.name = "NVIDIA A100-SXM4-80GB"
+    monkeypatch.setattr(synthetic.Synthetic, "attention_flops_per_sample", lambda workload: 3.0, raising=False)
+    window = setting.run(Ranks(0, 2, 0, 2), devices=2, profile_steps=4, evaluate=False)
+    assert (window["attention_flops_per_sample"], window["peak_clock_mhz"]) == (3.0, 1410)
+
+
+@pytest.mark.parametrize(
+    ("alike", "per_round", "known", "says"),
+    [
+        (False, 3, True, ""),
+        (False, 2, False, "; profile_steps=3 are a whole round"),
+        (False, 1, False, ""),
+        (True, 2, True, ""),
+    ],
+)
+def test_steps_that_are_not_the_mix_that_the_flops_are_of_have_no_parts(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, alike: bool, per_round: int, known: bool, says: str
+) -> None:
+    """Of four traced steps, three count."""
+    monkeypatch.setattr(synthetic.Synthetic, "steps_alike", alike, raising=False)
+    monkeypatch.setattr(synthetic.Synthetic, "steps_per_round", per_round, raising=False)
+    monkeypatch.setattr(profile, "trace", lambda path: nullcontext())
+    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ({"where": "device"}, StepParts(**PARTS)))
+    window = setting.run(profile_steps=4, evaluate=False)
+    assert ("ranks" in window["profile"]) == known
+    notes = [note["text"] for note in setting.world.of("note")]
+    assert notes[1:] == (
+        [] if known else [f"what the traced steps reached is not known: steps differ in kind, and FLOPs are of their mix{says}"]
+    )
 
 
 def test_the_all_reduce_is_measured_on_steps_of_its_own(setting: Setting, monkeypatch: pytest.MonkeyPatch, two_ranks: None) -> None:
@@ -272,7 +314,7 @@ def test_the_all_reduce_is_measured_on_steps_of_its_own(setting: Setting, monkey
 
     monkeypatch.setattr(communication, "measure", measure)
     monkeypatch.setattr(profile, "trace", lambda path: nullcontext())
-    monkeypatch.setattr(profile, "read_breakdown", lambda path, steps: None)
+    monkeypatch.setattr(profile, "read_trace", lambda path, samples: (None, None))
     window = setting.run(Ranks(0, 2, 0, 2), devices=2, communication_steps=4, profile_steps=2)
     assert window["communication"] == {"found": 1}
     assert setting.world.after("measured apart")[:3] == ["barrier", "synchronize", "begin"]

@@ -58,7 +58,11 @@ def test_a_trace_without_operations_has_no_table_and_no_steps_are_an_error() -> 
     [
         ("cudnn_generated_fort_native_sdpa_sm90_flash_bprop", "attention"),
         ("void at::native::multi_tensor_apply_kernel<FusedOptimizerTensorList>", "optimiser"),
-        ("triton_poi_fused_gelu_12", "fused by torch.compile"),
+        ("triton_poi_fused_addmm_gelu_12", "fused by torch.compile"),
+        ("triton_tem_fused_addmm_3", "matrix products"),
+        ("triton_tem_fused_flex_attention_0", "attention"),
+        ("sm80_xmma_dgrad_implicit_gemm_bf16bf16_bf16f32", "matrix products"),
+        ("cudnn_wgrad2d_grouped_direct_kernel", "matrix products"),
         ("void at::native::vectorized_layer_norm_kernel<float>", "normalisation and softmax"),
         ("gloo:all_reduce", "communication"),
         ("something new", "other"),

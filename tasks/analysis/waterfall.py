@@ -1,0 +1,108 @@
+"""Where the peak goes: from the FLOP/s that the data sheet promises down to those that the traced steps reached, in drops that add up.
+
+Each drop says what the device would have reached without it, and without all that come after it: at its actual clock; with nothing but
+the matrix products at the rate that they had; with attention beside them; and so on down to what it reached.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.analysis.cell import Cell
+from tasks.analysis.trial_row import TrialRow
+
+CLOCK, MATRIX, ATTENTION, OTHER = "clock", "matrix products", "attention", "other kernels"
+LAUNCHES, IDLE, COMMUNICATION, DATA = "idle: launches", "idle: gaps", "exposed communication", "data wait"
+DROPS = (CLOCK, MATRIX, ATTENTION, OTHER, LAUNCHES, IDLE, COMMUNICATION, DATA)  # in their order
+# Where a drop's time stands in a rank's record (StepParts in cluster/worker/measure/trace_parts.py)
+_TIMES = {
+    OTHER: ("other_s", "copies_s"),
+    LAUNCHES: ("launch_s",),
+    IDLE: ("idle_s",),
+    COMMUNICATION: ("communication_s",),
+    DATA: ("data_wait_s",),
+}
+_TOLERANCE = 1.02  # of the clock, which is a mean over the window and not of the traced steps
+
+
+@dataclass(frozen=True)
+class Waterfall:
+    """Of one trial, the mean over its ranks. All shares are of the data sheet's peak; `drops` and `reached` add up to 1.
+
+    peak: FLOP/s of one device. drops: by the names in DROPS; below 0 for a gain, such as a clock above the data sheet's. None: not known,
+    and then within that of the matrix products. matrix_rate: FLOP/s of the matrix products while they ran; of attention too, where its
+    drop is None.
+    """
+
+    peak: float
+    drops: Mapping[str, float | None]
+    reached: float
+    matrix_rate: float
+
+
+def traced(cell: Cell) -> TrialRow | None:
+    """The cell's first repeat that ended ok with traced steps of which the parts are known."""
+    return next((row for row in cell.rows if row.outcome == "ok" and row.profile and row.profile.get("ranks")), None)
+
+
+def waterfall_of(cell: Cell) -> Waterfall | None:
+    """The waterfall of the cell's traced repeat, at the clock that it had in its measured window. As `waterfall`."""
+    row = traced(cell)
+    if row is None or row.profile is None:
+        return None
+    clock = row.summary.get("clock_mean_mhz")
+    return waterfall(row.profile, float(clock) if clock else None)
+
+
+def waterfall(profile: Mapping[str, Any], clock_mhz: float | None) -> Waterfall | None:
+    """The waterfall of traced steps; None where the trace has no kernels, or FLOPs or peak are not known.
+
+    `profile`: of a TrialRow. `clock_mhz`: the mean clock that the device had. Raises ValueError for a device that would have multiplied
+    faster than it can: then the trace has products under names that nobody knows.
+    """
+    ranks, peak, flops = profile.get("ranks"), profile.get("peak_flops"), profile.get("flops_per_sample")
+    if not ranks or not peak or not flops:
+        return None
+    base = profile.get("peak_clock_mhz")
+    at_clock = clock_mhz / base if clock_mhz and base else None
+    each = [_of_rank(rank, flops, profile.get("attention_flops_per_sample"), peak) for rank in ranks]
+    drops = {name: _mean([one.drops[name] for one in each]) for name in DROPS[1:]}
+    top = 1.0 if at_clock is None else at_clock
+    rate = math.fsum(one.matrix_rate for one in each) / len(each)
+    if rate > peak * max(1.0, top) * _TOLERANCE:
+        raise ValueError(
+            f"its matrix products would have run at {rate / 1e12:.4g} TFLOP/s of {peak * top / 1e12:.4g}: "
+            "the trace has some under names that are not known"
+        )
+    drops[MATRIX] = (drops[MATRIX] or 0.0) - (1 - top)
+    reached = math.fsum(one.reached for one in each) / len(each)
+    return Waterfall(peak, {CLOCK: None if at_clock is None else 1 - at_clock, **drops}, reached, rate)
+
+
+def _of_rank(rank: Mapping[str, float], flops: float, of_attention: float | None, peak: float) -> Waterfall:
+    """Of one rank, all of the way from the peak to the rate of its matrix products in their drop.
+
+    Time that is not spent on products costs what they would have done in it; attention costs that less what it did itself.
+    """
+    step = rank["step_s"]
+    done = flops * rank["samples"]
+    attention = rank["attention_s"]
+    apart = of_attention is not None or attention == 0  # without kernels of its own attention is among the matrix products
+    done_apart = (of_attention or 0.0) * rank["samples"] if attention else 0.0
+    multiplying = rank["matrix_s"] + (0.0 if apart else attention)
+    if not multiplying > 0:
+        raise ValueError("the trace has no matrix products under names that are known")
+    rate = (done - (done_apart if apart else 0.0)) / multiplying
+    drops: dict[str, float | None] = {MATRIX: 1 - rate / peak}
+    drops[ATTENTION] = (rate * attention - done_apart) / step / peak if apart else None
+    drops |= {name: rate * math.fsum(rank[part] for part in parts) / step / peak for name, parts in _TIMES.items()}
+    return Waterfall(peak, drops, done / step / peak, rate)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """None where one is unknown."""
+    known = [value for value in values if value is not None]
+    return math.fsum(known) / len(known) if len(known) == len(values) else None

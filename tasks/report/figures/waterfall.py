@@ -1,0 +1,42 @@
+"""Figure: where the device's peak goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from tasks.analysis.cell import Cell
+from tasks.analysis.waterfall import DROPS
+from tasks.report.figures.style import CURVES, GREY, INK, MOST, RED, bars
+from tasks.report.sections.waterfall import waterfalls
+
+_BLUE, _ORANGE, _GREEN, _PINK, _YELLOW, _SKY, _PURPLE, _BROWN = CURVES
+REACHED = "reached"
+COLOURS = dict(zip((REACHED, *reversed(DROPS)), (_GREEN, _ORANGE, _PURPLE, _BROWN, RED, _SKY, _PINK, _BLUE, GREY), strict=True))
+
+
+def waterfall_figure(cells: Sequence[Cell]) -> Figure | None:
+    """A bar for each cell: from what was reached through what each cause costs up to the data sheet's peak.
+
+    A clock above the data sheet's makes a bar longer than the peak, which is a line.
+    """
+    found = waterfalls(cells)[0][:MOST]
+    if not found:
+        return None
+    figure, axes = bars(len(found), legend=True)
+    left = np.zeros(len(found))
+    for name, colour in COLOURS.items():
+        shares = [one.reached if name == REACHED else one.drops[name] for _, one in found]
+        widths = np.array([max(0.0, share or 0.0) * 100 for share in shares])
+        if widths.any():
+            axes.barh(range(len(found)), widths, left=left, height=0.62, color=colour, label=name)
+            left += widths
+    axes.axvline(100, color=INK, linewidth=1, linestyle="--")
+    axes.set_yticks(range(len(found)), [cell.short for cell, _ in found])
+    axes.set_xlabel("% of the data sheet's peak")
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=min(5, len(labels)), fontsize=9)
+    figure.set_figheight(figure.get_figheight() + (0.25 if len(labels) > 5 else 0.0))
+    return figure

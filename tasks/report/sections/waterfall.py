@@ -1,0 +1,98 @@
+"""Section: where the device's peak goes, from the data sheet down to what the traced steps reached."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from experiments.metrics import metric_of
+from tasks.analysis.cell import Cell
+from tasks.analysis.waterfall import ATTENTION, CLOCK, DROPS, Waterfall, traced, waterfall_of
+from tasks.report.comparison_table import TextTable
+from tasks.report.section import Bullets, ReportSource, Section
+from tasks.report.tables import without_empty
+from tasks.report.text_format import number, percent, quantity
+
+NAME = "waterfall"
+ABOUT = (
+    "Shares of the data sheet's peak for the precisions that compute; the drops and what was reached add up to 100 %. Each drop is what "
+    "its cause costs beside all that stand before it: of the clock at its mean in the measured window; of the matrix products at the rate that "
+    "they had while they ran, which is not the best that their shapes allow; then of time in which none ran. Below 0 is a gain."
+)
+MORE = (
+    "From steps after the measured window, traced by torch.profiler, which slows the host: launches cost more here than without it, so MFU "
+    "may be above what these steps reached. Of several ranks the mean. Communication is exposed where nothing computes beside it, and "
+    "includes the wait for the slowest rank. What was recomputed is time without FLOPs, so it lowers the rate of the matrix products."
+)
+HOW = "Traced steps tell: run the sweep again with --set profile_steps=4."
+TOGETHER = "attention is in its matrix products, since the workload does not say how many FLOPs are attention's"
+NO_CLOCK = "the clock is in its matrix products, since it was not sampled or the data sheet's is not known"
+_HEADER = ["cell", "peak", *DROPS, "reached", "MFU, not traced", "rate of matrix products"]
+
+
+def section(source: ReportSource) -> Section | None:
+    """The table, for ranks apart where there are several; of a sweep without traced steps on GPUs of known peak, how to get it."""
+    found, problems = waterfalls(source.cells)
+    if not found and not problems:
+        could = any(cell.trial.device == "cuda" and cell.mean("mfu") is not None for cell in source.cells)
+        return Section(NAME, "Where the peak goes", [Bullets([HOW])]) if could else None
+    notes = [*problems, *(f"{cell.short}: {why}." for cell, one in found for why in _missing(one))]
+    ranks = ranks_table([cell for cell, _ in found])
+    blocks = [*([waterfall_table(found)] if found else []), *([Bullets(notes)] if notes else []), *([ranks] if ranks.rows else [])]
+    return Section(NAME, "Where the peak goes", blocks, ABOUT, f"{ABOUT} {MORE}")
+
+
+def waterfalls(cells: Sequence[Cell]) -> tuple[list[tuple[Cell, Waterfall]], list[str]]:
+    """The waterfall of each cell that has one, and why one has none that should."""
+    found, problems = [], []
+    for cell in cells:
+        try:
+            one = waterfall_of(cell)
+        except ValueError as error:
+            problems.append(f"{cell.short}: {error}.")
+            continue
+        if one is not None:
+            found.append((cell, one))
+    return found, problems
+
+
+def waterfall_table(found: Sequence[tuple[Cell, Waterfall]]) -> TextTable:
+    """A row for each cell, left to right from the peak to what was reached."""
+    rows = [
+        [
+            cell.short,
+            f"{number(one.peak / 1e12)} TFLOP/s",
+            *(_drop(one.drops[name]) for name in DROPS),
+            percent(one.reached),
+            quantity(cell.mean("mfu"), metric_of("mfu")),
+            f"{number(one.matrix_rate / 1e12)} TFLOP/s",
+        ]
+        for cell, one in found
+    ]
+    return without_empty(TextTable(_HEADER, rows, numeric=True))
+
+
+def ranks_table(cells: Sequence[Cell]) -> TextTable:
+    """A row for each rank of the cells with several: its traced step, and the shares of it. They add up to the step."""
+    header = ["cell", "rank", "step", "matrix products", "attention", "other kernels", "copies"]
+    header += ["idle: launches", "idle: gaps", "exposed communication", "data wait", "hidden communication"]
+    parts = ("matrix_s", "attention_s", "other_s", "copies_s", "launch_s", "idle_s", "communication_s", "data_wait_s", "hidden_s")
+    rows = []
+    for cell in cells:
+        row = traced(cell)
+        ranks = row.profile["ranks"] if row is not None and row.profile else []
+        for rank in ranks if len(ranks) > 1 else []:
+            shares = [percent(rank[part] / rank["step_s"]) for part in parts]
+            rows.append([cell.short, str(int(rank["rank"])), f"{number(rank['step_s'] * 1000, 4)} ms", *shares])
+    return TextTable(header, rows, names=2, numeric=True)
+
+
+def _drop(share: float | None) -> str:
+    """−12.3 %; +8.2 % for a gain."""
+    if share is None:
+        return "–"
+    sign = "−" if share > 0 else "+" if share < 0 else ""
+    return f"{sign}{percent(abs(share))}"
+
+
+def _missing(one: Waterfall) -> list[str]:
+    return [why for name, why in ((CLOCK, NO_CLOCK), (ATTENTION, TOGETHER)) if one.drops[name] is None]

@@ -1,0 +1,152 @@
+"""The parts of a traced step, from traces made by hand: every value below is worked out on paper from the intervals beside it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from cluster.devices.clock import HostClock
+from cluster.worker.measure.profile import MarkedClock, read_trace, trace
+from cluster.worker.measure.trace_parts import LOADER, StepParts, device_operations, step_parts, time_by_kind
+
+S = 1e6  # a second, in a trace's microseconds
+GEMM, FLASH, NORM = "nvjet_sm90_tst_128x224", "void flash_fwd_kernel<bf16>", "void at::native::vectorized_layer_norm_kernel<float>"
+NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING"
+
+
+class Trace:
+    """Events as Kineto writes them for CUDA; times in s."""
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = [
+            {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "python"}},
+            {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 0.0, "dur": 100 * S, "pid": 1, "tid": 1},
+            {"ph": "X", "cat": "gpu_user_annotation", "name": LOADER, "ts": 0.0, "dur": 100 * S, "pid": 0, "tid": 7},
+        ]
+        self._last = 0
+
+    def loads(self, start: float, end: float) -> Trace:
+        """The host is in the loader, where a step begins."""
+        span = {"ph": "X", "cat": "user_annotation", "name": LOADER, "ts": start * S, "dur": (end - start) * S, "pid": 1, "tid": 1}
+        self.events.append(span)
+        return self
+
+    def runs(self, name: str, start: float, end: float, launched: float | None, *, stream: int = 7, cat: str = "kernel") -> Trace:
+        """Something runs on the device. `launched` None: the trace does not say when."""
+        self._last += 1
+        args = {"stream": stream, "correlation": self._last}
+        self.events.append({"ph": "X", "cat": cat, "name": name, "ts": start * S, "dur": (end - start) * S, "tid": stream, "args": args})
+        if launched is not None:
+            launch = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": launched * S, "dur": 0.01 * S, "tid": 1}
+            self.events.append({**launch, "args": {"correlation": self._last}})
+        return self
+
+
+def two_steps() -> Trace:
+    """The first ends at 4 s, with what was launched before 3 s; the second at 20 s."""
+    made = Trace().loads(0.0, 1.0).runs(GEMM, 2.0, 4.0, 1.5)
+    made.loads(3.0, 6.0)  # idle from 4 on: 2 s of waiting for data
+    made.runs("Memcpy HtoD (Pageable -> Device)", 6.0, 6.5, 6.0, cat="gpu_memcpy")
+    made.runs(GEMM, 7.0, 10.0, 6.9)  # launched after the copy had ended: 0.5 s of waiting for the launch
+    made.runs(FLASH, 10.0, 12.0, 6.95)
+    made.runs(NCCL, 11.0, 16.0, 6.96, stream=20)  # 11 to 12 behind attention, 13 to 14 behind the norm
+    made.runs(NORM, 13.0, 14.0, 6.97)  # so 12 to 13 and 14 to 16 are exposed
+    made.runs("void multi_tensor_apply_kernel<Adam>", 17.0, 20.0, 6.98)  # launched long before: 16 to 17 is a gap
+    return made
+
+
+def test_an_instant_counts_once_and_the_parts_add_up_to_the_step() -> None:
+    found = step_parts(two_steps().events, [8, 6])
+    expected = StepParts(
+        steps=1,
+        step_s=16.0,
+        matrix_s=3.0,
+        attention_s=2.0,
+        other_s=4.0,
+        communication_s=3.0,
+        copies_s=0.5,
+        data_wait_s=2.0,
+        launch_s=0.5,
+        idle_s=1.0,
+        hidden_s=2.0,
+        samples=6.0,
+    )
+    assert found is not None
+    assert found.record() == pytest.approx(expected.record())
+    parts = (found.matrix_s, found.attention_s, found.other_s, found.communication_s, found.copies_s)
+    assert sum(parts) + found.data_wait_s + found.launch_s + found.idle_s == pytest.approx(found.step_s)
+
+
+def test_one_step_counts_from_its_batch_on() -> None:
+    made = Trace().loads(0.0, 1.0).runs(GEMM, 2.0, 4.0, 1.5).runs(GEMM, 5.0, 6.0, 4.5)
+    found = step_parts(made.events, [8])
+    assert found is not None and (found.steps, found.step_s, found.matrix_s, found.samples) == (1, 6.0, 3.0, 8.0)
+    assert (found.data_wait_s, found.launch_s, found.idle_s) == (1.0, 1.0, 1.0), (
+        "before the first operation nothing says what it waited for"
+    )
+
+
+def test_parts_are_means_of_the_steps_after_the_first() -> None:
+    made = Trace().loads(0.0, 0.1).runs(GEMM, 1.0, 2.0, 0.5)
+    made.loads(1.0, 1.1).runs(GEMM, 2.0, 5.0, 1.5)
+    made.loads(1.6, 1.7).runs(NORM, 5.0, 6.0, 1.9)
+    found = step_parts(made.events, [1, 2, 4])
+    assert found is not None and (found.steps, found.samples) == (2, 3.0)
+    assert (found.step_s, found.matrix_s, found.other_s, found.idle_s) == (2.0, 1.5, 0.5, 0.0)
+
+
+@pytest.mark.parametrize(("launched", "waited", "gap"), [(3.0, 0.0, 1.0), (3.001, 1.0, 0.0), (None, 1.0, 0.0)])
+def test_the_device_waits_for_a_launch_that_came_after_it_was_idle(launched: float | None, waited: float, gap: float) -> None:
+    """Idle from 3 to 4 s. A launch that is not in the trace is taken to be at the operation's start."""
+    found = step_parts(Trace().loads(0.0, 0.0).runs(GEMM, 0.0, 3.0, 0.0).runs(GEMM, 4.0, 5.0, launched).events, [1])
+    assert found is not None and (found.launch_s, found.idle_s) == pytest.approx((waited, gap))
+
+
+def test_kernels_of_a_graph_are_launched_with_it() -> None:
+    made = Trace().runs(GEMM, 1.0, 2.0, 0.5).runs(NORM, 2.5, 3.0, None)
+    made.events[-1]["args"]["correlation"] = 1
+    assert [operation.launched for operation in device_operations(made.events)] == [0.5 * S, 0.5 * S]
+
+
+def test_a_trace_without_kernels_has_no_parts_and_one_of_other_steps_is_refused() -> None:
+    assert step_parts(Trace().loads(0.0, 1.0).events, [8]) is None
+    with pytest.raises(ValueError, match="3 steps were traced, and the trace has 2"):
+        step_parts(two_steps().events, [8, 8, 8])
+    with pytest.raises(ValueError, match="0 steps"):
+        step_parts(Trace().runs(GEMM, 0.0, 1.0, 0.0).events, [])
+
+
+def test_a_first_step_that_ends_last_leaves_nothing_to_count() -> None:
+    made = Trace().loads(0.0, 0.1).runs(GEMM, 1.0, 9.0, 0.5).loads(2.0, 2.1).runs(GEMM, 3.0, 4.0, 2.5, stream=9)
+    assert step_parts(made.events, [1, 1]) is None
+
+
+def test_time_goes_to_the_first_kind_that_holds_and_is_cut_at_both_ends() -> None:
+    kinds = [("a", [(1.0, 3.0), (2.0, 4.0), (2.0, 4.0)]), ("b", [(0.0, 2.0), (9.0, 20.0)]), ("c", [])]
+    assert time_by_kind(kinds, 0.5, 10.0) == {"b": 0.5 + 1.0, "a": 3.0, "": 5.0}
+    assert time_by_kind(kinds, 20.0, 21.0) == {"": 1.0}
+
+
+def test_a_real_trace_has_a_mark_for_each_step_and_on_a_cpu_no_parts(tmp_path: Path) -> None:
+    clock = MarkedClock(HostClock())
+    with trace(tmp_path / "trace.json.gz"):
+        clock.begin()
+        for step in (1, 2):
+            clock.fetch()
+            batch = torch.ones(4, 4)
+            for boundary in range(4):
+                clock.mark(boundary)
+            assert [timing.step for timing in clock.finish(step, 4, (batch @ batch).sum())] == [step]
+    found, parts = read_trace(tmp_path / "trace.json.gz", [4, 4])
+    assert found is not None and (found["where"], found["steps"], parts) == ("host", 2, None)
+    assert "matrix products" in {group["group"] for group in found["groups"]}
+    events = json.loads(gzip.decompress((tmp_path / "trace.json.gz").read_bytes()))["traceEvents"]
+    marks = [event for event in events if event.get("name") == LOADER]
+    assert [(mark["ph"], mark["cat"]) for mark in marks] == [("X", "user_annotation")] * 2
+    events.append({"ph": "X", "cat": "kernel", "name": GEMM, "ts": marks[1]["ts"] + marks[1]["dur"] + 1, "dur": 5, "args": {}})
+    assert step_parts(events, [4, 4]) is not None, "the times of host and device are on one axis"

@@ -1,0 +1,124 @@
+"""Section and figure: where the peak goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.analysis.results import load_sweep
+from tasks.report.figures.waterfall import COLOURS, waterfall_figure
+from tasks.report.model import make_report
+from tasks.report.section import Bullets
+from tasks.report.sections.waterfall import HOW, NAME, ranks_table, waterfall_table, waterfalls
+from tasks.report.write import write_report
+from tests.tasks.analysis.test_waterfall import PROFILE, RANK, TERA
+from tests.tasks.cell_support import column, made, report_of, row, workers
+from tests.tasks.fake_sweep import Fake, make_sweep
+
+FULL = {"where": "device", "steps": 4, "span_s": 10.0, "idle_s": 1.5, "groups": [], **PROFILE}
+CLOCK = {"clock_mean_mhz": 1600.0, "mfu": 0.27}
+SECOND = {**RANK, "rank": 1}
+
+
+def traced(workers_: int = 0, profile: Any = FULL, device: str = "cuda", **summary: Any) -> Any:
+    return row(workers(workers_), profile=profile, device=device, summary={**CLOCK, **summary})
+
+
+def test_a_row_goes_from_the_peak_to_what_was_reached() -> None:
+    table = report_of([traced()]).section(NAME).table
+    assert dict(zip(table.header, table.rows[0], strict=True)) == {
+        "cell": "cpu · MP-0",
+        "peak": "1,000 TFLOP/s",
+        "clock": "−20.0 %",
+        "matrix products": "−30.0 %",
+        "attention": "−6.0 %",
+        "other kernels": "−5.0 %",
+        "idle: launches": "−6.0 %",
+        "idle: gaps": "−1.5 %",
+        "exposed communication": "−2.5 %",
+        "data wait": "−5.0 %",
+        "reached": "24.0 %",
+        "MFU, not traced": "27.0 %",
+        "rate of matrix products": "500.0 TFLOP/s",
+    }
+
+
+def test_a_gain_has_a_plus_and_what_is_not_known_is_said() -> None:
+    report = report_of([traced(clock_mean_mhz=2200.0), traced(1, {**FULL, "attention_flops_per_sample": None}, clock_mean_mhz=None)])
+    section = report.section(NAME)
+    assert column(section.table, "clock") == ["+10.0 %", "–"] and column(section.table, "attention") == ["−6.0 %", "–"]
+    clock, attention = section.block(Bullets).lines
+    assert clock.startswith("MP-1: the clock is in its matrix products") and attention.startswith(
+        "MP-1: attention is in its matrix products"
+    )
+
+
+def test_several_ranks_have_a_row_each() -> None:
+    [one, two] = made([traced(), traced(1, {**FULL, "ranks": [RANK, {**SECOND, "step_s": 20.0, "data_wait_s": 11.0}]})])
+    table = ranks_table([one, two])
+    assert [line[:3] for line in table.rows] == [["MP-1", "0", "10,000 ms"], ["MP-1", "1", "20,000 ms"]], "one rank is in the table above"
+    assert dict(zip(table.header[3:], table.rows[1][3:], strict=True)) == {
+        "matrix products": "20.0 %",
+        "attention": "10.0 %",
+        "other kernels": "3.8 %",
+        "copies": "1.2 %",
+        "idle: launches": "6.0 %",
+        "idle: gaps": "1.5 %",
+        "exposed communication": "2.5 %",
+        "data wait": "55.0 %",
+        "hidden communication": "4.5 %",
+    }
+
+
+def test_a_trace_that_cannot_be_is_named_and_the_other_cells_have_theirs() -> None:
+    impossible = {**FULL, "ranks": [{**RANK, "matrix_s": 0.5}]}
+    found, problems = waterfalls(made([traced(), traced(1, impossible)]))
+    assert [line[0] for line in waterfall_table(found).rows] == ["MP-0"]
+    [problem] = problems
+    assert problem.startswith("MP-1: its matrix products would have run at 4000 TFLOP/s of 800: ")
+    report = report_of([traced(1, impossible)])
+    assert report.section(NAME).block(Bullets).lines == [problem.replace("MP-1", "cpu · MP-1")]
+
+
+def test_gpus_without_traced_steps_are_told_how_to_get_it_and_cpus_are_not() -> None:
+    section = report_of([traced(profile=None)]).section(NAME)
+    assert section.blocks == [Bullets([HOW])] and "--set profile_steps=4" in HOW
+    for untraced in (
+        traced(profile=None, device="cpu"),
+        traced(profile=None, mfu=None),
+        traced(profile={**FULL, "where": "host", "ranks": None}, device="cpu"),
+    ):
+        assert NAME not in report_of([untraced]).section_names
+    assert waterfall_figure(made([traced(profile=None)])) is None and waterfall_figure([]) is None
+
+
+def test_bars_reach_from_nothing_to_the_peak() -> None:
+    figure = waterfall_figure(made([traced(), traced(1, clock_mean_mhz=2200.0), traced(2, None)]))
+    assert figure is not None
+    [axes] = figure.axes
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["MP-0", "MP-1"]
+    bars = [bar.get_width() for bar in axes.patches]
+    assert bars[::2] == pytest.approx([24.0, 5.0, 2.5, 1.5, 6.0, 5.0, 6.0, 30.0, 20.0]) and sum(bars[::2]) == pytest.approx(100.0)
+    assert sum(bars[1::2]) == pytest.approx(110.0), "its clock is above the data sheet's"
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == list(COLOURS)
+    assert len(set(COLOURS.values())) == len(COLOURS)
+    assert [line.get_xdata()[0] for line in axes.lines] == [100]
+
+
+def test_what_the_window_says_of_flops_and_peak_reaches_both_reports(tmp_path: Path) -> None:
+    window = {
+        "flops_per_sample": 300 * TERA,
+        "attention_flops_per_sample": 50 * TERA,
+        "peak_flops": 1000 * TERA,
+        "peak_clock_mhz": 2000.0,
+        "profile": {"where": "device", "steps": 4, "span_s": 10.0, "idle_s": 1.5, "groups": [], "ranks": [RANK, SECOND]},
+    }
+    fakes = [Fake({"pool": "cpu", "model": "a", "dataloader_workers": n}, window=window) for n in (0, 1)]
+    folder = make_sweep(tmp_path, fakes)
+    table = make_report(load_sweep(folder)).section(NAME).table
+    assert column(table, "reached") == ["24.0 %", "24.0 %"] and "clock" not in table.header, "no state was sampled"
+    paths = write_report(folder)
+    assert "## Where the peak goes" in paths.markdown.read_text() and "figures/waterfall.svg" in paths.markdown.read_text()
+    assert "Where the peak goes" in paths.html.read_text() and (folder / "figures" / "waterfall.svg").exists()
