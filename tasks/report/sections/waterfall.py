@@ -10,13 +10,13 @@ from tasks.analysis.waterfall import ATTENTION, CLOCK, DROPS, Waterfall, traced,
 from tasks.report.comparison_table import TextTable
 from tasks.report.section import Bullets, ReportSource, Section
 from tasks.report.tables import without_empty
-from tasks.report.text_format import number, percent, quantity
+from tasks.report.text_format import listed, number, percent, quantity
 
 NAME = "waterfall"
 ABOUT = (
-    "Shares of the data sheet's peak for the precisions that compute; the drops and what was reached add up to 100 %. Each drop is what "
-    "its cause costs beside all that stand before it: of the clock at its mean in the measured window; of the matrix products at the rate that "
-    "they had while they ran, which is not the best that their shapes allow; then of time in which none ran. Below 0 is a gain."
+    "Shares of the data sheet's peak for the precisions that compute; the drops and what was reached add up to 100 %. Each drop is "
+    "what its cause costs beside all that stand before it: of the clock at its mean in the measured window; of the matrix products at the "
+    "rate that they had while they ran, which is not the best that their shapes allow; then of time in which none ran. Below 0 is a gain."
 )
 MORE = (
     "From steps after the measured window, traced by torch.profiler, which slows the host: launches cost more here than without it, so MFU "
@@ -24,8 +24,10 @@ MORE = (
     "includes the wait for the slowest rank. What was recomputed is time without FLOPs, so it lowers the rate of the matrix products."
 )
 HOW = "Traced steps tell: run the sweep again with --set profile_steps=4."
-TOGETHER = "attention is in its matrix products, since the workload does not say how many FLOPs are attention's"
-NO_CLOCK = "the clock is in its matrix products, since it was not sampled or the data sheet's is not known"
+WITHIN = {
+    CLOCK: "the clock is within the matrix products, since it was not sampled or the data sheet's is not known",
+    ATTENTION: "attention is within the matrix products, since the workload does not say how many FLOPs are attention's",
+}
 _HEADER = ["cell", "peak", *DROPS, "reached", "MFU, not traced", "rate of matrix products"]
 
 
@@ -35,7 +37,7 @@ def section(source: ReportSource) -> Section | None:
     if not found and not problems:
         could = any(cell.trial.device == "cuda" and cell.mean("mfu") is not None for cell in source.cells)
         return Section(NAME, "Where the peak goes", [Bullets([HOW])]) if could else None
-    notes = [*problems, *(f"{cell.short}: {why}." for cell, one in found for why in _missing(one))]
+    notes = [*problems, *_not_apart(found)]
     ranks = ranks_table([cell for cell, _ in found])
     blocks = [*([waterfall_table(found)] if found else []), *([Bullets(notes)] if notes else []), *([ranks] if ranks.rows else [])]
     return Section(NAME, "Where the peak goes", blocks, ABOUT, f"{ABOUT} {MORE}")
@@ -94,5 +96,7 @@ def _drop(share: float | None) -> str:
     return f"{sign}{percent(abs(share))}"
 
 
-def _missing(one: Waterfall) -> list[str]:
-    return [why for name, why in ((CLOCK, NO_CLOCK), (ATTENTION, TOGETHER)) if one.drops[name] is None]
+def _not_apart(found: Sequence[tuple[Cell, Waterfall]]) -> list[str]:
+    """Which drops are within another one, and in which cells."""
+    within = {name: [cell.short for cell, one in found if one.drops[name] is None] for name in WITHIN}
+    return [f"{listed(cells)}: {WITHIN[name]}." for name, cells in within.items() if cells]

@@ -60,6 +60,7 @@ def test_a_trace_without_operations_has_no_table_and_no_steps_are_an_error() -> 
         ("void at::native::multi_tensor_apply_kernel<FusedOptimizerTensorList>", "optimiser"),
         ("triton_poi_fused_addmm_gelu_12", "fused by torch.compile"),
         ("triton_tem_fused_addmm_3", "matrix products"),
+        ("scaled_matmul", "matrix products"),  # of components/layers/triton_kernels.py
         ("triton_tem_fused_flex_attention_0", "attention"),
         ("sm80_xmma_dgrad_implicit_gemm_bf16bf16_bf16f32", "matrix products"),
         ("cudnn_wgrad2d_grouped_direct_kernel", "matrix products"),

@@ -1,0 +1,30 @@
+"""Figure: a bar for each cell, from what was reached up to the data sheet's peak."""
+
+from __future__ import annotations
+
+import pytest
+
+from tasks.report.figures.waterfall import COLOURS, waterfall_figure
+from tests.tasks.analysis.test_waterfall import PROFILE, RANK
+from tests.tasks.cell_support import made
+from tests.tasks.report.sections.test_waterfall import traced
+
+
+def test_bars_reach_from_nothing_to_the_peak() -> None:
+    figure = waterfall_figure(made([traced(), traced(1, clock_mean_mhz=2200.0), traced(2, None)]))
+    assert figure is not None
+    [axes] = figure.axes
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["MP-0", "MP-1"]
+    bars = [bar.get_width() for bar in axes.patches]
+    assert bars[::2] == pytest.approx([24.0, 5.0, 2.5, 1.5, 6.0, 5.0, 6.0, 30.0, 20.0]) and sum(bars[::2]) == pytest.approx(100.0)
+    assert sum(bars[1::2]) == pytest.approx(110.0), "its clock is above the data sheet's"
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == list(COLOURS)
+    assert len(set(COLOURS.values())) == len(COLOURS)
+    assert [line.get_xdata()[0] for line in axes.lines] == [100]
+
+
+def test_cells_without_a_waterfall_have_no_bar_and_without_any_there_is_no_figure() -> None:
+    impossible = traced(1, {**PROFILE, "ranks": [{**RANK, "matrix_s": 0.5}]})
+    figure = waterfall_figure(made([traced(), impossible]))
+    assert figure is not None and [tick.get_text() for tick in figure.axes[0].get_yticklabels()] == ["MP-0"]
+    assert waterfall_figure(made([traced(profile=None)])) is None and waterfall_figure([]) is None
