@@ -8,10 +8,11 @@ ended. Beyond them, computation is split by kind of kernel, and idle time in whi
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
+from typing import Any
 
 from cluster.worker.measure.trace_breakdown import ATTENTION, COMMUNICATION, ON_DEVICE, PRODUCTS, Event, group_of
 
@@ -121,7 +122,7 @@ def kinds_of(operations: Sequence[Operation], loading: Sequence[Interval]) -> li
     return [*of_operations, ("data wait", loading), ("launch", list(_waits_for_launch(operations)))]
 
 
-def time_by_kind(kinds: Sequence[tuple[str, Sequence[Interval]]], begin: float, end: float) -> Counter[str]:
+def time_by_kind(kinds: Sequence[tuple[str, Sequence[Interval]]], begin: float, end: float) -> defaultdict[str, float]:
     """The time from `begin` to `end` by kind, each instant counted once: to the first kind that has an interval there, else to ``.
 
     The union of all intervals, cut where any begins or ends; so the values add up to end - begin.
@@ -131,7 +132,7 @@ def time_by_kind(kinds: Sequence[tuple[str, Sequence[Interval]]], begin: float, 
         for start, stop in intervals:
             if min(stop, end) > max(start, begin):
                 changes += [(max(start, begin), order, 1), (min(stop, end), order, -1)]
-    spent: Counter[str] = Counter()
+    spent: defaultdict[str, float] = defaultdict(float)
     open_ = [0] * len(kinds)
     for (at, order, change), (until, *_) in pairwise([(begin, 0, 0), *sorted(changes), (end, 0, 0)]):
         open_[order] += change
@@ -164,5 +165,5 @@ def _interval(event: Event) -> Interval:
     return float(event["ts"]), float(event["ts"]) + float(event["dur"])
 
 
-def _correlation(event: Event) -> int | None:
+def _correlation(event: Event) -> Any:
     return event.get("args", {}).get("correlation")
