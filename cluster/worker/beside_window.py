@@ -121,9 +121,9 @@ def record_window(context: SessionContext, window: dict[str, Any]) -> None:
     except Exception as error:  # without them there is no MFU, but the trial was measured
         context.recorder.note(f"FLOPs not counted: {type(error).__name__}: {str(error)[:200]}")
     name = context.device.describe()["device_name"]
-    known = not context.device.emulated and shares
-    peak, source = peak_of_work(name, shares) if known else (None, None)
+    known = {} if context.device.emulated else shares or {}
+    peak, source = peak_of_work(name, known)
     figures = {"flops_per_sample": flops, "flops_by_precision": shares, "peak_flops": peak, "peak_source": source}
     if window.get("profile"):
-        figures |= {"attention_flops_per_sample": of_attention, "peak_clock_mhz": clock_of_peak(name, shares) if known else None}
+        figures |= {"attention_flops_per_sample": of_attention, "peak_clock_mhz": clock_of_peak(name, known)}
     context.recorder.window({**window, **figures})

@@ -99,4 +99,4 @@ class CausalLmInference(CausalLm):
     def _attended(self) -> float:
         """Pairs of query and key. A written token sees the prompt and those before it; the first is written by the prompt's last token."""
         prompt, new = self.parameters.sequence_length, self.parameters.new_tokens
-        return prompt * (prompt + 1) / 2 if self.parameters.phase == "prefill" else new * prompt + new * (new - 1) / 2
+        return float(prompt * (prompt + 1) / 2 if self.parameters.phase == "prefill" else new * prompt + new * (new - 1) / 2)

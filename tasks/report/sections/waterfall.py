@@ -8,7 +8,7 @@ from experiments.metrics import metric_of
 from tasks.analysis.cell import Cell
 from tasks.analysis.waterfall import ATTENTION, CLOCK, DROPS, Waterfall, traced, waterfall_of
 from tasks.report.comparison_table import TextTable
-from tasks.report.section import Bullets, ReportSource, Section
+from tasks.report.section import Block, Bullets, ReportSource, Section
 from tasks.report.tables import without_empty
 from tasks.report.text_format import listed, number, percent, quantity
 
@@ -39,7 +39,9 @@ def section(source: ReportSource) -> Section | None:
         return Section(NAME, "Where the peak goes", [Bullets([HOW])]) if could else None
     notes = [*problems, *_not_apart(found)]
     ranks = ranks_table([cell for cell, _ in found])
-    blocks = [*([waterfall_table(found)] if found else []), *([Bullets(notes)] if notes else []), *([ranks] if ranks.rows else [])]
+    blocks: list[Block] = [waterfall_table(found)] if found else []
+    blocks += [Bullets(notes)] if notes else []
+    blocks += [ranks] if ranks.rows else []
     return Section(NAME, "Where the peak goes", blocks, ABOUT, f"{ABOUT} {MORE}")
 
 

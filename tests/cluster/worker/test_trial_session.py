@@ -271,9 +271,10 @@ def test_every_rank_tells_the_parts_of_its_traced_steps(setting: Setting, monkey
     window = setting.run(Ranks(0, 2, 0, 2), devices=2, profile_steps=4, evaluate=False)
     assert window["profile"] == {"where": "device", "ranks": [{"rank": 0, **PARTS}, {"rank": 1, **PARTS}]}
     assert (window["attention_flops_per_sample"], window["peak_clock_mhz"]) == (None, None), "nobody says, and the device is not known"
+    setting.world.records.clear()
     setting.device.name = "NVIDIA A100-SXM4-80GB"
     monkeypatch.setattr(synthetic.Synthetic, "attention_flops_per_sample", lambda workload: 3.0, raising=False)
-    window = setting.run(Ranks(0, 2, 0, 2), devices=2, profile_steps=4, evaluate=False)
+    window = setting.run(Ranks(0, 2, 0, 2), devices=2, precision="bf16", profile_steps=4, evaluate=False)
     assert (window["attention_flops_per_sample"], window["peak_clock_mhz"]) == (3.0, 1410)
 
 

@@ -173,7 +173,9 @@ def test_no_plan_is_said(tmp_path: Path) -> None:
 
 
 def test_a_row_holds_what_the_attempt_left(tmp_path: Path) -> None:
-    made = make_sweep(tmp_path, [Fake(axes(), rms=lambda step: 2.0 if step == 7 else 1.0, window={"profile": {"span_s": 1.0}})])
+    made = make_sweep(
+        tmp_path, [Fake(axes(), rms=lambda step: 2.0 if step == 7 else 1.0, window={"profile": {"span_s": 1.0}, "peak_flops": 2.0})]
+    )
     folder = trial_dirs(made)[0]
     for write in (False, True):
         if write:
@@ -181,7 +183,8 @@ def test_a_row_holds_what_the_attempt_left(tmp_path: Path) -> None:
         row = row_of(folder)
         assert row.steps.tolist() == list(range(1, 61)) and row.steps.dtype == np.int64
         assert list(row.rms) == ["patch"] and row.rms["patch"][[5, 6, 7]].tolist() == [1.0, 2.0, 1.0]
-        assert row.profile == {"span_s": 1.0}
+        of_window = {"flops_per_sample": None, "attention_flops_per_sample": None, "peak_flops": 2.0, "peak_clock_mhz": None}
+        assert row.profile == {"span_s": 1.0, **of_window}, "with what its waterfall needs"
         assert (row.summary["eval_loss_before"], row.summary["eval_loss_after"]) == (5.0, 2.5)
         assert (row.outcome, row.reason, row.emulated, row.notes) == ("ok", None, False, [])
 
