@@ -33,6 +33,8 @@ def why_not(parameters: TrainingParameters, device: Device) -> str | None:
         return f"compile {parameters.compile}: on hpu torch.compile needs eager mode (hpu_lazy: false)"
     if parameters.hpu_graphs and parameters.compile != "none":
         return "hpu_graphs: not beside torch.compile"
+    if parameters.hpu_graphs and parameters.accumulation_steps > 1:
+        return "accumulation_steps: not with hpu_graphs, whose recorded backward pass has not been shown to add to gradients"
     return None
 
 

@@ -7,7 +7,7 @@ the layers before they come here, so a layer's parameters are gathered for its f
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -69,6 +69,23 @@ def clip(model: Any, trained: list[nn.Parameter], limit: float) -> None:
         model.clip_grad_norm_(limit)
     else:
         torch.nn.utils.clip_grad_norm_(trained, limit)
+
+
+@contextmanager
+def gradients_apart(model: Any) -> Iterator[None]:
+    """Backward passes inside add to each rank's own gradients, which are not averaged; the first one after it averages their sum.
+
+    Shards are no help there: each rank then has the gradients of the whole model. Does nothing on one device.
+    """
+    if hasattr(model, "set_requires_gradient_sync"):  # FSDP2
+        model.set_requires_gradient_sync(False)
+        try:
+            yield
+        finally:
+            model.set_requires_gradient_sync(True)
+        return
+    with model.no_sync() if hasattr(model, "no_sync") else nullcontext():  # DDP, FSDP1
+        yield
 
 
 def callable_of(model: Any, plain: nn.Module) -> nn.Module:
