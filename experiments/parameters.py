@@ -36,9 +36,9 @@ NUMERICS = frozenset(
 SAME_MATHEMATICS = SAME_NUMBERS | NUMERICS
 # Parameters of the loop. No workload's `model()` reads them, so trials that differ in nothing else begin with the same weights
 NOT_OF_THE_MODEL = SAME_NUMBERS | frozenset(
-    {"devices", "batch_size", "accumulation_steps", "steps", "warmup_steps", "update_rule", "optimizer", "clip_grad_norm"}
-    | {"learning_rate", "beta2", "weight_decay", "adam_eps", "learning_rate_schedule", "learning_rate_warmup", "compile", "activation_checkpointing"}
-    | {"parallel", "fsdp_units", "fsdp_reduce", "fsdp_compute", "kernels"}
+    {"devices", "batch_size", "steps", "warmup_steps", "update_rule", "optimizer", "clip_grad_norm", "learning_rate", "beta2"}
+    | {"weight_decay", "adam_eps", "learning_rate_schedule", "learning_rate_warmup", "compile", "activation_checkpointing"}
+    | {"parallel", "fsdp_units", "fsdp_reduce", "fsdp_compute", "kernels", "accumulation_steps"}
 )
 # What a reference computes with besides its precision, where its workload has the parameter
 REFERENCE_ARITHMETIC: Mapping[str, Any] = {
@@ -87,7 +87,7 @@ class TrainingParameters(Strict):
     )
     batch_size: BatchSize = Field(8, description="samples per device and micro-batch, or max: the largest that fits")
     accumulation_steps: int = Field(
-        1, ge=1, le=4096, description="micro-batches of a step; the update is by the mean of batch_size x accumulation_steps x devices samples"
+        1, ge=1, le=4096, description="micro-batches of a step: its update is by batch_size x accumulation_steps x devices samples"
     )
     dataloader_workers: int = Field(0, ge=0, le=256, description="DataLoader processes per device; 0 loads in the training process (MP-0)")
     prefetch_factor: int = Field(2, ge=1, le=64, description="batches each DataLoader process keeps ready")

@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
-from experiments.components.data.masking import mask_tokens
+from experiments.components.data.masked_text import Masked, Padding
 from experiments.components.data.splits import Splits
-from experiments.components.data.text import MASKS, Passages, TextParameters, check_vocabulary, token_id
-from experiments.components.data.unpadding import MULTIPLE, Lengths, unpadded
+from experiments.components.data.text import Passages, TextParameters, check_vocabulary
+from experiments.components.data.unpadding import MULTIPLE, Lengths
 from experiments.components.workload import Batch, Context, Unsupported
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from experiments.components.data.parquet import BatchIndices
 
 # width, layers, heads, MLP, vocabulary, positions. base: bert-base with the document's vocabulary. tiny is ours, for CPUs
 SIZES: dict[str, tuple[int, int, int, int, int, int]] = {
@@ -42,11 +41,11 @@ class Parameters(TextParameters):
     lengths: Lengths = Field(
         "full", description="of samples: all full; drawn, half of sequence_length in the mean, skewed as Wikipedia's; own: a row's own text"
     )
-    padding: Literal["kept", "removed"] = Field(
+    padding: Padding = Field(
         "kept", description="of samples of various lengths: each to sequence_length; removed: one follows the other, attention kept apart"
     )
     attention: Literal["eager", "sdpa", "varlen"] = Field(
-        "eager", description="plain matrix products and softmax; torch's fused kernels; or, padding removed, on cuda, FlashAttention's varlen"
+        "eager", description="matrix products and softmax; torch's fused kernels; or FlashAttention's for padding removed, on cuda"
     )
     dropout: float | None = Field(None, ge=0, lt=1, description="null: the model's own, 0.1 in base, 0 in tiny")
     learning_rate: float = Field(5e-5, gt=0, le=10)
@@ -143,6 +142,10 @@ class Bert:
         return batch
 
     def loss(self, model: nn.Module, batch: Batch) -> torch.Tensor:
+        return self.masked_loss(model, batch)
+
+    def masked_loss(self, model: nn.Module, batch: Batch) -> torch.Tensor:
+        """The mean cross-entropy of the tokens that are to be told."""
         return model(**self.inputs(model, batch), labels=batch["labels"]).loss  # type: ignore[no-any-return]
 
     def inputs(self, model: nn.Module, batch: Batch) -> dict[str, Any]:
@@ -167,7 +170,7 @@ class Bert:
 
     def evaluate(self, model: nn.Module, place: Callable[[Batch], Batch]) -> dict[str, float]:
         held_out = self.splits.held_out_batches(self._masked(self.splits.held_out))
-        losses = [float(Bert.loss(self, model, place(batch))) for batch in held_out]
+        losses = [float(self.masked_loss(model, place(batch))) for batch in held_out]
         return {"loss": sum(losses) / len(losses), "chance_loss": math.log(self.vocabulary)}
 
     def flops_per_sample(self) -> float | None:
@@ -187,39 +190,8 @@ class Bert:
         return self._loaded[what] / self._loaded["samples"] if self._loaded["samples"] else None
 
     def _masked(self, rows: Any) -> Masked:
-        return Masked(self.splits, rows, self.parameters, self.vocabulary)
-
-
-class Masked:
-    """BatchIndices -> batches on the host.
-
-    input_ids, labels (samples, sequence_length); where lengths vary `real` too, false for padding; or without padding what `unpadded` makes.
-    counts: samples, tokens, those computed (padding included), and pairs of query and key.
-    """
-
-    def __init__(self, splits: Splits, rows: Any, parameters: Parameters, vocabulary: int) -> None:
-        self.parameters = parameters
-        self.passages = Passages(splits, rows, parameters.sequence_length, parameters.lengths)
-        self.vocabulary = vocabulary
-        mask = token_id(self.passages.tokenizer, MASKS)
-        self.mask = vocabulary - 1 if mask is None else mask
-
-    def __getitem__(self, indices: BatchIndices) -> Batch:
-        import torch
-
-        batch = self.passages[indices]
-        tokens, real = batch["input_ids"], batch["real"]
-        draw = torch.Generator().manual_seed(indices.seed & 0x7FFFFFFF)
-        masked, labels = mask_tokens(tokens, real, mask=self.mask, vocabulary=self.vocabulary, draw=draw)
-        made: Batch = {"input_ids": masked, "labels": labels, "real": real}
-        documents = [tokens.shape[1]] * len(tokens)
-        if self.parameters.padding == "removed":
-            made = unpadded(masked, labels, real, pad=self.passages.pad)
-            documents = made["starts"].diff().tolist()
-        elif self.parameters.lengths == "full":
-            del made["real"]
-        counts = {"samples": len(tokens), "tokens": int(real.sum()), "computed": sum(documents), "pairs": sum(n * n for n in documents)}
-        return {**made, "counts": counts, "corrupt": batch["corrupt"]}
+        passages = Passages(self.splits, rows, self.parameters.sequence_length, self.parameters.lengths)
+        return Masked(passages, vocabulary=self.vocabulary, padding=self.parameters.padding)
 
 
 def flops(size: str, tokens: float, pairs: float | None = None) -> float:

@@ -41,8 +41,8 @@ def why_not_varlen(device_kind: str, precision: str) -> str | None:
 def varlen_of(kernel: Callable[..., Any], settings: Mapping[str, Any]) -> Callable[..., Output]:
     """FlashAttention over documents of any lengths, by torch's varlen_attn with `settings` of its version, as transformers calls it.
 
-    query (batch, heads, tokens, head), key and value (batch, kv heads, tokens, head) -> (batch, tokens, heads, head) and no scores. Sequences
-    of the batch follow one another. `starts` (documents + 1,): where each document begins, and the last one ends; documents may be empty.
+    query (batch, heads, tokens, head), key and value (batch, kv heads, tokens, head) -> (batch, tokens, heads, head) and no scores. The
+    batch's sequences follow one another. `starts` (documents + 1,): where each document begins, and the last one ends; they may be empty.
     `longest`: tokens of a document, at most.
     """
 
