@@ -24,6 +24,8 @@ _KINDS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 def why_not(parameters: TrainingParameters) -> str | None:
     """Why this strategy cannot be combined with the other parameters; None if it can."""
     strategy = parameters.parallel
+    if strategy == "ddp" and parameters.devices > 1 and parameters.ddp_static_graph and parameters.accumulation_steps > 1:
+        return "ddp_static_graph: torch's DDP fails where its first backward pass exchanges no gradients, as with accumulation_steps"
     if strategy == "ddp" or parameters.devices == 1:
         return (
             None if parameters.fsdp_compute == "fp32" else f"fsdp_compute {parameters.fsdp_compute}: only with shards, on several devices"
