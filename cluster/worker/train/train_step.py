@@ -57,7 +57,7 @@ class TrainStep:
         self.rms = RmsWatch(watched, self.optimizer, page_locked=locked) if watched and self.optimizer else None
         self.scaler = parallel.scaler(device.scaler(around(parameters.precision)), self.model) if self.trains else None
         self._all_steps = parameters.warmup_steps + parameters.steps
-        # DDP averages the parameters that the last micro-batch used: where it may leave some out, ranks exchange gradients each time
+        # FSDP1 fails where the last micro-batch leaves out parameters that an earlier one used: then ranks exchange gradients each time
         self._micro_batches_alike = getattr(workload, "steps_alike", True)
 
     def _convert_linears(self, model: torch.nn.Module) -> str | None:

@@ -12,10 +12,15 @@ import pytest
 import torch
 from pydantic import ValidationError
 
+from cluster.journal.journal import JournalWriter, read_journal
+from cluster.worker.measure.recorder import Recorder
+from cluster.worker.rank_group import Ranks
+from cluster.worker.trial_session import TrialSession
 from experiments.components.workload import Context, Unsupported
 from experiments.datasets import texts
 from experiments.parameters import as_reference
-from experiments.trial import DataSource
+from experiments.summary import summarise
+from experiments.trial import DataSource, Trial
 from experiments.workloads import bert, bert_inference
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -151,6 +156,35 @@ def test_one_document_costs_what_torch_counts(data: DataSource) -> None:
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         one.loss(model, batch)
     assert one.flops_per_sample() == pytest.approx(3 * counter.get_total_flops(), rel=0.001)
+
+
+def test_a_trial_of_micro_batches_counts_all_samples_and_real_tokens(data: DataSource, tmp_path: Path) -> None:
+    given = {**VARIOUS, "padding": "removed", "attention": "sdpa", "accumulation_steps": 3, "steps": 4, "warmup_steps": 2, "threads": 1}
+    parameters = bert.Parameters(**given).model_dump(mode="json")
+    trial = Trial(
+        key="0" * 16,
+        key_parts={},
+        sweep_id="s",
+        suite="s",
+        workload="bert",
+        pool="cpu",
+        device="cpu",
+        cell="c",
+        repeat=1,
+        index=0,
+        axes={},
+        parameters=parameters,
+        data=data,
+    )
+    with Recorder(JournalWriter(tmp_path / "journal.jsonl", 1)) as recorder:
+        TrialSession(trial, Ranks(), recorder, tmp_path).run()
+    journal = read_journal(tmp_path / "journal.jsonl")
+    assert [step["samples"] for step in journal.steps] == [12] * 6 and journal.window
+    real = [batch["starts"][-2].item() for batch in islice(build(data, padding="removed", attention="sdpa").batches(), 6 * 3)]
+    assert journal.window["tokens_per_sample"] == pytest.approx(sum(real) / (6 * 12))
+    summary = summarise(journal.steps, journal.window)
+    assert summary["samples"] == 4 * 12 and summary["batch_size"] == 4
+    assert summary["tokens_per_s"] == pytest.approx(float(summary["throughput"] or 0) * sum(real) / (6 * 12))
 
 
 @pytest.mark.parametrize(

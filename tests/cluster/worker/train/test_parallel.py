@@ -186,7 +186,8 @@ def together(tmp_path_factory: pytest.TempPathFactory, drawn: str) -> dict[str, 
     cases["stable"] = {**SYNTHETIC, **STABLE}
     halves = {**SYNTHETIC, **CLIPPED, "batch_size": 4, "accumulation_steps": 2}
     cases |= {f"accumulated, {name}": {**halves, **values} for name, values in ACCUMULATED.items()}
-    cases["flava accumulated"] = {**FLAVA, "data": drawn, "accumulation_steps": 3, "kinds": "balanced"}
+    thirds = {**FLAVA, "data": drawn, "accumulation_steps": 3, "kinds": "balanced"}
+    cases |= {f"flava accumulated, {name}": {**thirds, "parallel": name} for name in ("ddp", "fsdp1")}
     return learn(tmp_path_factory.mktemp("together"), 2, cases)
 
 
@@ -249,8 +250,10 @@ def test_micro_batches_of_several_ranks_learn_what_large_batches_do(name: str, t
 
 
 def test_micro_batches_of_different_kinds_leave_no_rank_with_gradients_of_its_own(together: dict[str, Any]) -> None:
-    """A step has one micro-batch of each kind, and uses parameters that its last one does not."""
-    assert together["flava accumulated"]["apart"] == together["accumulated, ddp"]["apart"] == 0.0
+    """A step has one micro-batch of each kind, and uses parameters that its last one does not, at which FSDP1 would fail."""
+    replicas, shards = (together[f"flava accumulated, {name}"] for name in ("ddp", "fsdp1"))
+    assert shards["losses"] == pytest.approx(replicas["losses"], rel=10 * TOLERANCE)
+    assert replicas["apart"] == together["accumulated, ddp"]["apart"] == 0.0
 
 
 @pytest.mark.parametrize("limited", [True, False])
