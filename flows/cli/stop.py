@@ -10,7 +10,7 @@ from cluster import launchers
 from cluster.pools.pool import find_pool, load_pools
 from experiments.config.errors import DamagedFile
 from experiments.trial import Outcome, TrialResult
-from flows.cli.run_sweep import prepare_environment
+from flows.runtime.command_environment import prepare_environment
 from tasks.sweep.store import Plan, Status, SweepStore, readable_result
 
 _WAIT_S = 120.0
