@@ -39,10 +39,13 @@ def stop_sweep(store: SweepStore, reason: str, out: Console) -> int:
         known = load_pools()
         for trial in plan.trials:
             try:
-                launch = launchers.load(store.trial_dir(trial.key))
-                if launch is None or store.result(trial.key) is not None:
+                if store.result(trial.key) is not None:
                     continue
-                launchers.for_pool(find_pool(known, trial.pool)).stop(launch)
+                launcher = launchers.for_pool(find_pool(known, trial.pool))
+                launch = launchers.find(trial, store.trial_dir(trial.key), launcher)
+                if launch is None:
+                    continue
+                launcher.stop(launch)
             except (launchers.LaunchError, DamagedFile) as error:
                 out.print(f"{trial.name} cannot be stopped: {error}", highlight=False, markup=False, soft_wrap=True)
                 left += 1
