@@ -13,12 +13,15 @@ import torch
 from pydantic import ValidationError
 
 from cluster.journal.journal import JournalWriter, read_journal
+from cluster.pools.pool import load_pools
 from cluster.worker.measure.recorder import Recorder
 from cluster.worker.rank_group import Ranks
 from cluster.worker.trial_session import TrialSession
 from experiments.components.workload import Context, Unsupported
 from experiments.datasets import texts
 from experiments.parameters import as_reference
+from experiments.spec.load import load_suite
+from experiments.spec.matrix import expand
 from experiments.summary import summarise
 from experiments.trial import DataSource, Trial
 from experiments.workloads import bert, bert_inference
@@ -217,3 +220,14 @@ def test_the_reference_keeps_the_padding_and_needs_no_16_bits() -> None:
     ours = bert.Parameters(**VARIOUS, padding="removed", attention="varlen", precision="bf16").model_dump()
     reference = bert.Parameters(**as_reference(ours))
     assert (reference.padding, reference.attention, reference.precision, reference.lengths) == ("kept", "sdpa", "fp32", "drawn")
+
+
+def test_the_suites_compare_padding_on_the_same_samples() -> None:
+    for name, count in (("bert", 4), ("bert_inference", 4)):
+        cells = expand(load_suite(name, profile="unpadded", pools=load_pools()))
+        assert len(cells) == count and {(cell.parameters["padding"], cell.parameters["attention"]) for cell in cells} == {
+            ("kept", "sdpa"),
+            ("removed", "varlen"),
+        }
+        assert {cell.parameters["lengths"] for cell in cells} == {"drawn"}
+        assert {cell.parameters["batch_size"] * cell.parameters["accumulation_steps"] for cell in cells} <= {8, 64}

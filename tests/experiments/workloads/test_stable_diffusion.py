@@ -177,3 +177,8 @@ def test_the_suite_is_the_documents_experiment() -> None:
         assert (values["devices"], values["warmup_steps"]) == (1, 2), "one device; the first two batches are excluded"
         assert values["precision"] == {"gaudi2": "bf16", "a100": "fp16"}[cell.pool]
     assert len(expand(load_suite("stable_diffusion", profile="cuda", pools=load_pools()))) <= 8
+    layout = expand(load_suite("stable_diffusion", profile="layout", pools=load_pools()))
+    assert {(cell.parameters["attention"], cell.parameters["memory_format"]) for cell in layout} == {
+        *((attention, "contiguous") for attention in ("eager", "sdpa", "fused_qkv")),
+        ("sdpa", "channels_last"),
+    }
