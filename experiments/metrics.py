@@ -314,7 +314,7 @@ REGISTRY: tuple[Metric, ...] = (
         Scale.LOG,
         0.02,
         Kind.COUNT,
-        "samples per device and step; where the trial looks for the largest that fits, what it found",
+        "samples per device and micro-batch; where the trial looks for the largest that fits, what it found",
     ),
     _loss("first_loss", "training loss of the first step", Direction.NEITHER),
     _loss("final_loss", "training loss of the last step of the learning rate's schedule"),

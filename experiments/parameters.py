@@ -30,7 +30,7 @@ NUMERICS = frozenset(
     {"precision", "autocast", "allow_tf32", "cast_weights", "kernels", "fsdp_compute", "fsdp_reduce"}
     | {"linear"}  # of earlier sweeps: what `precision` says of the blocks' linear layers today
     | {"optimizer", "compile", "attention", "layout", "activation_checkpointing", "parallel", "fsdp_units", "build_on", "threads"}
-    | {"image_decode", "engine", "ddp", "hpu_graphs", "hpu_lazy", "cross_entropy"}
+    | {"image_decode", "engine", "ddp", "hpu_graphs", "hpu_lazy", "cross_entropy", "padding", "memory_format"}
 )
 # What a loss curve may be compared across. The number of steps is not among them: the learning rate's schedule depends on it
 SAME_MATHEMATICS = SAME_NUMBERS | NUMERICS
@@ -38,7 +38,7 @@ SAME_MATHEMATICS = SAME_NUMBERS | NUMERICS
 NOT_OF_THE_MODEL = SAME_NUMBERS | frozenset(
     {"devices", "batch_size", "steps", "warmup_steps", "update_rule", "optimizer", "clip_grad_norm", "learning_rate", "beta2"}
     | {"weight_decay", "adam_eps", "learning_rate_schedule", "learning_rate_warmup", "compile", "activation_checkpointing"}
-    | {"parallel", "fsdp_units", "fsdp_reduce", "fsdp_compute", "kernels"}
+    | {"parallel", "fsdp_units", "fsdp_reduce", "fsdp_compute", "kernels", "accumulation_steps"}
 )
 # What a reference computes with besides its precision, where its workload has the parameter
 REFERENCE_ARITHMETIC: Mapping[str, Any] = {
@@ -46,6 +46,7 @@ REFERENCE_ARITHMETIC: Mapping[str, Any] = {
     "allow_tf32": False,
     "linear": "plain",  # of earlier sweeps
     "kernels": "stock",
+    "padding": "kept",
     "fsdp_compute": "fp32",
     "fsdp_reduce": "fp32",
 }
@@ -84,7 +85,10 @@ class TrainingParameters(Strict):
     kernels: Literal["stock", "fused"] = Field(
         "stock", description=f"of linear layers in 8 bits: torch's and torchao's, or ours that quantise in one pass ({', '.join(FUSED)})"
     )
-    batch_size: BatchSize = Field(8, description="samples per device and step, or max: the largest that fits")
+    batch_size: BatchSize = Field(8, description="samples per device and micro-batch, or max: the largest that fits")
+    accumulation_steps: int = Field(
+        1, ge=1, le=4096, description="micro-batches of a step: its update is by batch_size x accumulation_steps x devices samples"
+    )
     dataloader_workers: int = Field(0, ge=0, le=256, description="DataLoader processes per device; 0 loads in the training process (MP-0)")
     prefetch_factor: int = Field(2, ge=1, le=64, description="batches each DataLoader process keeps ready")
     pin_memory: bool = Field(True, description="page-locked host batches, on devices that have their own memory")

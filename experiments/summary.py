@@ -55,7 +55,7 @@ def summarise(
     energy_j_per_sample, mean_power_w: of a window of at least 10 s.
     tflops_per_device = flops_per_sample * throughput / devices / 1e12.
     epoch_time_s: s for one pass over the data set that the workload names, at this throughput.
-    batch_size: samples per device and step. eval_<metric>_before/_after: held-out evaluation.
+    batch_size: samples per device and micro-batch. eval_<metric>_before/_after: held-out evaluation.
     loss_spikes, rms_spikes, loss_spikes_explained: counts, if spikes_after is set; the latter two for the first tensor whose RMS_t was
     recorded. See stats.loss_spikes.
 

@@ -28,6 +28,7 @@ class Steps:
         """Raises Unsupported for an injected slow-down on a device without a way to keep it busy for a known time."""
         self._device = context.device
         self._synchronous = execution(context.parameters) == SYNCHRONOUS
+        self._micro_batches = context.parameters.accumulation_steps
         self.restart(context.workload)
         self.slowed: SlowedTrainStep | None = None
         share = context.parameters.injected_slowdown
@@ -46,7 +47,7 @@ class Steps:
 
     def run(self, steps: Iterable[int], record: Record) -> int:
         """Run the steps (1-based numbers) and return this rank's samples. See run_steps."""
-        return run_steps(steps, self._batches, self._train_step, self.clock, record)
+        return run_steps(steps, self._batches, self._train_step, self.clock, record, self._micro_batches)
 
 
 def unrecorded(timing: StepTiming) -> None:

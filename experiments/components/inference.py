@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # Parameters of training only. A suite that sets one is refused: as an axis it would compare a setting with itself.
 OF_TRAINING = frozenset(
     {"optimizer", "learning_rate", "weight_decay", "beta2", "learning_rate_schedule", "activation_checkpointing", "ddp_bucket_view"}
-    | {"ddp_static_graph", "dropout", "freeze_text_pooler"}
+    | {"ddp_static_graph", "dropout", "freeze_text_pooler", "accumulation_steps"}
 )
 
 

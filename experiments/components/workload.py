@@ -37,7 +37,7 @@ class Context:
     device_kind: str
     rank: int
     world_size: int
-    batch_size: int  # samples per device and step, a number even where the parameter says "max"
+    batch_size: int  # samples per device and micro-batch, a number even where the parameter says "max"
     note: Callable[[str], None] = field(default=lambda text: None)  # writes a line into the trial's journal
     fact: Callable[[str, str], None] = field(default=lambda name, value: None)  # adds to the trial's environment what is known only now
 

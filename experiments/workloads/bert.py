@@ -1,26 +1,28 @@
 """BERT masked-language training, as in "Faster training and inference: Habana Gaudi2 vs Nvidia A100 80GB".
 
-Passages are full: text is packed, so no sample has padding. 15 % of each passage's tokens are to be told (Devlin et al. 2018).
+Passages are full unless `lengths` says otherwise: text is packed, so no sample has padding. Samples of various lengths are padded, or
+follow one another without padding, each attending to itself alone. 15 % of each passage's tokens are to be told (Devlin et al. 2018).
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from experiments.components.data.masking import mask_tokens
+from experiments.components.data.masked_text import Masked, Padding
 from experiments.components.data.splits import Splits
-from experiments.components.data.text import MASKS, Passages, TextParameters, check_vocabulary, token_id
-from experiments.components.workload import Batch, Context
+from experiments.components.data.text import Passages, TextParameters, check_vocabulary
+from experiments.components.data.unpadding import MULTIPLE, Lengths
+from experiments.components.workload import Batch, Context, Unsupported
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from experiments.components.data.parquet import BatchIndices
 
 # width, layers, heads, MLP, vocabulary, positions. base: bert-base with the document's vocabulary. tiny is ours, for CPUs
 SIZES: dict[str, tuple[int, int, int, int, int, int]] = {
@@ -32,13 +34,37 @@ SIZES: dict[str, tuple[int, int, int, int, int, int]] = {
 class Parameters(TextParameters):
     """BERT's own settings."""
 
-    same_work = ("model", "sequence_length")
+    same_work = ("model", "sequence_length", "lengths")
 
     model: Literal["base", "tiny"] = Field("tiny", description="base: 110.65 M parameters, vocabulary 32,000; tiny for CPUs")
-    sequence_length: int = Field(512, ge=8, le=512, description="tokens of a sample")
-    attention: Literal["eager", "sdpa"] = Field("eager", description="plain matrix products and softmax, or torch's fused kernels")
+    sequence_length: int = Field(512, ge=8, le=512, description="tokens of a sample, at most")
+    lengths: Lengths = Field(
+        "full", description="of samples: all full; drawn, half of sequence_length in the mean, skewed as Wikipedia's; own: a row's own text"
+    )
+    padding: Padding = Field(
+        "kept", description="of samples of various lengths: each to sequence_length; removed: one follows the other, attention kept apart"
+    )
+    attention: Literal["eager", "sdpa", "varlen"] = Field(
+        "eager", description="matrix products and softmax; torch's fused kernels; or FlashAttention's for padding removed, on cuda"
+    )
     dropout: float | None = Field(None, ge=0, lt=1, description="null: the model's own, 0.1 in base, 0 in tiny")
     learning_rate: float = Field(5e-5, gt=0, le=10)
+
+    @model_validator(mode="after")
+    def _fits_padding(self) -> Parameters:
+        if self.padding == "removed" and self.lengths == "full":
+            raise ValueError("padding removed has no effect with lengths full, which have none; set lengths to drawn or own")
+        if self.attention == "varlen" and self.padding != "removed":
+            raise ValueError("attention varlen: for samples that follow one another; set padding to removed, or attention to sdpa")
+        if self.attention == "varlen" and self.dropped():
+            raise ValueError(f"attention varlen: its kernel has no dropout, and dropout is {self.dropped()}; set dropout to 0")
+        return self
+
+    def dropped(self) -> float:
+        """The share that dropout drops, of attention's scores too."""
+        if self.dropout is not None:
+            return self.dropout
+        return 0.0 if self.model == "tiny" else 0.1
 
 
 def config(parameters: Parameters) -> Any:
@@ -46,7 +72,7 @@ def config(parameters: Parameters) -> Any:
     from transformers import BertConfig
 
     width, layers, heads, mlp, vocabulary, positions = SIZES[parameters.model]
-    dropout = parameters.dropout if parameters.dropout is not None else 0.0 if parameters.model == "tiny" else 0.1
+    dropout = parameters.dropped()
     return BertConfig(
         hidden_size=width,
         num_hidden_layers=layers,
@@ -60,7 +86,7 @@ def config(parameters: Parameters) -> Any:
 
 
 def build(context: Context) -> Bert:
-    """The workload on this rank. Raises DataError."""
+    """The workload on this rank. Raises DataError and Unsupported."""
     return Bert(context)
 
 
@@ -73,84 +99,125 @@ class Bert:
         self.context = context
         self.parameters: Parameters = context.parameters
         self.vocabulary = SIZES[self.parameters.model][4]
+        if reason := self._why_not():
+            raise Unsupported(reason)
         self.splits = Splits(context, (self.parameters.text_column, self.parameters.text_column))
+        self._loaded = Counter[str]()  # samples, tokens, computed tokens (with padding), pairs of them, of the batches so far
+
+    def _why_not(self) -> str | None:
+        if self.parameters.padding == "removed" and self.parameters.hpu_graphs:
+            return "padding removed: not with hpu_graphs, which record a graph for each number of tokens"
+        if self.parameters.attention == "varlen":
+            from experiments.components.layers.document_attention import why_not_varlen
+
+            return why_not_varlen(self.context.device_kind, self.parameters.precision)
+        return None
+
+    @property
+    def tokens_per_sample(self) -> float | None:
+        """What a rate of tokens is made of: without padding, the mean of the samples loaded so far; None before the first."""
+        if self.parameters.lengths == "full":
+            return self.parameters.sequence_length
+        return self._mean("tokens")
 
     def model(self) -> nn.Module:
         from transformers import BertForMaskedLM
 
+        from experiments.components.layers.document_attention import registered_both_ways
+
         check_vocabulary(self.splits.tokenizer(), self.vocabulary)
-        model = BertForMaskedLM._from_config(config(self.parameters), attn_implementation=self.parameters.attention)
+        attention = registered_both_ways() if self.parameters.attention == "varlen" else self.parameters.attention
+        model = BertForMaskedLM._from_config(config(self.parameters), attn_implementation=attention)
         return model.train()  # type: ignore[no-any-return]
 
     def layers(self, model: Any) -> list[nn.Module]:
         return list(model.bert.encoder.layer)
 
     def batches(self) -> Iterator[Batch]:
-        return self.splits.batches(Masked(self.splits, self.splits.train, self.parameters, self.vocabulary), self.splits.train_indices())
+        for batch in self.splits.batches(self._masked(self.splits.train), self.splits.train_indices()):
+            self._loaded.update(batch.pop("counts"))
+            yield batch
 
     def prepare(self, batch: Batch) -> Batch:
         return batch
 
     def loss(self, model: nn.Module, batch: Batch) -> torch.Tensor:
-        return model(**batch).loss  # type: ignore[no-any-return]
+        return self.masked_loss(model, batch)
+
+    def masked_loss(self, model: nn.Module, batch: Batch) -> torch.Tensor:
+        """The mean cross-entropy of the tokens that are to be told."""
+        return model(**self.inputs(model, batch), labels=batch["labels"]).loss  # type: ignore[no-any-return]
+
+    def inputs(self, model: nn.Module, batch: Batch) -> dict[str, Any]:
+        """What the network takes of a batch, labels aside: its tokens, and what keeps samples and padding out of each other's attention."""
+        from experiments.components.layers.document_attention import added, same_document
+
+        given: dict[str, Any] = {"input_ids": batch["input_ids"]}
+        if "starts" in batch:
+            given["position_ids"] = batch["position_ids"]
+            if self.parameters.attention == "varlen":
+                return {**given, "starts": batch["starts"], "longest": max(self.parameters.sequence_length, MULTIPLE)}
+            seen = same_document(batch["position_ids"])[:, None]
+        elif "real" in batch:
+            seen = batch["real"][:, None, None].expand(-1, 1, batch["real"].shape[1], -1)
+        else:
+            return given
+        eager = self.parameters.attention == "eager"
+        return {**given, "attention_mask": added(seen, next(model.parameters()).dtype) if eager else seen}
 
     def samples(self, batch: Batch) -> int:
-        return len(batch["input_ids"])
+        return len(batch["starts"]) - 2 if "starts" in batch else len(batch["input_ids"])
 
     def evaluate(self, model: nn.Module, place: Callable[[Batch], Batch]) -> dict[str, float]:
-        items = Masked(self.splits, self.splits.held_out, self.parameters, self.vocabulary)
-        losses = [float(model(**place(batch)).loss) for batch in self.splits.held_out_batches(items)]
+        held_out = self.splits.held_out_batches(self._masked(self.splits.held_out))
+        losses = [float(self.masked_loss(model, place(batch))) for batch in held_out]
         return {"loss": sum(losses) / len(losses), "chance_loss": math.log(self.vocabulary)}
 
     def flops_per_sample(self) -> float | None:
-        return flops(self.parameters.model, self.parameters.sequence_length)
+        """Of the tokens that are computed, padding included where it is kept; else of the samples loaded so far, None before the first."""
+        if self.parameters.padding == "kept":
+            return flops(self.parameters.model, self.parameters.sequence_length)
+        tokens, pairs = self._mean("computed"), self._mean("pairs")
+        return None if tokens is None else flops(self.parameters.model, tokens, pairs)
 
     def linear_flops_per_sample(self) -> float:
         """Of `flops_per_sample`, those of the blocks' linear layers."""
-        return linear_flops(self.parameters.model, self.parameters.sequence_length)
+        kept = self.parameters.padding == "kept"
+        return linear_flops(self.parameters.model, self.parameters.sequence_length if kept else self._mean("computed") or 0)
 
-    def attention_flops_per_sample(self) -> float:
-        """Of `flops_per_sample`, those of attention's scores and their sums."""
-        return attention_flops(self.parameters.model, self.parameters.sequence_length)
+    def attention_flops_per_sample(self) -> float | None:
+        """Of `flops_per_sample`, those of attention's scores and their sums; None where that is."""
+        kept = self.parameters.padding == "kept"
+        pairs = self.parameters.sequence_length**2 if kept else self._mean("pairs")
+        return None if pairs is None else attention_flops(self.parameters.model, pairs)
 
+    def _mean(self, what: str) -> float | None:
+        """Per sample, of the batches loaded so far."""
+        return self._loaded[what] / self._loaded["samples"] if self._loaded["samples"] else None
 
-class Masked:
-    """BatchIndices -> the arguments of BertForMaskedLM, on the host."""
-
-    def __init__(self, splits: Splits, rows: Any, parameters: Parameters, vocabulary: int) -> None:
-        self.passages = Passages(splits, rows, parameters.sequence_length)
-        self.vocabulary = vocabulary
-        mask = token_id(self.passages.tokenizer, MASKS)
-        self.mask = vocabulary - 1 if mask is None else mask
-
-    def __getitem__(self, indices: BatchIndices) -> Batch:
-        import torch
-
-        batch = self.passages[indices]
-        tokens = batch["input_ids"]
-        draw = torch.Generator().manual_seed(indices.seed & 0x7FFFFFFF)
-        real = torch.ones_like(tokens, dtype=torch.bool)
-        masked, labels = mask_tokens(tokens, real, mask=self.mask, vocabulary=self.vocabulary, draw=draw)
-        return {"input_ids": masked, "labels": labels, "corrupt": batch["corrupt"]}
+    def _masked(self, rows: Any) -> Masked:
+        passages = Passages(self.splits, rows, self.parameters.sequence_length, self.parameters.lengths)
+        return Masked(passages, vocabulary=self.vocabulary, padding=self.parameters.padding)
 
 
-def flops(size: str, tokens: int) -> float:
-    """Training FLOPs per sample: 3 x the forward pass's matrix products, the head's over all tokens, as transformers computes it.
+def flops(size: str, tokens: float, pairs: float | None = None) -> float:
+    """Training FLOPs of a sample: 3 x the forward pass's matrix products, the head's over all tokens, as transformers computes it.
 
-    Agrees with the published 367 GFLOP (base, 512 tokens; 86 at 128).
+    `pairs` of query and key are scored; None: all, tokens x tokens. Agrees with the published 367 GFLOP (base, 512 tokens; 86 at 128).
     """
     width, layers, _, mlp, vocabulary, _ = SIZES[size]
-    block = 4 * width * width + 2 * width * mlp + 2 * tokens * width  # q, k, v, out; MLP; scores and their sum
-    return 3 * 2.0 * tokens * (layers * block + width * width + width * vocabulary)
+    scored = tokens * tokens if pairs is None else pairs
+    block = tokens * (4 * width * width + 2 * width * mlp) + 2 * scored * width  # q, k, v, out; MLP; scores and their sum
+    return 3 * 2.0 * (layers * block + tokens * (width * width + width * vocabulary))
 
 
-def linear_flops(size: str, tokens: int) -> float:
+def linear_flops(size: str, tokens: float) -> float:
     """Of `flops`, those of the blocks' linear layers: q, k, v, out (4 width^2 weights), both of the MLP."""
     width, layers, _, mlp, _, _ = SIZES[size]
     return 3 * 2.0 * tokens * layers * (4 * width * width + 2 * width * mlp)
 
 
-def attention_flops(size: str, tokens: int) -> float:
-    """Of `flops`, those of the scores and their sums."""
+def attention_flops(size: str, pairs: float) -> float:
+    """Of `flops`, those of the scores of so many pairs and their sums."""
     width, layers, *_ = SIZES[size]
-    return 3 * 2.0 * tokens * layers * 2 * tokens * width
+    return 3 * 2.0 * layers * 2 * pairs * width

@@ -1,4 +1,4 @@
-"""BERT inference: latency and throughput of the forward pass over full passages, the masked-language head over all tokens included."""
+"""BERT inference: latency and throughput of the forward pass over passages, the masked-language head over all tokens included."""
 
 from __future__ import annotations
 
@@ -16,9 +16,13 @@ if TYPE_CHECKING:
 class Parameters(InferenceParameters, bert.Parameters):
     """bert's settings, and what differs where nothing is trained."""
 
+    def dropped(self) -> float:
+        """Nothing: dropout is of training."""
+        return 0.0
+
 
 def build(context: Context) -> BertInference:
-    """The workload on this rank. Raises DataError."""
+    """The workload on this rank. Raises DataError and Unsupported."""
     return BertInference(context)
 
 
@@ -32,15 +36,19 @@ class BertInference(bert.Bert):
         return ready(super().model(), self.parameters)
 
     def loss(self, model: nn.Module, batch: Batch) -> torch.Tensor:
-        """The forward pass; of its scores, the mean of the first token's, which has read all others."""
-        return model(input_ids=batch["input_ids"]).logits[:, 0].float().mean()  # type: ignore[no-any-return]
+        """The forward pass; of its scores, the mean of each sample's first token's, which has read all others."""
+        scores = model(**self.inputs(model, batch)).logits
+        first = scores[0, batch["starts"][:-2]] if "starts" in batch else scores[:, 0]
+        return first.float().mean()  # type: ignore[no-any-return]
 
     def flops_per_sample(self) -> float | None:
         """Of the forward pass: a training step is counted as three."""
-        return bert.flops(self.parameters.model, self.parameters.sequence_length) / 3
+        training = super().flops_per_sample()
+        return None if training is None else training / 3
 
     def linear_flops_per_sample(self) -> float:
         return super().linear_flops_per_sample() / 3
 
-    def attention_flops_per_sample(self) -> float:
-        return super().attention_flops_per_sample() / 3
+    def attention_flops_per_sample(self) -> float | None:
+        training = super().attention_flops_per_sample()
+        return None if training is None else training / 3

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from experiments.components.layers.causal_attention import cudnn, document_mask, eager, sdpa, varlen_kernel, varlen_of
+from experiments.components.layers.causal_attention import cudnn, document_mask, eager, sdpa
+from experiments.components.layers.document_attention import varlen_kernel, varlen_of
 from experiments.workloads.causal_lm.model import Learner, cast, make
 from experiments.workloads.causal_lm.parameters import Parameters
 from experiments.workloads.causal_lm_inference.model import Decoder, Reader, StaticCache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,8 +21,8 @@ class TrainStepLike(Protocol):
     def place(self, batch: Batch) -> Batch:
         """Copy the batch to the device and return it."""
 
-    def forward_backward(self, batch: Batch) -> torch.Tensor:
-        """Run forward and backward, or forward alone without training. Returns the loss, a scalar on the device."""
+    def forward_backward(self, *batches: Batch) -> torch.Tensor:
+        """Run forward and backward, or forward alone without training. Returns the loss, a scalar on the device: the batches' mean."""
 
     def update(self, step: int) -> None:
         """Run the optimiser for step `step` (1-based); does nothing without training."""
@@ -35,9 +35,16 @@ class TrainStepLike(Protocol):
 
 
 def run_steps(
-    steps: Iterable[int], batches: Iterator[Batch], train_step: TrainStepLike, clock: Clock, record: Callable[[StepTiming], None]
+    steps: Iterable[int],
+    batches: Iterator[Batch],
+    train_step: TrainStepLike,
+    clock: Clock,
+    record: Callable[[StepTiming], None],
+    micro_batches: int = 1,
 ) -> int:
     """Train the given steps (1-based) and pass each to `record` once its times and loss are known. Returns this rank's samples.
+
+    A step takes so many `micro_batches`: all of them are loaded, then copied, then computed one after the other.
 
     The next number is taken when a step has been submitted, which may be before the device has finished it. So `steps` may be a generator
     that decides when to stop; what it takes to decide is part of the next step.
@@ -54,18 +61,24 @@ def run_steps(
 
     for step in steps:
         clock.fetch()
-        batch = next(batches)
+        loaded = [next(batches) for _ in range(micro_batches)]
         clock.mark(DATA)
-        device_batch = train_step.place(batch)
+        placed = [train_step.place(batch) for batch in loaded]
         clock.mark(COPY)
-        loss = train_step.forward_backward(device_batch)
+        loss = train_step.forward_backward(*placed)
         clock.mark(COMPUTE)
         train_step.update(step)
         clock.mark(UPDATE)
-        samples = train_step.samples(device_batch)
+        samples = sum(train_step.samples(batch) for batch in placed)
         total += samples
-        if (kind := train_step.step_kind(device_batch)) is not None:
+        if (kind := _kind([train_step.step_kind(batch) for batch in placed])) is not None:
             kinds[step] = kind
         passed_on(clock.finish(step, samples, loss))
     passed_on(clock.drain())
     return total
+
+
+def _kind(kinds: Sequence[str | None]) -> str | None:
+    """The kind of a step of micro-batches: theirs, or where they differ all of them by name, since what a step costs is their sum."""
+    named = sorted(kind for kind in kinds if kind is not None)
+    return "+".join(named if len(set(named)) > 1 else named[:1]) or None

@@ -54,8 +54,8 @@ class SlowedTrainStep:
             self._last = time.perf_counter()
         return self.inner.place(batch)
 
-    def forward_backward(self, batch: Batch) -> torch.Tensor:
-        return self.inner.forward_backward(batch)
+    def forward_backward(self, *batches: Batch) -> torch.Tensor:
+        return self.inner.forward_backward(*batches)
 
     def update(self, step: int) -> None:
         self.inner.update(step)

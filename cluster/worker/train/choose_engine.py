@@ -31,8 +31,14 @@ def why_not(parameters: TrainingParameters, device: Device) -> str | None:
         return f"{'hpu_graphs' if parameters.hpu_graphs else 'ddp fast'}: needs lazy mode (hpu_lazy: true)"
     if lazy and parameters.compile != "none":
         return f"compile {parameters.compile}: on hpu torch.compile needs eager mode (hpu_lazy: false)"
-    if parameters.hpu_graphs and parameters.compile != "none":
+    return _why_no_graphs(parameters) if parameters.hpu_graphs else None
+
+
+def _why_no_graphs(parameters: TrainingParameters) -> str | None:
+    if parameters.compile != "none":
         return "hpu_graphs: not beside torch.compile"
+    if parameters.accumulation_steps > 1:
+        return "accumulation_steps: not with hpu_graphs, whose recorded backward pass has not been shown to add to gradients"
     return None
 
 

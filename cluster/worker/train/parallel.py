@@ -7,7 +7,7 @@ the layers before they come here, so a layer's parameters are gathered for its f
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -24,6 +24,8 @@ _KINDS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 def why_not(parameters: TrainingParameters) -> str | None:
     """Why this strategy cannot be combined with the other parameters; None if it can."""
     strategy = parameters.parallel
+    if strategy == "ddp" and parameters.devices > 1 and parameters.ddp_static_graph and parameters.accumulation_steps > 1:
+        return "ddp_static_graph: torch's DDP fails where its first backward pass exchanges no gradients, as with accumulation_steps"
     if strategy == "ddp" or parameters.devices == 1:
         return (
             None if parameters.fsdp_compute == "fp32" else f"fsdp_compute {parameters.fsdp_compute}: only with shards, on several devices"
@@ -69,6 +71,23 @@ def clip(model: Any, trained: list[nn.Parameter], limit: float) -> None:
         model.clip_grad_norm_(limit)
     else:
         torch.nn.utils.clip_grad_norm_(trained, limit)
+
+
+@contextmanager
+def gradients_apart(model: Any) -> Iterator[None]:
+    """Backward passes inside add to each rank's own gradients, which are not averaged; the first one after it averages their sum.
+
+    Shards are no help there: each rank then has the gradients of the whole model. Does nothing on one device.
+    """
+    if hasattr(model, "set_requires_gradient_sync"):  # FSDP2
+        model.set_requires_gradient_sync(False)
+        try:
+            yield
+        finally:
+            model.set_requires_gradient_sync(True)
+        return
+    with model.no_sync() if hasattr(model, "no_sync") else nullcontext():  # DDP, FSDP1
+        yield
 
 
 def callable_of(model: Any, plain: nn.Module) -> nn.Module:

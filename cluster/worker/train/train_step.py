@@ -57,6 +57,8 @@ class TrainStep:
         self.rms = RmsWatch(watched, self.optimizer, page_locked=locked) if watched and self.optimizer else None
         self.scaler = parallel.scaler(device.scaler(around(parameters.precision)), self.model) if self.trains else None
         self._all_steps = parameters.warmup_steps + parameters.steps
+        # FSDP1 fails where the last micro-batch leaves out parameters that an earlier one used: then ranks exchange gradients each time
+        self._micro_batches_alike = getattr(workload, "steps_alike", True)
 
     def _convert_linears(self, model: torch.nn.Module) -> str | None:
         """Give the blocks' linear layers the trial's precision where it is theirs alone. Says what was done. Raises Unsupported."""
@@ -69,14 +71,30 @@ class TrainStep:
     def place(self, batch: Batch) -> Batch:
         return self.device.place(batch, self.workload.prepare, prefetch=self.parameters.prefetch_to_device)
 
-    def forward_backward(self, batch: Batch) -> torch.Tensor:
+    def forward_backward(self, *batches: Batch) -> torch.Tensor:
+        """See TrainStepLike. The gradients of several micro-batches add up, each divided by their number: those of the mean loss.
+
+        Ranks exchange gradients in the last one's backward pass alone, unless micro-batches may use different parameters.
+        """
         if not self.trains:
             with torch.inference_mode(), self._autocast():
-                return self.workload.loss(self.model, batch)
+                return self.workload.loss(self.model, *batches)
+        *earlier, last = batches
+        losses = []
+        for batch in earlier:
+            with self.gradients_apart(self._micro_batches_alike):
+                losses.append(self._backward(batch, len(batches)))
+            self.device.flush()
+        losses.append(self._backward(last, len(batches)))
+        self.engine.after_backward(self.plain)
+        return losses[0] if len(losses) == 1 else torch.stack(losses).sum()
+
+    def _backward(self, batch: Batch, parts: int) -> torch.Tensor:
+        """One micro-batch of `parts`. Returns its share of the step's loss."""
         with self._autocast():
             loss = self.workload.loss(self.model, batch)
+        loss = loss if parts == 1 else loss / parts
         (self.scaler.scale(loss) if self.scaler else loss).backward()  # type: ignore[no-untyped-call]
-        self.engine.after_backward(self.plain)
         return loss.detach()
 
     def _autocast(self, *, training: bool = True) -> AbstractContextManager[None]:
@@ -149,5 +167,5 @@ class TrainStep:
             self.plain.train(self.trains)
 
     def gradients_apart(self, apart: bool = True) -> AbstractContextManager[Any]:
-        """A context whose steps do not all-reduce gradients: DDP's no_sync(). Does nothing if `apart` is False."""
-        return self.model.no_sync() if apart else nullcontext()
+        """A context whose backward passes keep gradients on their rank. Does nothing if `apart` is False, or without other ranks."""
+        return parallel.gradients_apart(self.model) if apart else nullcontext()

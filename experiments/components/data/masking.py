@@ -19,8 +19,8 @@ def mask_tokens(
     """(masked tokens, labels), each (batch, text), of `tokens` (batch, text); `real` is false for padding.
 
     15 % of each row's real tokens, at least one, are to be predicted; other labels are IGNORED. Of the chosen ones 80 % become `mask`,
-    10 % a random token below `vocabulary`, and 10 % stay (Devlin et al. 2018, section 3.1). Each row has exactly its share, so the means
-    of all ranks have the same weight.
+    10 % a random token below `vocabulary`, and 10 % stay (Devlin et al. 2018, section 3.1). Each row has exactly its share, so with
+    rows of one length the means of all ranks have the same weight.
     """
     import torch
 

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from experiments.components.data.parquet import CorruptRow
 from experiments.components.data.splits import FOLDER, SplitParameters, Splits
+from experiments.components.data.unpadding import Lengths, drawn_length
 from experiments.components.workload import Batch, DataError
 from experiments.datasets.columns import Holds
 from experiments.datasets.own.needs import TokenizerRecipe
@@ -55,21 +56,38 @@ def text_of(rows: Any, row: int, column: int) -> str:
 
 
 class Passages:
-    """BatchIndices -> tokens (batch, length) without padding: each row's text from a random word on, then the rows after it."""
+    """BatchIndices -> tokens (batch, length): each row's text from a random word on, then the rows after it.
 
-    def __init__(self, splits: Splits, rows: Any, length: int) -> None:
-        self.rows, self.length, self.tokenizer = rows, length, splits.tokenizer()
+    `lengths` full: each has `length` tokens; drawn: as many as `drawn_length` says; own: the row's text alone, from its beginning, cut at
+    `length`.
+    """
+
+    def __init__(self, splits: Splits, rows: Any, length: int, lengths: Lengths = "full") -> None:
+        self.rows, self.length, self.lengths, self.tokenizer = rows, length, lengths, splits.tokenizer()
         self.tokenizer.no_padding()
         self.tokenizer.no_truncation()
+        pad = token_id(self.tokenizer, PADS)
+        self.pad = 0 if pad is None else pad
 
     def __getitem__(self, indices: BatchIndices) -> Batch:
-        """input_ids, corrupt [(row, name, why)]. The place is a function of the seed of the BatchIndices."""
+        """input_ids, real: false for padding (batch, length), corrupt [(row, name, why)]. A function of the BatchIndices alone."""
         import torch
 
         draw, corrupt = random.Random(indices.seed), list[tuple[int, str, str]]()
-        return {"input_ids": torch.tensor([self._passage(row, draw, corrupt) for row in indices.rows]), "corrupt": corrupt}
+        wanted = self._wanted(indices)
+        passages = [self._passage(row, length, draw, corrupt) for row, length in zip(indices.rows, wanted, strict=True)]
+        tokens = torch.tensor([[*passage, *[self.pad] * (self.length - len(passage))] for passage in passages])
+        real = torch.arange(self.length) < torch.tensor([len(passage) for passage in passages])[:, None]
+        return {"input_ids": tokens, "real": real, "corrupt": corrupt}
 
-    def _passage(self, row: int, draw: random.Random, corrupt: list[tuple[int, str, str]]) -> list[int]:
+    def _wanted(self, indices: BatchIndices) -> list[int]:
+        """Tokens of each row, at most. Drawn by a generator of their own, so that texts begin where those of full passages do."""
+        if self.lengths != "drawn":
+            return [self.length] * len(indices.rows)
+        draw = random.Random(f"lengths/{indices.seed}/{indices.rows}")
+        return [drawn_length(self.length, draw) for _ in indices.rows]
+
+    def _passage(self, row: int, wanted: int, draw: random.Random, corrupt: list[tuple[int, str, str]]) -> list[int]:
         tokens: list[int] = []
         for number in range(len(self.rows) + self.length):
             at = (row + number) % len(self.rows)
@@ -78,11 +96,11 @@ class Passages:
             except CorruptRow as error:
                 corrupt.append((at, self.rows.name(at), str(error)))
                 continue
-            start = text.find(" ", draw.randrange(len(text))) + 1 if number == 0 else 0
-            tokens += self.tokenizer.encode(text[start : start + CHARACTERS * (self.length - len(tokens))]).ids
-            if len(tokens) >= self.length:
-                return tokens[: self.length]
-        raise DataError(f"the texts from {self.rows.name(row)} on have fewer than {self.length} tokens together")
+            start = text.find(" ", draw.randrange(len(text))) + 1 if number == 0 and self.lengths != "own" else 0
+            tokens += self.tokenizer.encode(text[start : start + CHARACTERS * (wanted - len(tokens))]).ids
+            if len(tokens) >= wanted or (tokens and self.lengths == "own"):
+                return tokens[:wanted]
+        raise DataError(f"the texts from {self.rows.name(row)} on have fewer than {wanted} tokens together")
 
 
 class Summaries:

@@ -6,18 +6,16 @@ heads, tokens, head), key and value (batch, kv heads, tokens, head) and returns 
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from experiments.components.layers.document_attention import Output, same_document, varlen_kernel, varlen_of, why_not_varlen
+
 PREFIX = "sweepbench_"  # of their names at transformers
 CUDNN_FIRST = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-
-Output = tuple[torch.Tensor, None]
 
 
 def registered(name: str) -> str:
@@ -31,13 +29,9 @@ def registered(name: str) -> str:
 
 def why_not(name: str, device_kind: str, precision: str) -> str | None:
     """Why this attention cannot be computed on a kind of device in a precision; None if it can."""
-    if name in ("cudnn", "varlen") and device_kind != "cuda":
-        return f"attention {name}: only on cuda, and this is {device_kind}"
-    if name == "varlen" and precision in ("fp32", "tf32"):
-        return f"attention varlen: FlashAttention computes in 16 bits, not in {precision}"
-    if name == "varlen" and varlen_kernel() is None:
-        return f"attention varlen: torch {torch.__version__} has no torch.nn.attention.varlen"
-    return None
+    if name == "cudnn" and device_kind != "cuda":
+        return f"attention cudnn: only on cuda, and this is {device_kind}"
+    return why_not_varlen(device_kind, precision) if name == "varlen" else None
 
 
 def eager(
@@ -75,37 +69,6 @@ def cudnn(
         return sdpa(module, query, key, value, mask, **given)
 
 
-def varlen_of(kernel: Callable[..., Any], settings: Mapping[str, Any]) -> Callable[..., Output]:
-    """FlashAttention over documents of any lengths, by torch's varlen_attn with `settings` of its version.
-
-    `starts` (documents + 1,): see Packed; `longest`: tokens of a document, at most.
-    """
-
-    def varlen(
-        module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, **given: Any
-    ) -> Output:
-        starts, longest = given["starts"], given["longest"]
-        # norms of queries and keys may have left them in fp32
-        query_, key_, value_ = (states.transpose(1, 2).flatten(0, 1).to(value.dtype) for states in (query, key, value))
-        scale = {"scale": given["scaling"]} if "scale" in settings else {}  # else 1 / sqrt(head), which it is
-        output = kernel(query_, key_, value_, starts, starts, longest, longest, **{**settings, **scale})
-        return output.view(query.shape[0], query.shape[2], *output.shape[1:]), None
-
-    return varlen
-
-
-def varlen_kernel() -> tuple[Callable[..., Any], Mapping[str, Any]] | None:
-    """torch's varlen_attn, and how this version is told that attention is causal and keys have fewer heads; None where there is none."""
-    try:
-        from torch.nn.attention.varlen import varlen_attn
-    except ImportError:
-        return None
-    known = inspect.signature(varlen_attn).parameters
-    wanted: dict[str, Any] = {"window_size": (-1, 0), "enable_gqa": True, "scale": None}
-    settings = {name: value for name, value in wanted.items() if name in known}
-    return varlen_attn, settings if "window_size" in known else {**settings, "is_causal": True}
-
-
 def causal_mask(tokens: int, device: torch.device) -> torch.Tensor:
     """(tokens, tokens), true where a query sees a key: itself and those before it."""
     return torch.ones(tokens, tokens, dtype=torch.bool, device=device).tril()
@@ -116,5 +79,4 @@ def document_mask(positions: torch.Tensor) -> torch.Tensor:
 
     `positions` (batch, tokens): of each token in its document, from 0.
     """
-    document = (positions == 0).cumsum(dim=1)
-    return ((document[:, :, None] == document[:, None, :]) & causal_mask(positions.shape[1], positions.device))[:, None]
+    return (same_document(positions) & causal_mask(positions.shape[1], positions.device))[:, None]

@@ -146,6 +146,21 @@ def parts(parameters: Parameters) -> tuple[Any, Any, Any]:
     return unet, vae, CLIPTextModel(config)
 
 
+def arrange(part: Any, parameters: Parameters) -> None:
+    """Give UNet or VAE the attention and the memory format that the parameters name. Its weights keep their values.
+
+    Where query, key and value become one product, diffusers keeps their own weights beside it.
+    """
+    from diffusers.models.attention_processor import AttnProcessor, AttnProcessor2_0
+
+    if parameters.attention == "fused_qkv":
+        part.fuse_qkv_projections()
+    else:
+        part.set_attn_processor(AttnProcessor() if parameters.attention == "eager" else AttnProcessor2_0())
+    if parameters.memory_format == "channels_last":
+        part.to(memory_format=torch.channels_last)
+
+
 def flops(parameters: Parameters, latent: int) -> dict[str, float]:
     """FLOPs of an image: `unet`, all its calls with guidance, and `decoder`; the text encoder's 0.03 % are left out.
 

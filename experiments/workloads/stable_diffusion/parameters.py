@@ -31,6 +31,12 @@ class Parameters(InferenceParameters):
     scheduler: Literal["ddim", "pndm"] = Field("ddim", description="ddim calls the UNet once for each denoising step; pndm once more")
     text_encoder: bool = Field(True, description="encode the prompts in each step; false: random embeddings, and no text encoder")
     weights: str | None = Field(None, description="null: random from the seed; or a folder of the model's size made by save_pretrained")
+    attention: Literal["eager", "sdpa", "fused_qkv"] = Field(
+        "sdpa", description="matrix products and softmax; torch's fused kernels; these, and query, key and value by one product"
+    )
+    memory_format: Literal["contiguous", "channels_last"] = Field(
+        "contiguous", description="of the UNet's and VAE's weights, and so of what convolutions make of images: channels first or last"
+    )
     autocast: bool = Field(False, description="bf16, fp16 by operation, for weights that are not cast")
 
     @model_validator(mode="after")

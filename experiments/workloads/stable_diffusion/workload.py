@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.components.inference import ready
-from experiments.components.workload import Batch, Context, DataError
+from experiments.components.workload import Batch, Context, DataError, Unsupported
 from experiments.datasets import scenes
 from experiments.workloads.stable_diffusion.parameters import SIZES, TEXT_LENGTH, Parameters
 
@@ -34,15 +34,19 @@ class StableDiffusion:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.parameters: Parameters = context.parameters
+        if self.parameters.memory_format == "channels_last" and context.device_kind == "hpu":
+            raise Unsupported("memory_format channels_last: on hpu the graph compiler lays tensors out")
         (_, _, _, own), _, (self.width, _, _, self.vocabulary) = SIZES[self.parameters.model]
         self.latent = self.parameters.image_size // 8 if self.parameters.image_size else own
 
     def model(self) -> nn.Module:
-        from experiments.workloads.stable_diffusion.model import Diffusion, parts
+        from experiments.workloads.stable_diffusion.model import Diffusion, arrange, parts
 
         unet, vae, text_encoder = parts(self.parameters)
         if (width := unet.config.cross_attention_dim) != self.width:
             raise DataError(f"{self.parameters.weights} takes prompts {width} wide, not {self.width}: it is no {self.parameters.model}")
+        for part in (unet, vae):
+            arrange(part, self.parameters)
         model = Diffusion(unet, vae, text_encoder, self.parameters, latent=self.latent, hpu=self.context.device_kind == "hpu")
         return ready(model, self.parameters)
 

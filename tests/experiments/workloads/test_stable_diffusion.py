@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from cluster.devices.cpu import Cpu
 from cluster.pools.pool import load_pools
 from cluster.worker.train.train_step import TrainStep
-from experiments.components.workload import Context, DataError, graph_units
+from experiments.components.workload import Context, DataError, Unsupported, graph_units
 from experiments.spec.load import load_suite
 from experiments.spec.matrix import expand
 from experiments.workloads import stable_diffusion
@@ -67,6 +67,29 @@ def test_images_are_the_golden_ones_and_the_unet_is_called_as_often_as_published
     assert len(calls) == 4, "PNDM calls it once more"
     ddim, pndm = (network.flops(each.parameters, each.latent) for each in (one, other))
     assert pndm["unet"] / ddim["unet"] == pytest.approx(4 / 3)
+
+
+@pytest.mark.parametrize("values", [{"attention": "eager"}, {"attention": "fused_qkv"}, {"memory_format": "channels_last"}])
+def test_images_are_the_same_however_they_are_computed(values: dict[str, Any]) -> None:
+    found = []
+    for each in ({}, values):
+        one = build(**each)
+        model = made(one)
+        with torch.inference_mode():
+            found.append(model(next(one.batches())))
+    assert float((found[1] - found[0]).abs().max()) < 2e-5
+    processors = {type(part).__name__ for part in (*model.unet.attn_processors.values(), *model.vae.attn_processors.values())}
+    wanted = {"eager": "AttnProcessor", "fused_qkv": "FusedAttnProcessor2_0"}.get(values.get("attention", ""), "AttnProcessor2_0")
+    assert processors == {wanted}
+    convolutions = [part.weight for part in model.modules() if isinstance(part, torch.nn.Conv2d) and part.kernel_size == (3, 3)]
+    last = [weight.is_contiguous(memory_format=torch.channels_last) and not weight.is_contiguous() for weight in convolutions]
+    assert len(last) > 10 and set(last) == {"memory_format" in values}
+
+
+def test_gaudi_lays_tensors_out_itself() -> None:
+    parameters = stable_diffusion.Parameters(**SHORT, memory_format="channels_last")
+    with pytest.raises(Unsupported, match="memory_format channels_last: on hpu"):
+        stable_diffusion.build(Context(parameters, None, "hpu", 0, 1, 2))
 
 
 def test_the_prompt_matters_and_embeddings_can_take_its_place() -> None:
@@ -154,3 +177,8 @@ def test_the_suite_is_the_documents_experiment() -> None:
         assert (values["devices"], values["warmup_steps"]) == (1, 2), "one device; the first two batches are excluded"
         assert values["precision"] == {"gaudi2": "bf16", "a100": "fp16"}[cell.pool]
     assert len(expand(load_suite("stable_diffusion", profile="cuda", pools=load_pools()))) <= 8
+    layout = expand(load_suite("stable_diffusion", profile="layout", pools=load_pools()))
+    assert {(cell.parameters["attention"], cell.parameters["memory_format"]) for cell in layout} == {
+        *((attention, "contiguous") for attention in ("eager", "sdpa", "fused_qkv")),
+        ("sdpa", "channels_last"),
+    }

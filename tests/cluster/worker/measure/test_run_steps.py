@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 import torch
 
 from cluster.devices.clock import COMPUTE, COPY, DATA, UPDATE
-from cluster.worker.measure.loop import run_steps
+from cluster.worker.measure.loop import _kind, run_steps
 from experiments.step_record import StepTiming
 
 MARKS = {DATA: "DATA", COPY: "COPY", COMPUTE: "COMPUTE", UPDATE: "UPDATE"}
@@ -68,6 +69,46 @@ def test_each_part_is_marked_where_it_ends_and_each_step_recorded_once() -> None
     expected = ["fetch", "next", "DATA", "place", "COPY", "learn 101", "COMPUTE", "update {}", "UPDATE", "finish"]
     assert script.calls == [call.format(step) for step in (3, 4, 5) for call in expected]
     assert recorded == [f"{step}: 101 samples, loss 0.5" for step in (3, 4, 5)]
+
+
+class Parts(Scripted):
+    """Micro-batches of growing size, of two kinds."""
+
+    def __next__(self) -> dict[str, Any]:
+        self.calls.append("next")
+        return {"size": self.calls.count("next")}
+
+    def place(self, batch: dict[str, Any]) -> dict[str, Any]:
+        self.calls.append("place")
+        return batch
+
+    def forward_backward(self, *batches: dict[str, Any]) -> torch.Tensor:
+        self.calls.append("learn " + " ".join(str(batch["size"]) for batch in batches))
+        return torch.tensor(0.5)
+
+
+def test_a_step_of_micro_batches_has_its_marks_once_and_all_samples() -> None:
+    script, recorded = Parts(), []
+    assert run_steps(range(1, 3), script, script, script, recorded.append, 3) == 1 + 2 + 3 + 4 + 5 + 6
+    first = ["fetch", *["next"] * 3, "DATA", *["place"] * 3, "COPY", "learn 1 2 3", "COMPUTE", "update 1", "UPDATE", "finish"]
+    assert script.calls[: len(first)] == first and "learn 4 5 6" in script.calls
+    assert recorded == ["1: 6 samples, loss 0.5", "2: 15 samples, loss 0.5"]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "expected"),
+    [
+        ([None], None),
+        ([None, None], None),
+        (["text"], "text"),
+        (["text", "text"], "text"),
+        (["text", "image"], "image+text"),
+        (["text", "image", "text"], "image+text+text"),
+        ([None, "text"], "text"),
+    ],
+)
+def test_a_step_of_several_kinds_is_named_for_all(kinds: list[str | None], expected: str | None) -> None:
+    assert _kind(kinds) == expected
 
 
 def test_no_steps_take_no_batch() -> None:

@@ -72,6 +72,13 @@ TEXT_CASES: dict[str, dict[str, Any]] = {
     "bert, fsdp2, checkpointing": {**BERT, "parallel": "fsdp2", "activation_checkpointing": True},
 }
 CLIPPED = {"clip_grad_norm": 0.05}
+ACCUMULATED: dict[str, dict[str, Any]] = {
+    "ddp": {},
+    "ddp, copied buckets": {"ddp_bucket_view": False},
+    "fsdp1": {"parallel": "fsdp1"},
+    "fsdp2": {"parallel": "fsdp2"},
+    "fsdp2, checkpointing, kept": {"parallel": "fsdp2", "activation_checkpointing": True, "fsdp_reshard": False},
+}
 STABLE = {"update_rule": "stable_adamw", "rms_tensors": "*"}
 
 RANK = """
@@ -104,7 +111,8 @@ for name, values in asked.items():
     watch = train_step.plain.register_forward_pre_hook(lambda *_: cached.append(torch.is_autocast_cache_enabled()))
     batches, losses, rms = workload.batches(), [], []
     for step in range(1, steps + 1):
-        loss = train_step.forward_backward(train_step.place(next(batches)))
+        parts = [train_step.place(next(batches)) for _ in range(parameters.accumulation_steps)]
+        loss = train_step.forward_backward(*parts)
         if zeros:
             seen = set()
             for unit in (*workload.shard_units(train_step.plain), train_step.plain):
@@ -119,7 +127,14 @@ for name, values in asked.items():
         losses.append(float(loss) / world)
     held = sum(p.to_local().numel() if hasattr(p, "to_local") else p.numel() for p in train_step.model.parameters())
     watch.remove()
+    apart = 0.0
+    for p in train_step.trained if world > 1 and parameters.parallel == "ddp" else []:
+        most, least = p.detach().clone(), p.detach().clone()
+        dist.all_reduce(most, dist.ReduceOp.MAX)
+        dist.all_reduce(least, dist.ReduceOp.MIN)
+        apart = max(apart, float((most - least).max()))
     found[name] = {"losses": losses, "after": train_step.evaluate()["loss"], "held": held, "rms": rms, "cached": sorted(set(cached))}
+    found[name]["apart"] = apart
 if rank == 0:
     open(out, "w").write(json.dumps(found))
 if world > 1:
@@ -142,7 +157,7 @@ def learn(folder: Path, world: int, cases: dict[str, dict[str, Any]]) -> dict[st
     ]
     try:
         for rank in ranks:
-            _, errors = rank.communicate(timeout=200)
+            _, errors = rank.communicate(timeout=500)
             assert rank.returncode == 0, errors.decode()[-3000:]
     finally:
         for rank in ranks:
@@ -169,6 +184,10 @@ def together(tmp_path_factory: pytest.TempPathFactory, drawn: str) -> dict[str, 
     cases |= {name: {**values, "data": str(written)} for name, values in TEXT_CASES.items()}
     cases |= {f"clipped, {name}": {**SYNTHETIC, **CLIPPED, "parallel": name} for name in ("ddp", "fsdp1", "fsdp2")}
     cases["stable"] = {**SYNTHETIC, **STABLE}
+    halves = {**SYNTHETIC, **CLIPPED, "batch_size": 4, "accumulation_steps": 2}
+    cases |= {f"accumulated, {name}": {**halves, **values} for name, values in ACCUMULATED.items()}
+    thirds = {**FLAVA, "data": drawn, "accumulation_steps": 3, "kinds": "balanced"}
+    cases |= {f"flava accumulated, {name}": {**thirds, "parallel": name} for name in ("ddp", "fsdp1")}
     return learn(tmp_path_factory.mktemp("together"), 2, cases)
 
 
@@ -223,6 +242,20 @@ def test_gradients_are_clipped_by_their_norm_over_all_shards(name: str, together
     assert alone["clipped"]["losses"][-1] != pytest.approx(alone["plain"]["losses"][-1], rel=100 * TOLERANCE), "clipping did something"
 
 
+@pytest.mark.parametrize("name", ACCUMULATED)
+def test_micro_batches_of_several_ranks_learn_what_large_batches_do(name: str, together: dict[str, Any], alone: dict[str, Any]) -> None:
+    """The ranks' rows of a step come in another order than in one large batch; gradients are their mean."""
+    assert together[f"accumulated, {name}"]["losses"] == pytest.approx(alone["clipped"]["losses"], rel=TOLERANCE)
+    assert together[f"accumulated, {name}"]["after"] == pytest.approx(alone["clipped"]["after"], rel=TOLERANCE)
+
+
+def test_micro_batches_of_different_kinds_leave_no_rank_with_gradients_of_its_own(together: dict[str, Any]) -> None:
+    """A step has one micro-batch of each kind, and uses parameters that its last one does not, at which FSDP1 would fail."""
+    replicas, shards = (together[f"flava accumulated, {name}"] for name in ("ddp", "fsdp1"))
+    assert shards["losses"] == pytest.approx(replicas["losses"], rel=10 * TOLERANCE)
+    assert replicas["apart"] == together["accumulated, ddp"]["apart"] == 0.0
+
+
 @pytest.mark.parametrize("limited", [True, False])
 def test_fsdp1_is_told_whether_to_limit_its_gathers(limited: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     told: dict[str, Any] = {}
@@ -250,6 +283,13 @@ def test_shards_are_shards(together: dict[str, Any]) -> None:
     whole = together["ddp"]["held"]
     for name in ("fsdp2", "fsdp2, checkpointing", "fsdp2, one unit, kept", "fsdp1"):
         assert together[name]["held"] <= 0.55 * whole, name
+
+
+def test_a_static_graph_has_no_micro_batches() -> None:
+    values = {"devices": 2, "ddp_static_graph": True}
+    assert "ddp_static_graph: " in str(parallel.why_not(synthetic.Parameters(**values, accumulation_steps=2)))
+    assert parallel.why_not(synthetic.Parameters(**values)) is None
+    assert parallel.why_not(synthetic.Parameters(**{**values, "devices": 1}, accumulation_steps=2)) is None
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import pytest
@@ -243,8 +244,72 @@ def test_the_rate_of_a_step(schedule: str, warmup: int, expected: dict[int, floa
     assert {step: made.learning_rate(step) for step in expected} == pytest.approx(expected)
 
 
-def test_gradients_stay_apart_where_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = learner([])
-    made.model = type("Replicas", (), {"no_sync": lambda self: "apart"})()
-    assert made.gradients_apart() == "apart"  # type: ignore[comparison-overlap]
-    assert isinstance(made.gradients_apart(False), nullcontext)
+class Replicas(torch.nn.Module):
+    """In place of DDP or FSDP2: notes when ranks would not exchange gradients."""
+
+    def __init__(self, model: torch.nn.Module, log: LOG, kind: str) -> None:
+        super().__init__()
+        self.model, self.log = model, log
+        if kind == "fsdp2":
+            self.set_requires_gradient_sync = lambda on: log.append("together" if on else "apart")
+        else:
+            self.no_sync = self._no_sync
+
+    @contextmanager
+    def _no_sync(self) -> Iterator[None]:
+        self.log.append("apart")
+        yield
+        self.log.append("together")
+
+    def forward(self, *given: Any, **named: Any) -> Any:
+        self.log.append("forward")
+        return self.model(*given, **named)
+
+
+@pytest.mark.parametrize("kind", ["ddp", "fsdp2"])
+def test_gradients_stay_apart_where_asked(kind: str) -> None:
+    log: LOG = []
+    made = learner(log)
+    with made.gradients_apart():  # one device
+        assert log == []
+    made.model = Replicas(made.plain, log, kind)
+    with made.gradients_apart(False):
+        assert log == []
+    with pytest.raises(ZeroDivisionError), made.gradients_apart():
+        assert log == ["apart"]
+        if kind == "fsdp2":
+            raise ZeroDivisionError
+        1 / 0  # noqa: B018
+    assert log[:1] == ["apart"] and (kind == "ddp" or log == ["apart", "together"])
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_ranks_exchange_gradients_once_a_step_unless_micro_batches_differ_in_kind(alike: bool) -> None:
+    log: LOG = []
+    made = learner(log, accumulation_steps=3)
+    made.model = Replicas(made.plain, log, "ddp")
+    made._micro_batches_alike = alike
+    made.forward_backward(*[batch_of(made)] * 3)
+    one = ["autocast fp32", "forward"]
+    apart = ["apart", *one, "together"] if alike else one
+    assert log == [*apart, *apart, *one, "after_backward"]
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_micro_batches_learn_what_one_large_batch_does(scaled: bool) -> None:
+    log: LOG = []
+    made = learner(log)
+    made.plain.double()
+    made.scaler = Scaler(log) if scaled else None  # type: ignore[assignment]
+    whole = {name: value.double() if value.is_floating_point() else value for name, value in batch_of(made).items()}
+    found = []
+    for size in (8, 2):
+        loss = made.forward_backward(*[{name: value[at : at + size] for name, value in whole.items()} for at in range(0, 8, size)])
+        found.append((float(loss), [parameter.grad.clone() for parameter in made.trained if parameter.grad is not None]))
+        made.optimizer.zero_grad()  # type: ignore[union-attr]
+    (once, gradients), (summed, others) = found
+    assert summed == pytest.approx(once, rel=1e-12) and len(gradients) == len(others) == 6
+    for gradient, other in zip(gradients, others, strict=True):
+        assert float((gradient - other).norm() / gradient.norm()) < 1e-12
+    unequal = made.forward_backward({name: value[:2] for name, value in whole.items()})
+    assert float(unequal) != pytest.approx(once, rel=1e-3), "the rest of the batch counts"

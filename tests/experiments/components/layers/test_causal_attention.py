@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from experiments.components.layers import causal_attention as attention
-from experiments.components.layers.causal_attention import cudnn, document_mask, eager, registered, sdpa, varlen_kernel, varlen_of, why_not
+from experiments.components.layers.causal_attention import cudnn, document_mask, eager, registered, sdpa, why_not
+from experiments.components.layers.document_attention import varlen_kernel, varlen_of
 
 BATCH, HEADS, KV_HEADS, TOKENS, HEAD = 2, 4, 2, 11, 8
 POSITIONS = torch.tensor([[0, 1, 2, 0, 1, 2, 3, 4, 0, 0, 1], list(range(11))])

@@ -1,0 +1,41 @@
+"""Samples of various lengths: how long they are, and that removing their padding loses no token."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+import torch
+
+from experiments.components.data.masking import IGNORED
+from experiments.components.data.unpadding import MULTIPLE, SHARE, drawn_length, unpadded
+
+
+def test_half_of_the_tokens_are_padding_and_a_fifth_of_the_samples_have_none() -> None:
+    assert SHARE * (1 - math.exp(-1 / SHARE)) == pytest.approx(0.5, abs=1e-4)
+    draw = random.Random(0)
+    lengths = [drawn_length(512, draw) for _ in range(20_000)]
+    assert min(lengths) == 1 and max(lengths) == 512
+    assert sum(lengths) / len(lengths) == pytest.approx(256.5, abs=3 * 180 / math.sqrt(20_000))  # rounded up; 180: their deviation
+    assert sum(length == 512 for length in lengths) / len(lengths) == pytest.approx(math.exp(-511 / (SHARE * 512)), abs=0.01)
+    assert [drawn_length(8, random.Random(seed)) for seed in range(5)] == [drawn_length(8, random.Random(seed)) for seed in range(5)]
+
+
+def test_real_tokens_follow_one_another_and_the_rest_is_a_document_without_labels() -> None:
+    tokens = torch.arange(1, 31).view(3, 10)
+    labels = tokens + 100
+    real = torch.arange(10) < torch.tensor([4, 10, 1])[:, None]
+    made = unpadded(tokens, labels, real, pad=0)
+    assert made["input_ids"].shape == made["labels"].shape == made["position_ids"].shape == (1, MULTIPLE)
+    assert made["input_ids"][0].tolist() == [1, 2, 3, 4, *range(11, 21), 21, *[0] * 49]
+    assert made["labels"][0].tolist() == [101, 102, 103, 104, *range(111, 121), 121, *[IGNORED] * 49]
+    assert made["position_ids"][0].tolist() == [*range(4), *range(10), 0, *range(49)]
+    assert made["starts"].tolist() == [0, 4, 14, 15, 64] and made["starts"].dtype == torch.int32
+
+
+def test_a_whole_multiple_is_not_filled_up() -> None:
+    tokens = torch.ones(2, 32, dtype=torch.int64)
+    made = unpadded(tokens, tokens, torch.ones_like(tokens, dtype=torch.bool), pad=0)
+    assert made["input_ids"].shape == (1, 64) and made["starts"].tolist() == [0, 32, 64, 64]
+    assert made["input_ids"].min() == 1
