@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cluster.worker.train import optimizers, parallel
+from cluster.worker.train import compiling, optimizers, parallel
 from cluster.worker.train.engine import Engine
 from experiments.components.workload import Unsupported
 from experiments.parameters import TrainingParameters, lazy_mode
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 def why_not(parameters: TrainingParameters, device: Device) -> str | None:
     """Why this combination of engine, mode and device cannot run; None if it can."""
+    if reason := compiling.why_not(parameters, device):
+        return reason
     kind = device.kind
     if kind != "hpu":
         hpu_only = {
