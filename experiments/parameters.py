@@ -31,8 +31,8 @@ SAME_NUMBERS = frozenset(
 NUMERICS = frozenset(
     {"precision", "autocast", "allow_tf32", "cast_weights", "kernels", "fsdp_compute", "fsdp_reduce"}
     | {"linear"}  # of earlier sweeps: what `precision` says of the blocks' linear layers today
-    | {"optimizer", "compile", "compile_mode", "attention", "layout", "activation_checkpointing", "parallel", "fsdp_units", "build_on", "threads"}
-    | {"image_decode", "engine", "ddp", "hpu_graphs", "hpu_lazy", "cross_entropy"}
+    | {"optimizer", "compile", "attention", "layout", "activation_checkpointing", "parallel", "fsdp_units", "build_on", "threads"}
+    | {"compile_mode", "image_decode", "engine", "ddp", "hpu_graphs", "hpu_lazy", "cross_entropy"}
 )
 # What a loss curve may be compared across. The number of steps is not among them: the learning rate's schedule depends on it
 SAME_MATHEMATICS = SAME_NUMBERS | NUMERICS

@@ -117,7 +117,7 @@ def shard_units(workload: Workload, model: torch.nn.Module, layers: list[torch.n
 
 
 def compile_units(workload: Workload, model: torch.nn.Module) -> list[torch.nn.Module]:
-    """The modules that `compile: model` compiles: the model, unless the workload has a method `compile_units(model)` that names parts of it.
+    """What `compile: model` compiles: the model, unless the workload has a method `compile_units(model)` that names parts of it.
 
     Parts are for a model whose own code no graph can hold, such as a loop that counts on the host. In inference a part's output is used
     before a part is called again: a CUDA graph writes over it.

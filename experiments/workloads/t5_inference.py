@@ -28,7 +28,7 @@ class Parameters(InferenceParameters, t5.Parameters):
             raise ValueError("hpu_graphs: summaries are written by a method that calls parts of the model; use compile")
         if self.compile_mode in CUDA_GRAPHS:
             raise ValueError(
-                f"compile_mode {self.compile_mode}: a summary grows by a token at a time, and each length would be a CUDA graph of its own; "
+                f"compile_mode {self.compile_mode}: a summary grows by a token at a time, and each length would be a graph of its own; "
                 "use default or max-autotune-no-cudagraphs"
             )
         return self

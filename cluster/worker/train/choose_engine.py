@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 def why_not(parameters: TrainingParameters, device: Device) -> str | None:
     """Why this combination of engine, mode and device cannot run; None if it can."""
-    if reason := compiling.why_not(parameters, device):
-        return reason
     kind = device.kind
     if kind != "hpu":
         hpu_only = {
@@ -40,7 +38,8 @@ def why_not(parameters: TrainingParameters, device: Device) -> str | None:
 
 def choose_engine(parameters: TrainingParameters, device: Device, world_size: int) -> Engine:
     """The engine that the parameters name. Raises Unsupported if the parameters do not go together on this device."""
-    if reason := why_not(parameters, device) or parallel.why_not(parameters) or optimizers.why_not(parameters, device.kind):
+    on_its_own = why_not(parameters, device) or compiling.why_not(parameters, device)
+    if reason := on_its_own or parallel.why_not(parameters) or optimizers.why_not(parameters, device.kind):
         raise Unsupported(reason)
     if parameters.engine == "optimum_habana":
         from cluster.worker.train.engine_habana import OptimumHabana

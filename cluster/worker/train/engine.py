@@ -83,8 +83,8 @@ class Engine:
         """
         if self.records_cuda_graphs:
             raise Unsupported(
-                f"compile_mode {self.parameters.compile_mode}: on several devices CUDA graphs hold gradients that the all-reduce still reads, "
-                "or parameters that FSDP moves; use default or max-autotune-no-cudagraphs"
+                f"compile_mode {self.parameters.compile_mode}: on several devices CUDA graphs hold gradients that the all-reduce "
+                "still reads, or parameters that FSDP moves; use default or max-autotune-no-cudagraphs"
             )
         return parallel.distribute(model, self.parameters, self.device.torch_device, find_unused=find_unused, units=units)
 
