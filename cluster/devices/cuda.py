@@ -118,7 +118,8 @@ class Cuda:
 
     def _held_by_graphs(self) -> int:
         """Bytes of CUDA graphs' own pools that count as free: graphs compute there, and a replay allocates nothing."""
-        pools = [one for one in torch.cuda.memory_snapshot() if one["device"] == self.torch_device.index and any(one["segment_pool_id"])]
+        segments: list[dict[str, Any]] = torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
+        pools = [one for one in segments if one["device"] == self.torch_device.index and any(one["segment_pool_id"])]
         return sum(int(one["total_size"]) - int(one["allocated_size"]) for one in pools)
 
     def free_share_at_peak(self) -> float | None:

@@ -44,4 +44,4 @@ def settings(parameters: TrainingParameters, device: Device) -> dict[str, Any]:
 
 def mark_step(*_: Any) -> None:
     """A step begins: CUDA graphs may write over what they returned in the last one. A module's forward pre-hook too."""
-    torch.compiler.cudagraph_mark_step_begin()
+    torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
