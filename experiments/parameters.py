@@ -11,7 +11,9 @@ from experiments.config.strict import Strict
 from experiments.precision import FUSED, SAYS, Precision
 
 BatchSize = Annotated[int, Field(ge=1, le=1_000_000)] | Literal["max"]
-
+CompileMode = Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"]
+CUDA_GRAPHS: frozenset[CompileMode] = frozenset({"reduce-overhead", "max-autotune"})  # modes in which torch.compile records CUDA graphs
+NOT_COMPILED: Mapping[str, Any] = {"compile": "none", "compile_mode": "default"}
 
 REFERENCE = "fp32"  # the precision that others are compared with
 REFERENCE_SEEDS = 3  # with which a reference is trained, at least: fewer do not show what differs from training to training
@@ -30,14 +32,14 @@ NUMERICS = frozenset(
     {"precision", "autocast", "allow_tf32", "cast_weights", "kernels", "fsdp_compute", "fsdp_reduce"}
     | {"linear"}  # of earlier sweeps: what `precision` says of the blocks' linear layers today
     | {"optimizer", "compile", "attention", "layout", "activation_checkpointing", "parallel", "fsdp_units", "build_on", "threads"}
-    | {"image_decode", "engine", "ddp", "hpu_graphs", "hpu_lazy", "cross_entropy", "padding", "memory_format"}
+    | {"compile_mode", "image_decode", "engine", "ddp", "hpu_graphs", "hpu_lazy", "cross_entropy", "padding", "memory_format"}
 )
 # What a loss curve may be compared across. The number of steps is not among them: the learning rate's schedule depends on it
 SAME_MATHEMATICS = SAME_NUMBERS | NUMERICS
 # Parameters of the loop. No workload's `model()` reads them, so trials that differ in nothing else begin with the same weights
 NOT_OF_THE_MODEL = SAME_NUMBERS | frozenset(
     {"devices", "batch_size", "steps", "warmup_steps", "update_rule", "optimizer", "clip_grad_norm", "learning_rate", "beta2"}
-    | {"weight_decay", "adam_eps", "learning_rate_schedule", "learning_rate_warmup", "compile", "activation_checkpointing"}
+    | {"weight_decay", "adam_eps", "learning_rate_schedule", "learning_rate_warmup", "compile", "compile_mode", "activation_checkpointing"}
     | {"parallel", "fsdp_units", "fsdp_reduce", "fsdp_compute", "kernels", "accumulation_steps"}
 )
 # What a reference computes with besides its precision, where its workload has the parameter
@@ -116,6 +118,9 @@ class TrainingParameters(Strict):
     )
     learning_rate_warmup: int = Field(0, ge=0, le=1_000_000, description="steps over which the rate rises from 0")
     compile: Literal["none", "layer", "model"] = Field("none", description="torch.compile of nothing, each layer, or the whole model")
+    compile_mode: CompileMode = Field(
+        "default", description="torch.compile's mode: reduce-overhead and max-autotune record CUDA graphs, both max-autotune try kernels"
+    )
     compile_cache: Literal["kept", "fresh"] = Field(
         "kept", description="kept: graphs that earlier trials compiled are used again; fresh: an empty cache, so compilation is measured"
     )
@@ -158,6 +163,22 @@ class TrainingParameters(Strict):
     def _has_fused_kernels(self) -> Self:
         if self.kernels == "fused" and self.precision not in FUSED:
             raise ValueError(f"kernels fused: there are none for precision {self.precision}; those are {', '.join(FUSED)}")
+        return self
+
+    @model_validator(mode="after")
+    def _compiles_in_its_mode(self) -> Self:
+        if self.compile_mode != "default" and self.compile == "none":
+            raise ValueError(f"compile_mode {self.compile_mode}: nothing is compiled with compile none; set compile to layer or model")
+        if self.compile_mode in CUDA_GRAPHS and self.compile == "layer" and self.activation_checkpointing:
+            raise ValueError(
+                f"compile_mode {self.compile_mode}: activation_checkpointing calls a compiled layer again in the backward pass, "
+                "amid its CUDA graphs; use compile model, or compile_mode default or max-autotune-no-cudagraphs"
+            )
+        if self.compile_mode in CUDA_GRAPHS and self.accumulation_steps > 1:
+            raise ValueError(
+                f"compile_mode {self.compile_mode}: with accumulation_steps {self.accumulation_steps} a micro-batch's graph may write over "
+                "the gradients of the one before; use accumulation_steps 1, or compile_mode default or max-autotune-no-cudagraphs"
+            )
         return self
 
     def lacking(self) -> dict[str, str]:

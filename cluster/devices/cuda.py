@@ -114,7 +114,13 @@ class Cuda:
         self.reset_peak_memory()
 
     def peak_memory_bytes(self) -> int | None:
-        return int(torch.cuda.max_memory_allocated(self.torch_device))
+        return int(torch.cuda.max_memory_allocated(self.torch_device)) + self._held_by_graphs()
+
+    def _held_by_graphs(self) -> int:
+        """Bytes of CUDA graphs' own pools that count as free: graphs compute there, and a replay allocates nothing."""
+        segments: list[dict[str, Any]] = torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
+        pools = [one for one in segments if one["device"] == self.torch_device.index and any(one["segment_pool_id"])]
+        return sum(int(one["total_size"]) - int(one["allocated_size"]) for one in pools)
 
     def free_share_at_peak(self) -> float | None:
         total = torch.cuda.get_device_properties(self.torch_device).total_memory

@@ -36,6 +36,12 @@ def graph_lookups() -> tuple[int, int]:
     return counted["fxgraph_cache_hit"], counted["fxgraph_cache_miss"] + counted["fxgraph_cache_bypass"]
 
 
+def cuda_graphs_left_out() -> int:
+    """How often inductor has run something in this process without the CUDA graph that was asked for, as it counts it itself."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return 0 if dynamo is None else int(dynamo.counters["inductor"]["cudagraph_skips"])
+
+
 def process_group_store() -> Any:
     """The key-value store through which the default process group was formed: `set` and `get`, the latter waits until there is a value."""
     from torch.distributed import distributed_c10d

@@ -113,6 +113,7 @@ def test_a_trial_infers_and_has_the_latency_of_a_token(values: dict[str, Any], d
     ("values", "why"),
     [
         ({"cuda_graph": True}, "cuda_graph has no effect with phase prefill"),
+        ({"compile": "model", "compile_mode": "reduce-overhead"}, "set cuda_graph in phase decode"),
         ({"phase": "decode", "compile": "layer"}, "compile layer: each layer's place in the cache"),
         ({"attention": "varlen"}, "attention varlen: of packed documents"),
         ({"learning_rate": 1.0}, "learning_rate has no effect"),

@@ -163,7 +163,7 @@ def test_flava_is_the_documents_experiment() -> None:
         assert optimiser == [1e-3, 0.1, 0.999, 2000]
 
 
-@pytest.mark.parametrize("profile", ["h200", "h200_fit", "h200_max"])
+@pytest.mark.parametrize("profile", ["h200", "h200_launches", "h200_fit", "h200_max"])
 def test_short_windows_hold_each_kind_as_often(profile: str) -> None:
     for cell in expand(load_suite("flava", profile=profile, pools=load_pools())):
         values = cell.parameters
