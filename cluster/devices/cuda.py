@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from cluster.devices import Batch
+from cluster.devices import Batch, DeviceMemory
 from cluster.devices.clock import Clock, EventClock, HostClock
 from experiments.components.workload import Unsupported
 from experiments.precision import Plain, Precision, around, needs_fp8_units
@@ -115,6 +115,10 @@ class Cuda:
 
     def peak_memory_bytes(self) -> int | None:
         return int(torch.cuda.max_memory_allocated(self.torch_device))
+
+    def memory(self) -> DeviceMemory:
+        free, total = torch.cuda.mem_get_info(self.torch_device)
+        return DeviceMemory(total, free, torch.cuda.memory_reserved(self.torch_device), torch.cuda.memory_allocated(self.torch_device))
 
     def free_share_at_peak(self) -> float | None:
         total = torch.cuda.get_device_properties(self.torch_device).total_memory

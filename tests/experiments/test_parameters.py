@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from experiments import workloads
-from experiments.parameters import TrainingParameters, as_reference
+from experiments.parameters import TrainingParameters, as_reference, compiles
 
 
 def numbers(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -37,3 +37,12 @@ def test_a_reference_attends_in_a_way_that_fp32_can() -> None:
     learns = {"packing": "block", "precision": "bf16"}
     assert as_reference({**learns, "attention": "varlen"}) == {"packing": "block", "precision": "fp32", "attention": "sdpa"}
     assert as_reference({**learns, "attention": "eager"})["attention"] == "eager"
+
+
+def test_a_reference_keeps_its_optimisers_states_in_full() -> None:
+    assert as_reference({"precision": "bf16", "optimizer": "states_8bit"}) == {"precision": "fp32", "optimizer": "foreach"}
+    assert as_reference({"precision": "bf16", "optimizer": "fused"}) == {"precision": "fp32", "optimizer": "fused"}
+
+
+def test_an_optimiser_with_states_in_8_bits_compiles_its_update() -> None:
+    assert compiles(TrainingParameters(optimizer="states_8bit")) and not compiles(TrainingParameters(optimizer="fused"))
