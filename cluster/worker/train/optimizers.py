@@ -10,8 +10,8 @@ The betas hold the bias correction: with b in place of beta, v_t and u_t equal A
 update therefore is AdamW's wherever RMS_t <= 1. Weight decay is multiplied by the clipped rate, as AdamW's is by its rate; optimi's
 decouple_lr, which would change this, is off.
 
-torchao's AdamW8bit is AdamW computed in fp32, whose two averages are kept in 8 bits with a scale for each 256 values (Dettmers et al. 2021):
-2 bytes a parameter instead of 8. Tensors of fewer than 4096 values, or of a number that 256 does not divide, keep theirs in full.
+torchao's AdamW8bit is AdamW computed in fp32, whose two averages are kept in 8 bits with a scale for each 256 values (Dettmers et al.
+2021): 2 bytes a parameter instead of 8. Tensors of fewer than 4096 values, or of a number that 256 does not divide, keep theirs in full.
 """
 
 from __future__ import annotations
@@ -30,16 +30,11 @@ BETA1 = 0.9
 def why_not(parameters: TrainingParameters, kind: str) -> str | None:
     """Why the update rule, or measuring RMS_t, cannot be combined with the other parameters on this kind of device; None if it can."""
     sharded = parameters.parallel != "ddp" and parameters.devices > 1
+    whole = f"RMS_t is over a whole tensor, with parallel {parameters.parallel} a device has a part of it; use ddp"
     if parameters.optimizer == STATES_8BIT and (reason := _why_not_8bit(parameters, kind, sharded=sharded)):
         return f"optimizer {STATES_8BIT}: {reason}"
-    whole = f"RMS_t is over a whole tensor, with parallel {parameters.parallel} a device has a part of it; use ddp"
-    if parameters.update_rule == "stable_adamw":
-        if parameters.engine != "native":
-            return f"update_rule stable_adamw: only with engine native, {parameters.engine} brings optimisers of its own"
-        if sharded:
-            return f"update_rule stable_adamw: {whole}"
-        if parameters.optimizer == "fused" and kind != "cuda":
-            return f"update_rule stable_adamw: optimizer fused is a Triton kernel, and this is {kind}; use foreach or per_parameter"
+    if parameters.update_rule == "stable_adamw" and (reason := _why_not_stable(parameters, kind, whole if sharded else None)):
+        return f"update_rule stable_adamw: {reason}"
     if parameters.rms_tensors is not None:
         if parameters.engine != "native":
             return f"rms_tensors: only with engine native, which knows its optimiser's state, not with {parameters.engine}"
@@ -48,9 +43,17 @@ def why_not(parameters: TrainingParameters, kind: str) -> str | None:
     return None
 
 
+def _why_not_stable(parameters: TrainingParameters, kind: str, sharded: str | None) -> str | None:
+    if parameters.engine != "native":
+        return f"only with engine native, {parameters.engine} brings optimisers of its own"
+    if parameters.optimizer == "fused" and kind != "cuda":
+        return f"optimizer fused is a Triton kernel, and this is {kind}; use foreach or per_parameter"
+    return sharded
+
+
 def _why_not_8bit(parameters: TrainingParameters, kind: str, *, sharded: bool) -> str | None:
     if kind != "cuda":
-        return f"its update is compiled for CUDA, and this is {kind}"
+        return f"only on cuda, and this is {kind}"
     if parameters.engine != "native":
         return f"only with engine native, {parameters.engine} brings optimisers of its own"
     if parameters.update_rule != "adamw":

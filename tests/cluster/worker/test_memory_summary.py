@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,9 +12,16 @@ import torch
 from torch import nn
 
 from cluster.devices import DeviceMemory
+from cluster.devices.cpu import Cpu
+from cluster.journal.journal import JournalWriter, read_journal
+from cluster.worker.measure.recorder import Recorder
 from cluster.worker.memory_summary import GIB, MemoryUse, bytes_of, explaining_memory
-from cluster.worker.outcome import classify
+from cluster.worker.outcome import TrialEnded, classify
+from cluster.worker.rank_group import Ranks
+from cluster.worker.train.train_step import TrainStep
+from cluster.worker.trial_session import TrialSession
 from experiments.trial import Outcome
+from tests.contracts import make_trial
 
 CUDA = (
     "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 139.81 GiB of which 1.26 GiB is free. Including "
@@ -160,3 +168,31 @@ def test_other_errors_pass_and_the_device_is_not_asked(error: BaseException) -> 
     with pytest.raises(type(error)) as raised:
         block(error, lambda: pytest.fail("asked"))
     assert raised.value is error
+
+
+def test_a_trial_whose_third_step_is_too_much_ends_with_the_summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gradients are freed after each update, so in a forward pass there are none; states are there since the first."""
+    step = TrainStep.forward_backward
+
+    def too_much(self: TrainStep, batch: Any) -> torch.Tensor:
+        steps.append(self)
+        if len(steps) == 3:
+            raise torch.OutOfMemoryError(CUDA)
+        return step(self, batch)
+
+    steps: list[TrainStep] = []
+    monkeypatch.setattr(TrainStep, "forward_backward", too_much)
+    monkeypatch.setattr(Cpu, "memory", lambda self: full())
+    small = {"width": 2048, "depth": 2, "batch_size": 4, "steps": 4, "warmup_steps": 1, "threads": 1, "evaluate": False}
+    trial = make_trial(tmp_path, "aaaa00000000000f", **small)
+    threads = torch.get_num_threads()
+    with torch.random.fork_rng(devices=[]), Recorder(JournalWriter(tmp_path / "journal.jsonl", 1)) as recorder:
+        with pytest.raises(TrialEnded) as raised:
+            TrialSession(trial, Ranks(), recorder, tmp_path).run()
+        recorder.end(classify(raised.value))
+    torch.set_num_threads(threads)
+    values = sum(weight.numel() for weight in steps[0].trained)
+    found = read_journal(tmp_path / "journal.jsonl").end
+    assert found is not None and found["outcome"] == "does_not_fit"
+    held = f"parameters {values * 4 / GIB:.2f}, gradients 0.00, optimiser states {values * 8 / GIB:.2f}, "
+    assert found["reason"].startswith(f"CUDA out of memory. Tried to allocate 2.50 GiB; of 140.00 GiB: {held}")
