@@ -68,7 +68,7 @@ def checkpoint_wrappers(model: nn.Module) -> dict[int, nn.Module]:
     return {id(module._checkpoint_wrapped_module): module for module in model.modules() if isinstance(module, CheckpointWrapper)}
 
 
-def plain_parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+def plain_parts(tensor: Any) -> Iterator[torch.Tensor]:
     """The tensors that hold a tensor's values on this device: itself, or the parts of a DTensor or of a quantised tensor."""
     from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
