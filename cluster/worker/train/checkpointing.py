@@ -41,4 +41,4 @@ def contexts() -> Any:
     """`context_fn` of torch.utils.checkpoint: the contexts of one forward pass of a layer and of its recomputation."""
     from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
-    return create_selective_checkpoint_contexts(kept_operations())
+    return create_selective_checkpoint_contexts(kept_operations())  # type: ignore[no-untyped-call]
