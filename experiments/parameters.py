@@ -15,6 +15,7 @@ CompileMode = Literal["default", "reduce-overhead", "max-autotune", "max-autotun
 CUDA_GRAPHS: frozenset[CompileMode] = frozenset({"reduce-overhead", "max-autotune"})  # modes in which torch.compile records CUDA graphs
 NOT_COMPILED: Mapping[str, Any] = {"compile": "none", "compile_mode": "default"}
 
+STATES_8BIT = "states_8bit"  # of `optimizer`
 REFERENCE = "fp32"  # the precision that others are compared with
 REFERENCE_SEEDS = 3  # with which a reference is trained, at least: fewer do not show what differs from training to training
 
@@ -57,6 +58,8 @@ REFERENCE_ARITHMETIC: Mapping[str, Any] = {
 def as_reference(parameters: Mapping[str, Any], precision: str = REFERENCE) -> dict[str, Any]:
     """These parameters in the arithmetic of a reference; what only says how it is implemented stays as it is."""
     arithmetic = {name: value for name, value in REFERENCE_ARITHMETIC.items() if name in parameters}
+    if parameters.get("optimizer") == STATES_8BIT:
+        arithmetic["optimizer"] = "foreach"
     if parameters.get("attention") == "varlen":
         arithmetic["attention"] = "sdpa"  # the same pairs of tokens; varlen computes in 16 bits alone
     return {**parameters, "precision": precision, **arithmetic}
@@ -107,7 +110,9 @@ class TrainingParameters(Strict):
     update_rule: Literal["adamw", "stable_adamw"] = Field(
         "adamw", description="AdamW, or StableAdamW: AdamW with Adafactor's update clipping (each tensor's rate over max(1, RMS_t))"
     )
-    optimizer: Literal["per_parameter", "foreach", "fused"] = Field("foreach", description="how the update rule is implemented")
+    optimizer: Literal["per_parameter", "foreach", "fused", "states_8bit"] = Field(
+        "foreach", description="how the update rule is implemented; states_8bit: torchao's AdamW, which keeps its averages in 8 bits (cuda)"
+    )
     clip_grad_norm: float | None = Field(None, gt=0, le=1e6, description="largest norm of all gradients together; null: not clipped")
     learning_rate: float = Field(1e-5, gt=0, le=10)
     weight_decay: float = Field(0.01, ge=0, le=1)
@@ -124,7 +129,11 @@ class TrainingParameters(Strict):
     compile_cache: Literal["kept", "fresh"] = Field(
         "kept", description="kept: graphs that earlier trials compiled are used again; fresh: an empty cache, so compilation is measured"
     )
-    activation_checkpointing: bool = Field(False, description="recompute each layer's activations in the backward pass")
+    activation_checkpointing: bool | Literal["selective"] = Field(
+        False,
+        description="recompute each layer's activations in the backward pass; selective: all but the outputs of products with weights "
+        "and of fused attention",
+    )
     parallel: Literal["ddp", "fsdp1", "fsdp2"] = Field("ddp", description="replicas (DDP), or parameters sharded over the devices (FSDP)")
     fsdp_units: Literal["layers", "root"] = Field(
         "layers", description="what is gathered at once: each layer and tower, or the whole model"
@@ -198,8 +207,8 @@ def execution(parameters: TrainingParameters) -> Execution:
 
 
 def compiles(parameters: TrainingParameters) -> bool:
-    """Whether a trial compiles: by torch.compile, or by Triton, for kernels of its own."""
-    return parameters.compile != "none" or parameters.kernels != "stock"
+    """Whether a trial compiles: by torch.compile, its model or its optimiser, or by Triton, for kernels of its own."""
+    return parameters.compile != "none" or parameters.kernels != "stock" or parameters.optimizer == STATES_8BIT
 
 
 def work_parameters(schema: type[TrainingParameters]) -> tuple[str, ...]:

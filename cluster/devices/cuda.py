@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from cluster.devices import Batch
+from cluster.devices import Batch, DeviceMemory
 from cluster.devices.clock import Clock, EventClock, HostClock
 from experiments.components.workload import Unsupported
 from experiments.precision import Plain, Precision, around, needs_fp8_units
@@ -121,6 +121,10 @@ class Cuda:
         segments: list[dict[str, Any]] = torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
         pools = [one for one in segments if one["device"] == self.torch_device.index and any(one["segment_pool_id"])]
         return sum(int(one["total_size"]) - int(one["allocated_size"]) for one in pools)
+
+    def memory(self) -> DeviceMemory:
+        free, total = torch.cuda.mem_get_info(self.torch_device)
+        return DeviceMemory(total, free, torch.cuda.memory_reserved(self.torch_device), torch.cuda.memory_allocated(self.torch_device))
 
     def free_share_at_peak(self) -> float | None:
         total = torch.cuda.get_device_properties(self.torch_device).total_memory

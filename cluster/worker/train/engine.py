@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from cluster.worker import torch_internals
-from cluster.worker.train import compiling, optimizers, parallel
+from cluster.worker.train import checkpointing, compiling, optimizers, parallel
 from experiments.components.workload import Unsupported
 from experiments.parameters import TrainingParameters
 
@@ -27,7 +27,17 @@ class Engine:
     def adapt(self) -> None:
         """Called before the model is built."""
 
-    def compile_layers(self, layers: list[torch.nn.Module]) -> None:
+    def prepare_layers(self, model: torch.nn.Module, layers: list[torch.nn.Module]) -> None:
+        """Compile the layers and have the backward pass recompute their activations, as the trial asks. Raises Unsupported."""
+        if self.parameters.activation_checkpointing == checkpointing.SELECTIVE:
+            # Compiled with the wrapper around it: of a layer that is compiled already no operation would be seen, and so none kept
+            self._checkpoint(model, layers)
+            self._compile_layers(parallel.outermost(model, layers))
+        else:
+            self._compile_layers(layers)
+            self._checkpoint(model, layers)
+
+    def _compile_layers(self, layers: list[torch.nn.Module]) -> None:
         """Compile each layer in place if the trial asks for it. Raises Unsupported for a workload that names no layers."""
         if self.parameters.compile != "layer":
             return
@@ -50,7 +60,7 @@ class Engine:
         """Whether torch.compile records CUDA graphs."""
         return compiling.records_cuda_graphs(self.parameters, self.device)
 
-    def checkpoint(self, model: torch.nn.Module, layers: list[torch.nn.Module]) -> None:
+    def _checkpoint(self, model: torch.nn.Module, layers: list[torch.nn.Module]) -> None:
         """Make the backward pass recompute the layers' activations if the trial asks for it. Raises Unsupported if that is impossible."""
         if not self.parameters.activation_checkpointing:
             return
@@ -58,7 +68,8 @@ class Engine:
             raise Unsupported(f"activation_checkpointing: {type(model).__name__} refuses gradient checkpointing")
         if not layers:
             raise Unsupported("activation_checkpointing: this workload names no layers")
-        torch_internals.checkpoint(model, layers)
+        selective = self.parameters.activation_checkpointing == checkpointing.SELECTIVE
+        torch_internals.checkpoint(model, layers, checkpointing.contexts if selective else None)
 
     def graphs(self, model: torch.nn.Module, *, training: bool, find_unused: bool) -> None:
         """Replace the model's forward by HPU graphs, recorded at the first use of each input shape, if the trial asks for it."""

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from cluster.worker.train import compiling, parallel
+from cluster.worker.train import compiling, optimizers, parallel
+from cluster.worker.train.checkpointing import SELECTIVE
 from cluster.worker.train.choose_engine import choose_engine
 from cluster.worker.train.engine import Engine
 from cluster.worker.train.rms import RmsWatch, watched_tensors
@@ -43,8 +44,7 @@ class TrainStep:
             watched_tensors(self.plain, parameters.rms_tensors) if parameters.rms_tensors and self.trains else {}
         )  # before wrapping changes their names
         layers = workload.layers(self.plain)
-        self.engine.compile_layers(layers)
-        self.engine.checkpoint(self.plain, layers)
+        self.engine.prepare_layers(self.plain, layers)
         for part in graph_units(workload, self.plain):
             self.engine.graphs(part, training=self.trains, find_unused=workload.find_unused_parameters)
         self._compile_model(compile_units(workload, self.plain))
@@ -110,13 +110,15 @@ class TrainStep:
 
     def _autocast(self, *, training: bool = True) -> AbstractContextManager[None]:
         autocast = self.device.autocast(around(self.parameters.precision) if self.parameters.autocast else "fp32")
-        return parallel.casting_anew(autocast) if self.sharded and (self.parameters.activation_checkpointing or not training) else autocast
+        checkpointing = self.parameters.activation_checkpointing
+        # A layer's second call in a step would find its weights cast, and its recomputation not: other operations than selective expects
+        alike = training and checkpointing == SELECTIVE
+        return parallel.casting_anew(autocast) if alike or (self.sharded and (checkpointing or not training)) else autocast
 
     def update(self, step: int) -> None:
         if self.optimizer is None:
             return
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.learning_rate(step)
+        optimizers.set_rate(self.optimizer, self.learning_rate(step))
         if self.scaler:
             if self.parameters.clip_grad_norm is not None or self.rms:
                 self.scaler.unscale_(self.optimizer)  # the limit and RMS_t apply to unscaled gradients

@@ -130,7 +130,7 @@ class Flava:
         """Mean over the three kinds, of which a step draws each with the same chance."""
         shape = self.parameters.model, self.parameters.text_length, self.parameters.long_text_length
         counted = sum(flops(*shape).values()) / len(KINDS)
-        if self.parameters.activation_checkpointing:
+        if self.parameters.activation_checkpointing is True:
             more = sum(recomputed_flops(*shape).values()) / len(KINDS)
             self.context.note(f"activation checkpointing computes {more / counted:.1%} on top of the FLOPs that are counted")
         return counted

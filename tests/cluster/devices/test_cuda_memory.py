@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from cluster.devices import DeviceMemory
 from cluster.devices.cuda import Cuda
 
 
@@ -44,6 +45,14 @@ def test_allocator_retries_are_those_since_the_window_began(gpu: tuple[Cuda, dic
     assert device.alloc_retries() == 0
     state["num_alloc_retries"] = 7
     assert device.alloc_retries() == 5
+
+
+def test_memory_is_what_the_driver_and_torchs_allocator_say(gpu: tuple[Cuda, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    device, _ = gpu
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (7, 100))  # free, total
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 80)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 60)
+    assert device.memory() == DeviceMemory(total=100, free=7, reserved=80, allocated=60)
 
 
 def test_the_cache_is_given_back_before_the_peak_is_forgotten(gpu: tuple[Cuda, dict[str, Any]]) -> None:
