@@ -65,8 +65,8 @@ RATIOS = {
     "over_trainer": ("measured", "trainer"),
 }
 SHOWN = (
-    *("model", "precision", "batch_size", "attention", "optimizer", "compile", "text_length", "dataloader_workers", "prefetch_factor"),
-    *("image_decode", "activation_checkpointing", "prefetch_to_device", "pin_memory", "threads"),
+    *("model", "precision", "batch_size", "attention", "optimizer", "compile", "compile_mode", "text_length"),
+    *("dataloader_workers", "prefetch_factor", "image_decode", "activation_checkpointing", "prefetch_to_device", "pin_memory", "threads"),
 )
 
 Loop = Callable[[int], float]  # steps -> seconds

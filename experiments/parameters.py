@@ -11,8 +11,11 @@ from experiments.config.strict import Strict
 from experiments.precision import FUSED, SAYS, Precision
 
 BatchSize = Annotated[int, Field(ge=1, le=1_000_000)] | Literal["max"]
+CompileMode = Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"]
+CUDA_GRAPHS: frozenset[CompileMode] = frozenset({"reduce-overhead", "max-autotune"})  # modes in which torch.compile records CUDA graphs
+NOT_COMPILED: Mapping[str, Any] = {"compile": "none", "compile_mode": "default"}
 
-
+STATES_8BIT = "states_8bit"  # of `optimizer`
 REFERENCE = "fp32"  # the precision that others are compared with
 REFERENCE_SEEDS = 3  # with which a reference is trained, at least: fewer do not show what differs from training to training
 
@@ -30,14 +33,14 @@ NUMERICS = frozenset(
     {"precision", "autocast", "allow_tf32", "cast_weights", "kernels", "fsdp_compute", "fsdp_reduce"}
     | {"linear"}  # of earlier sweeps: what `precision` says of the blocks' linear layers today
     | {"optimizer", "compile", "attention", "layout", "activation_checkpointing", "parallel", "fsdp_units", "build_on", "threads"}
-    | {"image_decode", "engine", "ddp", "hpu_graphs", "hpu_lazy", "cross_entropy", "padding", "memory_format"}
+    | {"compile_mode", "image_decode", "engine", "ddp", "hpu_graphs", "hpu_lazy", "cross_entropy", "padding", "memory_format"}
 )
 # What a loss curve may be compared across. The number of steps is not among them: the learning rate's schedule depends on it
 SAME_MATHEMATICS = SAME_NUMBERS | NUMERICS
 # Parameters of the loop. No workload's `model()` reads them, so trials that differ in nothing else begin with the same weights
 NOT_OF_THE_MODEL = SAME_NUMBERS | frozenset(
     {"devices", "batch_size", "steps", "warmup_steps", "update_rule", "optimizer", "clip_grad_norm", "learning_rate", "beta2"}
-    | {"weight_decay", "adam_eps", "learning_rate_schedule", "learning_rate_warmup", "compile", "activation_checkpointing"}
+    | {"weight_decay", "adam_eps", "learning_rate_schedule", "learning_rate_warmup", "compile", "compile_mode", "activation_checkpointing"}
     | {"parallel", "fsdp_units", "fsdp_reduce", "fsdp_compute", "kernels", "accumulation_steps"}
 )
 # What a reference computes with besides its precision, where its workload has the parameter
@@ -55,6 +58,8 @@ REFERENCE_ARITHMETIC: Mapping[str, Any] = {
 def as_reference(parameters: Mapping[str, Any], precision: str = REFERENCE) -> dict[str, Any]:
     """These parameters in the arithmetic of a reference; what only says how it is implemented stays as it is."""
     arithmetic = {name: value for name, value in REFERENCE_ARITHMETIC.items() if name in parameters}
+    if parameters.get("optimizer") == STATES_8BIT:
+        arithmetic["optimizer"] = "foreach"
     if parameters.get("attention") == "varlen":
         arithmetic["attention"] = "sdpa"  # the same pairs of tokens; varlen computes in 16 bits alone
     return {**parameters, "precision": precision, **arithmetic}
@@ -105,7 +110,9 @@ class TrainingParameters(Strict):
     update_rule: Literal["adamw", "stable_adamw"] = Field(
         "adamw", description="AdamW, or StableAdamW: AdamW with Adafactor's update clipping (each tensor's rate over max(1, RMS_t))"
     )
-    optimizer: Literal["per_parameter", "foreach", "fused"] = Field("foreach", description="how the update rule is implemented")
+    optimizer: Literal["per_parameter", "foreach", "fused", "states_8bit"] = Field(
+        "foreach", description="how the update rule is implemented; states_8bit: torchao's AdamW, which keeps its averages in 8 bits (cuda)"
+    )
     clip_grad_norm: float | None = Field(None, gt=0, le=1e6, description="largest norm of all gradients together; null: not clipped")
     learning_rate: float = Field(1e-5, gt=0, le=10)
     weight_decay: float = Field(0.01, ge=0, le=1)
@@ -116,10 +123,17 @@ class TrainingParameters(Strict):
     )
     learning_rate_warmup: int = Field(0, ge=0, le=1_000_000, description="steps over which the rate rises from 0")
     compile: Literal["none", "layer", "model"] = Field("none", description="torch.compile of nothing, each layer, or the whole model")
+    compile_mode: CompileMode = Field(
+        "default", description="torch.compile's mode: reduce-overhead and max-autotune record CUDA graphs, both max-autotune try kernels"
+    )
     compile_cache: Literal["kept", "fresh"] = Field(
         "kept", description="kept: graphs that earlier trials compiled are used again; fresh: an empty cache, so compilation is measured"
     )
-    activation_checkpointing: bool = Field(False, description="recompute each layer's activations in the backward pass")
+    activation_checkpointing: bool | Literal["selective"] = Field(
+        False,
+        description="recompute each layer's activations in the backward pass; selective: all but the outputs of products with weights "
+        "and of fused attention",
+    )
     parallel: Literal["ddp", "fsdp1", "fsdp2"] = Field("ddp", description="replicas (DDP), or parameters sharded over the devices (FSDP)")
     fsdp_units: Literal["layers", "root"] = Field(
         "layers", description="what is gathered at once: each layer and tower, or the whole model"
@@ -160,6 +174,22 @@ class TrainingParameters(Strict):
             raise ValueError(f"kernels fused: there are none for precision {self.precision}; those are {', '.join(FUSED)}")
         return self
 
+    @model_validator(mode="after")
+    def _compiles_in_its_mode(self) -> Self:
+        if self.compile_mode != "default" and self.compile == "none":
+            raise ValueError(f"compile_mode {self.compile_mode}: nothing is compiled with compile none; set compile to layer or model")
+        if self.compile_mode in CUDA_GRAPHS and self.compile == "layer" and self.activation_checkpointing:
+            raise ValueError(
+                f"compile_mode {self.compile_mode}: activation_checkpointing calls a compiled layer again in the backward pass, "
+                "amid its CUDA graphs; use compile model, or compile_mode default or max-autotune-no-cudagraphs"
+            )
+        if self.compile_mode in CUDA_GRAPHS and self.accumulation_steps > 1:
+            raise ValueError(
+                f"compile_mode {self.compile_mode}: with accumulation_steps {self.accumulation_steps} a micro-batch's graph may write over "
+                "the gradients of the one before; use accumulation_steps 1, or compile_mode default or max-autotune-no-cudagraphs"
+            )
+        return self
+
     def lacking(self) -> dict[str, str]:
         """Parameters without a value that need one before a trial can run: name -> what to give."""
         return {}
@@ -177,8 +207,8 @@ def execution(parameters: TrainingParameters) -> Execution:
 
 
 def compiles(parameters: TrainingParameters) -> bool:
-    """Whether a trial compiles: by torch.compile, or by Triton, for kernels of its own."""
-    return parameters.compile != "none" or parameters.kernels != "stock"
+    """Whether a trial compiles: by torch.compile, its model or its optimiser, or by Triton, for kernels of its own."""
+    return parameters.compile != "none" or parameters.kernels != "stock" or parameters.optimizer == STATES_8BIT
 
 
 def work_parameters(schema: type[TrainingParameters]) -> tuple[str, ...]:

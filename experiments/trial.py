@@ -104,7 +104,7 @@ def label(axis: str, value: Scalar) -> str:
     return str(value)
 
 
-_NEEDS_AXIS = frozenset({"compile", "batch_size", "image_decode", "environment", "commit"})
+_NEEDS_AXIS = frozenset({"compile", "compile_mode", "batch_size", "image_decode", "environment", "commit", "activation_checkpointing"})
 
 
 class TrialResult(Strict):

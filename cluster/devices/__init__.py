@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:  # a process that only asks an accelerator's tools imports this package too, and nothing heavy with it
@@ -15,6 +16,16 @@ if TYPE_CHECKING:  # a process that only asks an accelerator's tools imports thi
     from experiments.precision import Plain, Precision
 
 Batch = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class DeviceMemory:
+    """A device's memory at one moment, in bytes. What is neither free nor reserved is used outside torch, by this process or others."""
+
+    total: int
+    free: int
+    reserved: int  # by torch's allocator, with what it keeps for later
+    allocated: int  # of that, by tensors
 
 
 class Device(Protocol):
@@ -61,6 +72,9 @@ class Device(Protocol):
 
     def peak_memory_bytes(self) -> int | None:
         """Peak memory of tensors since the reset, in bytes; on a CPU the peak of the process since it started."""
+
+    def memory(self) -> DeviceMemory | None:
+        """The device's memory now; None if it has none of its own."""
 
     def free_share_at_peak(self) -> float | None:
         """Share (0 to 1) of the device's memory free at the peak; None if the device has no memory of its own."""

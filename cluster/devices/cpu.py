@@ -73,6 +73,9 @@ class Cpu:
     def peak_memory_bytes(self) -> int | None:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
+    def memory(self) -> None:
+        return None
+
     def free_share_at_peak(self) -> float | None:
         return None
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from cluster.devices import Batch
+from cluster.devices import Batch, DeviceMemory
 from cluster.devices.clock import Clock, EventClock, HostClock
 from experiments.components.workload import Unsupported
 from experiments.precision import Plain, Precision, around, needs_fp8_units
@@ -114,7 +114,17 @@ class Cuda:
         self.reset_peak_memory()
 
     def peak_memory_bytes(self) -> int | None:
-        return int(torch.cuda.max_memory_allocated(self.torch_device))
+        return int(torch.cuda.max_memory_allocated(self.torch_device)) + self._held_by_graphs()
+
+    def _held_by_graphs(self) -> int:
+        """Bytes of CUDA graphs' own pools that count as free: graphs compute there, and a replay allocates nothing."""
+        segments: list[dict[str, Any]] = torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
+        pools = [one for one in segments if one["device"] == self.torch_device.index and any(one["segment_pool_id"])]
+        return sum(int(one["total_size"]) - int(one["allocated_size"]) for one in pools)
+
+    def memory(self) -> DeviceMemory:
+        free, total = torch.cuda.mem_get_info(self.torch_device)
+        return DeviceMemory(total, free, torch.cuda.memory_reserved(self.torch_device), torch.cuda.memory_allocated(self.torch_device))
 
     def free_share_at_peak(self) -> float | None:
         total = torch.cuda.get_device_properties(self.torch_device).total_memory

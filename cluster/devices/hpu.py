@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from cluster.devices import Batch, _hpu_tools
+from cluster.devices import Batch, DeviceMemory, _hpu_tools
 from cluster.devices.clock import Clock, EventClock, HostClock
 from experiments.components.workload import Unsupported
 from experiments.precision import Plain, Precision, needs_fp8_units
@@ -115,6 +115,11 @@ class Hpu:
 
     def peak_memory_bytes(self) -> int | None:
         return int(self._hpu.max_memory_allocated())
+
+    def memory(self) -> DeviceMemory:
+        stats = self._hpu.memory_stats()
+        limit, used = int(stats["Limit"]), int(stats["InUse"])
+        return DeviceMemory(limit, limit - used, used, used)  # the bridge does not tell what it only keeps for later
 
     def free_share_at_peak(self) -> float | None:
         stats = self._hpu.memory_stats()

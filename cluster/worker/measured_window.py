@@ -13,7 +13,8 @@ from cluster.worker.measure.records import RankWindow, window_record
 from cluster.worker.measure.slowdown import SlowedTrainStep
 from cluster.worker.rank_group import Ranks
 from cluster.worker.set_up import SessionContext
-from cluster.worker.torch_internals import compile_seconds
+from cluster.worker.torch_internals import compile_seconds, cuda_graphs_left_out
+from cluster.worker.train.compiling import records_cuda_graphs
 from experiments.components.workload import Workload, trains
 from experiments.parameters import SYNCHRONOUS, execution
 from experiments.step_record import StepTiming
@@ -97,6 +98,10 @@ def _compilation(context: SessionContext) -> dict[str, float | None]:
     """What compiling took so far, s: as `compile_seconds` only where nothing was in the cache before. Records which of the two it was."""
     if context.parameters.compile == "none":
         return {"compile_seconds": None}
+    if records_cuda_graphs(context.parameters, context.device) and (left_out := cuda_graphs_left_out()):
+        context.recorder.note(
+            f"compile_mode {context.parameters.compile_mode}: no CUDA graph recorded in {left_out} places; TORCH_LOGS=perf_hints says why"
+        )
     how = compilation(context.ranks.gather(context.compile_cache.lookups()))
     context.fact("compilation", how)
     return {"compile_seconds" if how in ("cold", "unknown") else "compile_cached_seconds": compile_seconds()}

@@ -6,7 +6,8 @@ ray_train.py holds the uses of Ray's internals, and of torch's on Ray's behalf.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -36,6 +37,12 @@ def graph_lookups() -> tuple[int, int]:
     return counted["fxgraph_cache_hit"], counted["fxgraph_cache_miss"] + counted["fxgraph_cache_bypass"]
 
 
+def cuda_graphs_left_out() -> int:
+    """How often inductor has run something in this process without the CUDA graph that was asked for, as it counts it itself."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return 0 if dynamo is None else int(dynamo.counters["inductor"]["cudagraph_skips"])
+
+
 def process_group_store() -> Any:
     """The key-value store through which the default process group was formed: `set` and `get`, the latter waits until there is a value."""
     from torch.distributed import distributed_c10d
@@ -48,12 +55,16 @@ def count_cycles(cycles: int) -> None:
     torch.cuda._sleep(cycles)  # type: ignore[no-untyped-call]
 
 
-def checkpoint(model: nn.Module, layers: Iterable[nn.Module]) -> None:
-    """Wrap the layers in place, so that the backward pass recomputes their activations."""
-    from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+def checkpoint(model: nn.Module, layers: Iterable[nn.Module], contexts: Callable[[], Any] | None = None) -> None:
+    """Wrap the layers in place, so that the backward pass recomputes their activations.
+
+    `contexts`: `context_fn` of torch.utils.checkpoint, which may have some of them kept.
+    """
+    from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing, checkpoint_wrapper
 
     layer_ids = {id(layer) for layer in layers}
-    apply_activation_checkpointing(model, check_fn=lambda module: id(module) in layer_ids)
+    wrap = partial(checkpoint_wrapper, context_fn=contexts) if contexts else checkpoint_wrapper
+    apply_activation_checkpointing(model, checkpoint_wrapper_fn=wrap, check_fn=lambda module: id(module) in layer_ids)
 
 
 def checkpoint_wrappers(model: nn.Module) -> dict[int, nn.Module]:
@@ -61,3 +72,16 @@ def checkpoint_wrappers(model: nn.Module) -> dict[int, nn.Module]:
     from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import CheckpointWrapper
 
     return {id(module._checkpoint_wrapped_module): module for module in model.modules() if isinstance(module, CheckpointWrapper)}
+
+
+def plain_parts(tensor: Any) -> Iterator[torch.Tensor]:
+    """The tensors that hold a tensor's values on this device: itself, or the parts of a DTensor or of a quantised tensor."""
+    from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+    if not is_traceable_wrapper_subclass(tensor):
+        yield tensor
+        return
+    for name in tensor.__tensor_flatten__()[0]:
+        part = getattr(tensor, name)
+        if isinstance(part, torch.Tensor):  # a DTensor has its mesh of devices among them
+            yield from plain_parts(part)

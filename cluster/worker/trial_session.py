@@ -19,6 +19,7 @@ from cluster.worker.compile_cache import CompileCache
 from cluster.worker.cores import hold_to_cores
 from cluster.worker.measure.recorder import NullSink, Recorder
 from cluster.worker.measured_window import Steps, measure
+from cluster.worker.memory_summary import explaining_memory
 from cluster.worker.outcome import Termination, classify
 from cluster.worker.rank_group import Ranks
 from cluster.worker.set_up import SessionContext, set_up
@@ -89,10 +90,11 @@ class TrialSession:
         """Run all phases and return their context. Raises Unsupported, DataError, Diverged, and whatever workload and libraries raise."""
         with CompileCache(self.trial.pool, fresh=self.trial.parameters.get("compile_cache") == "fresh") as cache:
             context = set_up(self.trial, self.ranks, self.recorder, self.out, self.facts, cache)
-            if self.probe is not None:
-                self._probe(context, max_batch.decode(self.probe))
-            else:
-                self._measure(context)
+            with explaining_memory(context.train_step, context.device):
+                if self.probe is not None:
+                    self._probe(context, max_batch.decode(self.probe))
+                else:
+                    self._measure(context)
         return context
 
     def _measure(self, context: SessionContext) -> None:

@@ -125,6 +125,16 @@ def shard_units(workload: Workload, model: torch.nn.Module, layers: list[torch.n
     return list(named(model)) if named is not None else layers
 
 
+def compile_units(workload: Workload, model: torch.nn.Module) -> list[torch.nn.Module]:
+    """What `compile: model` compiles: the model, unless the workload has a method `compile_units(model)` that names parts of it.
+
+    Parts are for a model whose own code no graph can hold, such as a loop that counts on the host. In inference a part's output is used
+    before a part is called again: a CUDA graph writes over it.
+    """
+    named = getattr(workload, "compile_units", None)
+    return list(named(model)) if named is not None else [model]
+
+
 def graph_units(workload: Workload, model: torch.nn.Module) -> list[torch.nn.Module]:
     """The modules that HPU graphs record: the model, unless the workload has a method `graph_units(model)` that names parts of it."""
     named = getattr(workload, "graph_units", None)

@@ -20,7 +20,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from experiments import workloads
-from experiments.parameters import SAME_MATHEMATICS, TrainingParameters, as_reference, numerics_of
+from experiments.parameters import NOT_COMPILED, SAME_MATHEMATICS, TrainingParameters, as_reference, numerics_of
 from experiments.spec.schema import Match, Suite
 from experiments.trial import DEFAULT_ENVIRONMENT, DEFAULTS, RUN_AXES, WORKTREE, Scalar
 
@@ -196,7 +196,7 @@ def _references(cells: Sequence[PlannedCell]) -> list[Values]:
     for cell in cells:
         if cell.parameters["batch_size"] != "max" and (kind := _learnt(cell)) not in there:
             run = {name: getattr(cell, name) for name in (*RUN_AXES, "device")}
-            as_fp32 = {**as_reference(cell.parameters), "compile": "none", **run}
+            as_fp32 = {**as_reference(cell.parameters), **NOT_COMPILED, **run}
             references.setdefault(kind, as_fp32)
     return list(references.values())
 

@@ -11,6 +11,7 @@ from pydantic import model_validator
 
 from experiments.components.inference import InferenceParameters, ready
 from experiments.components.workload import Batch, Context
+from experiments.parameters import CUDA_GRAPHS
 from experiments.workloads import t5
 
 if TYPE_CHECKING:
@@ -23,9 +24,12 @@ class Parameters(InferenceParameters, t5.Parameters):
 
     @model_validator(mode="after")
     def _by_method(self) -> Parameters:
-        if self.compile == "model" or self.hpu_graphs:
+        if self.hpu_graphs:
+            raise ValueError("hpu_graphs: summaries are written by a method that calls parts of the model; use compile")
+        if self.compile_mode in CUDA_GRAPHS:
             raise ValueError(
-                "compile model and hpu_graphs: summaries are written by a method that calls parts of the model; use compile layer"
+                f"compile_mode {self.compile_mode}: a summary grows by a token at a time, and each length would be a graph of its own; "
+                "use default or max-autotune-no-cudagraphs"
             )
         return self
 
@@ -43,6 +47,10 @@ class T5Inference(t5.T5):
 
     def model(self) -> nn.Module:
         return ready(super().model(), self.parameters)
+
+    def compile_units(self, model: Any) -> list[nn.Module]:
+        """What the method that writes summaries calls: it does not call the model as a whole."""
+        return [model.encoder, model.decoder]
 
     def loss(self, model: Any, batch: Batch) -> torch.Tensor:
         """Summaries; the mean of the scores that their last tokens were chosen by."""

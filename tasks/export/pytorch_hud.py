@@ -80,11 +80,11 @@ def _benchmark(sweep: Sweep, cell: Cell) -> dict[str, Any]:
 def _model(cell: Cell) -> dict[str, Any]:
     size = cell.trial.parameters.get("model")
     name = f"{cell.trial.workload} {size}" if isinstance(size, str) else cell.trial.workload
-    compiled = cell.trial.parameters.get("compile")
+    compiled, mode = cell.trial.parameters.get("compile"), cell.trial.parameters.get("compile_mode", "default")
     return {
         "name": name,
         "type": "sweepbench workload",
-        "backend": "" if compiled in (None, False, "none", "off") else f"torch.compile {compiled}",
+        "backend": "" if compiled in (None, False, "none", "off") else f"torch.compile {compiled}{'' if mode == 'default' else f' {mode}'}",
         "origins": ["sweepbench"],
         "extra_info": {},
     }

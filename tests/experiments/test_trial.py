@@ -112,6 +112,7 @@ def test_there_is_no_other_way_to_end() -> None:
         ("fused", True, "fused"),
         ("fused", False, "no fused"),
         ("compile", "default", "compile default"),
+        ("compile_mode", "default", "compile_mode default"),
         ("image_decode", "host", "image_decode host"),
         ("batch_size", 8, "batch_size 8"),
         ("profile", None, "profile None"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from cluster.worker import torch_internals
-from cluster.worker.train import optimizers, parallel
+from cluster.worker.train import checkpointing, compiling, optimizers, parallel
 from experiments.components.workload import Unsupported
 from experiments.parameters import TrainingParameters
 
@@ -27,16 +27,40 @@ class Engine:
     def adapt(self) -> None:
         """Called before the model is built."""
 
-    def compile_layers(self, layers: list[torch.nn.Module]) -> None:
+    def prepare_layers(self, model: torch.nn.Module, layers: list[torch.nn.Module]) -> None:
+        """Compile the layers and have the backward pass recompute their activations, as the trial asks. Raises Unsupported."""
+        if self.parameters.activation_checkpointing == checkpointing.SELECTIVE:
+            # Compiled with the wrapper around it: of a layer that is compiled already no operation would be seen, and so none kept
+            self._checkpoint(model, layers)
+            self._compile_layers(parallel.outermost(model, layers))
+        else:
+            self._compile_layers(layers)
+            self._checkpoint(model, layers)
+
+    def _compile_layers(self, layers: list[torch.nn.Module]) -> None:
         """Compile each layer in place if the trial asks for it. Raises Unsupported for a workload that names no layers."""
         if self.parameters.compile != "layer":
             return
         if not layers:
             raise Unsupported("compile layer: this workload names no layers")
         for layer in layers:
-            layer.compile(backend=self.device.compile_backend)
+            layer.compile(**compiling.settings(self.parameters, self.device))
 
-    def checkpoint(self, model: torch.nn.Module, layers: list[torch.nn.Module]) -> None:
+    def compile_model(self, units: list[torch.nn.Module]) -> None:
+        """Compile the model, or the parts of it that the workload names, in place if the trial asks for compile model.
+
+        Of each what it computes: its hooks run outside, and its parameters keep their names.
+        """
+        if self.parameters.compile == "model":
+            for unit in units:
+                unit.forward = torch.compile(unit.forward, **compiling.settings(self.parameters, self.device))
+
+    @property
+    def records_cuda_graphs(self) -> bool:
+        """Whether torch.compile records CUDA graphs."""
+        return compiling.records_cuda_graphs(self.parameters, self.device)
+
+    def _checkpoint(self, model: torch.nn.Module, layers: list[torch.nn.Module]) -> None:
         """Make the backward pass recompute the layers' activations if the trial asks for it. Raises Unsupported if that is impossible."""
         if not self.parameters.activation_checkpointing:
             return
@@ -44,7 +68,8 @@ class Engine:
             raise Unsupported(f"activation_checkpointing: {type(model).__name__} refuses gradient checkpointing")
         if not layers:
             raise Unsupported("activation_checkpointing: this workload names no layers")
-        torch_internals.checkpoint(model, layers)
+        selective = self.parameters.activation_checkpointing == checkpointing.SELECTIVE
+        torch_internals.checkpoint(model, layers, checkpointing.contexts if selective else None)
 
     def graphs(self, model: torch.nn.Module, *, training: bool, find_unused: bool) -> None:
         """Replace the model's forward by HPU graphs, recorded at the first use of each input shape, if the trial asks for it."""
@@ -62,12 +87,16 @@ class Engine:
         """Whether no device holds the whole model. Then every rank must take part in each call of the model."""
         return self.world_size > 1 and self.parameters.parallel != "ddp"
 
-    def whole(self, model: torch.nn.Module) -> Any:
-        """The model as a step on one device calls it, compiled if the trial asks for compile model."""
-        return torch.compile(model, backend=self.device.compile_backend) if self.parameters.compile == "model" else model
-
     def distribute(self, model: Any, *, find_unused: bool, units: list[torch.nn.Module]) -> Any:
-        """The model as a step on several devices calls it: replicated with averaged gradients, or sharded by `units`. See parallel.py."""
+        """The model as a step on several devices calls it: replicated with averaged gradients, or sharded by `units`. See parallel.py.
+
+        Raises Unsupported where CUDA graphs would hold the gradients, or parameters that come and go.
+        """
+        if self.records_cuda_graphs:
+            raise Unsupported(
+                f"compile_mode {self.parameters.compile_mode}: on several devices CUDA graphs hold gradients that the all-reduce "
+                "still reads, or parameters that FSDP moves; use default or max-autotune-no-cudagraphs"
+            )
         return parallel.distribute(model, self.parameters, self.device.torch_device, find_unused=find_unused, units=units)
 
     def optimizer(self, trained: list[torch.nn.Parameter]) -> torch.optim.Optimizer:

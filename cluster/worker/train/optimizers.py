@@ -1,4 +1,4 @@
-"""The update rules: AdamW from torch, and StableAdamW from the library optimi.
+"""The update rules: AdamW from torch, or with states in 8 bits from torchao, and StableAdamW from the library optimi.
 
 StableAdamW (Wortsman et al. 2023, algorithm 2) is AdamW with the update clipping of Adafactor. For each tensor, with gradient g_t:
 
@@ -9,6 +9,9 @@ StableAdamW (Wortsman et al. 2023, algorithm 2) is AdamW with the update clippin
 The betas hold the bias correction: with b in place of beta, v_t and u_t equal Adam's averages after their division by 1 - beta^t. The
 update therefore is AdamW's wherever RMS_t <= 1. Weight decay is multiplied by the clipped rate, as AdamW's is by its rate; optimi's
 decouple_lr, which would change this, is off.
+
+torchao's AdamW8bit is AdamW computed in fp32, whose two averages are kept in 8 bits with a scale for each 256 values (Dettmers et al.
+2021): 2 bytes a parameter instead of 8. Tensors of fewer than 4096 values, or of a number that 256 does not divide, keep theirs in full.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import warnings
 import torch
 
 from experiments.components.workload import Unsupported
-from experiments.parameters import TrainingParameters
+from experiments.parameters import STATES_8BIT, TrainingParameters
 
 BETA1 = 0.9
 
@@ -28,13 +31,10 @@ def why_not(parameters: TrainingParameters, kind: str) -> str | None:
     """Why the update rule, or measuring RMS_t, cannot be combined with the other parameters on this kind of device; None if it can."""
     sharded = parameters.parallel != "ddp" and parameters.devices > 1
     whole = f"RMS_t is over a whole tensor, with parallel {parameters.parallel} a device has a part of it; use ddp"
-    if parameters.update_rule == "stable_adamw":
-        if parameters.engine != "native":
-            return f"update_rule stable_adamw: only with engine native, {parameters.engine} brings optimisers of its own"
-        if sharded:
-            return f"update_rule stable_adamw: {whole}"
-        if parameters.optimizer == "fused" and kind != "cuda":
-            return f"update_rule stable_adamw: optimizer fused is a Triton kernel, and this is {kind}; use foreach or per_parameter"
+    if parameters.optimizer == STATES_8BIT and (reason := _why_not_8bit(parameters, kind, sharded=sharded)):
+        return f"optimizer {STATES_8BIT}: {reason}"
+    if parameters.update_rule == "stable_adamw" and (reason := _why_not_stable(parameters, kind, whole if sharded else None)):
+        return f"update_rule stable_adamw: {reason}"
     if parameters.rms_tensors is not None:
         if parameters.engine != "native":
             return f"rms_tensors: only with engine native, which knows its optimiser's state, not with {parameters.engine}"
@@ -43,11 +43,35 @@ def why_not(parameters: TrainingParameters, kind: str) -> str | None:
     return None
 
 
+def _why_not_stable(parameters: TrainingParameters, kind: str, sharded: str | None) -> str | None:
+    if parameters.engine != "native":
+        return f"only with engine native, {parameters.engine} brings optimisers of its own"
+    if parameters.optimizer == "fused" and kind != "cuda":
+        return f"optimizer fused is a Triton kernel, and this is {kind}; use foreach or per_parameter"
+    return sharded
+
+
+def _why_not_8bit(parameters: TrainingParameters, kind: str, *, sharded: bool) -> str | None:
+    if kind != "cuda":
+        return f"only on cuda, and this is {kind}"
+    if parameters.engine != "native":
+        return f"only with engine native, {parameters.engine} brings optimisers of its own"
+    if parameters.update_rule != "adamw":
+        return f"torchao has AdamW in 8 bits, and no {parameters.update_rule}"
+    if sharded and parameters.parallel == "fsdp1":
+        return "torchao takes the shards of fsdp2, and not the flat ones of fsdp1"
+    if parameters.rms_tensors is not None:
+        return "rms_tensors would read second moments that were rounded to 8 bits"
+    return None
+
+
 def build(parameters: TrainingParameters, trained: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
     """The optimiser that the parameters name. Raises Unsupported if its library, or Triton, is not installed."""
     if parameters.update_rule == "stable_adamw":
         return _stable_adamw(parameters, trained)
     kind = parameters.optimizer
+    if kind == STATES_8BIT:
+        return _adamw_8bit(parameters, trained)
     return torch.optim.AdamW(
         trained,
         lr=parameters.learning_rate,
@@ -57,6 +81,31 @@ def build(parameters: TrainingParameters, trained: list[torch.nn.Parameter]) -> 
         foreach=kind == "foreach",
         fused=kind == "fused",
     )
+
+
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Set the learning rate of the next update."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], torch.Tensor):  # torchao's, which its compiled update reads
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
+def _adamw_8bit(parameters: TrainingParameters, trained: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
+    """AdamW with states in 8 bits. Its first step compiles an update for each shape of a parameter."""
+    try:
+        from torchao.optim import AdamW8bit
+    except ImportError as error:
+        raise Unsupported(f"optimizer {STATES_8BIT}: torchao is not installed ({error})") from error
+    optimizer: torch.optim.Optimizer = AdamW8bit(
+        trained,
+        lr=parameters.learning_rate,
+        betas=(BETA1, parameters.beta2),
+        eps=parameters.adam_eps,
+        weight_decay=parameters.weight_decay,
+    )
+    return optimizer
 
 
 def _stable_adamw(parameters: TrainingParameters, trained: list[torch.nn.Parameter]) -> torch.optim.Optimizer:

@@ -52,7 +52,7 @@ def distribute(model: nn.Module, parameters: TrainingParameters, device: torch.d
     elif not units:
         raise Unsupported(f"parallel {parameters.parallel}: this workload names no layers; fsdp_units root shards the model as one")
     _add_dimension_to_scalars(model)
-    wrapped = _outermost(model, units)
+    wrapped = outermost(model, units)
     return (_shard1 if parameters.parallel == "fsdp1" else _shard2)(model, parameters, device, wrapped)
 
 
@@ -162,7 +162,7 @@ def _compute(parameters: TrainingParameters) -> torch.dtype | None:
     return None if parameters.fsdp_compute == "fp32" else _KINDS[parameters.fsdp_compute]
 
 
-def _outermost(model: nn.Module, units: list[nn.Module]) -> list[nn.Module]:
+def outermost(model: nn.Module, units: list[nn.Module]) -> list[nn.Module]:
     """Each unit, or its checkpoint wrapper if there is one, so that a recomputation gathers the parameters once, outside the wrapper."""
     wrappers = checkpoint_wrappers(model)
     return [wrappers.get(id(unit), unit) for unit in units]

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from cluster.worker.train import parallel
+from cluster.worker.train import compiling, optimizers, parallel
+from cluster.worker.train.checkpointing import SELECTIVE
 from cluster.worker.train.choose_engine import choose_engine
 from cluster.worker.train.engine import Engine
 from cluster.worker.train.rms import RmsWatch, watched_tensors
-from experiments.components.workload import graph_units, shard_units, step_kind, trains
+from experiments.components.workload import compile_units, graph_units, shard_units, step_kind, trains
 from experiments.parameters import TrainingParameters
 from experiments.precision import LOW, around
 
@@ -43,11 +44,11 @@ class TrainStep:
             watched_tensors(self.plain, parameters.rms_tensors) if parameters.rms_tensors and self.trains else {}
         )  # before wrapping changes their names
         layers = workload.layers(self.plain)
-        self.engine.compile_layers(layers)
-        self.engine.checkpoint(self.plain, layers)
+        self.engine.prepare_layers(self.plain, layers)
         for part in graph_units(workload, self.plain):
             self.engine.graphs(part, training=self.trains, find_unused=workload.find_unused_parameters)
-        self.model: Any = self.engine.whole(self.plain)
+        self._compile_model(compile_units(workload, self.plain))
+        self.model: Any = self.plain
         if self.engine.world_size > 1 and self.trains:
             units = shard_units(workload, self.plain, layers)
             self.model = self.engine.distribute(self.model, find_unused=workload.find_unused_parameters, units=units)
@@ -68,6 +69,12 @@ class TrainStep:
 
         return convert(model, self.workload.layers(model), self.parameters, self.device.kind)
 
+    def _compile_model(self, units: list[torch.nn.Module]) -> None:
+        self.engine.compile_model(units)
+        if self.engine.records_cuda_graphs and not self.trains:
+            for unit in units:  # one may be called often in a step, as a UNet is; what it gave has then been used
+                unit.register_forward_pre_hook(compiling.mark_step)
+
     def place(self, batch: Batch) -> Batch:
         return self.device.place(batch, self.workload.prepare, prefetch=self.parameters.prefetch_to_device)
 
@@ -78,7 +85,8 @@ class TrainStep:
         """
         if not self.trains:
             with torch.inference_mode(), self._autocast():
-                return self.workload.loss(self.model, *batches)
+                loss = self.workload.loss(self.model, *batches)
+                return loss.clone() if self.engine.records_cuda_graphs else loss  # the next step's graph may write where it lies
         *earlier, last = batches
         losses = []
         for batch in earlier:
@@ -91,21 +99,26 @@ class TrainStep:
 
     def _backward(self, batch: Batch, parts: int) -> torch.Tensor:
         """One micro-batch of `parts`. Returns its share of the step's loss."""
+        graphed = self.engine.records_cuda_graphs
+        if graphed:
+            compiling.mark_step()
         with self._autocast():
             loss = self.workload.loss(self.model, batch)
         loss = loss if parts == 1 else loss / parts
         (self.scaler.scale(loss) if self.scaler else loss).backward()  # type: ignore[no-untyped-call]
-        return loss.detach()
+        return loss.detach().clone() if graphed else loss.detach()
 
     def _autocast(self, *, training: bool = True) -> AbstractContextManager[None]:
         autocast = self.device.autocast(around(self.parameters.precision) if self.parameters.autocast else "fp32")
-        return parallel.casting_anew(autocast) if self.sharded and (self.parameters.activation_checkpointing or not training) else autocast
+        checkpointing = self.parameters.activation_checkpointing
+        # A layer's second call in a step would find its weights cast, and its recomputation not: other operations than selective expects
+        alike = training and checkpointing == SELECTIVE
+        return parallel.casting_anew(autocast) if alike or (self.sharded and (checkpointing or not training)) else autocast
 
     def update(self, step: int) -> None:
         if self.optimizer is None:
             return
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.learning_rate(step)
+        optimizers.set_rate(self.optimizer, self.learning_rate(step))
         if self.scaler:
             if self.parameters.clip_grad_norm is not None or self.rms:
                 self.scaler.unscale_(self.optimizer)  # the limit and RMS_t apply to unscaled gradients

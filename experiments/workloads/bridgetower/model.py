@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -71,28 +70,23 @@ def config(parameters: Parameters) -> Any:
     )
 
 
-@contextmanager
-def sdpa_allowed(use_sdpa: bool) -> Iterator[None]:
-    """Let transformers build BridgeTower with SDPA: it declares no support, although text and cross layers use the attention interface.
+def attention_at_transformers(attention: str) -> str:
+    """What transformers calls the attention of text and cross layers. Its own `sdpa` it would refuse: BridgeTower declares no support,
+    although these layers use the attention interface.
 
     Raises Unsupported on a transformers whose BridgeTower has no such interface: SDPA would silently be eager there.
     """
-    if not use_sdpa:
-        yield
-        return
+    if attention != "sdpa":
+        return attention
     from transformers.models.bridgetower import modeling_bridgetower as module
 
     if not hasattr(module, "ALL_ATTENTION_FUNCTIONS"):
         import transformers
 
         raise Unsupported(f"attention sdpa: transformers {transformers.__version__} computes BridgeTower's attention eagerly only")
-    base = module.BridgeTowerPreTrainedModel
-    before = base._supports_sdpa
-    base._supports_sdpa = True
-    try:
-        yield
-    finally:
-        base._supports_sdpa = before
+    from experiments.components.layers.masked_attention import registered
+
+    return registered()
 
 
 def build(parameters: Parameters) -> nn.Module:
@@ -101,11 +95,11 @@ def build(parameters: Parameters) -> nn.Module:
     from transformers import BridgeTowerForContrastiveLearning
 
     torch.manual_seed(parameters.seed)
-    with sdpa_allowed(parameters.attention == "sdpa"):
-        if parameters.weights is None:
-            model = BridgeTowerForContrastiveLearning._from_config(config(parameters), attn_implementation=parameters.attention)
-        else:
-            model = from_pretrained(BridgeTowerForContrastiveLearning, parameters.weights, parameters.revision, parameters.attention)
+    attention = attention_at_transformers(parameters.attention)
+    if parameters.weights is None:
+        model = BridgeTowerForContrastiveLearning._from_config(config(parameters), attn_implementation=attention)
+    else:
+        model = from_pretrained(BridgeTowerForContrastiveLearning, parameters.weights, parameters.revision, attention)
     for layer in (*model.bridgetower.cross_modal_text_layers, *model.bridgetower.cross_modal_image_layers):
         # transformers marks these self-attentions causal. Eager attention ignores the mark; SDPA, where it is given no mask, does not,
         # and would hide the later image tokens from the earlier ones: another, cheaper model

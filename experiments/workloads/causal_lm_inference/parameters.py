@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from experiments.components.inference import InferenceParameters
+from experiments.parameters import CUDA_GRAPHS
 from experiments.workloads.causal_lm.parameters import ModelParameters
 
 
@@ -25,6 +26,11 @@ class Parameters(InferenceParameters, ModelParameters):
     def _fits_phase(self) -> Parameters:
         if self.attention == "varlen":
             raise ValueError("attention varlen: of packed documents, and a prompt is one; use sdpa")
+        if self.compile_mode in CUDA_GRAPHS:
+            raise ValueError(
+                f"compile_mode {self.compile_mode}: torch.compile records no CUDA graph of what writes into its input, as into the cache "
+                "of keys and values; set cuda_graph in phase decode, or compile_mode max-autotune-no-cudagraphs"
+            )
         if self.phase == "prefill":
             if self.cuda_graph:
                 raise ValueError("cuda_graph has no effect with phase prefill")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from experiments.components.data.pairs import KeptPairParameters
 
@@ -61,9 +61,3 @@ class Parameters(KeptPairParameters):
     weight_decay: float = Field(0.1, ge=0, le=1)
     learning_rate_schedule: Literal["constant", "linear", "cosine"] = Field("cosine", description="fall to 0 over all steps, or none")
     learning_rate_warmup: int = Field(2000, ge=0, le=1_000_000, description="steps over which the rate rises from 0")
-
-    @model_validator(mode="after")
-    def _eager(self) -> Parameters:
-        if self.compile == "model":
-            raise ValueError("compile model: the loss picks masked positions, whose number differs by batch; use layer")
-        return self

@@ -65,7 +65,11 @@ class Flava:
 
     def shard_units(self, model: Any) -> list[nn.Module]:
         """Layers, then the towers. The frozen codebook stays with the root: alone it would be called by a method, past its hooks."""
-        return [*self.layers(model), model.flava.image_model, model.flava.text_model, model.flava.multimodal_model]
+        return [*self.layers(model), *self.compile_units(model)]
+
+    def compile_units(self, model: Any) -> list[nn.Module]:
+        """The towers: the losses around them pick masked positions, whose number differs by batch."""
+        return [model.flava.image_model, model.flava.text_model, model.flava.multimodal_model]
 
     def batches(self) -> Iterator[Batch]:
         order = zip(self.pairs.train_indices(), kinds(self.parameters.seed, balanced=self.parameters.kinds == "balanced"), strict=False)
@@ -126,7 +130,7 @@ class Flava:
         """Mean over the three kinds, of which a step draws each with the same chance."""
         shape = self.parameters.model, self.parameters.text_length, self.parameters.long_text_length
         counted = sum(flops(*shape).values()) / len(KINDS)
-        if self.parameters.activation_checkpointing:
+        if self.parameters.activation_checkpointing is True:
             more = sum(recomputed_flops(*shape).values()) / len(KINDS)
             self.context.note(f"activation checkpointing computes {more / counted:.1%} on top of the FLOPs that are counted")
         return counted

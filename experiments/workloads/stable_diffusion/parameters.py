@@ -41,8 +41,6 @@ class Parameters(InferenceParameters):
 
     @model_validator(mode="after")
     def _possible(self) -> Parameters:
-        if self.compile == "model":
-            raise ValueError("compile model: the denoising loop is no part of the model; use layer")
         if around(self.precision) in ("bf16", "fp16") and not (self.cast_weights or self.autocast):
             raise ValueError(f"precision {self.precision}: set cast_weights or autocast, else all is computed in fp32")
         if self.weights is not None and not self.weights.startswith(("/", ".", "~")):

@@ -59,6 +59,10 @@ class StableDiffusion:
         """What an HPU graph may hold: the denoising loop around it counts on the host."""
         return [model.unet, model.vae.decoder]
 
+    def compile_units(self, model: Any) -> list[nn.Module]:
+        """For the same reason."""
+        return self.graph_units(model)
+
     def batches(self) -> Iterator[Batch]:
         import torch
 

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 import torch
 
+from cluster.devices import DeviceMemory
 from cluster.devices.cuda import Cuda
 
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> tuple[Cuda, dict[str, Any]]:
-    state: dict[str, Any] = {"num_alloc_retries": 2, "reserved": 60, "peak": 90, "calls": []}
+    state: dict[str, Any] = {"num_alloc_retries": 2, "reserved": 60, "peak": 90, "calls": [], "segments": []}
 
     def reset(device: Any) -> None:
         state["peak"] = state["reserved"]
@@ -26,6 +27,8 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> tuple[Cuda, dict[str, Any]]:
     for name, replacement in {
         "memory_stats": lambda device: {"num_alloc_retries": state["num_alloc_retries"]},
         "max_memory_reserved": lambda device: state["peak"],
+        "max_memory_allocated": lambda device: 40,
+        "memory_snapshot": lambda: state["segments"],
         "get_device_properties": lambda device: SimpleNamespace(total_memory=100),
         "reset_peak_memory_stats": reset,
         "empty_cache": empty,
@@ -44,6 +47,14 @@ def test_allocator_retries_are_those_since_the_window_began(gpu: tuple[Cuda, dic
     assert device.alloc_retries() == 5
 
 
+def test_memory_is_what_the_driver_and_torchs_allocator_say(gpu: tuple[Cuda, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    device, _ = gpu
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (7, 100))  # free, total
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 80)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 60)
+    assert device.memory() == DeviceMemory(total=100, free=7, reserved=80, allocated=60)
+
+
 def test_the_cache_is_given_back_before_the_peak_is_forgotten(gpu: tuple[Cuda, dict[str, Any]]) -> None:
     """The other way round a smaller batch would be charged for what the larger one before it had reserved."""
     device, state = gpu
@@ -51,3 +62,11 @@ def test_the_cache_is_given_back_before_the_peak_is_forgotten(gpu: tuple[Cuda, d
     device.release_memory()
     assert state["calls"] == ["empty", "reset"]
     assert device.free_share_at_peak() == pytest.approx(0.8)
+
+
+def test_what_cuda_graphs_compute_in_counts_although_no_replay_allocates_it(gpu: tuple[Cuda, dict[str, Any]]) -> None:
+    device, state = gpu
+    assert device.peak_memory_bytes() == 40
+    for index, pool, total, allocated in ((0, (0, 0), 100, 10), (0, (0, 1), 30, 4), (0, (2, 0), 8, 0), (1, (0, 1), 500, 0)):
+        state["segments"].append({"device": index, "segment_pool_id": pool, "total_size": total, "allocated_size": allocated})
+    assert device.peak_memory_bytes() == 40 + 26 + 8, "of this device, and what is allocated only once"

@@ -178,21 +178,22 @@ def test_how_graphs_were_made(ranks: list[tuple[int, int, bool]], how: str) -> N
 
 def test_inductors_counters_are_read_and_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    counters = {"inductor": {"fxgraph_cache_hit": 3, "fxgraph_cache_miss": 2, "fxgraph_cache_bypass": 4}}
+    counters = {"inductor": {"fxgraph_cache_hit": 3, "fxgraph_cache_miss": 2, "fxgraph_cache_bypass": 4, "cudagraph_skips": 5}}
     monkeypatch.setitem(sys.modules, "torch._dynamo.utils", SimpleNamespace(counters=counters))  # type: ignore[arg-type]
-    assert torch_internals.graph_lookups() == (3, 6)
+    assert torch_internals.graph_lookups() == (3, 6) and torch_internals.cuda_graphs_left_out() == 5
     monkeypatch.delitem(sys.modules, "torch._dynamo.utils")
-    assert torch_internals.graph_lookups() == (0, 0)
+    assert torch_internals.graph_lookups() == (0, 0) and torch_internals.cuda_graphs_left_out() == 0
 
 
 def test_this_torch_counts_under_these_names_and_reads_these_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import inspect
 
-    from torch._inductor import codecache
+    from torch._inductor import codecache, cudagraph_utils
     from torch._inductor.runtime.cache_dir_utils import cache_dir, triton_cache_dir
 
     source = inspect.getsource(codecache)
     assert all(f'["{name}"]' in source for name in ("fxgraph_cache_hit", "fxgraph_cache_miss", "fxgraph_cache_bypass"))
+    assert '["cudagraph_skips"]' in inspect.getsource(cudagraph_utils)
     monkeypatch.setenv(INDUCTOR, str(tmp_path / "one"))
     assert cache_dir() == str(tmp_path / "one")
     monkeypatch.setenv(TRITON, str(tmp_path / "two"))

@@ -115,6 +115,17 @@ def test_compilation_is_told_where_there_was_any(
     assert setting.world.of("environment")[-1]["compilation"] == how
 
 
+@pytest.mark.parametrize(("graphs", "left_out", "told"), [(True, 0, False), (True, 2, True), (False, 2, False)])
+def test_what_runs_without_its_cuda_graph_is_said(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, graphs: bool, left_out: int, told: bool
+) -> None:
+    monkeypatch.setattr(measured_window, "records_cuda_graphs", lambda parameters, device: graphs)
+    monkeypatch.setattr(measured_window, "cuda_graphs_left_out", lambda: left_out)
+    setting.run(compile="model", compile_mode="max-autotune")
+    text = "compile_mode max-autotune: no CUDA graph recorded in 2 places; TORCH_LOGS=perf_hints says why"
+    assert (text in [note["text"] for note in setting.world.of("note")]) is told
+
+
 def test_an_injected_slow_down_begins_with_the_window_and_is_said(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
     class Slow(FakeTrainStep):
         def __init__(self, inner: FakeTrainStep, share: float) -> None:

@@ -365,6 +365,14 @@ def test_one_reference_serves_all_that_learn_the_same_on_a_pool(workshop: Worksh
     assert {cell.parameters["compile"] for cell in cells[:8]} == {"layer"}
 
 
+def test_a_reference_is_not_compiled_in_any_mode(workshop: Workshop) -> None:
+    cells = expand(workshop.load(REFERENCES.replace("compile: layer", "compile: layer, compile_mode: max-autotune")))
+    assert [(cell.parameters["compile"], cell.parameters["compile_mode"]) for cell in cells[7:9]] == [
+        ("layer", "max-autotune"),
+        ("none", "default"),
+    ]
+
+
 def test_no_reference_is_added_where_precision_is_set_for_all(workshop: Workshop) -> None:
     cells = expand(workshop.load(REFERENCES, sets={"precision": "bf16"}))
     assert [tuple(cell.axes.values()) for cell in cells] == [

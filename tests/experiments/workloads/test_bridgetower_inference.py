@@ -151,7 +151,7 @@ def test_settings_of_training_are_refused(changes: dict[str, Any]) -> None:
         bridgetower_inference.Parameters(weights="BridgeTower/bridgetower-base")
 
 
-@pytest.mark.parametrize(("profile", "pool", "count"), [("full", None, 64), ("smoke", None, 4), ("gpu", "cuda", 18)])
+@pytest.mark.parametrize(("profile", "pool", "count"), [("full", None, 64), ("smoke", None, 4), ("gpu", "cuda", 22)])
 def test_the_suite_is_valid_in_every_profile(profile: str, pool: str | None, count: int) -> None:
     suite = load_suite("bridgetower_inference", profile=profile, pools=load_pools(), pool_names=[pool] if pool else None)
     assert len(expand(suite)) == count
@@ -159,3 +159,5 @@ def test_the_suite_is_valid_in_every_profile(profile: str, pool: str | None, cou
     assert {(cell.parameters["execution"], cell.parameters["steps"]) for cell in expand(suite)} == {
         ("synchronous", 40 if profile == "smoke" else 1000)
     }
+    graphed = [cell.parameters["batch_size"] for cell in expand(suite) if cell.parameters["compile_mode"] == "reduce-overhead"]
+    assert graphed == ([1, 8] if profile == "gpu" else [])

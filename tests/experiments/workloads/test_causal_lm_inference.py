@@ -113,6 +113,7 @@ def test_a_trial_infers_and_has_the_latency_of_a_token(values: dict[str, Any], d
     ("values", "why"),
     [
         ({"cuda_graph": True}, "cuda_graph has no effect with phase prefill"),
+        ({"compile": "model", "compile_mode": "reduce-overhead"}, "set cuda_graph in phase decode"),
         ({"phase": "decode", "compile": "layer"}, "compile layer: each layer's place in the cache"),
         ({"attention": "varlen"}, "attention varlen: of packed documents"),
         ({"learning_rate": 1.0}, "learning_rate has no effect"),
@@ -138,7 +139,7 @@ def test_the_suites_expand() -> None:
     settings = {tuple(cell.parameters[name] for name in ("model", "devices", "parallel", "sequence_length")) for cell in two}
     assert settings == {("llama3-8b", 2, "fsdp2", 8192)}
     assert {cell.parameters["tuning"] for cell in cells("llm", "lora")} == {"lora"}
-    assert len(cells("llm", "cuda")) == 16 and len(cells("llm", "smoke")) == 6
+    assert len(cells("llm", "cuda")) == 18 and len(cells("llm", "smoke")) == 6
     for profile in ("full", "cuda"):
         found = {(cell.parameters["phase"], cell.parameters["cuda_graph"]) for cell in cells("llm_inference", profile)}
         assert found == {("prefill", False), ("decode", False), ("decode", True)}

@@ -163,14 +163,14 @@ def test_flava_is_the_documents_experiment() -> None:
         assert optimiser == [1e-3, 0.1, 0.999, 2000]
 
 
-@pytest.mark.parametrize("profile", ["h200", "h200_fit", "h200_max"])
+@pytest.mark.parametrize("profile", ["h200", "h200_launches", "h200_fit", "h200_max"])
 def test_short_windows_hold_each_kind_as_often(profile: str) -> None:
     for cell in expand(load_suite("flava", profile=profile, pools=load_pools())):
         values = cell.parameters
         assert values["measure_s"] == 30, "which adds rounds of three"
         assert values["kinds"] == "balanced" and values["steps"] % 3 == 0 and values["warmup_steps"] % 3 == 0
         assert (values["parallel"] == "fsdp2") == (values["fsdp_reduce"] == "bf16") == values["strategy"].startswith("fsdp2")
-        assert values["activation_checkpointing"] == (values["strategy"] == "fsdp2+ac")
+        assert values["activation_checkpointing"] == {"fsdp2+ac": True, "fsdp2+selective": "selective"}.get(values["strategy"], False)
 
 
 def test_kinds_are_those_of_the_seed_and_all_are_seen_before_anything_is_measured() -> None:

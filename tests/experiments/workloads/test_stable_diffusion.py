@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from cluster.devices.cpu import Cpu
 from cluster.pools.pool import load_pools
 from cluster.worker.train.train_step import TrainStep
-from experiments.components.workload import Context, DataError, Unsupported, graph_units
+from experiments.components.workload import Context, DataError, Unsupported, compile_units, graph_units
 from experiments.spec.load import load_suite
 from experiments.spec.matrix import expand
 from experiments.workloads import stable_diffusion
@@ -151,13 +151,13 @@ def test_a_step_of_the_measured_loop_in_bf16() -> None:
     assert train_step.evaluate()["chance_loss"] == 1
     names = dict(train_step.plain.named_modules())
     assert graph_units(one, train_step.plain) == [names["unet"], names["vae.decoder"]], "what HPU graphs record"
+    assert compile_units(one, train_step.plain) == graph_units(one, train_step.plain)
     assert len(one.layers(train_step.plain)) == 4 + 1 + 4
 
 
 @pytest.mark.parametrize(
     ("values", "why"),
     [
-        ({"compile": "model"}, "use layer"),
         ({"precision": "fp16", "cast_weights": False}, "set cast_weights or autocast"),
         ({"weights": "CompVis/stable-diffusion-v1-4"}, "a local folder"),
         ({"activation_checkpointing": True}, "nothing is trained here"),

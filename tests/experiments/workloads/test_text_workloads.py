@@ -17,7 +17,7 @@ from cluster.pools.pool import load_pools
 from cluster.worker.measure.recorder import Recorder
 from cluster.worker.rank_group import Ranks
 from cluster.worker.trial_session import TrialSession
-from experiments.components.workload import Context, DataError, Unsupported
+from experiments.components.workload import Context, DataError, Unsupported, compile_units
 from experiments.datasets import texts
 from experiments.spec.load import load_suite
 from experiments.spec.matrix import expand
@@ -209,6 +209,14 @@ def test_summaries_are_written_to_their_full_length(data: DataSource) -> None:
     with torch.inference_mode():
         one.loss(model, one.prepare(next(one.batches())))
     assert calls == [(4, 1)] * 8, "one token at a time, the earlier ones' keys and values kept"
+
+
+def test_of_t5_in_inference_the_two_stacks_are_compiled_and_in_no_cuda_graph(data: DataSource) -> None:
+    one = build(t5_inference, data, {**T5, "compile": "model"})
+    model: Any = one.model()
+    assert compile_units(one, model) == [model.encoder, model.decoder]
+    with pytest.raises(ValueError, match="compile_mode reduce-overhead: a summary grows by a token at a time"):
+        t5_inference.Parameters(**T5, compile="model", compile_mode="reduce-overhead")
 
 
 def test_the_suites_are_the_documents_experiments() -> None:

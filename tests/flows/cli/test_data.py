@@ -78,7 +78,7 @@ def test_a_workload_without_a_suite_of_its_name_gets_one_that_runs_it(tmp_path: 
         ([".", "-w", "vit", "--set", "steps=0"], "--set: steps: is 0; should be at least 2"),
         ([".", "-w", "vit", "--set", "steps"], "--set: steps: is not KEY=VALUE"),
         ([".", "-w", "nope"], "--workload: nope: unknown workload"),
-        ([".", "-w", "flava", "--set", "compile=model"], "compile model: the loss picks masked positions"),
+        ([".", "-w", "flava", "--set", "compile_mode=reduce-overhead"], "compile_mode reduce-overhead: nothing is compiled"),
     ],
 )
 def test_what_is_wrong_with_the_command_is_said(arguments: list[str], message: str) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -132,6 +134,14 @@ def test_which_rule_trains_is_part_of_what_is_learnt_and_how_it_is_implemented_i
         ({"rms_tensors": "*", "parallel": "fsdp1", "devices": 2}, "cuda", "rms_tensors: .* parallel fsdp1"),
         ({"update_rule": "stable_adamw", "rms_tensors": "*", "parallel": "fsdp2"}, "cuda", None),
         ({"optimizer": "fused"}, "cpu", None),
+        ({"optimizer": "states_8bit"}, "cpu", "optimizer states_8bit: only on cuda, and this is cpu"),
+        ({"optimizer": "states_8bit"}, "hpu", "optimizer states_8bit: .* this is hpu"),
+        ({"optimizer": "states_8bit", "engine": "optimum_habana"}, "cuda", "optimizer states_8bit: only with engine native"),
+        ({"optimizer": "states_8bit", "update_rule": "stable_adamw"}, "cuda", "optimizer states_8bit: .* no stable_adamw"),
+        ({"optimizer": "states_8bit", "parallel": "fsdp1", "devices": 2}, "cuda", "optimizer states_8bit: .* flat ones of fsdp1"),
+        ({"optimizer": "states_8bit", "parallel": "fsdp1", "devices": 1}, "cuda", None),
+        ({"optimizer": "states_8bit", "parallel": "fsdp2", "devices": 2}, "cuda", None),
+        ({"optimizer": "states_8bit", "rms_tensors": "*"}, "cuda", "optimizer states_8bit: rms_tensors would read"),
     ],
 )
 def test_what_does_not_go_together_is_said_by_name(changes: dict[str, Any], kind: str, said: str | None) -> None:
@@ -142,6 +152,34 @@ def test_what_does_not_go_together_is_said_by_name(changes: dict[str, Any], kind
         assert why is not None
         with pytest.raises(Unsupported, match=said):
             raise Unsupported(why)
+
+
+def test_a_rate_is_set_in_a_tensor_that_compiled_code_reads_and_else_as_a_number() -> None:
+    optimizer = torch.optim.SGD([{"params": [torch.nn.Parameter(torch.ones(2))]}, {"params": [torch.nn.Parameter(torch.ones(2))]}], lr=1.0)
+    read = optimizer.param_groups[0]["lr"] = torch.tensor(1.0)
+    optimizers.set_rate(optimizer, 0.25)
+    assert optimizer.param_groups[0]["lr"] is read and read.item() == 0.25
+    assert optimizer.param_groups[1]["lr"] == 0.25 and isinstance(optimizer.param_groups[1]["lr"], float)
+
+
+def test_states_in_8_bits_need_torchao(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torchao.optim", None)
+    with pytest.raises(Unsupported, match="optimizer states_8bit: torchao is not installed"):
+        optimizers.build(TrainingParameters(optimizer="states_8bit"), [torch.nn.Parameter(torch.ones(2))])
+
+
+def test_the_settings_reach_torchaos_optimiser(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, Any] = {}
+
+    def take(trained: Any, **named: Any) -> str:
+        seen.update(named, trained=trained)
+        return "made"
+
+    monkeypatch.setitem(sys.modules, "torchao", SimpleNamespace())  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "torchao.optim", SimpleNamespace(AdamW8bit=take))  # type: ignore[arg-type]
+    trained = [torch.nn.Parameter(torch.ones(2))]
+    made: Any = optimizers.build(TrainingParameters(optimizer="states_8bit", **SETTINGS), trained)
+    assert made == "made" and seen == {"trained": trained, "lr": 1e-2, "betas": (0.9, 0.99), "eps": 1e-6, "weight_decay": 0.2}
 
 
 def test_rms_goes_from_the_step_to_parquet_results_and_mlflow(tmp_path: Path) -> None:

@@ -58,6 +58,7 @@ REAL: dict[str, dict[str, Any]] = {
     "flava_alike, ddp": ALIKE,
     "flava_alike, fsdp2": {**ALIKE, "parallel": "fsdp2"},
     "flava_alike, fsdp2, checkpointing": {**ALIKE, "parallel": "fsdp2", "activation_checkpointing": True},
+    "flava_alike, fsdp2, selective": {**ALIKE, "parallel": "fsdp2", "activation_checkpointing": "selective"},
 }
 # embeddings shared by encoder, decoder and head; a position bias that the first layer hands to the others
 TEXT: dict[str, Any] = {"batch_size": 2, "evaluation_batch_size": 4, "evaluation_samples": 4, "learning_rate": 1e-3}

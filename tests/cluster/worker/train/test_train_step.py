@@ -189,12 +189,19 @@ def test_batches_are_placed_as_the_trial_asks(prefetch: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sharded", "checkpointing", "anew"), [(False, True, (False, False)), (True, False, (False, True)), (True, True, (True, True))]
+    ("sharded", "checkpointing", "anew"),
+    [
+        (False, True, (False, False)),
+        (True, False, (False, True)),
+        (True, True, (True, True)),
+        (False, "selective", (True, False)),
+        (True, "selective", (True, True)),
+    ],
 )
 def test_where_a_sharded_model_casts_anew(
-    monkeypatch: pytest.MonkeyPatch, sharded: bool, checkpointing: bool, anew: tuple[bool, bool]
+    monkeypatch: pytest.MonkeyPatch, sharded: bool, checkpointing: bool | str, anew: tuple[bool, bool]
 ) -> None:
-    """In training where layers are recomputed, and always in evaluation."""
+    """In training where layers are recomputed, and always in evaluation; unsharded where a recomputation must do what was done."""
     log: LOG = []
     made = learner(log)
     made.sharded = sharded

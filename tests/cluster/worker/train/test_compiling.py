@@ -1,0 +1,212 @@
+"""torch.compile as a trial asks for it: which mode goes with what, what is compiled, what CUDA graphs ask of a step, and equal losses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from cluster.devices.cpu import Cpu
+from cluster.worker.train import compiling
+from cluster.worker.train.choose_engine import choose_engine
+from cluster.worker.train.train_step import TrainStep
+from experiments import workloads
+from experiments.components.workload import Context, Unsupported
+from experiments.datasets import scenes
+from experiments.trial import DataSource
+from experiments.workloads import synthetic
+
+
+class Gpu(Cpu):
+    """Computes on the CPU and says that it is a GPU."""
+
+    kind = "cuda"
+
+
+class Hpu(Cpu):
+    kind = "hpu"
+    compile_backend = "hpu_backend"
+
+
+Log = list[Any]
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> Log:
+    """What torch.compile was told, each call of what it gave, and each step that was marked. Nothing is compiled."""
+    told: Log = []
+
+    def compile_(function: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
+        told.append(settings)
+
+        def called(*arguments: Any, **named: Any) -> Any:
+            told.append("call")
+            return function(*arguments, **named)
+
+        return called
+
+    monkeypatch.setattr(torch, "compile", compile_)
+    monkeypatch.setattr(torch.compiler, "cudagraph_mark_step_begin", lambda: told.append("mark"))
+    return told
+
+
+class Inferred(synthetic.Synthetic):
+    """Reads its loss where the network wrote it, as a graph does."""
+
+    trains = False
+
+    def loss(self, model: Any, batch: Any) -> torch.Tensor:
+        self.output: torch.Tensor = model(batch["vectors"])
+        model(batch["vectors"])  # once more in this step
+        return self.output[0, 0]  # type: ignore[no-any-return]
+
+
+def learner(device: Cpu, workload: type[synthetic.Synthetic] = synthetic.Synthetic, **values: Any) -> tuple[TrainStep, Any]:
+    parameters = synthetic.Parameters(**{"batch_size": 4, "steps": 4, **values})
+    made = workload(Context(parameters, None, "cpu", 0, 1, 4))
+    step = TrainStep(made, made.model(), parameters, device)
+    return step, next(iter(made.batches()))
+
+
+GRAPHED: dict[str, Any] = {"compile": "model", "compile_mode": "reduce-overhead"}
+
+
+@pytest.mark.parametrize(
+    ("device", "values", "why"),
+    [
+        (
+            Cpu(),
+            {"compile_mode": "reduce-overhead"},
+            "compile_mode reduce-overhead: all it does is to record CUDA graphs, which cpu has none of",
+        ),
+        (Cpu(), {"compile_mode": "max-autotune"}, None),
+        (Cpu(), {"compile_mode": "max-autotune-no-cudagraphs"}, None),
+        (Gpu(), {"compile_mode": "reduce-overhead"}, None),
+        (Gpu(), {"compile_mode": "max-autotune"}, None),
+        (Hpu(), {"compile_mode": "default"}, None),
+        (Hpu(), {"compile_mode": "max-autotune"}, "compile_mode max-autotune: a mode of inductor, and hpu compiles with hpu_backend"),
+    ],
+)
+def test_a_mode_that_the_device_does_not_have_is_unsupported(device: Cpu, values: dict[str, Any], why: str | None) -> None:
+    parameters = synthetic.Parameters(**{"compile": "layer", **values})
+    if why is None:
+        choose_engine(parameters, device, 1)
+    else:
+        with pytest.raises(Unsupported, match=why):
+            choose_engine(parameters, device, 1)
+    graphs = device.kind == "cuda"
+    assert compiling.records_cuda_graphs(parameters, device) is graphs
+
+
+def test_cuda_graphs_are_for_one_device_that_trains(log: Log) -> None:
+    parameters = synthetic.Parameters(**GRAPHED, devices=2)
+    engine = choose_engine(parameters, Gpu(), 2)
+    with pytest.raises(Unsupported, match="compile_mode reduce-overhead: on several devices CUDA graphs hold gradients"):
+        engine.distribute(torch.nn.Linear(2, 2), find_unused=False, units=[])
+    made = Inferred(Context(parameters, None, "cpu", 0, 2, 4))
+    TrainStep(made, made.model(), parameters, Gpu(), engine)  # inference on several devices shares nothing
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"compile": "none"}, []),
+        ({"compile": "layer"}, [{"backend": "inductor"}] * 3),
+        ({"compile": "layer", "compile_mode": "max-autotune"}, [{"backend": "inductor", "mode": "max-autotune"}] * 3),
+        ({"compile": "model"}, [{"backend": "inductor"}]),
+        (GRAPHED, [{"backend": "inductor", "mode": "reduce-overhead"}]),
+    ],
+)
+def test_what_torch_is_told(log: Log, values: dict[str, Any], expected: list[Any]) -> None:
+    learner(Gpu(), depth=2, **values)
+    assert log == expected
+
+
+def test_a_compiled_model_keeps_the_names_of_its_parameters(log: Log) -> None:
+    step, batch = learner(Cpu(), compile="model")
+    assert [name for name, _ in step.model.named_parameters()] == [name for name, _ in step.workload.model().named_parameters()]
+    step.forward_backward(batch)
+    assert log[1:] == ["call"]
+    step.evaluate()
+    assert log[1:] == ["call"], "evaluation is eager"
+
+
+def test_each_step_of_training_is_marked_and_its_loss_copied(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    step, batch = learner(Gpu(), **GRAPHED)
+    written: list[torch.Tensor] = []
+    loss_of = step.workload.loss
+    monkeypatch.setattr(step.workload, "loss", lambda model, one: written.append(loss_of(model, one)) or written[-1])
+    for number in (1, 2):
+        loss = step.forward_backward(batch)
+        assert not loss.requires_grad and loss.data_ptr() != written[-1].data_ptr() and loss.item() == written[-1].item()
+        step.update(number)
+        assert all(parameter.grad is None for parameter in step.trained), "the next ones are written where a graph has its own"
+    assert log[1:] == ["mark", "call"] * 2
+
+    plain, batch = learner(Gpu(), compile="model")
+    log.clear()
+    plain.forward_backward(batch)
+    assert log == ["call"], "without graphs nothing is marked"
+
+
+@pytest.mark.parametrize("how", ["model", "layer"])
+def test_each_call_of_inference_is_marked_and_its_output_copied(log: Log, how: str) -> None:
+    step, batch = learner(Gpu(), Inferred, **{**GRAPHED, "compile": how})
+    log[:] = []
+    loss = step.forward_backward(batch)
+    calls = 1 if how == "model" else len(step.workload.layers(step.plain))
+    assert log == [*["mark", *["call"] * calls] * 2]
+    assert loss.data_ptr() != step.workload.output.data_ptr()  # type: ignore[attr-defined]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> DataSource:
+    folder = tmp_path_factory.mktemp("drawn")
+    scenes.build(folder, rows=32, validation_rows=16, seed=0, max_size=96)
+    return DataSource(uri=str(folder), fingerprint="f", tokenizer=str(folder / "tokenizer"))
+
+
+@pytest.fixture
+def captured() -> Iterator[Callable[[], tuple[int, int]]]:
+    """How many graphs dynamo has captured, and how often it had to break one."""
+    torch.compiler.reset()
+    counters: Any = torch._dynamo.utils.counters
+    counters.clear()
+    yield lambda: (counters["stats"]["unique_graphs"], sum(counters["graph_break"].values()))
+    torch.compiler.reset()
+
+
+# No C++ compiler is called, which takes minutes: aot_eager runs the differentiated graphs that inductor begins from, eager dynamo's
+CASES: list[tuple[str, str, dict[str, Any], int]] = [
+    ("bridgetower", "aot_eager", {"model": "tiny", "text_length": 16, "attention": "sdpa"}, 1),
+    ("flava", "eager", {"model": "tiny", "text_length": 16, "long_text_length": 32, "kinds": "balanced"}, 5),
+]
+
+
+@pytest.mark.parametrize(("name", "backend", "values", "graphs"), CASES, ids=[name for name, *_ in CASES])
+def test_a_whole_model_learns_under_autocast_what_it_learns_eagerly(
+    name: str,
+    backend: str,
+    values: dict[str, Any],
+    graphs: int,
+    data: DataSource,
+    monkeypatch: pytest.MonkeyPatch,
+    captured: Callable[[], tuple[int, int]],
+) -> None:
+    monkeypatch.setattr(Cpu, "compile_backend", backend)
+    losses = {}
+    for how in ("none", "model"):
+        module = workloads.load(name)
+        parameters = module.Parameters(batch_size=2, precision="bf16", threads=1, steps=4, compile=how, **values)
+        one = module.build(Context(parameters, data, "cpu", 0, 1, 2))
+        torch.manual_seed(0)
+        step = TrainStep(one, one.model(), parameters, Cpu())
+        torch.manual_seed(0)
+        batches, losses[how] = one.batches(), []
+        for number in (1, 2, 3):
+            losses[how].append(float(step.forward_backward(step.place(next(batches)))))
+            step.update(number)
+    assert losses["model"] == pytest.approx(losses["none"], rel=2e-3)
+    assert captured() == (graphs, 0)
