@@ -8,7 +8,7 @@ paired ratio of throughputs, warm / fresh, with its 95 % interval; how far trial
 logarithms, and warm / fresh with its 95 % interval by F, which takes them as normal); and for how long a trial of each kind held the
 device. All trials of a template share its memory layout, which may favour or hamper all of them alike (Mytkowicz et al., ASPLOS 2009):
 --restart-every N starts a new template after N warm trials. Exit status 1 where the throughputs are shown to differ by more than the
-limit: 2 % on a CPU, 0.5 % elsewhere.
+limit: 2 % on a CPU, 0.5 % elsewhere. Ctrl-C ends it early: the pairs that are whole count.
 """
 
 from __future__ import annotations
@@ -77,7 +77,10 @@ def main() -> int:
             results = run(store, plan, options.restart_every)
         held = held_of(load_sweep(store.dir), emulated=plan.trials[0].emulated)
         trials = held.trials if held else []
-    return report(plan, results, trials, LIMITS.get(device, LIMIT))
+    whole = whole_rounds(plan, results)
+    if len(whole.trials) < 2 * 3:
+        raise SystemExit("interrupted before the second pair: there is no interval")
+    return report(whole, results, trials, LIMITS.get(device, LIMIT))
 
 
 def make_pools(path: Path, name: str) -> str:
@@ -105,7 +108,10 @@ def cell_of(trial: Trial) -> Mapping[str, Any]:
 
 
 def run(store: SweepStore, plan: Plan, restart_every: int | None) -> dict[str, TrialResult]:
-    """Run the trials one after the other in the plan's order. Returns results by key. Raises SystemExit for one that does not end ok."""
+    """Run the trials one after the other in the plan's order, until all have ended or somebody presses Ctrl-C. Returns results by key.
+
+    Raises SystemExit for a trial that does not end ok.
+    """
     known, log = load_pools(), SlotLog(store.dir / SLOTS)
     pools = {kind: pool_trials(store, plan, PoolSlots(find_pool(known, kind), plan.trials), log) for kind in KINDS}
     results = {}
@@ -117,7 +123,11 @@ def run(store: SweepStore, plan: Plan, restart_every: int | None) -> dict[str, T
             results[trial.key] = result
             if trial.pool == "warm" and restart_every and trial.repeat % restart_every == 0:
                 pools["warm"].launcher.close()  # the next trial gets a new template
-            print(f"{trial.name}: {result.summary['throughput']:.4g} samples/s", file=sys.stderr, flush=True)
+            print(f"{trial.name}: {result.summary['throughput']:.6g} samples/s", file=sys.stderr, flush=True)
+    except KeyboardInterrupt:
+        launch = launchers.load(store.trial_dir(trial.key))
+        if trial.key not in results and launch is not None:
+            pools[trial.pool].launcher.stop(launch)
     finally:
         for pool in pools.values():
             pool.launcher.close()
@@ -157,6 +167,12 @@ def report(plan: Plan, results: Mapping[str, TrialResult], held: Sequence[HeldTr
     for kind in KINDS:
         print(json.dumps({"benchmark": f"{kind} trials, time of the device", **time_of(plan, kind, held)}))
     return 1 if verdict == "differ" else 0
+
+
+def whole_rounds(plan: Plan, results: Mapping[str, TrialResult]) -> Plan:
+    """The plan without the rounds that an interruption left open."""
+    open_ = {trial.repeat for trial in plan.trials if trial.key not in results}
+    return plan.model_copy(update={"trials": [trial for trial in plan.trials if trial.repeat not in open_]})
 
 
 def counted(plan: Plan, kind: str) -> list[Trial]:

@@ -58,7 +58,7 @@ def main() -> None:
     (work / "extra" / "nightly").mkdir(parents=True, exist_ok=True)
     (work / "extra" / "nightly" / "cpu.yaml").write_text(DEFINITION)
     os.environ.update(SWEEPBENCH_RUNS=str(runs), SWEEPBENCH_EXTRA=str(work / "extra"), OMP_NUM_THREADS="1")
-    from flows.cli.run_sweep import prepare_environment
+    from flows.runtime.command_environment import prepare_environment
     from flows.runtime.prefect_server import own_server
 
     prepare_environment()

@@ -84,7 +84,7 @@ def write(out: Path, work: Path, commit: str) -> None:
         _message(run.found[0], work, out)
     (out / "nights.json").write_text(json.dumps([_record(run, night) for night in run.nights], indent=1) + "\n")
     pq.write_table(_steps(work / "runs"), out / "steps.parquet", compression="zstd", compression_level=19)
-    (out / "README.md").write_text(_page(run, pictures, commit[:12]))
+    (out / "README.md").write_text(_page(run, pictures, out.name, commit[:12]))
 
 
 def _figures(last: Night, folder: Path, out: Path) -> list[str]:
@@ -115,7 +115,7 @@ def _record(run: Nights, night: Night) -> dict[str, Any]:
     }
 
 
-def _page(run: Nights, pictures: list[str], commit: str) -> str:
+def _page(run: Nights, pictures: list[str], folder: str, commit: str) -> str:
     seconds = sum(one.get("seconds", 0.0) for one in run.log.values())
     host = f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores"
     rows = "\n".join(f"| {name} | {text} |" for name, text in _findings(run))
@@ -128,7 +128,7 @@ Nights of two cells of a small network, one whose inputs cost nothing (width 256
 one after the other in {seconds / 60:.0f} minutes; only their dates are made up. Each night has three commits of its own. One commit of
 all makes inputs cost more, which is real work; nobody tells the nights. On three nights a process for each core computes beside them.
 
-    python -m benchmarks.nights_cpu --out docs/results/nightly-cpu --work /tmp/nights
+    python -m benchmarks.nights_cpu --out docs/results/{folder} --work /tmp/nights
 
 Commit `{commit}`, {host}, {_day(run.nights[-1].opened_at)}, all nights in one run.
 

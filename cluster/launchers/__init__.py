@@ -10,9 +10,9 @@ from typing import Literal, Protocol
 
 from pydantic import Field
 
-from cluster.journal.journal import Record
+from cluster.journal.journal import JournalError, JournalFollower, Record
 from cluster.pools.pool import Pool
-from cluster.trial_layout import LAUNCH
+from cluster.trial_layout import JOURNAL, LAUNCH
 from experiments.atomic_file import atomic_write
 from experiments.config.strict import Strict
 from experiments.json_file import read_model
@@ -105,5 +105,25 @@ def save(launch: Launch, trial_dir: Path) -> None:
 
 
 def load(trial_dir: Path) -> Launch | None:
-    """The trial's last launch; None if it was never started. Raises DamagedFile."""
+    """The launch in launch.json; None if there is none. Raises DamagedFile."""
     return read_model(trial_dir / LAUNCH, Launch, "`sweep resume` ends what it started and runs the trial again")
+
+
+def find(trial: Trial, trial_dir: Path, launcher: Launcher) -> Launch | None:
+    """The trial's last launch, also one that is not in launch.json; None if it was never started. Raises DamagedFile, JournalError.
+
+    A flow that dies right after a start leaves no launch.json of it. The attempt's journal then leads to it, and the launch is saved.
+    """
+    saved = load(trial_dir)
+    try:
+        records = JournalFollower(trial_dir / JOURNAL, trial.key).poll()
+    except JournalError:
+        if saved is None:
+            raise
+        return saved
+    begun = next((record for record in reversed(records) if record["kind"] == "attempt"), None)
+    if begun is None or (saved is not None and begun["attempt"] <= saved.attempt):
+        return saved
+    found = launcher.find_lost(trial, trial_dir, begun)
+    save(found, trial_dir)
+    return found

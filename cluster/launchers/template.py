@@ -188,8 +188,14 @@ _shared: TemplateCache | None = None
 
 @contextmanager
 def shared_templates() -> Iterator[TemplateCache]:
-    """Inside the block all launchers of this process fork from the same templates: sweeps that follow one another start them once."""
+    """Inside the block all launchers of this process fork from the same templates: sweeps that follow one another start them once.
+
+    They end with the outermost block.
+    """
     global _shared  # noqa: PLW0603 - launchers are made in several threads, and where nobody could hand it over
+    if _shared is not None:
+        yield _shared
+        return
     _shared = TemplateCache()
     try:
         yield _shared

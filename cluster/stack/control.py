@@ -20,6 +20,7 @@ from filelock import FileLock, Timeout
 
 from cluster.stack import deployments, ports, postgresql, process
 from cluster.stack.components import Component, components
+from cluster.stack.empty_database import MLFLOW
 from cluster.stack.errors import StackError
 from cluster.stack.settings import DATABASES, PORTS, POSTGRESQL, Settings, load, stack_environment
 from experiments.config.paths import REPOSITORY
@@ -170,7 +171,7 @@ def _environment(settings: Settings) -> dict[str, str]:
 
 
 def _prepare(settings: Settings, say: Say) -> None:
-    """Make the folders, the Ray token and PostgreSQL's files where it is to be used.
+    """Make the folders, the Ray token, and MLflow's empty database or, where it is to be used, PostgreSQL's files.
 
     The token's file is readable by its owner alone before anything is written to it. Raises StackError.
     """
@@ -186,6 +187,8 @@ def _prepare(settings: Settings, say: Say) -> None:
             raise StackError("MLflow needs psycopg2 for PostgreSQL, and it is not installed here: make setup; or DATABASE=sqlite")
         if postgresql.prepare(settings):
             say(f"PostgreSQL: new databases {' and '.join(DATABASES)} in {settings.postgresql_data}")
+    else:
+        MLFLOW.give(settings.runs / "mlflow.db")
 
 
 def _make_folder(part: Component) -> None:

@@ -1,7 +1,8 @@
-"""Prefect's database before its first use: a new folder of results gets a copy, since Prefect's own way to make one takes six seconds.
+"""The databases of Prefect and MLflow before their first use: a new folder of results gets copies.
 
-`python -m cluster.stack.empty_database` makes it, once for each version of Prefect; `make setup` runs that. It holds Prefect's tables and
-no row of anybody's. Without it Prefect makes its database itself.
+Their own ways to make one take seconds each, and a process that is killed meanwhile leaves tables that fit no version, which nothing
+mends. A copy is there as a whole or not at all. `python -m cluster.stack.empty_database` makes both, once for each version of Prefect and
+MLflow; `make setup` runs that. They hold tables and no row of anybody's.
 """
 
 from __future__ import annotations
@@ -11,28 +12,61 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.metadata import version
+from logging import getLogger
 from pathlib import Path
 
-_NAME = "prefect.db"  # in $PREFECT_HOME
+
+@dataclass(frozen=True)
+class EmptyDatabase:
+    """One package's. `migrate` makes it, in a file that is not there yet."""
+
+    package: str
+    migrate: Callable[[Path], None]
+
+    def kept(self) -> Path:
+        """Where it is kept, whether it is there or not: with the installed packages that it belongs to."""
+        return Path(sys.prefix) / "share" / "sweepbench" / f"{self.package}-{version(self.package)}.db"
+
+    def make(self, target: Path) -> bool:
+        """Make it by the package's own migrations, in some seconds; says whether it did: not over another. Raises OSError."""
+        return _place(target, self.migrate)
+
+    def give(self, target: Path) -> bool:
+        """Copy the one that is kept, or make one; says whether it did: not over another. Raises OSError."""
+        return self.copy(target) or self.make(target)
+
+    def copy(self, target: Path) -> bool:
+        """Copy the one that is kept; says whether it did: not over another, and not where none is kept. Raises OSError."""
+        source = self.kept()
+        return source.exists() and _place(target, lambda new: shutil.copyfile(source, new))
 
 
-def kept() -> Path:
-    """Where it is kept, whether it is there or not: with the installed packages that it belongs to."""
-    return Path(sys.prefix) / "share" / "sweepbench" / f"prefect-{version('prefect')}.db"
-
-
-def make(target: Path) -> None:
-    """Make it by Prefect's own migrations. Raises OSError."""
+def _place(target: Path, make: Callable[[Path], object]) -> bool:
+    """Have a file made beside `target` and moved there once it is whole, unless there is one. Raises OSError."""
+    if target.exists():
+        return False
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as home:
-        os.environ |= {"PREFECT_HOME": home, "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
-        os.environ.pop("PREFECT_SERVER_DATABASE_CONNECTION_URL", None)
-        asyncio.run(_migrate())
-        (Path(home) / _NAME).replace(target)  # whole or not at all
+    with tempfile.TemporaryDirectory(prefix=".new-", dir=target.parent) as folder:
+        new = Path(folder) / target.name
+        make(new)
+        try:
+            os.link(new, target)
+        except FileExistsError:  # another process that starts in the same folder was first
+            return False
+    return True
 
 
-async def _migrate() -> None:
+def _migrate_prefect(path: Path) -> None:
+    """Sets variables of this process: to be called in one that does nothing else with Prefect."""
+    os.environ |= {"PREFECT_HOME": str(path.parent), "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
+    os.environ["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = f"sqlite+aiosqlite:///{path}"
+    asyncio.run(_create_prefect())
+
+
+async def _create_prefect() -> None:
     from prefect.server.database import provide_database_interface
 
     database = provide_database_interface()
@@ -40,22 +74,20 @@ async def _migrate() -> None:
     await (await database.engine()).dispose()  # closes the file, so that all of it is in the file
 
 
-def copy_to(home: Path) -> bool:
-    """Give a Prefect home that has no database a copy; says whether it did. Raises OSError."""
-    home.mkdir(parents=True, exist_ok=True)
-    target, source = home / _NAME, kept()
-    if target.exists() or not source.exists():
-        return False
-    with tempfile.TemporaryDirectory(dir=home) as folder:
-        copy = Path(folder) / _NAME
-        shutil.copyfile(source, copy)
-        try:
-            os.link(copy, target)
-        except FileExistsError:  # another server that starts in the same home was first
-            return False
-    return True
+def _migrate_mlflow(path: Path) -> None:
+    """Without the experiment Default, which holds where the artifacts are: MLflow adds that on the first use."""
+    from mlflow.store.db import utils
+
+    for name in ("mlflow", "alembic"):
+        getLogger(name).setLevel("WARNING")  # they log each step
+    engine = utils.create_sqlalchemy_engine(f"sqlite:///{path}")
+    utils._initialize_tables(engine)
+    engine.dispose()
+
+
+PREFECT, MLFLOW = EmptyDatabase("prefect", _migrate_prefect), EmptyDatabase("mlflow", _migrate_mlflow)
 
 
 if __name__ == "__main__":
-    if not kept().exists():
-        make(kept())
+    for database in (PREFECT, MLFLOW):
+        database.make(database.kept())

@@ -12,7 +12,7 @@ import sys
 import threading
 from pathlib import Path
 
-from cluster.stack.empty_database import copy_to
+from cluster.stack.empty_database import PREFECT
 from cluster.stack.guard import LocalOnly
 from cluster.stack.settings import HOST
 
@@ -26,7 +26,7 @@ def main(port: int, database: str | None = None, *, until_eof: bool = False) -> 
         os.environ[_DATABASE] = database
     home = os.environ.get("PREFECT_HOME")
     if home and _DATABASE not in os.environ:
-        copy_to(Path(home))
+        PREFECT.copy(Path(home) / "prefect.db")
     if until_eof:
         threading.Thread(target=_end_with_input, daemon=True).start()
     import uvicorn

@@ -13,8 +13,14 @@ from typing import NoReturn
 from experiments.components import flop_count
 
 BASE = ("cluster.worker.trial_session", "cluster.worker.ray_train", "ray.train.torch")
-# Not imported in the template: they start processes or threads, ask for a device, or belong to one process
-_NOT_HERE = ("torch._inductor", "triton", "torchao", "__main__", "__mp_main__", "multiprocessing.resource_tracker")
+# Not imported in the template: they ask for a device, are an entry point, or belong to one process
+_NOT_HERE = (
+    "torch._inductor.compile_worker.__main__",
+    "torchao",
+    "__main__",
+    "__mp_main__",
+    "multiprocessing.resource_tracker",
+)
 
 
 def import_modules(names: Iterable[str]) -> None:

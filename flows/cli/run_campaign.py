@@ -17,8 +17,9 @@ from cluster.pools.pool import load_pools
 from experiments.config import duration
 from experiments.config.paths import REPOSITORY
 from experiments.spec.campaign import CampaignFile
-from flows.cli.run_sweep import KEEP, SEVERITY, prepare_environment, run_sweep
+from flows.cli.run_sweep import KEEP, SEVERITY, run_sweep
 from flows.cli.show_campaign import print_entries, print_left
+from flows.runtime.command_environment import prepare_environment
 from flows.runtime.interrupts import TOLD_TO_END
 from tasks.campaign.entries import Entry, Overrides, check_fits, entries_of, with_time
 from tasks.campaign.pages import publish_pages

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from flows.cli import live_table
-from flows.cli.run_sweep import prepare_environment
 from flows.runtime import prefect_api
+from flows.runtime.command_environment import prepare_environment
 from flows.runtime.interrupts import Terminated, heeded
 from flows.runtime.prefect_server import own_server
 from tasks.nightly.recording import records_only

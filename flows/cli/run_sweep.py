@@ -13,7 +13,6 @@ from rich.markup import escape
 
 from cluster.pools.busy import Look, other_work
 from cluster.pools.pool import load_pools
-from cluster.stack.settings import environment
 from cluster.trial_layout import REPORT
 from experiments.config import duration
 from experiments.config.errors import DamagedFile, UserError
@@ -22,6 +21,7 @@ from flows.cli import live_table
 from flows.cli.show_comparison import print_comparison, print_where
 from flows.cli.starting import TrialLook, starting
 from flows.runtime import prefect_api
+from flows.runtime.command_environment import prepare_environment
 from flows.runtime.handover import CURRENT, Handover
 from flows.runtime.interrupts import Terminated, heeded
 from flows.runtime.open_flow_runs import open_flow_runs
@@ -41,11 +41,6 @@ if TYPE_CHECKING:
     from prefect.client.schemas.objects import State
 
 SEVERITY = (0, 2, 1)  # exit statuses, the worst last
-_QUIET = {
-    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # the live table is what a person reads; Prefect's UI has the log
-    "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",  # each event that a server that is gone did not take, written out
-    "GIT_PYTHON_REFRESH": "quiet",
-}
 
 
 class FlowEnd(NamedTuple):
@@ -58,16 +53,6 @@ class FlowEnd(NamedTuple):
 
 KEEP: ContextVar[ExitStack | None] = ContextVar("keep", default=None)  # where a command runs several sweeps: keeps their Prefect server
 Run = Callable[[dict[str, float]], FlowEnd]  # the flow, told how long cells are expected to take, s
-
-
-def prepare_environment() -> str | None:
-    """Settings that Prefect and MLflow read when they are imported. Returns the URL of the Prefect server to use, None where none runs.
-
-    A stack started by `make up` is used if it is up, so that its UIs show the sweep.
-    """
-    for name, value in {**environment(), **_QUIET}.items():
-        os.environ.setdefault(name, value)
-    return os.environ.get("PREFECT_API_URL") or None
 
 
 def run_sweep(

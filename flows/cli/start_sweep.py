@@ -82,11 +82,16 @@ def start(plan: Plan, look: Look | None = None, *, page: Console = out) -> int:
 
     `page`: where its comparison is printed.
     """
-    from flows.cli.run_sweep import run_sweep
+    from flows.runtime.command_environment import prepare_environment
     from tasks.sweep.begin_sweep import begin_sweep
+    from tasks.sweep.head_start import template_ahead
 
     begin_sweep(plan)
     if plan.request.profile == "auto":
         pools_used = ", ".join(dict.fromkeys(trial.pool for trial in plan.trials))
         err.print(f"profile auto: took [bold]{plan.profile}[/], pool {pools_used}", highlight=False)
-    return run_sweep(plan, page, err, look)
+    prepare_environment()
+    with template_ahead(plan):
+        from flows.cli.run_sweep import run_sweep
+
+        return run_sweep(plan, page, err, look)

@@ -10,7 +10,7 @@ from cluster import launchers
 from cluster.pools.pool import find_pool, load_pools
 from experiments.config.errors import DamagedFile
 from experiments.trial import Outcome, TrialResult
-from flows.cli.run_sweep import prepare_environment
+from flows.runtime.command_environment import prepare_environment
 from tasks.sweep.store import Plan, Status, SweepStore, readable_result
 
 _WAIT_S = 120.0
@@ -39,10 +39,13 @@ def stop_sweep(store: SweepStore, reason: str, out: Console) -> int:
         known = load_pools()
         for trial in plan.trials:
             try:
-                launch = launchers.load(store.trial_dir(trial.key))
-                if launch is None or store.result(trial.key) is not None:
+                if store.result(trial.key) is not None:
                     continue
-                launchers.for_pool(find_pool(known, trial.pool)).stop(launch)
+                launcher = launchers.for_pool(find_pool(known, trial.pool))
+                launch = launchers.find(trial, store.trial_dir(trial.key), launcher)
+                if launch is None:
+                    continue
+                launcher.stop(launch)
             except (launchers.LaunchError, DamagedFile) as error:
                 out.print(f"{trial.name} cannot be stopped: {error}", highlight=False, markup=False, soft_wrap=True)
                 left += 1

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from experiments.config.errors import UserError
 from experiments.config.paths import runs_root
-from flows.cli.run_sweep import prepare_environment
+from flows.runtime.command_environment import prepare_environment
 from tasks.sweep.store import SweepStore, list_sweeps
 from tasks.tracking import pages
 from tasks.tracking.client import connect, tracking_uri

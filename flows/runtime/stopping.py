@@ -37,9 +37,11 @@ def stop_trials(session: Session, reason: str) -> None:
     session.stop.request(reason)
     for trial in session.plan.trials:  # what no thread of ours follows
         with suppress(launchers.LaunchError, DamagedFile):  # a damaged one is kept aside and stopped by the next flow
-            launch = launchers.load(session.store.trial_dir(trial.key))
-            if launch is not None and session.store.result(trial.key) is None:
-                session.pools[trial.pool].launcher.stop(launch)
+            if session.store.result(trial.key) is None:
+                launcher = session.pools[trial.pool].launcher
+                launch = launchers.find(trial, session.store.trial_dir(trial.key), launcher)
+                if launch is not None:
+                    launcher.stop(launch)
 
 
 def _reason(error: BaseException) -> str:

@@ -43,27 +43,13 @@ class AttemptStarter:
 
         Raises LaunchError if the pool is down for longer than its `wait_s`, and JournalError for a journal that was changed by others.
         """
-        before = self._last_launch()
+        before = launchers.find(self._trial, self._folder, self._context.launcher)
         if before and (launch := self._unfinished(before)):
             return Attempt(launch, started_here=False)
         if self._context.stop.is_set():
             return None
         new = self._start(self.next_number)
         return Attempt(new, started_here=True) if new else None
-
-    def _last_launch(self) -> Launch | None:
-        """The trial's last launch; None if it was never started. Raises JournalError, DamagedFile.
-
-        A flow that dies right after a start leaves no launch.json of it. The attempt's journal then leads to it, so that it goes on.
-        """
-        saved = launchers.load(self._folder)
-        records = JournalFollower(self._folder / JOURNAL, self._trial.key).poll()
-        begun = next((record for record in reversed(records) if record["kind"] == "attempt"), None)
-        if begun is None or (saved is not None and begun["attempt"] <= saved.attempt):
-            return saved
-        found = self._context.launcher.find_lost(self._trial, self._folder, begun)
-        launchers.save(found, self._folder)
-        return found
 
     def _unfinished(self, launch: Launch) -> Launch | None:
         """The trial's last launch if its end is unknown; None if it has ended or the sweep was stopped. Raises LaunchError.

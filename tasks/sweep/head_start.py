@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from filelock import FileLock
 
 from cluster.launchers.local import LocalLauncher
+from cluster.launchers.template import shared_templates
 from cluster.pools.node_locks import NodeLocks
 from cluster.pools.pool import Pool, find_pool, load_pools
 from cluster.trial_layout import HOLD, SLOTS
@@ -118,6 +119,20 @@ class HeadStart:
             self._hold.release()
         self._slots.give_back()
         self.slot_log.given_back(self.trial.key)
+
+
+@contextmanager
+def template_ahead(plan: Plan) -> Iterator[None]:
+    """Inside the block, the template that a new sweep's first trial is forked from makes its imports, which take seconds.
+
+    This process meanwhile makes its own. For a saved plan, with the variables set that trials are to have.
+    """
+    trial = plan.trials[0]
+    pool = find_pool(load_pools(), trial.pool)
+    with shared_templates():
+        if pool.embedded:
+            LocalLauncher(pool).prepare(trial, SweepStore(plan.sweep_id).trial_dir(trial.key))
+        yield
 
 
 @contextmanager

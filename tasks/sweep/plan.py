@@ -206,25 +206,28 @@ def check_ready(plan: Plan) -> None:
 
 
 def check_configured(plan: Plan, trials: Sequence[Trial]) -> None:
-    """Raise ConfigError if the pool of one of these trials has no address: it would wait in vain. A pool that is down is waited for."""
+    """Raise ConfigError if the pool of one of these trials cannot run any: it has no address, or is this machine and has no such device.
+
+    A cluster that is down is waited for.
+    """
     pools = load_pools()
     used = dict.fromkeys(trial.pool for trial in trials)
-    lacking = [name for name in used if name in pools and pools[name].address is None]
+    lacking = {name: problem for name in used if name in pools and (problem := _lacks(pools[name]))}
     rest = " ".join(f"--pool {name}" for name in used if name not in lacking)
     other = f"or run the rest: {rest}" if rest else "or name another: --pool NAME (`sweep pools` shows them)"
     if lacking:
-        raise ConfigError(
-            [
-                Problem(
-                    plan.suite.file or plan.request.suite,
-                    None,
-                    f"pool {name}",
-                    "is not configured",
-                    f"set {pools[name].address_env} to the URL of its Ray head, http://host:8265, {other}",
-                )
-                for name in lacking
-            ]
-        )
+        file = plan.suite.file or plan.request.suite
+        raise ConfigError([Problem(file, None, f"pool {name}", problem, f"{hint}, {other}") for name, (problem, hint) in lacking.items()])
+
+
+def _lacks(pool: Pool) -> tuple[str, str] | None:
+    """(what the pool lacks to run any trial, what would mend that); None where nothing is known to lack."""
+    if pool.address is None:
+        return "is not configured", f"set {pool.address_env} to the URL of its Ray head, http://host:8265"
+    if pool.embedded and pool.device != "cpu" and (problem := probe(pool).problem):
+        what, _, hint = problem.partition("; ")
+        return f"cannot run trials: {what}", hint or "make one visible"
+    return None
 
 
 def renew(plan: Plan, *, build_environments: bool = True, say: Say = lambda text: None) -> Plan:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 from logging import getLogger
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
+from cluster.stack.empty_database import MLFLOW
 from experiments.config.paths import runs_root
 
 if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
+
+_SQLITE = "sqlite:///"
 
 
 def tracking_uri() -> str:
@@ -20,7 +24,7 @@ def tracking_uri() -> str:
 
 
 def connect() -> MlflowClient:
-    """A client whose calls fail soon instead of blocking for minutes. For SQLite, one process at a time creates the tables."""
+    """A client whose calls fail soon instead of blocking for minutes. A database that is not there yet is made, if it is SQLite."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
@@ -32,9 +36,10 @@ def connect() -> MlflowClient:
     getLogger("mlflow.store").setLevel("CRITICAL")  # it writes the traceback of an error that it raises: who catches it says it in a line
     uri = tracking_uri()
     client = MlflowClient(tracking_uri=uri)
-    if uri.startswith("sqlite:"):
+    if uri.startswith(_SQLITE):
         runs_root().mkdir(parents=True, exist_ok=True)
         with FileLock(runs_root() / ".mlflow.lock"):  # without it, of eight processes with a new file seven crashed
+            MLFLOW.give(Path(uri.removeprefix(_SQLITE).partition("?")[0]))
             client.search_experiments(max_results=1)
     return client
 

@@ -211,6 +211,7 @@ def test_killed_or_interrupted_between_the_first_launch_and_the_flow(tmp_path: P
     os.kill(killed.pid, signal.SIGKILL)
     killed.communicate()
     assert killed.returncode == -signal.SIGKILL
+    (store.trial_dir(trial.key) / "launch.json").unlink()  # as if it had died before it wrote it: the journal leads to the trial
 
     status, text = sweep("resume", "last", folder=tmp_path)
     assert status == 0, text

@@ -231,10 +231,28 @@ def test_imports_get_no_device_and_what_fails_is_left_to_the_trials(tmp_path: Pa
     code = """
 import sys
 from cluster.worker.template_imports import import_modules
-import_modules(["asks_for_a_device", "harmless", "torchao", "triton.runtime"])
-print("harmless" in sys.modules, "asks_for_a_device" in sys.modules, "triton.runtime" in sys.modules)
+import_modules(["asks_for_a_device", "harmless", "torchao"])
+print("harmless" in sys.modules, "asks_for_a_device" in sys.modules, "torchao" in sys.modules)
 """
     assert run(code, PYTHONPATH=os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])) == "True False False"
+
+
+def test_the_compiler_is_imported_in_the_template_and_starts_nothing_there() -> None:
+    """Its processes start with the first compilation, in the trial. Importing it there would take each compiled trial seconds."""
+    code = """
+import os, sys, psutil
+from cluster.worker.template_imports import import_modules, spoiled
+import_modules(["torch._inductor.compile_fx", "torch._inductor.async_compile", "torch._dynamo.backends.inductor"])
+print("torch._inductor.async_compile" in sys.modules, spoiled(), psutil.Process().children())
+import torch
+pid = os.fork()
+if pid == 0:
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+    print(torch.compile(lambda x: x * 2 + 1, backend="aot_eager")(torch.ones(2)).tolist(), flush=True)
+    os._exit(0)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+    assert run(code).splitlines() == ["True None []", "[3.0, 3.0]", "0"]
 
 
 def test_a_request_of_a_launcher_that_has_died_since_is_not_carried_out(monkeypatch: pytest.MonkeyPatch) -> None:

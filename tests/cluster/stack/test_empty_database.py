@@ -1,60 +1,104 @@
-"""A new folder of results gets a copy of an empty Prefect database, and one that has a database keeps its own."""
+"""A new folder of results gets whole databases of Prefect and MLflow, and one that has a database keeps its own."""
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from cluster.stack import empty_database
-from cluster.stack.empty_database import copy_to, kept
+from cluster.stack.empty_database import MLFLOW, PREFECT, EmptyDatabase
 
 
 @pytest.fixture
-def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "share" / "prefect.db"
-    monkeypatch.setattr(empty_database, "kept", lambda: path)
+def some(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the one that is kept would be."""
+    path = tmp_path / "share" / "some.db"
+    monkeypatch.setattr(EmptyDatabase, "kept", lambda database: path)
     return path
 
 
-def made(empty: Path) -> None:
-    empty.parent.mkdir()
-    empty.write_bytes(b"tables")
+def never(path: Path) -> None:
+    raise AssertionError("it was made anew")
 
 
-def test_a_new_home_gets_a_copy(empty: Path, tmp_path: Path) -> None:
-    made(empty)
-    home = tmp_path / "new" / "home"
-    assert copy_to(home)
-    assert {path.name: path.read_bytes() for path in home.iterdir()} == {"prefect.db": b"tables"}
-    (home / "prefect.db").write_bytes(b"rows")
-    assert empty.read_bytes() == b"tables", "a copy, no link"
+def by_migration(path: Path) -> None:
+    path.write_bytes(b"migrated")
 
 
-def test_a_home_with_a_database_keeps_it(empty: Path, tmp_path: Path) -> None:
-    made(empty)
-    (tmp_path / "prefect.db").write_bytes(b"rows")
-    assert not copy_to(tmp_path)
-    assert (tmp_path / "prefect.db").read_bytes() == b"rows"
+def kept(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_bytes(b"tables")
 
 
-def test_another_server_that_was_first_is_left_alone(empty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made(empty)
+def test_a_new_folder_gets_a_copy(some: Path, tmp_path: Path) -> None:
+    kept(some)
+    target = tmp_path / "new" / "home" / "some.db"
+    assert EmptyDatabase("some", never).give(target)
+    assert {path.name: path.read_bytes() for path in target.parent.iterdir()} == {"some.db": b"tables"}
+    target.write_bytes(b"rows")
+    assert some.read_bytes() == b"tables", "a copy, no link"
 
-    def meanwhile(source: Path, copy: Path) -> None:
-        copy.write_bytes(b"tables")
-        (tmp_path / "prefect.db").write_bytes(b"of the other")
+
+def test_a_database_that_is_there_stays(some: Path, tmp_path: Path) -> None:
+    kept(some)
+    target = tmp_path / "some.db"
+    target.write_bytes(b"rows")
+    database = EmptyDatabase("some", never)
+    assert not database.copy(target) and not database.make(target) and not database.give(target)
+    assert target.read_bytes() == b"rows"
+
+
+@pytest.mark.parametrize("give", [EmptyDatabase.copy, EmptyDatabase.make])
+def test_another_process_that_was_first_is_left_alone(
+    some: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, give: Callable[[EmptyDatabase, Path], bool]
+) -> None:
+    kept(some)
+    target = tmp_path / "home" / "some.db"
+
+    def meanwhile(*paths: Path) -> None:
+        by_migration(paths[-1])
+        target.write_bytes(b"of the other")
 
     monkeypatch.setattr("shutil.copyfile", meanwhile)
-    assert not copy_to(tmp_path)
-    assert (tmp_path / "prefect.db").read_bytes() == b"of the other"
+    assert not give(EmptyDatabase("some", meanwhile), target)
+    assert {path.name: path.read_bytes() for path in target.parent.iterdir()} == {"some.db": b"of the other"}
 
 
-def test_without_one_prefect_makes_its_own(empty: Path, tmp_path: Path) -> None:
-    assert not copy_to(tmp_path)
-    assert not list(tmp_path.glob("prefect.db"))
+def test_without_one_that_is_kept_it_is_made(some: Path, tmp_path: Path) -> None:
+    target = tmp_path / "some.db"
+    assert not EmptyDatabase("some", by_migration).copy(target) and not target.exists()
+    assert EmptyDatabase("some", by_migration).give(target) and target.read_bytes() == b"migrated"
 
 
-def test_it_belongs_to_one_version_of_prefect(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(empty_database, "version", lambda name: {"prefect": "3.99.1"}[name])
-    assert kept().name == "prefect-3.99.1.db"
+def test_a_migration_that_dies_leaves_no_database(some: Path, tmp_path: Path) -> None:
+    def half(path: Path) -> None:
+        path.write_bytes(b"half of the tables")
+        raise KeyboardInterrupt
+
+    target = tmp_path / "home" / "some.db"
+    with pytest.raises(KeyboardInterrupt):
+        EmptyDatabase("some", half).make(target)
+    assert list(target.parent.iterdir()) == []
+
+
+def test_it_belongs_to_one_version_of_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(empty_database, "version", lambda name: {"prefect": "3.99.1", "mlflow": "3.98.0"}[name])
+    assert (PREFECT.kept().name, MLFLOW.kept().name) == ("prefect-3.99.1.db", "mlflow-3.98.0.db")
+
+
+def test_mlflows_has_every_table_and_no_row(tmp_path: Path) -> None:
+    """The experiment Default says where artifacts are, so it must not come from another folder."""
+    from mlflow.store.db import utils
+
+    path = tmp_path / "mlflow.db"
+    assert MLFLOW.make(path)
+    engine = utils.create_sqlalchemy_engine(f"sqlite:///{path}")
+    assert utils._all_tables_exist(engine)
+    engine.dispose()
+    with closing(sqlite3.connect(path)) as database:
+        rows = {name: database.execute(f"select count(*) from {name}").fetchone()[0] for name in ("experiments", "runs", "alembic_version")}
+    assert rows == {"experiments": 0, "runs": 0, "alembic_version": 1}

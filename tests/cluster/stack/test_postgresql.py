@@ -191,12 +191,12 @@ def test_prefect_gets_the_database_and_no_copy_of_sqlites(
     monkeypatch.setenv(name, variable or "")
     if variable is None:
         monkeypatch.delenv(name)
-    homes: list[Path] = []
-    monkeypatch.setattr(prefect_server, "copy_to", homes.append)
+    copies: list[Path] = []
+    monkeypatch.setattr(prefect_server, "PREFECT", SimpleNamespace(copy=copies.append))
     stands_in: dict[str, Any] = {"uvicorn": {"run": lambda *_, **__: None}, "prefect.server.api.server": {"create_app": lambda **_: None}}
     for module, members in stands_in.items():
         monkeypatch.setitem(sys.modules, module, SimpleNamespace(**members))
     monkeypatch.setattr(os, "umask", lambda _: 0)
     prefect_server.main(4200, database)
     assert os.environ.get(name) == (database or variable)
-    assert homes == ([tmp_path] if copied else [])
+    assert copies == ([tmp_path / "prefect.db"] if copied else [])

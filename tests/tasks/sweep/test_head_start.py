@@ -12,12 +12,13 @@ import pytest
 from filelock import FileLock, Timeout
 
 from cluster import launchers
-from cluster.launchers import Launch, LaunchError, Status
+from cluster.launchers import Launch, LaunchError, Status, template
+from cluster.launchers.template import shared_templates, templates_of_launcher
 from cluster.pools.node_locks import NodeLocks
 from cluster.pools.pool import Pool, load_pools
 from experiments.trial import Outcome, Trial
 from tasks.sweep import head_start as module
-from tasks.sweep.head_start import HeadStart, head_start, is_disturbed_by_a_start
+from tasks.sweep.head_start import HeadStart, head_start, is_disturbed_by_a_start, template_ahead
 from tasks.sweep.slot_log import read_holds
 from tasks.sweep.store import Plan, Superseded, SweepStore
 from tests.tasks.plan_support import make_plan, make_result, make_trial, saved
@@ -78,6 +79,24 @@ def begun(head: HeadStart | None) -> HeadStart:
 
 
 PLAN = make_plan([make_trial(1), make_trial(2)])
+
+
+def test_the_first_trials_template_is_begun_ahead_and_shared_by_what_follows(launcher: Fake) -> None:
+    with template_ahead(PLAN):
+        assert launcher.calls == ["prepare"]
+        shared, is_shared = templates_of_launcher()
+        assert is_shared
+        with shared_templates() as inner:  # a campaign's sweeps
+            assert inner is shared
+        assert templates_of_launcher() == (shared, True), "the outermost block ends them"
+    assert template._shared is None
+
+
+def test_no_template_is_begun_here_for_a_cluster(launcher: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = load_pools()["cpu"].model_copy(update={"address": "http://127.0.0.1:1"})
+    monkeypatch.setattr(module, "find_pool", lambda pools, name: pool)
+    with template_ahead(PLAN):
+        assert launcher.calls == []
 
 
 def test_the_first_trial_begins_and_is_taken_over_with_all_that_it_holds(launcher: Fake) -> None:

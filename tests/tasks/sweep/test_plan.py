@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from cluster.pools.pool import load_pools
+from cluster.pools.pool import Pool, load_pools
+from cluster.pools.probe import PoolState
 from experiments.config.errors import ConfigError
 from experiments.trial import trial_key
 from tasks.sweep import own_data
@@ -183,6 +184,34 @@ def test_a_pool_that_is_not_configured_is_refused_with_its_variable_and_one_that
     tasks_plan.check_configured(plan, plan.trials[:1])  # what is left to run of a resumed sweep
     monkeypatch.setenv("SWEEPBENCH_A100_ADDRESS", "http://127.0.0.1:9")
     tasks_plan.check_configured(plan, plan.trials[:2])
+
+
+@pytest.mark.parametrize(
+    ("problem", "said", "hint"),
+    [
+        ("nvidia-smi is not on this machine; a CUDA driver is needed", "nvidia-smi is not on this machine", "a CUDA driver is needed"),
+        ("this machine shows no GPU", "this machine shows no GPU", "make one visible"),
+    ],
+)
+def test_an_accelerator_that_this_machine_lacks_is_said_before_anything_starts(
+    monkeypatch: pytest.MonkeyPatch, problem: str, said: str, hint: str
+) -> None:
+    """One trial of each cell would else end as unsupported. A CPU is always there, and a cluster is asked later."""
+    asked: list[str] = []
+
+    def probe(pool: Pool) -> PoolState:
+        asked.append(pool.name)
+        return PoolState(pool=pool.name, device=pool.device, address=pool.address, reachable=False, problem=problem)
+
+    monkeypatch.setattr(tasks_plan, "probe", probe)
+    monkeypatch.setenv("SWEEPBENCH_A100_ADDRESS", "http://127.0.0.1:9")
+    plan = make_plan([make_trial(1), make_trial(2, pool="cuda"), make_trial(3, pool="a100")])
+    with pytest.raises(ConfigError) as caught:
+        tasks_plan.check_configured(plan, plan.trials)
+    assert [(one.key, one.problem, one.hint) for one in caught.value.problems] == [
+        ("pool cuda", f"cannot run trials: {said}", f"{hint}, or run the rest: --pool cpu --pool a100"),
+    ]
+    assert asked == ["cuda"]
 
 
 # --- going on with a plan under changed code, data, libraries

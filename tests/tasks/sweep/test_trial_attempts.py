@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import pytest
@@ -150,6 +151,16 @@ def test_an_attempt_whose_flow_died_before_it_could_note_it_goes_on(cluster: Clu
     assert (result.outcome, result.attempt, cluster.started) == (Outcome.OK, number, [])
     saved = launchers.load(folder)
     assert saved is not None and (saved.attempt, saved.id) == (number, f"{KEY}-a{number}")
+
+
+def test_a_damaged_journal_does_not_hide_the_launch_that_was_noted(cluster: Cluster) -> None:
+    made = left_by_a_dead_flow(cluster, "RUNNING")
+    folder = cluster.store.trial_dir(KEY)
+    (folder / "journal.jsonl").write_bytes(b"no record\n")
+    assert launchers.find(made, folder, cluster) == launchers.load(folder)
+    (folder / "launch.json").unlink()
+    with pytest.raises(JournalError, match=re.escape(f"{folder / 'journal.jsonl'}, line 1: ")):
+        launchers.find(made, folder, cluster)
 
 
 def test_attempts_are_counted_on_from_those_before(cluster: Cluster) -> None:
