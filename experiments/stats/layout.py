@@ -245,8 +245,11 @@ def _fit(values: Array, errors: Array, cell: NDArray[np.intp], rounds: NDArray[n
         residuals = own - within @ effects
         residuals[np.abs(residuals) < _ROUNDING * np.abs(values).max()] = 0.0
         variances = np.where(known, np.bincount(cell, residuals**2) / np.maximum(left, _NOTHING_LEFT), 0.0)
-        if turn < _PASSES and known.any() and (usual := _USUAL * float(np.median(variances[known]))) > 0:
-            weights = usual / np.maximum(variances, usual)
+        if turn == _PASSES or not known.any() or not (usual := _USUAL * float(np.median(variances[known]))) > 0:
+            break
+        before, weights = weights, usual / np.maximum(variances, usual)
+        if np.array_equal(weights, before):
+            break  # as of two cells alone, whose variances are equal: another pass would find the same
     squares = np.where(np.isfinite(errors), errors, 0.0) ** 2
     with_x = squares[:, None] * within
     of_errors = (

@@ -14,7 +14,6 @@ from experiments.config.paths import runs_root
 from experiments.metrics import metric_of
 from experiments.trial import TrialResult
 from flows.cli.show_comparison import print_comparison, print_where
-from flows.cli.show_imported import OF_OTHERS, imported_rows, outcomes_of
 from flows.cli.tables import make_table, print_rows
 from tasks.analysis.results import Sweep, load_sweep
 from tasks.analysis.trial_row import TrialRow
@@ -26,6 +25,8 @@ UNREADABLE = "unreadable"  # a file of it is damaged
 
 def sweep_rows() -> list[dict[str, Any]]:
     """One entry for each sweep, newest first, and for what was imported. One that cannot be read says so and hides no other."""
+    from flows.cli.show_imported import imported_rows  # which `sweep show` does without
+
     rows: list[dict[str, Any]] = imported_rows()
     for sweep_id in list_sweeps():
         store = SweepStore(sweep_id)
@@ -94,6 +95,8 @@ def _sweep_state(store: SweepStore, plan: Plan, counts: Mapping[str, int]) -> st
 
 
 def print_sweeps(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
+    from flows.cli.show_imported import OF_OTHERS, outcomes_of
+
     if not rows:
         out.print(f"no sweep under {runs_root()} yet; `sweep run bridgetower` makes one", highlight=False, soft_wrap=True)
         return

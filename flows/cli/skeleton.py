@@ -13,11 +13,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from experiments import workloads
 from experiments.atomic_file import atomic_write
 from experiments.config.errors import ConfigError, choose
 from experiments.config.paths import extra_folders
-from experiments.spec.load import list_suites
 from flows.cli.schema import Kind, schema_text
 
 _TEMPLATES = Path(__file__).resolve().parent / "templates"
@@ -57,6 +55,8 @@ def target_folder(to: Path | None) -> Path:
 
 def write_workload(name: str, data: Data, folder: Path) -> Written:
     """A workload, and a suite of the same name. Raises ConfigError for a name that is taken or cannot be one, OSError."""
+    from experiments import workloads  # not with the module: every command imports it
+
     if not _WORKLOAD.fullmatch(name) or keyword.iskeyword(name):
         hint = "use a-z, 0-9 and _, starting with a letter; no word of Python's own"
         raise ConfigError.one("NAME", None, name, "cannot be the name of a workload", hint)
@@ -71,6 +71,8 @@ def write_workload(name: str, data: Data, folder: Path) -> Written:
 
 def write_suite(name: str, workload: str, folder: Path) -> Written:
     """A suite of a workload that is there. Raises ConfigError as `write_workload`, and for an unknown workload, OSError."""
+    from experiments import workloads
+
     if not _SUITE.fullmatch(name):
         raise ConfigError.one("NAME", None, name, "cannot be the name of a suite", "use a-z, 0-9, _ and -, starting with a letter or digit")
     if workload not in workloads.names():
@@ -82,6 +84,8 @@ def write_suite(name: str, workload: str, folder: Path) -> Written:
 
 
 def _check_suite_name(name: str) -> None:
+    from experiments.spec.load import list_suites
+
     if name in {info.name for info in list_suites()}:
         raise ConfigError.one("NAME", None, name, "is a suite already", "choose another name")
 

@@ -19,7 +19,7 @@ from experiments.stats.verdict import Verdict
 from tasks.analysis.cell import estimate_of, is_number
 from tasks.analysis.compare_cells import make_cells
 from tasks.analysis.trial_row import TrialRow
-from tasks.sweep.aa_plan import TWIN, TWINS
+from tasks.sweep.twins import TWIN, TWINS
 
 STATISTICS_VERSION = 1  # raise it whenever the same pairs may get another interval or verdict: certificates of another version do not count
 GROUPS = (2, 3, 5)  # pairs that make a small sweep of two cells with so many repeats

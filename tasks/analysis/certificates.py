@@ -25,7 +25,7 @@ from experiments.stats.coverage import Share
 from experiments.trial import Trial
 from tasks.analysis.aa import GROUPS, STATISTICS_VERSION, AaResult, analyse
 from tasks.analysis.results import Sweep
-from tasks.sweep.aa_plan import METRIC
+from tasks.sweep.twins import METRIC
 
 
 class Subject(NamedTuple):

@@ -88,7 +88,10 @@ class HeldTime:
     parts: Mapping[str, float] = field(init=False)  # slot-seconds, in the order of PARTS, without those that are 0
 
     def __post_init__(self) -> None:
-        sums = {part: sum(trial.parts.get(part, 0.0) for trial in self.trials) for part in PARTS}
+        sums = dict.fromkeys(PARTS, 0.0)
+        for trial in self.trials:
+            for part in trial.parts.keys() & PARTS.keys():
+                sums[part] += trial.parts[part]
         object.__setattr__(self, "parts", {part: seconds for part, seconds in sums.items() if seconds})
 
     @property

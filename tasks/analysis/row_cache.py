@@ -31,9 +31,10 @@ from tasks.sweep.whole_records import code_digest, keeps
 
 LEAST = 50  # trials; fewer are read at once
 _SHARE = 0.05  # of new rows, from which on the file is written again: written after each trial it would cost the square of their number
-_TEXTS = ("source", "result", "environment", "packages", "small")
+_OWN, _SHARED = ("source", "result", "small"), ("environment", "packages")  # texts: most trials of a sweep have the same of the latter
 _SCHEMA = pa.schema(
-    [(name, pa.string()) for name in _TEXTS]
+    [(name, pa.string()) for name in _OWN]
+    + [(name, pa.dictionary(pa.int32(), pa.string())) for name in _SHARED]
     + [("steps", pa.list_(pa.int64())), ("losses", pa.list_(pa.float64())), ("rms", pa.list_(pa.float64()))]
 )
 _CODE = b"code"
@@ -48,7 +49,7 @@ class RowCache:
         self._table = _read(self._path) if self._used else None
         self._columns = _Columns(self._table) if self._table is not None else None
         self._new: dict[str, Mapping[str, Any]] = {}
-        self._parsed = cache(json.loads)  # most trials of a sweep share their environment and packages
+        self._parsed = cache(json.loads)
 
     def get(self, trial: Trial, digest: str) -> TrialRow | None:
         """The row of a trial whose record's files have this digest; None where it is not kept."""
@@ -94,7 +95,11 @@ class _Columns:
     """The table's values. `places`: the row of each source."""
 
     def __init__(self, table: Any) -> None:
-        self.texts: dict[str, list[str]] = {name: table.column(name).to_pylist() for name in _TEXTS}
+        self.texts: dict[str, list[str]] = {name: table.column(name).to_pylist() for name in _OWN}
+        for name in _SHARED:
+            column = table.column(name).unify_dictionaries().combine_chunks()
+            texts = column.dictionary.to_pylist()
+            self.texts[name] = [texts[place] for place in column.indices.to_pylist()]
         self.places = {source: place for place, source in enumerate(self.texts["source"])}
         self._series = {}
         for name in ("steps", "losses", "rms"):

@@ -16,10 +16,8 @@ from experiments.spec.schema import MAX_TRIALS, Suite
 from experiments.trial import Outcome
 from tasks.sweep.plan import TrialMaker, arguments_of, make_plan, once_more
 from tasks.sweep.store import AaSettings, Plan, Request, SweepStore
+from tasks.sweep.twins import METRIC, TWIN, TWINS
 
-TWIN = "twin"  # the axis
-TWINS = ("A", "B")
-METRIC = "throughput"  # where the suite's own metric is no rate or time: ratios are what is certified
 PAIRS = 20  # unless the command line says otherwise
 MOST_PAIRS = 1000
 

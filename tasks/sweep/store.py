@@ -26,7 +26,7 @@ from experiments.atomic_file import atomic_write
 from experiments.config.errors import DamagedFile, UserError
 from experiments.config.paths import runs_root
 from experiments.config.strict import Strict
-from experiments.json_file import read_file, read_model, sealed_text, validated
+from experiments.json_file import model_in, read_file, read_model, sealed_text, validated
 from experiments.spec.schema import MOST_ROUNDS, Suite
 from experiments.stats.look import Look
 from experiments.trial import Outcome, Trial, TrialKey, TrialResult
@@ -141,7 +141,9 @@ def read_plan(path: Path) -> Plan | None:
 
 @lru_cache(maxsize=8)  # by what is in the file: a command reads the plan of thousands of trials several times
 def _plan_in(data: bytes, night: bool) -> Plan:
-    return validated(upgraded(content_of(data), night=night), Plan)
+    content = content_of(data)
+    today = upgraded(content, night=night)
+    return model_in(data, content, Plan) if today == content else validated(today, Plan)
 
 
 def new_sweep_id(suite: str) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from experiments.stats import layout as layout_module
 from experiments.stats.layout import Layout
 from experiments.stats.spread import Spread
 
@@ -92,6 +93,19 @@ def test_a_noisy_cell_keeps_its_noise_and_leaves_the_others_theirs() -> None:
     assert against_noisy.df == pytest.approx(2)
     assert quiet.se == pytest.approx(0.005 * math.sqrt(2 / 3), rel=0.1)
     assert quiet.df == pytest.approx(4, rel=0.1)
+
+
+@pytest.mark.parametrize(("cells", "solved"), [(2, 1), (4, 6)])
+def test_a_fit_is_made_again_only_while_weights_change(monkeypatch: pytest.MonkeyPatch, cells: int, solved: int) -> None:
+    """Of two cells the variances are equal, so the weights stay; a noisy cell's move with each of the passes."""
+    rows = random_rows(1, cells, 3)
+    rows[0] = [-0.5, 0.0, 0.55]
+    found, inverse = list[object](), layout_module._inverse
+    monkeypatch.setattr(layout_module, "_inverse", lambda normal: found.append(normal) or inverse(normal))
+    count = 3 * cells
+    numbers = [cell for cell in range(cells) for _ in range(3)]
+    layout = Layout([value for row in rows for value in row], numbers, [0, 1, 2] * cells, np.zeros(count))
+    assert np.isfinite(layout._fit.effects).all() and len(found) == solved
 
 
 def test_cells_whose_spreads_differ_are_compared_in_pairs() -> None:

@@ -38,3 +38,11 @@ def test_listings_import_no_heavy_library(arguments: list[str], tmp_path: Path) 
     status, loaded = json.loads(done.stdout.rsplit("RESULT", 1)[1])
     assert (status, HEAVY & set(loaded)) == (0, set())
     assert {"flows", "pydantic"} <= set(loaded)  # the list is that of a process that did something
+
+
+def test_what_shows_a_sweep_imports_nothing_that_plans_or_imports_one() -> None:
+    code = "import sys, flows.cli.commands, flows.cli.show_sweeps, tasks.report.headline; print(' '.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, timeout=120)
+    loaded = set(done.stdout.split())
+    assert {"tasks.sweep.plan", "tasks.imports.model", "experiments.spec.load", "flows.cli.show_imported"} & loaded == set()
+    assert {"tasks.report.model", "tasks.sweep.store", "flows.cli.new"} <= loaded

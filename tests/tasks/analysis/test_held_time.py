@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.analysis.held_time import PARTS, AttemptMarks, HeldTime, account, attempt_marks
+from tasks.analysis.held_time import PARTS, AttemptMarks, HeldTime, HeldTrial, account, attempt_marks
 from tasks.sweep.slot_log import Hold
 from tests.tasks.held_support import hold, journal
 
@@ -30,6 +30,12 @@ def marks(*journals: tuple[int, list[object]]) -> dict[int, AttemptMarks]:
 def held(*holds: Hold, attempts: dict[str, dict[int, AttemptMarks]], **more: object) -> HeldTime:
     counted = {one.trial: 1 for one in holds}
     return account(holds, lambda key: attempts.get(key, {}), **{"counted": counted, **more})  # type: ignore[arg-type]
+
+
+def test_the_whole_adds_up_its_trials_and_leaves_out_parts_of_other_versions() -> None:
+    trials = [HeldTrial("a", "cpu", {"measured": 0.5, "imports": 1.0}), HeldTrial("b", "cpu", {"measured": 0.25, "of later": 8.0})]
+    found = HeldTime(trials)
+    assert (list(found.parts.items()), found.measured_share) == ([("imports", 1.0), ("measured", 0.75)], 0.75 / 1.75)
 
 
 def test_each_piece_of_a_trial_is_in_the_part_that_its_marks_say() -> None:

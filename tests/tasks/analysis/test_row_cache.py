@@ -84,6 +84,8 @@ def test_a_file_that_was_damaged_since_is_found_and_the_others_are_not_read_for_
 
 
 def test_one_new_trial_is_read_alone(sweep_dir: Path, parsed: list[Path]) -> None:
+    first = anew(sweep_dir)
+    (sweep_dir / ".rows.parquet").unlink()
     folder = trial_dirs(sweep_dir)[2]
     away = sweep_dir.parent / "away"
     shutil.move(folder, away)
@@ -92,6 +94,8 @@ def test_one_new_trial_is_read_alone(sweep_dir: Path, parsed: list[Path]) -> Non
     parsed.clear()
     assert [row.outcome for row in anew(sweep_dir)] == ["ok", "ok", "ok", "does_not_fit"]
     assert {path.parent for path in parsed} == {folder}
+    parsed.clear()
+    assert [row.packages for row in anew(sweep_dir)] == [row.packages for row in first] and parsed == [], "kept with those before it"
 
 
 @pytest.mark.parametrize("how", ["damaged", "of other code", "gone"])

@@ -35,6 +35,19 @@ def test_what_the_flow_writes_is_sealed_and_the_plan_is_read_without_it() -> Non
     assert seal_of({**content, "seal": "other"}) == content["seal"]
 
 
+def test_the_seal_may_stand_anywhere_but_only_once() -> None:
+    one = store()
+    path = one.dir / "plan.json"
+    content = json.loads(path.read_text())
+    seal = content.pop("seal")
+    for text in (json.dumps({"seal": seal, **content}), json.dumps({**content, "seal": seal}, separators=(",", ":")) + "\n"):
+        path.write_text(text)
+        assert SweepStore(one.sweep_id).load_plan() == make_plan([make_trial(1), make_trial(2)], tree="0" * 16)
+    path.write_text(json.dumps({"seal": "0" * 64, **content, "seal_": seal}).replace("seal_", "seal"))
+    with pytest.raises(DamagedFile, match=r"plan\.json"):
+        SweepStore(one.sweep_id).load_plan()
+
+
 @pytest.mark.parametrize("how", ["value", "trial", "order", "extra"])
 def test_a_plan_that_was_edited_has_no_seal_that_holds(how: str) -> None:
     one = store()

@@ -145,3 +145,31 @@ def test_a_digest_is_of_every_file_of_the_record() -> None:
     assert len(seen) == 6 and None not in seen
     (folder / "result.json").unlink()
     assert record_digest(folder) is None
+
+
+def test_a_file_of_any_size_counts_to_its_last_byte(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = saved(PLAN, t1=Outcome.OK)
+    folder = store.trial_dir(PLAN.trials[0].key)
+    (folder / "journal.jsonl").write_bytes(bytes(range(256)) * 2)
+    whole = record_digest(folder)
+    for size in (1, 511, 512, 513):  # smaller than the journal, of its size, and larger
+        monkeypatch.setattr(whole_records_module._buffer, "memory", bytearray(size))
+        assert record_digest(folder) == whole
+    (folder / "journal.jsonl").write_bytes(bytes(range(256)) * 2 + b"x")
+    assert record_digest(folder) != whole
+
+
+def test_steps_count_only_without_a_journal_that_they_could_be_made_from() -> None:
+    store = saved(PLAN, t1=Outcome.OK)
+    folder = store.trial_dir(PLAN.trials[0].key)
+    steps, journal = folder / "steps.parquet", folder / "journal.jsonl"
+    journal.write_text("")
+    with_journal = record_digest(folder)
+    steps.write_text("steps")
+    assert record_digest(folder) == with_journal
+    journal.unlink()
+    with_steps = record_digest(folder)
+    steps.write_text("others")
+    assert len({with_journal, with_steps, record_digest(folder)}) == 3
+    journal.symlink_to("nothing")
+    assert record_digest(folder) is None
