@@ -1,7 +1,10 @@
-"""transformers' attention by torch's fused kernels, told its mask in the type that it computes in. Torch; imported on workers only.
+"""transformers' attention by torch's fused kernels, told its mask as they take it. Torch; imported on workers only.
 
 Under autocast the query is in 16 bits, while a mask that the model makes is of booleans or in fp32. The kernels want it in the query's
 type. Call by call torch sees to that; a graph of a whole model may hold a mask as it was made, and its kernel then refuses it.
+
+A model that is traced cannot look whether a mask hides anything, so transformers then makes one where it else makes none. Its version 5.17
+makes that of the image's tokens square, also for text that attends to the image.
 """
 
 from __future__ import annotations
@@ -26,11 +29,18 @@ def registered() -> str:
 def masked_sdpa(
     module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, **given: Any
 ) -> tuple[torch.Tensor, None]:
-    """transformers' own `sdpa` of query, key, value (batch, heads, tokens, head) with the mask as `in_type_of` makes it."""
+    """transformers' own `sdpa` of query, key, value (batch, heads, tokens, head), with the mask, (batch, 1, tokens, keys), fitted to them."""
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-    output: tuple[torch.Tensor, None] = sdpa_attention_forward(module, query, key, value, in_type_of(query, mask), **given)
+    output: tuple[torch.Tensor, None] = sdpa_attention_forward(
+        module, query, key, value, in_type_of(query, for_queries(query, mask)), **given
+    )
     return output
+
+
+def for_queries(query: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor | None:
+    """A mask that was made for another number of queries, for any number: it hides padding, so it is the same for each query."""
+    return mask if mask is None or mask.shape[-2] in (1, query.shape[-2]) else mask[..., :1, :]
 
 
 def in_type_of(query: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor | None:
