@@ -29,7 +29,7 @@ def registered() -> str:
 def masked_sdpa(
     module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, **given: Any
 ) -> tuple[torch.Tensor, None]:
-    """transformers' own `sdpa` of query, key, value (batch, heads, tokens, head), with the mask, (batch, 1, tokens, keys), fitted to them."""
+    """transformers' own `sdpa` of query, key, value (batch, heads, tokens, head), the mask, (batch, 1, tokens, keys), fitted to them."""
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
     output: tuple[torch.Tensor, None] = sdpa_attention_forward(
