@@ -35,12 +35,13 @@ def connect() -> MlflowClient:
         getLogger(name).setLevel("WARNING")  # otherwise they log the creation of tables into the live table
     getLogger("mlflow.store").setLevel("CRITICAL")  # it writes the traceback of an error that it raises: who catches it says it in a line
     uri = tracking_uri()
-    client = MlflowClient(tracking_uri=uri)
-    if uri.startswith(_SQLITE):
-        runs_root().mkdir(parents=True, exist_ok=True)
-        with FileLock(runs_root() / ".mlflow.lock"):  # without it, of eight processes with a new file seven crashed
-            MLFLOW.give(Path(uri.removeprefix(_SQLITE).partition("?")[0]))
-            client.search_experiments(max_results=1)
+    if not uri.startswith(_SQLITE):
+        return MlflowClient(tracking_uri=uri)
+    runs_root().mkdir(parents=True, exist_ok=True)
+    with FileLock(runs_root() / ".mlflow.lock"):  # without it, of eight processes with a new file seven crashed
+        MLFLOW.give(Path(uri.removeprefix(_SQLITE).partition("?")[0]))  # first: a client that finds none makes one in place
+        client = MlflowClient(tracking_uri=uri)
+        client.search_experiments(max_results=1)
     return client
 
 

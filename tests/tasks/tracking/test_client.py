@@ -1,0 +1,47 @@
+"""The connection to MLflow: what is there before a client is made."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import mlflow.tracking
+import pytest
+
+from experiments.config.paths import runs_root
+from tasks.tracking.client import connect
+
+
+class Client:
+    """In place of MLflow's, which makes its database table by table, where it is to be, if it finds none."""
+
+    def __init__(self, tracking_uri: str) -> None:
+        self.tables = _tables(Path(tracking_uri.removeprefix("sqlite:///")))
+
+    def search_experiments(self, max_results: int) -> list[Any]:
+        return []
+
+
+def _tables(path: Path) -> set[str]:
+    if not path.exists():
+        return set()
+    with closing(sqlite3.connect(path)) as database:
+        return {name for (name,) in database.execute("select name from sqlite_master where type = 'table'")}
+
+
+def test_a_client_finds_a_whole_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kill while a client makes one in place leaves a folder whose sweeps can never be published."""
+    monkeypatch.setattr(mlflow.tracking, "MlflowClient", Client)
+    assert not (runs_root() / "mlflow.db").exists()
+    client: Any = connect()
+    assert {"experiments", "runs", "metrics", "alembic_version"} <= client.tables
+    assert (runs_root() / "mlflow.db").exists()
+
+
+def test_a_server_makes_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mlflow.tracking, "MlflowClient", Client)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    client: Any = connect()
+    assert client.tables == set() and not (runs_root() / "mlflow.db").exists()
