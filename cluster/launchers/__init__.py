@@ -5,6 +5,7 @@ A launch is plain data (launch.json in the trial's folder), so that another proc
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -109,10 +110,11 @@ def load(trial_dir: Path) -> Launch | None:
     return read_model(trial_dir / LAUNCH, Launch, "`sweep resume` ends what it started and runs the trial again")
 
 
-def find(trial: Trial, trial_dir: Path, launcher: Launcher) -> Launch | None:
+def find(trial: Trial, trial_dir: Path, launcher: Callable[[], Launcher]) -> Launch | None:
     """The trial's last launch, also one that is not in launch.json; None if it was never started. Raises DamagedFile, JournalError.
 
     A flow that dies right after a start leaves no launch.json of it. The attempt's journal then leads to it, and the launch is saved.
+    `launcher`: gives that of the trial's pool, where it is needed.
     """
     saved = load(trial_dir)
     try:
@@ -124,6 +126,6 @@ def find(trial: Trial, trial_dir: Path, launcher: Launcher) -> Launch | None:
     begun = next((record for record in reversed(records) if record["kind"] == "attempt"), None)
     if begun is None or (saved is not None and begun["attempt"] <= saved.attempt):
         return saved
-    found = launcher.find_lost(trial, trial_dir, begun)
+    found = launcher().find_lost(trial, trial_dir, begun)
     save(found, trial_dir)
     return found

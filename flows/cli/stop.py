@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from functools import partial
 
 from rich.console import Console
 
 from cluster import launchers
-from cluster.pools.pool import find_pool, load_pools
+from cluster.pools.pool import Pool, find_pool, load_pools
 from experiments.config.errors import DamagedFile
-from experiments.trial import Outcome, TrialResult
+from experiments.trial import Outcome, Trial, TrialResult
 from flows.runtime.command_environment import prepare_environment
 from tasks.sweep.store import Plan, Status, SweepStore, readable_result
 
@@ -41,11 +43,11 @@ def stop_sweep(store: SweepStore, reason: str, out: Console) -> int:
             try:
                 if store.result(trial.key) is not None:
                     continue
-                launcher = launchers.for_pool(find_pool(known, trial.pool))
+                launcher = partial(_launcher, known, trial)  # asked for what was started alone: its pool may be gone from the pools file
                 launch = launchers.find(trial, store.trial_dir(trial.key), launcher)
                 if launch is None:
                     continue
-                launcher.stop(launch)
+                launcher().stop(launch)
             except (launchers.LaunchError, DamagedFile) as error:
                 out.print(f"{trial.name} cannot be stopped: {error}", highlight=False, markup=False, soft_wrap=True)
                 left += 1
@@ -64,6 +66,10 @@ def stop_sweep(store: SweepStore, reason: str, out: Console) -> int:
         out.print(f"{store.sweep_id}: its process was dead; stopped {stopped} trial(s) that it had left running", highlight=False)
         published = _publish(store, plan, reason, out)
     return 0 if published and not left else 1
+
+
+def _launcher(pools: Mapping[str, Pool], trial: Trial) -> launchers.Launcher:
+    return launchers.for_pool(find_pool(pools, trial.pool))
 
 
 def _publish(store: SweepStore, plan: Plan, reason: str, out: Console) -> bool:

@@ -6,11 +6,13 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from prefect.runtime import flow_run
 
 from cluster import launchers
 from experiments.config.errors import DamagedFile
+from experiments.trial import Trial
 from flows.runtime import prefect_runs
 from flows.runtime.interrupts import TerminalClosed
 from flows.runtime.session import Session
@@ -38,10 +40,13 @@ def stop_trials(session: Session, reason: str) -> None:
     for trial in session.plan.trials:  # what no thread of ours follows
         with suppress(launchers.LaunchError, DamagedFile):  # a damaged one is kept aside and stopped by the next flow
             if session.store.result(trial.key) is None:
-                launcher = session.pools[trial.pool].launcher
-                launch = launchers.find(trial, session.store.trial_dir(trial.key), launcher)
+                launch = launchers.find(trial, session.store.trial_dir(trial.key), partial(_launcher, session, trial))
                 if launch is not None:
-                    launcher.stop(launch)
+                    _launcher(session, trial).stop(launch)
+
+
+def _launcher(session: Session, trial: Trial) -> launchers.Launcher:
+    return session.pools[trial.pool].launcher
 
 
 def _reason(error: BaseException) -> str:

@@ -43,7 +43,7 @@ class AttemptStarter:
 
         Raises LaunchError if the pool is down for longer than its `wait_s`, and JournalError for a journal that was changed by others.
         """
-        before = launchers.find(self._trial, self._folder, self._context.launcher)
+        before = launchers.find(self._trial, self._folder, lambda: self._context.launcher)
         if before and (launch := self._unfinished(before)):
             return Attempt(launch, started_here=False)
         if self._context.stop.is_set():

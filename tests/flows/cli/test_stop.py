@@ -173,6 +173,15 @@ def test_a_trial_that_cannot_be_stopped_is_named_and_the_others_are_stopped(stag
     assert SweepStore(SWEEP_ID).result(plan.trials[1].key) is None
 
 
+def test_a_trial_that_never_began_needs_no_pool(stage: Stage) -> None:
+    """Its pool may be gone from the pools file meanwhile."""
+    plan = make_plan([make_trial(1), make_trial(2, pool="gone")])
+    begun(plan, 1)
+    saved(plan)
+    assert stage.stop() == 0
+    assert stage.text == f"{SWEEP_ID}: its process was dead; stopped 1 trial(s) that it had left running"
+
+
 def test_a_sweep_that_left_nothing_is_not_running(stage: Stage) -> None:
     plan = make_plan([make_trial(1), make_trial(2)])
     begun(plan, 1)

@@ -157,10 +157,10 @@ def test_a_damaged_journal_does_not_hide_the_launch_that_was_noted(cluster: Clus
     made = left_by_a_dead_flow(cluster, "RUNNING")
     folder = cluster.store.trial_dir(KEY)
     (folder / "journal.jsonl").write_bytes(b"no record\n")
-    assert launchers.find(made, folder, cluster) == launchers.load(folder)
+    assert launchers.find(made, folder, lambda: cluster) == launchers.load(folder)
     (folder / "launch.json").unlink()
     with pytest.raises(JournalError, match=re.escape(f"{folder / 'journal.jsonl'}, line 1: ")):
-        launchers.find(made, folder, cluster)
+        launchers.find(made, folder, lambda: cluster)
 
 
 def test_attempts_are_counted_on_from_those_before(cluster: Cluster) -> None:
