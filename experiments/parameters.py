@@ -7,8 +7,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from experiments.config.scalar_text import yaml_text
 from experiments.config.strict import Strict
-from experiments.precision import FUSED, SAYS, Precision
+from experiments.precision import FUSED, SAYS, Precision, around
 
 BatchSize = Annotated[int, Field(ge=1, le=1_000_000)] | Literal["max"]
 CompileMode = Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"]
@@ -70,6 +71,13 @@ def numerics_of(parameters: Mapping[str, Any], device: str) -> tuple[tuple[str, 
     return ("device", device), *sorted((name, repr(parameters[name])) for name in NUMERICS & parameters.keys())
 
 
+# Parameters of some strategies; with the others they would change nothing
+WITHOUT_EFFECT: Mapping[str, tuple[str, ...]] = {
+    "ddp": ("fsdp_units", "fsdp_reshard", "fsdp_reduce", "fsdp_compute", "limit_all_gathers"),
+    "fsdp1": ("ddp_bucket_view", "ddp_static_graph"),
+    "fsdp2": ("ddp_bucket_view", "ddp_static_graph", "limit_all_gathers"),
+}
+
 SIDE = "side"  # the axis of an A/B sweep, which is no parameter: tasks/rounds/ab_plan.py
 
 # Axes without an effect of their own: each value names a set of parameters, which a suite's conditions set
@@ -84,6 +92,7 @@ class TrainingParameters(Strict):
     """
 
     same_work: ClassVar[tuple[str, ...]] = ()
+    casts_by: ClassVar[str] = "fsdp_compute"  # what gives operations weights of 16 bits where autocast is off
 
     devices: int = Field(1, ge=1, le=4096, description="data-parallel workers, one device each")
     precision: Precision = Field("fp32", description=SAYS)
@@ -143,7 +152,9 @@ class TrainingParameters(Strict):
     fsdp_compute: Literal["fp32", "bf16", "fp16"] = Field("fp32", description="type in which FSDP gathers parameters; the shards stay fp32")
     limit_all_gathers: bool = Field(True, description="fsdp1: the host waits rather than gather far ahead; fsdp2 needs no limit")
     build_on: Literal["device", "host"] = Field("device", description="where weights are made; host: for a model too large for one device")
-    autocast: bool = Field(True, description="false: operations in the parameters' own type (fsdp_compute); fp16 keeps its loss scaler")
+    autocast: bool = Field(
+        True, description="false: operations in the type that fsdp_compute gathers parameters in; fp16 keeps its loss scaler"
+    )
     allow_tf32: bool = Field(False, description="cuda: TF32 for the fp32 matrix products that autocast leaves")
     ddp_bucket_view: bool = Field(True, description="DDP gradient_as_bucket_view")
     ddp_static_graph: bool = Field(False, description="DDP static_graph")
@@ -173,6 +184,33 @@ class TrainingParameters(Strict):
         if self.kernels == "fused" and self.precision not in FUSED:
             raise ValueError(f"kernels fused: there are none for precision {self.precision}; those are {', '.join(FUSED)}")
         return self
+
+    @model_validator(mode="after")
+    def _fits_its_strategy(self) -> Self:
+        for name in WITHOUT_EFFECT[self.parallel]:
+            if getattr(self, name) != (default := type(self).model_fields[name].default):
+                raise ValueError(
+                    f"{name} has no effect with parallel {self.parallel}; leave it at {yaml_text(default)}, or change parallel"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _computes_in_its_precision(self) -> Self:
+        kind = around(self.precision)
+        short = kind in ("bf16", "fp16")
+        if self.fsdp_compute not in ("fp32", kind):
+            fits = f"{kind} or fp32" if short else "fp32"
+            raise ValueError(f"fsdp_compute {self.fsdp_compute}: precision {self.precision} computes in {kind}; set fsdp_compute to {fits}")
+        if short and not (self.autocast or self.casts()):
+            raise ValueError(
+                f"autocast false: with precision {self.precision} all but linear layers in 8 bits would be computed in fp32; "
+                f"set autocast to true, or let {self.casts_by} cast the weights"
+            )
+        return self
+
+    def casts(self) -> bool:
+        """Whether `casts_by` gives operations weights of 16 bits."""
+        return self.fsdp_compute != "fp32"
 
     @model_validator(mode="after")
     def _compiles_in_its_mode(self) -> Self:

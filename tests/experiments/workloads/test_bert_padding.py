@@ -198,11 +198,22 @@ def test_a_trial_of_micro_batches_counts_all_samples_and_real_tokens(data: DataS
         ({"attention": "varlen", "padding": "removed", "model": "base"}, "has no dropout, and dropout is 0.1; set dropout to 0"),
         ({"attention": "varlen", "padding": "removed", "dropout": 0.2}, "dropout is 0.2"),
         ({"lengths": "short"}, "lengths"),
+        (
+            {"padding": "removed", "compile": "model", "compile_mode": "reduce-overhead"},
+            "compile_mode reduce-overhead: with padding removed",
+        ),
+        ({"padding": "removed", "compile": "layer", "compile_mode": "max-autotune"}, "compile_mode max-autotune: with padding removed"),
     ],
 )
 def test_what_cannot_be_is_refused(values: dict[str, Any], why: str) -> None:
     with pytest.raises(ValidationError, match=why):
         bert.Parameters(**{**VARIOUS, **values})
+
+
+def test_without_cuda_graphs_samples_without_padding_are_compiled() -> None:
+    for mode in ("default", "max-autotune-no-cudagraphs"):
+        bert.Parameters(**{**VARIOUS, "padding": "removed", "compile": "model", "compile_mode": mode})
+    bert.Parameters(**{**VARIOUS, "padding": "kept", "compile": "model", "compile_mode": "reduce-overhead"})
 
 
 def test_what_a_device_cannot_do_is_unsupported(data: DataSource) -> None:

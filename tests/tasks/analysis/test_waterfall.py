@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from experiments.trial import Outcome
+from tasks.analysis.trial_row import TrialRow
 from tasks.analysis.waterfall import DROPS, traced, waterfall, waterfall_of
 from tests.tasks.cell_support import made, row
 
@@ -137,3 +139,15 @@ def test_a_cells_waterfall_is_of_its_first_repeat_with_parts_at_its_own_clock() 
     assert found is not None and found.drops["clock"] == pytest.approx(0.2)
     [untraced] = made(rows[:2])
     assert traced(untraced) is None and waterfall_of(untraced) is None
+
+
+def test_a_cells_waterfall_is_of_a_repeat_that_nothing_disturbed_where_there_is_one() -> None:
+    def repeat(number: int, *, disturbed: bool) -> TrialRow:
+        made_up = row({"pool": "cpu"}, repeat=number, profile=PROFILE)
+        assert made_up.result is not None
+        why = "a process of another user on its device" if disturbed else None
+        return replace(made_up, result=made_up.result.model_copy(update={"disturbed": why}))
+
+    rows = [repeat(1, disturbed=True), repeat(2, disturbed=False), repeat(3, disturbed=True)]
+    [cell], [all_disturbed] = made(rows), made([rows[0], rows[2]])
+    assert traced(cell) is rows[1] and traced(all_disturbed) is rows[0]

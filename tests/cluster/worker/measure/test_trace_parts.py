@@ -86,9 +86,7 @@ def test_one_step_counts_from_its_batch_on() -> None:
     made = Trace().loads(0.0, 1.0).runs(GEMM, 2.0, 4.0, 1.5).runs(GEMM, 5.0, 6.0, 4.5)
     found = step_parts(made.events, [8])
     assert found is not None and (found.steps, found.step_s, found.matrix_s, found.samples) == (1, 6.0, 3.0, 8.0)
-    assert (found.data_wait_s, found.launch_s, found.idle_s) == (1.0, 1.0, 1.0), (
-        "before the first operation nothing says what it waited for"
-    )
+    assert (found.data_wait_s, found.launch_s, found.idle_s) == (1.0, 2.0, 0.0), "before its first operation the device was idle"
 
 
 def test_parts_are_means_of_the_steps_after_the_first() -> None:
@@ -105,6 +103,14 @@ def test_the_device_waits_for_a_launch_that_came_after_it_was_idle(launched: flo
     """Idle from 3 to 4 s. A launch that is not in the trace is taken to be at the operation's start."""
     found = step_parts(Trace().loads(0.0, 0.0).runs(GEMM, 0.0, 3.0, 0.0).runs(GEMM, 4.0, 5.0, launched).events, [1])
     assert found is not None and (found.launch_s, found.idle_s) == pytest.approx((waited, gap))
+
+
+def test_a_gap_while_the_host_is_in_the_loader_of_the_next_step_is_no_wait_for_data() -> None:
+    """The host has launched both products by 2 s and waits for the next batch from 3 to 9 s: the device waits for it from 6 s on."""
+    made = Trace().loads(0.0, 0.0).runs(GEMM, 0.0, 1.0, 0.0).loads(1.0, 1.0).runs(GEMM, 2.0, 4.0, 1.5).runs(GEMM, 5.0, 6.0, 2.0)
+    found = step_parts(made.loads(3.0, 9.0).runs(NORM, 9.5, 10.0, 9.2).events, [1, 1, 1])
+    assert found is not None and found.steps == 2
+    assert (2 * found.idle_s, 2 * found.data_wait_s, 2 * found.launch_s) == pytest.approx((1.0, 3.0, 0.5 + 1.0))
 
 
 def test_kernels_of_a_graph_are_launched_with_it() -> None:

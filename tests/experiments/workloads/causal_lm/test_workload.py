@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from experiments.components.workload import Context, DataError, Unsupported
+from experiments.components.workload import Context, DataError, Unsupported, flops_by_precision
 from experiments.datasets import texts
+from experiments.parameters import work_parameters
 from experiments.trial import DataSource
-from experiments.workloads import causal_lm
+from experiments.workloads import causal_lm, causal_lm_inference
 from experiments.workloads.causal_lm.flops import training_flops
 from experiments.workloads.causal_lm.model import make
 
@@ -144,6 +145,24 @@ def test_weights_of_a_folder_are_read_with_their_shape(data: DataSource, tmp_pat
     assert facts == {"initial_weights": "random"}
     with pytest.raises(DataError, match=f"weights {tmp_path}/nothing"):
         build(data, model="own", weights=f"{tmp_path}/nothing")
+
+
+def test_weights_of_a_folder_may_be_of_any_size_and_are_the_work() -> None:
+    for schema in (causal_lm.Parameters, causal_lm_inference.Parameters):
+        assert "weights" in work_parameters(schema)
+
+
+def test_of_adapters_it_is_not_known_which_of_a_layers_products_are_in_8_bits(data: DataSource) -> None:
+    """A frozen layer has two products and not three, of which switchback computes both in 8 bits."""
+    adapted = {precision: build(data, tuning="lora", precision=precision) for precision in ("bf16", "fp8", "fp8_switchback")}
+    plain = adapted["bf16"].linear_flops_per_sample()
+    assert plain and {name: one.linear_flops_per_sample() for name, one in adapted.items()} == {
+        "bf16": plain,
+        "fp8": plain,
+        "fp8_switchback": None,
+    }
+    assert build(data, precision="fp8_switchback").linear_flops_per_sample() == build(data).linear_flops_per_sample()
+    assert flops_by_precision(adapted["fp8_switchback"], "fp8_switchback", 1e9) is None
 
 
 @pytest.mark.parametrize(
