@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from experiments.config.scalar_text import yaml_text
 from experiments.config.strict import Strict
-from experiments.precision import FUSED, SAYS, Precision, around
+from experiments.precision import FUSED, LOW, SAYS, Precision, around
 
 BatchSize = Annotated[int, Field(ge=1, le=1_000_000)] | Literal["max"]
 CompileMode = Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"]
@@ -92,7 +92,7 @@ class TrainingParameters(Strict):
     """
 
     same_work: ClassVar[tuple[str, ...]] = ()
-    casts_by: ClassVar[str] = "fsdp_compute"  # what gives operations weights of 16 bits where autocast is off
+    how_to_cast: ClassVar[str] = "with parallel fsdp1 or fsdp2 fsdp_compute to {kind}"  # so that operations see 16 bits without autocast
 
     devices: int = Field(1, ge=1, le=4096, description="data-parallel workers, one device each")
     precision: Precision = Field("fp32", description=SAYS)
@@ -202,14 +202,15 @@ class TrainingParameters(Strict):
             fits = f"{kind} or fp32" if short else "fp32"
             raise ValueError(f"fsdp_compute {self.fsdp_compute}: precision {self.precision} computes in {kind}; set fsdp_compute to {fits}")
         if short and not (self.autocast or self.casts()):
+            what = "what lies around the linear layers" if self.precision in LOW else "all"
+            how = self.how_to_cast.format(kind=kind)
             raise ValueError(
-                f"autocast false: with precision {self.precision} all but linear layers in 8 bits would be computed in fp32; "
-                f"set autocast to true, or let {self.casts_by} cast the weights"
+                f"autocast false: with precision {self.precision} {what} would be computed in fp32; set autocast to true, or {how}"
             )
         return self
 
     def casts(self) -> bool:
-        """Whether `casts_by` gives operations weights of 16 bits."""
+        """Whether operations see weights of 16 bits without autocast, by what `how_to_cast` says."""
         return self.fsdp_compute != "fp32"
 
     @model_validator(mode="after")

@@ -31,7 +31,7 @@ def check_nothing_trained(parameters: TrainingParameters) -> None:
 class InferenceParameters(TrainingParameters):
     """Parameters of inference. The first base class of a workload's Parameters, before those of the training workload."""
 
-    casts_by: ClassVar[str] = "cast_weights"
+    how_to_cast: ClassVar[str] = "cast_weights to true"
 
     batch_size: BatchSize = Field(1, description="samples per device and step, or max: the largest that fits")
     cast_weights: bool = Field(True, description="bf16, fp16: weights cast once, when the model is built; false: in every operation")

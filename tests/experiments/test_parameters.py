@@ -112,9 +112,11 @@ def test_shards_are_gathered_in_the_precision_that_is_named(precision: str, comp
 @pytest.mark.parametrize("precision", ["bf16", "fp16", "fp8"])
 def test_without_autocast_something_else_gives_16_bits(precision: str) -> None:
     asked = {"precision": precision, "autocast": False}
-    with pytest.raises(ValidationError, match=f"autocast false: with precision {precision} .* set autocast to true, or let fsdp_compute"):
+    kind, what = "fp16" if precision == "fp16" else "bf16", "what lies around the linear layers" if precision == "fp8" else "all"
+    with pytest.raises(
+        ValidationError, match=rf"with precision {precision} {what} would be computed in fp32; set autocast to true, or .* {kind}"
+    ):
         TrainingParameters.model_validate(asked)
-    kind = "fp16" if precision == "fp16" else "bf16"
     TrainingParameters.model_validate({**asked, "parallel": "fsdp2", "fsdp_compute": kind})
     for other in ("fp32", "tf32"):
         TrainingParameters.model_validate({"precision": other, "autocast": False})
@@ -123,5 +125,5 @@ def test_without_autocast_something_else_gives_16_bits(precision: str) -> None:
 def test_in_inference_weights_that_are_cast_need_no_autocast() -> None:
     asked = {"precision": "bf16", "autocast": False}
     InferenceParameters.model_validate({**asked, "cast_weights": True})
-    with pytest.raises(ValidationError, match=r"autocast false: .* or let cast_weights cast the weights"):
+    with pytest.raises(ValidationError, match=r"autocast false: .* or cast_weights to true"):
         InferenceParameters.model_validate({**asked, "cast_weights": False})

@@ -60,7 +60,7 @@ class Parameters(ModelParameters):
         if self.tuning == "full":
             for name in ("lora_rank", "lora_alpha", "lora_targets", "cast_weights"):
                 if getattr(self, name) != type(self).model_fields[name].default:
-                    raise ValueError(f"{name} has no effect with tuning full")
+                    raise ValueError(f"{name} has no effect with tuning full; set tuning to lora")
         elif self.cast_weights and self.parallel != "ddp":
             raise ValueError("cast_weights: not with shards, whose type of computing is fsdp_compute")
         return self

@@ -41,5 +41,5 @@ class Parameters(InferenceParameters):
     @model_validator(mode="after")
     def _possible(self) -> Parameters:
         if self.weights is not None and not self.weights.startswith(("/", ".", "~")):
-            raise ValueError(f"weights {self.weights!r}: a local folder, its path starting with / . or ~")
+            raise ValueError(f"weights {self.weights!r}: should be a local folder, its path starting with / . or ~")
         return self
