@@ -216,6 +216,17 @@ def test_without_cuda_graphs_samples_without_padding_are_compiled() -> None:
     bert.Parameters(**{**VARIOUS, "padding": "kept", "compile": "model", "compile_mode": "reduce-overhead"})
 
 
+@pytest.mark.parametrize(("sequence_length", "longest"), [(96, 96), (16, 64)])
+def test_varlen_is_told_a_length_that_the_padding_does_not_exceed(data: DataSource, sequence_length: int, longest: int) -> None:
+    """Up to 63 tokens of padding are a document too."""
+    varlen = {"padding": "removed", "attention": "varlen", "precision": "bf16", "sequence_length": sequence_length}
+    one = build(data, device="cuda", **varlen)
+    batch = next(one.batches())
+    given = one.inputs(torch.nn.Linear(1, 1), batch)
+    assert given["longest"] == longest >= batch["starts"].diff().max() and torch.equal(given["starts"], batch["starts"])
+    assert "attention_mask" not in given
+
+
 def test_what_a_device_cannot_do_is_unsupported(data: DataSource) -> None:
     varlen = {"padding": "removed", "attention": "varlen", "precision": "bf16"}
     assert bert_inference.Parameters(**{**VARIOUS, **varlen, "model": "base"}).dropped() == 0
@@ -223,6 +234,7 @@ def test_what_a_device_cannot_do_is_unsupported(data: DataSource) -> None:
         build(data, **varlen)
     with pytest.raises(Unsupported, match="padding removed: not with hpu_graphs"):
         build(data, device="hpu", padding="removed", attention="sdpa", hpu_graphs=True)
+    assert build(data, device="hpu", padding="kept", hpu_graphs=True).parameters.hpu_graphs
     with pytest.raises(ValidationError, match="accumulation_steps has no effect: nothing is trained here"):
         bert_inference.Parameters(accumulation_steps=2)
 

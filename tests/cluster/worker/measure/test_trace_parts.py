@@ -113,6 +113,34 @@ def test_a_gap_while_the_host_is_in_the_loader_of_the_next_step_is_no_wait_for_d
     assert (2 * found.idle_s, 2 * found.data_wait_s, 2 * found.launch_s) == pytest.approx((1.0, 3.0, 0.5 + 1.0))
 
 
+def test_what_runs_at_once_counts_to_products_attention_others_communication_and_copies_in_this_order() -> None:
+    made = Trace().loads(0.0, 0.0).runs(GEMM, 0.0, 2.0, 0.0).runs(FLASH, 1.0, 4.0, 0.0, stream=8).runs(NORM, 3.0, 6.0, 0.0, stream=9)
+    made.runs(NCCL, 5.0, 8.0, 0.0, stream=20).runs("Memcpy DtoH", 7.0, 10.0, 0.0, stream=21, cat="gpu_memcpy")
+    found = step_parts(made.events, [1])
+    assert found is not None and found.hidden_s == 1.0
+    assert (found.matrix_s, found.attention_s, found.other_s, found.communication_s, found.copies_s) == (2.0, 2.0, 2.0, 2.0, 2.0)
+
+
+def test_a_device_is_idle_once_all_of_its_streams_are() -> None:
+    """A short kernel beside a long one ends first. The next one is launched before the long one ends, so the host is not waited for."""
+    made = Trace().loads(0.0, 0.0).runs(GEMM, 0.0, 5.0, 0.0).runs(NORM, 1.0, 2.0, 0.0, stream=8).runs(GEMM, 6.0, 7.0, 3.0)
+    found = step_parts(made.events, [1])
+    assert found is not None and (found.launch_s, found.idle_s) == (0.0, 1.0)
+
+
+def test_a_step_begins_when_the_last_operation_of_the_one_before_ends_and_its_own_are_launched_from_its_loader_on() -> None:
+    made = Trace().loads(0.0, 0.1).runs(GEMM, 1.0, 4.0, 0.5).runs(NORM, 1.0, 2.0, 0.6, stream=8)
+    found = step_parts(made.loads(2.0, 2.0).runs(GEMM, 4.0, 6.0, 2.0).events, [1, 1])
+    assert found is not None and (found.step_s, found.matrix_s) == (2.0, 2.0)
+
+
+def test_triton_launches_by_the_driver_and_what_took_no_time_did_not_run() -> None:
+    made = Trace().runs("triton_poi_fused_add_0", 1.0, 2.0, 0.5).runs(NORM, 3.0, 3.0, 2.5)
+    assert made.events[-3]["cat"] == "cuda_runtime"
+    made.events[-3]["cat"] = "cuda_driver"
+    assert [(operation.start, operation.launched) for operation in device_operations(made.events)] == [(1.0 * S, 0.5 * S)]
+
+
 def test_kernels_of_a_graph_are_launched_with_it() -> None:
     made = Trace().runs(GEMM, 1.0, 2.0, 0.5).runs(NORM, 2.5, 3.0, None)
     made.events[-1]["args"]["correlation"] = 1
