@@ -16,7 +16,7 @@ from experiments.parameters import work_parameters
 from experiments.trial import DataSource
 from experiments.workloads import causal_lm, causal_lm_inference
 from experiments.workloads.causal_lm.flops import training_flops
-from experiments.workloads.causal_lm.model import make
+from experiments.workloads.causal_lm.model import cast, make
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -197,3 +197,12 @@ def test_a_tokenizer_that_is_too_large_is_refused(data: DataSource, tmp_path: Pa
     (tmp_path / "tokenizer.json").write_text(json.dumps(told))
     with pytest.raises(DataError, match="the tokenizer has 4099 tokens, the model 4096"):
         build(data, tokenizer=str(tmp_path)).model()
+
+
+@pytest.mark.parametrize(
+    ("precision", "kind"), [("fp32", "float32"), ("tf32", "float32"), ("bf16", "bfloat16"), ("fp16", "float16"), ("fp8", "bfloat16")]
+)
+def test_weights_are_cast_to_the_16_bits_of_the_precision(precision: str, kind: str) -> None:
+    weight = torch.nn.Parameter(torch.ones(2))
+    cast([weight], precision)
+    assert weight.dtype is getattr(torch, kind)
