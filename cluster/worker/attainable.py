@@ -61,7 +61,7 @@ def _add(context: SessionContext, traced: Sequence[TracedProducts | None], profi
         called = [one for rank in traced if rank for one in rank.called]
         found = measured_rates(called, kept, lambda product: seconds_of(product, device.torch_device))
     known, missing = len(found.seconds), sum(found.left_out.values())
-    why = "; ".join(f"{count} {reason}" for reason, count in found.left_out.items())
+    why = ", ".join(f"{count} ({reason})" for reason, count in found.left_out.items())
     say(
         f"attainable rates: of {known + missing} matrix products (operator, shapes, type, layout) {found.measured} were measured in "
         f"{time.monotonic() - began:.1f} s and {known - found.measured} were known" + (f"; not measured: {why}" if why else "")
@@ -100,13 +100,13 @@ def measured_rates(
     left_out: dict[str, int] = {}
     for product in sorted(flops, key=lambda product: (-flops[product], product.key)):
         if product.key not in kept:
-            reason = None if now() < until else f"as {limit_s:g} s were over"
+            reason = None if now() < until else f"{limit_s:g} s were over"
             try:
                 if reason is None:
                     kept[product.key] = measure(product)
                     measured += 1
             except Exception as error:  # no memory for it, or a type that this torch has not
-                reason = f"as {type(error).__name__} was raised"
+                reason = type(error).__name__
             if reason is not None:
                 left_out[reason] = left_out.get(reason, 0) + 1
                 continue
@@ -119,7 +119,7 @@ def attained(traced: TracedProducts | None, matrix_s: float, seconds: Mapping[Pr
 
     `covered_s`: the part of `matrix_s` in which products of a known rate ran. `attainable_s`: how long `matrix_s` would be if each of them
     took its time in the bare loop, and the rest the time that it took. Kernels beside each other count in `matrix_s` once, so both are
-    scaled.
+    scaled. `product_flops`: of all products of the step that have a shape, also of those that checkpointing repeats.
     """
     known = [one for one in traced.called if one.product in seconds] if traced else []
     if traced is None or not known or not traced.kernels_s > 0:
@@ -127,7 +127,8 @@ def attained(traced: TracedProducts | None, matrix_s: float, seconds: Mapping[Pr
     scale = matrix_s / traced.kernels_s
     took = math.fsum(one.seconds for one in known) * scale
     would = math.fsum(one.calls * seconds[one.product] for one in known) * scale
-    return {"covered_s": took, "attainable_s": matrix_s - took + would}
+    flops = math.fsum(one.calls * one.product.flops for one in traced.called)
+    return {"covered_s": took, "attainable_s": matrix_s - took + would, "product_flops": flops}
 
 
 def rows_of(called: Sequence[Called], seconds: Mapping[Product, float]) -> list[dict[str, Any]]:

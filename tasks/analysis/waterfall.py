@@ -37,7 +37,8 @@ class Waterfall:
     peak: FLOP/s of one device. drops: by the names in DROPS; below 0 for a gain, such as a clock above the data sheet's. None: not known,
     and then within that of the matrix products. matrix_rate: FLOP/s of the matrix products while they ran; of attention too, where its
     drop is None. attainable_rate: that of their shapes in a bare loop; None where none was measured. covered: the share of the matrix
-    products' time that it is of; the rest counts at the rate that it had.
+    products' time that it is of; the rest counts at the rate that it had. product_flops: of all that have a
+    shape, over the FLOPs that the model takes of them; above 1 where some is done twice.
     """
 
     peak: float
@@ -46,6 +47,7 @@ class Waterfall:
     matrix_rate: float
     attainable_rate: float | None = None
     covered: float | None = None
+    product_flops: float | None = None
 
 
 def traced(cell: Cell) -> TrialRow | None:
@@ -76,7 +78,8 @@ def waterfall(profile: Mapping[str, Any], clock_mhz: float | None) -> Waterfall 
     each = [_of_rank(rank, flops, profile.get("attention_flops_per_sample"), peak) for rank in ranks]
     drops = {name: _mean([one.drops[name] for one in each]) for name in (MATRIX, *DROPS[3:])}
     top = 1.0 if at_clock is None else at_clock
-    attainable, covered = _mean([one.attainable_rate for one in each]), _mean([one.covered for one in each])
+    attainable = _mean([one.attainable_rate for one in each])
+    covered, product_flops = _mean([one.covered for one in each]), _mean([one.product_flops for one in each])
     rate = math.fsum(one.matrix_rate for one in each) / len(each)
     if rate > peak * max(1.0, top) * _TOLERANCE:
         raise ValueError(
@@ -87,7 +90,7 @@ def waterfall(profile: Mapping[str, Any], clock_mhz: float | None) -> Waterfall 
     drops[MATRIX] = (drops[MATRIX] or 0.0) - (1 - top) - (shapes or 0.0)
     reached = math.fsum(one.reached for one in each) / len(each)
     first = {CLOCK: None if at_clock is None else 1 - at_clock, SHAPES: shapes}
-    return Waterfall(peak, first | drops, reached, rate, attainable, covered)
+    return Waterfall(peak, first | drops, reached, rate, attainable, covered, product_flops)
 
 
 def _of_rank(rank: Mapping[str, float], flops: float, of_attention: float | None, peak: float) -> Waterfall:
@@ -103,15 +106,16 @@ def _of_rank(rank: Mapping[str, float], flops: float, of_attention: float | None
     multiplying = rank["matrix_s"] + (0.0 if apart else attention)
     if not multiplying > 0:
         raise ValueError("the trace has no matrix products under names that are known")
-    rate = (done - (done_apart if apart else 0.0)) / multiplying
+    of_products = done - (done_apart if apart else 0.0)
+    rate = of_products / multiplying
     drops: dict[str, float | None] = {MATRIX: 1 - rate / peak}
     drops[ATTENTION] = (rate * attention - done_apart) / step / peak if apart else None
     drops |= {name: rate * math.fsum(rank[part] for part in parts) / step / peak for name, parts in _TIMES.items()}
-    attainable, covered = None, None
+    attainable, covered, product_flops = None, None, None
     if rank.get("attainable_s"):
         attainable = rate * multiplying / (multiplying - rank["matrix_s"] + rank["attainable_s"])
-        covered = rank["covered_s"] / multiplying
-    return Waterfall(peak, drops, done / step / peak, rate, attainable, covered)
+        covered, product_flops = rank["covered_s"] / multiplying, rank["product_flops"] / of_products
+    return Waterfall(peak, drops, done / step / peak, rate, attainable, covered, product_flops)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

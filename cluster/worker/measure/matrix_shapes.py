@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from cluster.worker.measure.trace_breakdown import ON_HOST, PRODUCTS, Event
-from cluster.worker.measure.trace_parts import OPERATOR, CountedSteps
+from cluster.worker.measure.trace_parts import OPERATOR, CountedSteps, Operation
 
 # Operators that multiply matrices -> how many of their arguments are tensors, from the first on, and where the two matrices are among them
 OPERATORS = {"mm": (2, 0), "addmm": (3, 1), "bmm": (2, 0), "baddbmm": (3, 1), "_int_mm": (2, 0), "_scaled_mm": (5, 0)}
@@ -102,19 +102,26 @@ class TracedProducts:
 
 def traced_products(events: Iterable[Event], counted: CountedSteps) -> TracedProducts:
     """The products of the steps that count, those with the most FLOPs first. `events`: the trace's traceEvents."""
-    spent: dict[Any, float] = defaultdict(float)
+    kernels: dict[Any, list[Operation]] = defaultdict(list)
     for operation in counted.operations:
         if operation.kind == PRODUCTS and counted.begin <= operation.start:
-            spent[operation.operator] += operation.end - operation.start
+            kernels[operation.operator].append(operation)
     calls: dict[Product, list[float]] = defaultdict(list)
     for event in events:
-        operator = event.get("args", {}).get(OPERATOR) if event.get("cat") == ON_HOST else None
-        if operator is not None and operator in spent and (product := product_of(event)) is not None:
-            calls[product].append(spent[operator])
+        if event.get("cat") != ON_HOST or (product := product_of(event)) is None:
+            continue
+        # In traces of early versions a kernel that no operator launched has the number of some other one: it was launched at another time
+        until = event["ts"] + event["dur"]
+        if own := [one for one in kernels.get(event["args"].get(OPERATOR), ()) if event["ts"] <= one.launched <= until]:
+            calls[product].append(_micros(own))
     steps = len(counted.samples)
     found = [Called(product, len(each) / steps, math.fsum(each) / 1e6 / steps) for product, each in calls.items()]
     found.sort(key=lambda one: (-one.calls * one.product.flops, one.product.key))
-    return TracedProducts(math.fsum(spent.values()) / 1e6 / steps, found)
+    return TracedProducts(math.fsum(_micros(each) for each in kernels.values()) / 1e6 / steps, found)
+
+
+def _micros(operations: Iterable[Operation]) -> float:
+    return math.fsum(one.end - one.start for one in operations)
 
 
 def product_of(event: Event) -> Product | None:

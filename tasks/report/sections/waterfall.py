@@ -33,6 +33,7 @@ WITHIN = {
 }
 _HEADER = ["cell", "peak", *DROPS, "reached", "MFU, not traced", "rate of matrix products", "attainable"]
 _PRODUCTS = 6  # rows of a cell
+_REPEATED = 1.02  # times the model's FLOPs, from which on it is said
 _COVERED = 0.995  # share of the matrix products' time from which on their shapes count as all known
 
 
@@ -42,7 +43,7 @@ def section(source: ReportSource) -> Section | None:
     if not found and not problems:
         could = any(cell.trial.device == "cuda" and cell.mean("mfu") is not None for cell in source.cells)
         return Section(NAME, "Where the peak goes", [Bullets([HOW])]) if could else None
-    notes = [*problems, *_not_apart(found), *_not_covered(found)]
+    notes = [*problems, *_not_apart(found), *_not_covered(found), *_repeated(found)]
     products = products_table([cell for cell, _ in found])
     ranks = ranks_table([cell for cell, _ in found])
     blocks: list[Block] = [waterfall_table(found)] if found else []
@@ -132,9 +133,19 @@ def _not_covered(found: Sequence[tuple[Cell, Waterfall]]) -> list[str]:
             continue
         row = traced(cell)
         missing = (row.profile.get("not_measured") or {}) if row is not None and row.profile else {}
-        why = f"; {', '.join(f'{count} {reason}' for reason, count in missing.items())} were not measured" if missing else ""
+        why = f"; not measured: {', '.join(f'{count} ({reason})' for reason, count in missing.items())}" if missing else ""
         lines.append(
             f"{cell.short}: the attainable rate is of products that took {percent(one.covered)} of the matrix products' time{why}. The "
             "rest, such as convolutions, Triton kernels and CUDA graphs, counts at the rate that it had."
         )
     return lines
+
+
+def _repeated(found: Sequence[tuple[Cell, Waterfall]]) -> list[str]:
+    """In which cells matrix products did more than the model's FLOPs, so that both rates are below those of the device."""
+    return [
+        f"{cell.short}: its matrix products did {number(one.product_flops, 3)} times the model's FLOPs, such as by recomputing in "
+        "checkpointed layers. What is beyond them lowers both rates, so it is within the drop of the matrix shapes."
+        for cell, one in found
+        if one.product_flops is not None and one.product_flops > _REPEATED
+    ]

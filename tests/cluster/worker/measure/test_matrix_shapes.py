@@ -110,6 +110,16 @@ def test_a_trace_without_links_knows_the_kernels_time_alone(traced: list[dict[st
     assert traced_products(events, counted) == TracedProducts(pytest.approx(7 * 2e-6), [])  # type: ignore[arg-type]
 
 
+def test_a_kernel_that_was_launched_at_another_time_is_not_the_operators(traced: list[dict[str, Any]]) -> None:
+    """Its number is the operator's by chance."""
+    events = with_kernels(traced)
+    for event in events:
+        if event.get("cat") == "cuda_runtime":
+            event["ts"] += 1e6
+    counted = counted_steps(events, [2, 2])
+    assert counted is not None and traced_products(events, counted).called == []
+
+
 def event_of(op: str, dims: Any, strides: Any, types: Any, values: Any = ()) -> dict[str, Any]:
     arguments = {"External id": 1, "Input Dims": dims, "Input Strides": strides, "Input type": types, "Concrete Inputs": list(values)}
     return {"ph": "X", "cat": "cpu_op", "name": f"aten::{op}", "ts": 0.0, "dur": 1.0, "args": arguments}

@@ -17,7 +17,7 @@ from tests.tasks.fake_sweep import Fake, make_sweep
 FULL = {"where": "device", "steps": 4, "span_s": 10.0, "idle_s": 1.5, "groups": [], **PROFILE}
 CLOCK = {"clock_mean_mhz": 1600.0, "mfu": 0.27}
 SECOND = {**RANK, "rank": 1}
-ATTAINED = {**FULL, "ranks": [{**RANK, "covered_s": 4.0, "attainable_s": 4 * 500 / 600}]}
+ATTAINED = {**FULL, "ranks": [{**RANK, "covered_s": 4.0, "attainable_s": 4 * 500 / 600, "product_flops": 1900 * TERA}]}
 
 
 def traced(workers_: int = 0, profile: Any = FULL, device: str = "cuda", **summary: Any) -> Any:
@@ -45,7 +45,7 @@ def test_a_row_goes_from_the_peak_to_what_was_reached() -> None:
 
 def test_the_rate_that_the_shapes_attain_parts_the_products_drop() -> None:
     """600 TFLOP/s of the 800 that the clock leaves, of which 500 were reached. Of one cell a tenth of the time is not known."""
-    some = {**ATTAINED, "ranks": [{**ATTAINED["ranks"][0], "covered_s": 3.6}], "not_measured": {"as 5 s were over": 2}}
+    some = {**ATTAINED, "ranks": [{**ATTAINED["ranks"][0], "covered_s": 3.6}], "not_measured": {"5 s were over": 2}}
     section = report_of([traced(profile=ATTAINED), traced(1, some), traced(2)]).section(NAME)
     assert column(section.table, "matrix shapes") == ["−20.0 %", "−20.0 %", "–"]
     assert column(section.table, "matrix products") == ["−10.0 %", "−10.0 %", "−30.0 %"]
@@ -53,9 +53,16 @@ def test_the_rate_that_the_shapes_attain_parts_the_products_drop() -> None:
     unknown, covered = section.block(Bullets).lines
     assert unknown == "MP-2: what the matrix shapes cost is within the matrix products, since no rate that they attain was measured."
     assert covered == (
-        "MP-1: the attainable rate is of products that took 90.0 % of the matrix products' time; 2 as 5 s were over were not measured. "
+        "MP-1: the attainable rate is of products that took 90.0 % of the matrix products' time; not measured: 2 (5 s were over). "
         "The rest, such as convolutions, Triton kernels and CUDA graphs, counts at the rate that it had."
     )
+
+
+def test_work_beyond_the_models_flops_is_said() -> None:
+    """2,000 TFLOP of a step are the model's and of matrix products."""
+    done = [{**ATTAINED, "ranks": [{**ATTAINED["ranks"][0], "product_flops": share * 2000 * TERA}]} for share in (1.02, 1.33)]
+    [line] = report_of([traced(0, done[0]), traced(1, done[1])]).section(NAME).block(Bullets).lines
+    assert line.startswith("MP-1: its matrix products did 1.33 times the model's FLOPs, such as by recomputing in checkpointed layers.")
 
 
 def test_the_products_that_took_longest_have_a_row_each() -> None:
