@@ -27,7 +27,7 @@ MORE = (
 )
 HOW = "Traced steps tell: run the sweep again with --set profile_steps=4."
 WITHIN = {
-    CLOCK: "the clock is within the matrix products, since it was not sampled or the data sheet's is not known",
+    CLOCK: "the clock is within the next drop, since it was not sampled or the data sheet's is not known",
     SHAPES: "what the matrix shapes cost is within the matrix products, since no rate that they attain was measured",
     ATTENTION: "attention is within the matrix products, since the workload does not say how many FLOPs are attention's",
 }

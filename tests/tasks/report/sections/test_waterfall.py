@@ -82,7 +82,7 @@ def test_a_gain_has_a_plus_and_what_is_not_known_is_said() -> None:
     section = report_of([traced(clock_mean_mhz=2200.0), traced(1, unsaid, clock_mean_mhz=None), traced(2, unsaid)]).section(NAME)
     assert column(section.table, "clock") == ["+10.0 %", "–", "−20.0 %"] and column(section.table, "attention") == ["−6.0 %", "–", "–"]
     clock, _, attention = section.block(Bullets).lines
-    assert clock == "MP-1: the clock is within the matrix products, since it was not sampled or the data sheet's is not known."
+    assert clock == "MP-1: the clock is within the next drop, since it was not sampled or the data sheet's is not known."
     assert attention.startswith("MP-1 and MP-2: attention is within the matrix products")
 
 
