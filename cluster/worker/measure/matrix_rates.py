@@ -26,7 +26,9 @@ _HOST_CACHE = 32 * 2**20  # bytes; torch does not know a CPU's
 
 
 def seconds_of(product: Product, device: torch.device) -> float:
-    """Seconds of a call on `device` (cuda or cpu), the median over loops. Raises what torch raises, such as OutOfMemoryError."""
+    """Seconds of a call on `device`, the median over loops. Raises ValueError for other devices than cuda and cpu, and what torch raises."""
+    if device.type not in ("cuda", "cpu"):
+        raise ValueError(f"no clock is known here for a device of kind {device.type}")
     with torch.no_grad():
         sets = cycle(operand_sets(product, device))
         call = caller(product)
@@ -93,7 +95,8 @@ def _on_gpu(once: Callable[[], None], calls: int) -> float:
         once()
     end.record()
     end.synchronize()
-    return start.elapsed_time(end) / 1000 / calls
+    elapsed_ms: float = start.elapsed_time(end)
+    return elapsed_ms / 1000 / calls
 
 
 def _on_host(once: Callable[[], None], calls: int) -> float:

@@ -84,6 +84,11 @@ def test_the_median_loop_counts_and_a_loop_is_as_long_as_it_should_be(monkeypatc
     assert asked == [3, *[25] * 5], "0.1 s of calls that take 4 ms"
 
 
+def test_a_device_without_a_known_clock_is_refused() -> None:
+    with pytest.raises(ValueError, match="no clock is known here for a device of kind meta"):
+        seconds_of(MM, torch.device("meta"))
+
+
 def test_what_torch_cannot_multiply_is_raised() -> None:
     with pytest.raises(RuntimeError):
         seconds_of(Product("mm", (Operand((6, 4), (4, 1), F32), Operand((5, 3), (1, 5), F32))), CPU)
