@@ -26,7 +26,7 @@ _HOST_CACHE = 32 * 2**20  # bytes; torch does not know a CPU's
 
 
 def seconds_of(product: Product, device: torch.device) -> float:
-    """Seconds of a call on `device`, the median over loops. Raises ValueError for other devices than cuda and cpu, and what torch raises."""
+    """Seconds of a call on `device`, the median over loops. Raises ValueError unless that is cuda or cpu, and what torch raises."""
     if device.type not in ("cuda", "cpu"):
         raise ValueError(f"no clock is known here for a device of kind {device.type}")
     with torch.no_grad():
