@@ -149,6 +149,14 @@ def test_of_several_ranks_it_is_the_mean() -> None:
     assert total(profile) == pytest.approx(1.0)
 
 
+def test_where_one_rank_has_attention_apart_and_it_is_not_known_what_it_did_there_is_no_mean() -> None:
+    without = {**RANK, "rank": 1, "matrix_s": 6.0, "attention_s": 0.0}
+    profile = {**PROFILE, "attention_flops_per_sample": None, "ranks": [RANK, without]}
+    found = waterfall(profile, 1600.0)
+    assert found is not None and found.drops["attention"] is None
+    assert total(profile) == pytest.approx(1.0)
+
+
 @pytest.mark.parametrize("absent", ["ranks", "peak_flops", "flops_per_sample"])
 def test_without_kernels_flops_or_peak_there_is_none(absent: str) -> None:
     assert waterfall({**PROFILE, absent: None}, 1600.0) is None

@@ -113,7 +113,7 @@ def test_the_device_waits_for_a_launch_that_came_after_it_was_idle(launched: flo
 def test_a_gap_while_the_host_is_in_the_loader_of_the_next_step_is_no_wait_for_data() -> None:
     """The host has launched both products by 2 s and waits for the next batch from 3 to 9 s: the device waits for it from 6 s on."""
     made = Trace().loads(0.0, 0.0).runs(GEMM, 0.0, 1.0, 0.0).loads(1.0, 1.0).runs(GEMM, 2.0, 4.0, 1.5).runs(GEMM, 5.0, 6.0, 2.0)
-    found = step_parts(made.loads(3.0, 9.0).runs(NORM, 9.5, 10.0, 9.2).events, [1, 1, 1])
+    found = parts_of(made.loads(3.0, 9.0).runs(NORM, 9.5, 10.0, 9.2).events, [1, 1, 1])
     assert found is not None and found.steps == 2
     assert (2 * found.idle_s, 2 * found.data_wait_s, 2 * found.launch_s) == pytest.approx((1.0, 3.0, 0.5 + 1.0))
 
@@ -121,7 +121,7 @@ def test_a_gap_while_the_host_is_in_the_loader_of_the_next_step_is_no_wait_for_d
 def test_what_runs_at_once_counts_to_products_attention_others_communication_and_copies_in_this_order() -> None:
     made = Trace().loads(0.0, 0.0).runs(GEMM, 0.0, 2.0, 0.0).runs(FLASH, 1.0, 4.0, 0.0, stream=8).runs(NORM, 3.0, 6.0, 0.0, stream=9)
     made.runs(NCCL, 5.0, 8.0, 0.0, stream=20).runs("Memcpy DtoH", 7.0, 10.0, 0.0, stream=21, cat="gpu_memcpy")
-    found = step_parts(made.events, [1])
+    found = parts_of(made.events, [1])
     assert found is not None and found.hidden_s == 1.0
     assert (found.matrix_s, found.attention_s, found.other_s, found.communication_s, found.copies_s) == (2.0, 2.0, 2.0, 2.0, 2.0)
 
@@ -129,13 +129,13 @@ def test_what_runs_at_once_counts_to_products_attention_others_communication_and
 def test_a_device_is_idle_once_all_of_its_streams_are() -> None:
     """A short kernel beside a long one ends first. The next one is launched before the long one ends, so the host is not waited for."""
     made = Trace().loads(0.0, 0.0).runs(GEMM, 0.0, 5.0, 0.0).runs(NORM, 1.0, 2.0, 0.0, stream=8).runs(GEMM, 6.0, 7.0, 3.0)
-    found = step_parts(made.events, [1])
+    found = parts_of(made.events, [1])
     assert found is not None and (found.launch_s, found.idle_s) == (0.0, 1.0)
 
 
 def test_a_step_begins_when_the_last_operation_of_the_one_before_ends_and_its_own_are_launched_from_its_loader_on() -> None:
     made = Trace().loads(0.0, 0.1).runs(GEMM, 1.0, 4.0, 0.5).runs(NORM, 1.0, 2.0, 0.6, stream=8)
-    found = step_parts(made.loads(2.0, 2.0).runs(GEMM, 4.0, 6.0, 2.0).events, [1, 1])
+    found = parts_of(made.loads(2.0, 2.0).runs(GEMM, 4.0, 6.0, 2.0).events, [1, 1])
     assert found is not None and (found.step_s, found.matrix_s) == (2.0, 2.0)
 
 
