@@ -42,15 +42,15 @@ class AdamWBf16States(torch.optim.Optimizer):
             for name in ("exp_avg", "exp_avg_sq"):
                 state[name] = torch.zeros_like(parameter, dtype=torch.bfloat16)
         state["step"] += 1
-        mine = flat([local(one) for one in (parameter, parameter.grad, state["exp_avg"], state["exp_avg_sq"])])  # type: ignore[arg-type]
+        p, g, m, v = flat([local(one) for one in (parameter, parameter.grad, state["exp_avg"], state["exp_avg_sq"])])
         update = _compiled() if parameter.device.type == "cuda" else _adamw
-        update(*mine, state["step"], group["lr"], *group["betas"], group["eps"], group["weight_decay"])
+        update(p, g, m, v, state["step"], group["lr"], *group["betas"], group["eps"], group["weight_decay"])
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:
     """The part of a sharded tensor that this rank has; another tensor as it is. An update is by element."""
     shard = getattr(tensor, "to_local", None)
-    return tensor if shard is None else shard()  # type: ignore[no-any-return]
+    return tensor if shard is None else shard()
 
 
 def flat(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -60,7 +60,7 @@ def flat(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     """
     if not all(tensor.is_contiguous() for tensor in tensors):
         return tensors
-    return [tensor.new_empty(0).set_(tensor.untyped_storage(), tensor.storage_offset(), (tensor.numel(),)) for tensor in tensors]
+    return [tensor.new_empty(0).set_(tensor.untyped_storage(), tensor.storage_offset(), (tensor.numel(),), (1,)) for tensor in tensors]
 
 
 def _adamw(
