@@ -33,18 +33,19 @@ class AdamWBf16States(torch.optim.Optimizer):
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    self._update(parameter, group)
+                    self._update(parameter, parameter.grad, group)
 
-    def _update(self, parameter: torch.nn.Parameter, group: dict[str, Any]) -> None:
+    def _update(self, parameter: torch.nn.Parameter, gradient: torch.Tensor, group: dict[str, Any]) -> None:
         state = self.state[parameter]
         if not state:
             state["step"] = torch.tensor(0.0)
             for name in ("exp_avg", "exp_avg_sq"):
                 state[name] = torch.zeros_like(parameter, dtype=torch.bfloat16)
         state["step"] += 1
-        p, g, m, v = flat([local(one) for one in (parameter, parameter.grad, state["exp_avg"], state["exp_avg_sq"])])
+        p, g, m, v = flat([local(one) for one in (parameter, gradient, state["exp_avg"], state["exp_avg_sq"])])
+        beta1, beta2 = group["betas"]
         update = _compiled() if parameter.device.type == "cuda" else _adamw
-        update(p, g, m, v, state["step"], group["lr"], *group["betas"], group["eps"], group["weight_decay"])
+        update(p, g, m, v, state["step"], group["lr"], beta1, beta2, group["eps"], group["weight_decay"])
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:
