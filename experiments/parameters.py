@@ -16,7 +16,8 @@ CompileMode = Literal["default", "reduce-overhead", "max-autotune", "max-autotun
 CUDA_GRAPHS: frozenset[CompileMode] = frozenset({"reduce-overhead", "max-autotune"})  # modes in which torch.compile records CUDA graphs
 NOT_COMPILED: Mapping[str, Any] = {"compile": "none", "compile_mode": "default"}
 
-STATES_8BIT = "states_8bit"  # of `optimizer`
+STATES_8BIT, STATES_BF16 = "states_8bit", "states_bf16"  # of `optimizer`
+LOW_STATES = (STATES_8BIT, STATES_BF16)
 REFERENCE = "fp32"  # the precision that others are compared with
 REFERENCE_SEEDS = 3  # with which a reference is trained, at least: fewer do not show what differs from training to training
 
@@ -59,7 +60,7 @@ REFERENCE_ARITHMETIC: Mapping[str, Any] = {
 def as_reference(parameters: Mapping[str, Any], precision: str = REFERENCE) -> dict[str, Any]:
     """These parameters in the arithmetic of a reference; what only says how it is implemented stays as it is."""
     arithmetic = {name: value for name, value in REFERENCE_ARITHMETIC.items() if name in parameters}
-    if parameters.get("optimizer") == STATES_8BIT:
+    if parameters.get("optimizer") in LOW_STATES:
         arithmetic["optimizer"] = "foreach"
     if parameters.get("attention") == "varlen":
         arithmetic["attention"] = "sdpa"  # the same pairs of tokens; varlen computes in 16 bits alone
@@ -119,8 +120,10 @@ class TrainingParameters(Strict):
     update_rule: Literal["adamw", "stable_adamw"] = Field(
         "adamw", description="AdamW, or StableAdamW: AdamW with Adafactor's update clipping (each tensor's rate over max(1, RMS_t))"
     )
-    optimizer: Literal["per_parameter", "foreach", "fused", "states_8bit"] = Field(
-        "foreach", description="how the update rule is implemented; states_8bit: torchao's AdamW, which keeps its averages in 8 bits (cuda)"
+    optimizer: Literal["per_parameter", "foreach", "fused", "states_8bit", "states_bf16"] = Field(
+        "foreach",
+        description="how the update rule is implemented; states_8bit, states_bf16: AdamW with its averages in 8 bits (torchao's, cuda) or "
+        "in bf16, rounded stochastically",
     )
     clip_grad_norm: float | None = Field(None, gt=0, le=1e6, description="largest norm of all gradients together; null: not clipped")
     learning_rate: float = Field(1e-5, gt=0, le=10)
@@ -247,7 +250,7 @@ def execution(parameters: TrainingParameters) -> Execution:
 
 def compiles(parameters: TrainingParameters) -> bool:
     """Whether a trial compiles: by torch.compile, its model or its optimiser, or by Triton, for kernels of its own."""
-    return parameters.compile != "none" or parameters.kernels != "stock" or parameters.optimizer == STATES_8BIT
+    return parameters.compile != "none" or parameters.kernels != "stock" or parameters.optimizer in LOW_STATES
 
 
 def work_parameters(schema: type[TrainingParameters]) -> tuple[str, ...]:

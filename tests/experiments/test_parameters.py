@@ -64,13 +64,15 @@ def test_micro_batches_go_with_no_cuda_graph() -> None:
     TrainingParameters(compile="model", compile_mode="max-autotune-no-cudagraphs", accumulation_steps=2)
 
 
-def test_a_reference_keeps_its_optimisers_states_in_full() -> None:
-    assert as_reference({"precision": "bf16", "optimizer": "states_8bit"}) == {"precision": "fp32", "optimizer": "foreach"}
+@pytest.mark.parametrize("optimizer", ["states_8bit", "states_bf16"])
+def test_a_reference_keeps_its_optimisers_states_in_full(optimizer: str) -> None:
+    assert as_reference({"precision": "bf16", "optimizer": optimizer}) == {"precision": "fp32", "optimizer": "foreach"}
     assert as_reference({"precision": "bf16", "optimizer": "fused"}) == {"precision": "fp32", "optimizer": "fused"}
 
 
-def test_an_optimiser_with_states_in_8_bits_compiles_its_update() -> None:
-    assert compiles(TrainingParameters(optimizer="states_8bit")) and not compiles(TrainingParameters(optimizer="fused"))
+@pytest.mark.parametrize(("optimizer", "does"), [("states_8bit", True), ("states_bf16", True), ("fused", False)])
+def test_an_optimiser_with_states_of_few_bits_compiles_its_update(optimizer: Any, does: bool) -> None:
+    assert compiles(TrainingParameters(optimizer=optimizer)) is does
 
 
 @pytest.mark.parametrize(
