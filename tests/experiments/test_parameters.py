@@ -70,3 +70,12 @@ def test_a_reference_keeps_its_optimisers_states_in_full() -> None:
 
 def test_an_optimiser_with_states_in_8_bits_compiles_its_update() -> None:
     assert compiles(TrainingParameters(optimizer="states_8bit")) and not compiles(TrainingParameters(optimizer="fused"))
+
+
+def test_threads_that_load_are_one_at_least() -> None:
+    with pytest.raises(
+        ValidationError, match="loader threads: with dataloader_workers 0 there are none; give at least 1, or loader processes"
+    ):
+        TrainingParameters(loader="threads")
+    assert TrainingParameters(loader="threads", dataloader_workers=1).loader == "threads"
+    assert TrainingParameters().loader == "processes"
