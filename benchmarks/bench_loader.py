@@ -20,6 +20,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 from benchmarks.saturation import middle, saturation, sentence, steps
 from experiments.components.data.pairs import PairParameters, Pairs
 from experiments.components.workload import Batch, Context
@@ -42,7 +44,7 @@ def main() -> int:
     for row in table(rates):
         print(json.dumps(row))
     for loader, of_loader in rates.items():
-        print(f"{loader:9} {sentence(loader, of_loader, options.device_rate)}")
+        print(sentence(loader, of_loader, options.device_rate))
     return 0
 
 

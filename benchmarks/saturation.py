@@ -11,6 +11,7 @@ from experiments.stats.estimate import Estimate
 from experiments.stats.repeats import paired_ratio
 
 LEAST = 0.05  # what the next number has to add
+TOO_WIDE = 100.0  # upper over lower end of an interval, from which on its ends say nothing
 
 
 @dataclass(frozen=True)
@@ -66,4 +67,5 @@ def sentence(name: str, rates: Mapping[int, Sequence[float]], device_rates: Sequ
 
 def _gain(gain: Estimate) -> str:
     value, low, high = ((end - 1) * 100 for end in (gain.value, gain.low, gain.high))
-    return f"{value:+.1f} % ({low:+.1f} % to {high:+.1f} %)" if math.isfinite(high) else f"{value:+.1f} % (one round, no interval)"
+    known = math.isfinite(high) and gain.high / gain.low < TOO_WIDE
+    return f"{value:+.1f} % ({low:+.1f} % to {high:+.1f} %)" if known else f"{value:+.1f} % (of an interval too wide to use)"

@@ -40,7 +40,7 @@ def test_the_sentence_says_what_the_saturated_loaders_feed() -> None:
         "That feeds 0.5 devices at 300 samples/s each or 2 devices at 75 samples/s each."
     )
     assert sentence("threads", {1: [100.0], 2: [190.0]}, [95.0]) == (
-        "threads: no saturation up to 2 (190 samples/s): the last step added +90.0 % (one round, no interval). "
+        "threads: no saturation up to 2 (190 samples/s): the last step added +90.0 % (of an interval too wide to use). "
         "That feeds 2 devices at 95 samples/s each."
     )
     assert (
