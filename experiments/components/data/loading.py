@@ -63,7 +63,7 @@ def _threads(items: Items, order: Iterator[Any], workers: int, ahead: int, *, pi
 
     def item(index: Any) -> Batch:
         batch = items[index]
-        return pin_memory(batch) if pin else batch  # type: ignore[no-any-return,no-untyped-call]
+        return pin_memory(batch) if pin else batch  # type: ignore[no-untyped-call]
 
     pool, waiting = ThreadPoolExecutor(workers, "loader", begin), deque[Future[Batch]]()
     try:
