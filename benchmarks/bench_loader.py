@@ -16,9 +16,12 @@ import os
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -32,7 +35,7 @@ from experiments.trial import DataSource
 
 PROCESSES, THREADS = "processes", "threads"
 TEXT_LENGTH = 128  # tokens, as in suite bridgetower
-Rates = dict[str, dict[int, list[float]]]  # loader -> workers -> samples/s of each round
+Rounds = dict[str, dict[int, list[float]]]  # loader -> workers -> a figure of each round
 
 
 def main() -> int:
@@ -40,8 +43,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         scenes.build(folder, rows=options.rows, validation_rows=16, seed=0)
-        rates = measured(folder, options)
-    for row in table(rates):
+        rates, costs = measured(folder, options)
+    for row in table(rates, costs):
         print(json.dumps(row))
     for loader, of_loader in rates.items():
         print(sentence(loader, of_loader, options.device_rate))
@@ -77,31 +80,40 @@ def arms(workers: list[int]) -> list[tuple[str, int]]:
     return [*alone, *((loader, number) for loader in (PROCESSES, THREADS) for number in several)]
 
 
-def measured(folder: Path, options: argparse.Namespace) -> Rates:
-    """The rates of all rounds. Nobody loads in threads where no one does beside the main process: 0 stands in both."""
-    found: Rates = {PROCESSES: {}, THREADS: {}}
+def measured(folder: Path, options: argparse.Namespace) -> tuple[Rounds, Rounds]:
+    """Samples/s, and s of CPU time a sample. Nobody loads in threads where no one does beside the main process: 0 stands in both."""
+    warnings.filterwarnings("ignore", "This DataLoader will create")  # more processes than cores, on purpose
+    rates: Rounds = {PROCESSES: {}, THREADS: {}}
+    costs: Rounds = {PROCESSES: {}, THREADS: {}}
     for number in range(options.rounds):
         turns = arms(options.workers)
         for loader, workers in turns if number % 2 == 0 else turns[::-1]:
-            rate = one(folder, loader, workers, options)
+            rate, cost = one(folder, loader, workers, options)
             for each in (loader,) if workers else (PROCESSES, THREADS):
-                found[each].setdefault(workers, []).append(rate)
+                rates[each].setdefault(workers, []).append(rate)
+                costs[each].setdefault(workers, []).append(cost)
             print(f"round {number + 1}: {workers} {loader}: {rate:.0f} samples/s", file=sys.stderr, flush=True)
-    return found
+    return rates, costs
 
 
-def one(folder: Path, loader: str, workers: int, options: argparse.Namespace) -> float:
-    """Samples/s of one loader once it runs evenly: what it loaded ahead is not counted."""
+def one(folder: Path, loader: str, workers: int, options: argparse.Namespace) -> tuple[float, float]:
+    """(samples/s, s of CPU time a sample) of one loader once it runs evenly: what it loaded ahead is not counted."""
     parameters = PairParameters.model_validate({"batch_size": options.batch, "loader": loader, "dataloader_workers": workers})
     data = DataSource(uri=str(folder), fingerprint="drawn", tokenizer=str(folder / "tokenizer"))
     pairs = Pairs(Context(parameters, data, "cpu", 0, 1, options.batch), TEXT_LENGTH)
     items = pairs.dataset(pairs.train, pairs.tokenizer(), options.image_size, augment=True)
     batches = pairs.batches(items, pairs.train_indices())
     take(batches, max(1, workers * parameters.prefetch_factor))
-    taken, began = 0, time.perf_counter()
+    taken, spent, began = 0, cpu_seconds(), time.perf_counter()
     while (took := time.perf_counter() - began) < options.seconds:
         taken += take(batches, max(1, workers))  # a whole turn of all workers, since their batches come together
-    return taken * options.batch / took
+    return taken * options.batch / took, (cpu_seconds() - spent) / (taken * options.batch)
+
+
+def cpu_seconds() -> float:
+    """CPU time of this process, with its threads, and of the loader processes, s so far."""
+    own = psutil.Process()
+    return sum(each.cpu_times().user + each.cpu_times().system for each in (own, *own.children(recursive=True)))
 
 
 def take(batches: Iterator[Batch], number: int) -> int:
@@ -110,8 +122,11 @@ def take(batches: Iterator[Batch], number: int) -> int:
     return number
 
 
-def table(rates: Rates) -> list[dict[str, Any]]:
-    """A row for each loader and number: its rate, and over the same round's rate with none; then threads over processes, where both are."""
+def table(rates: Rounds, costs: Rounds) -> list[dict[str, Any]]:
+    """A row for each loader and number: its rate, that over the same round's with the fewest, its CPU time; then threads over processes.
+
+    Rates are lower on a machine that does other work too; the CPU time of a sample hardly changes.
+    """
     rows: list[dict[str, Any]] = []
     for loader, of_loader in rates.items():
         least = of_loader[min(of_loader)]
@@ -121,14 +136,16 @@ def table(rates: Rates) -> list[dict[str, Any]]:
                 "name": f"{workers} loader {loader}",
                 "samples_per_s": middle(values),
                 f"over_{min(of_loader)}": ends(paired_ratio(values, least)),
+                "cpu_ms_per_sample": 1000 * middle(costs[loader][workers]),
                 "enough": enough is not None and workers == enough.workers,
             }
             for workers, values in sorted(of_loader.items())
             if workers or loader == PROCESSES
         ]
-    both = sorted(set(rates[PROCESSES]) & set(rates[THREADS]) - {0})
-    compared = [(workers, ends(paired_ratio(rates[THREADS][workers], rates[PROCESSES][workers]))) for workers in both]
-    return [*rows, *({"name": f"{workers} threads over processes", "ratio": ratio} for workers, ratio in compared)]
+    for workers in sorted(set(rates[PROCESSES]) & set(rates[THREADS]) - {0}):
+        rate, cost = (ends(paired_ratio(each[THREADS][workers], each[PROCESSES][workers])) for each in (rates, costs))
+        rows.append({"name": f"{workers} threads over processes", "rate": rate, "cpu_time": cost})
+    return rows
 
 
 def ends(ratio: Estimate) -> dict[str, float]:

@@ -34,8 +34,11 @@ class Step:
 
 
 def steps(rates: Mapping[int, Sequence[float]]) -> list[Step]:
-    """Each number of workers with the next. `rates`: workers -> samples/s of each round; all have the same rounds."""
-    numbers = sorted(rates)
+    """Each number of workers with the next. `rates`: workers -> samples/s of each round; all have the same rounds.
+
+    0 is left out: where nothing computes, one worker loads no faster than the process that waits for it.
+    """
+    numbers = sorted(number for number in rates if number)
     return [Step(one, other, paired_ratio(rates[other], rates[one])) for one, other in pairwise(numbers)]
 
 
