@@ -24,7 +24,7 @@ REFERENCE_SEEDS = 3  # with which a reference is trained, at least: fewer do not
 # Parameters that change neither what is learnt nor a number on the way: how batches are fed, what is recorded, what is gathered when.
 # Cells that differ in nothing else have nothing to prove
 SAME_NUMBERS = frozenset(
-    {"dataloader_workers", "prefetch_factor", "pin_memory", "prefetch_to_device", "keep_decoded", "evaluate", "profile_steps"}
+    {"dataloader_workers", "loader", "prefetch_factor", "pin_memory", "prefetch_to_device", "keep_decoded", "evaluate", "profile_steps"}
     | {"communication_steps", "ddp_bucket_view", "ddp_static_graph", "fsdp_reshard", "limit_all_gathers", "rung", "strategy"}
     | {"rms_tensors", "spikes_after", "injected_slowdown", "execution", "measure_s", "compile_cache", "cores_per_device"}
     | {"cuda_graph"}
@@ -104,8 +104,13 @@ class TrainingParameters(Strict):
     accumulation_steps: int = Field(
         1, ge=1, le=4096, description="micro-batches of a step: its update is by batch_size x accumulation_steps x devices samples"
     )
-    dataloader_workers: int = Field(0, ge=0, le=256, description="DataLoader processes per device; 0 loads in the training process (MP-0)")
-    prefetch_factor: int = Field(2, ge=1, le=64, description="batches each DataLoader process keeps ready")
+    dataloader_workers: int = Field(
+        0, ge=0, le=256, description="who load batches, for each device; 0: the training process itself (MP-0), between its steps"
+    )
+    loader: Literal["processes", "threads"] = Field(
+        "processes", description="what dataloader_workers are: processes of torch's DataLoader, or threads of the training process"
+    )
+    prefetch_factor: int = Field(2, ge=1, le=64, description="batches each of dataloader_workers keeps ready")
     pin_memory: bool = Field(True, description="page-locked host batches, on devices that have their own memory")
     prefetch_to_device: bool = Field(True, description="copy the next batch to the device while this one is computed")
     steps: int = Field(100, ge=2, le=1_000_000, description="measured optimiser steps; the least number of them with measure_s")
@@ -166,7 +171,7 @@ class TrainingParameters(Strict):
     hpu_graphs: bool = Field(False, description="record the model as HPU graphs and replay them; hpu in lazy mode only")
     hpu_lazy: bool | None = Field(None, description="hpu: lazy or eager mode; null: lazy with optimum_habana or hpu_graphs, else eager")
     cores_per_device: int | None = Field(
-        None, ge=1, le=4096, description="CPU cores that a device's process and its DataLoader processes may use; null: all of the host's"
+        None, ge=1, le=4096, description="CPU cores that a device's process and those that load for it may use; null: all of the host's"
     )
     threads: int | None = Field(None, ge=1, le=1024, description="intra-operator threads on a CPU; null: all cores / devices")
     evaluate: bool = Field(True, description="evaluate on held-out data before and after training, outside the measured window")
@@ -230,6 +235,12 @@ class TrainingParameters(Strict):
                 f"compile_mode {self.compile_mode}: with accumulation_steps {self.accumulation_steps} a micro-batch's graph may write over "
                 "the gradients of the one before; use accumulation_steps 1, or compile_mode default or max-autotune-no-cudagraphs"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _has_threads(self) -> Self:
+        if self.loader == "threads" and self.dataloader_workers == 0:
+            raise ValueError("loader threads: with dataloader_workers 0 there are none; give at least 1, or loader processes")
         return self
 
     def lacking(self) -> dict[str, str]:

@@ -92,7 +92,7 @@ class Trial(Strict):
 
 
 def label(axis: str, value: Scalar) -> str:
-    """A readable axis value: MP-1 for one DataLoader worker, else the value, with the axis name if the value alone is unclear."""
+    """A readable axis value: MP-1 for one loader process or thread, else the value, with the axis name if the value alone is unclear."""
     if axis == "dataloader_workers":
         return f"MP-{value}"
     if axis == "clip_grad_norm":
@@ -104,7 +104,9 @@ def label(axis: str, value: Scalar) -> str:
     return str(value)
 
 
-_NEEDS_AXIS = frozenset({"compile", "compile_mode", "batch_size", "image_decode", "environment", "commit", "activation_checkpointing"})
+_NEEDS_AXIS = frozenset(
+    {"compile", "compile_mode", "batch_size", "image_decode", "loader", "environment", "commit", "activation_checkpointing"}
+)
 
 
 class TrialResult(Strict):

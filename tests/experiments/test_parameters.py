@@ -129,3 +129,12 @@ def test_in_inference_weights_that_are_cast_need_no_autocast() -> None:
     InferenceParameters.model_validate({**asked, "cast_weights": True})
     with pytest.raises(ValidationError, match=r"autocast false: .* or cast_weights to true"):
         InferenceParameters.model_validate({**asked, "cast_weights": False})
+
+
+def test_threads_that_load_are_one_at_least() -> None:
+    with pytest.raises(
+        ValidationError, match="loader threads: with dataloader_workers 0 there are none; give at least 1, or loader processes"
+    ):
+        TrainingParameters(loader="threads")
+    assert TrainingParameters(loader="threads", dataloader_workers=1).loader == "threads"
+    assert TrainingParameters().loader == "processes"
