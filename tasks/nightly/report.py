@@ -109,11 +109,6 @@ def change_of(item: CellVerdict) -> str:
     return signed(middle, min(low, high), max(low, high))
 
 
-def by_pairs(item: CellVerdict) -> bool:
-    """Whether pairs of two commits decided, and not past nights."""
-    return item.pairs is not None and item.pairs.verdict is not Verdict.UNDECIDED
-
-
 def _detects(item: CellVerdict) -> str:
     return percent(item.detectable) if item.detectable is not None else "–"
 
