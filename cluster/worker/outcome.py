@@ -130,7 +130,7 @@ def _inner(error: BaseException) -> list[BaseException]:
 def _wrappers(error: BaseException, chain: Sequence[BaseException]) -> list[BaseException]:
     """What of the chain was raised from the error or carries it, innermost first."""
     found = [error]
-    while (outer := next((one for one in chain if one not in found and any(found[-1] is inner for inner in _inner(one))), None)) is not None:
+    while outer := next((one for one in chain if one not in found and any(found[-1] is inner for inner in _inner(one))), None):
         found.append(outer)
     return found[1:]
 

@@ -86,7 +86,9 @@ def _footer(progress: SweepProgress, rows: Sequence[TrialProgress]) -> str:
 
 
 def _cells(row: TrialProgress) -> tuple[str | Text, ...]:
-    state = Text(str(row.outcome) if row.outcome else row.state.partition(_WHY)[0], style=_COLOUR.get(row.outcome, "red") if row.outcome else "")
+    state = Text(
+        str(row.outcome) if row.outcome else row.state.partition(_WHY)[0], style=_COLOUR.get(row.outcome, "red") if row.outcome else ""
+    )
     if row.emulated:
         state.append(" (emulated)", style="dim")
     if row.attempt > 1:

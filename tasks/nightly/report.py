@@ -16,7 +16,7 @@ from experiments.stats.coverage import rate_interval
 from experiments.stats.verdict import Verdict
 from tasks.nightly.figures import course, draw_course
 from tasks.nightly.history import History
-from tasks.nightly.pair_text import change, commit_of, pair_sentence
+from tasks.nightly.pair_text import by_pairs, change, commit_of, pair_sentence
 from tasks.nightly.recording import judged, recorded, records_only
 from tasks.nightly.store import AA_CONTROL, CHANGED, SLOWED_CONTROL, CellVerdict, Night, NightStore, Role, verdicts_of
 from tasks.report.comparison_table import TextTable

@@ -215,8 +215,11 @@ def _no_answer(source: ReportSource) -> str:
         return "No trial has ended yet."
     if cells[0].metric.direction is Direction.NEITHER:
         return f"{cells[0].metric.label} is better neither high nor low, so no cell wins."
-    if any(cell.measured for cell in cells):
-        return "No cell has a result that can be claimed."
+    return "No cell has a result that can be claimed." if any(cell.measured for cell in cells) else _no_value(cells)
+
+
+def _no_value(cells: Sequence[Cell]) -> str:
+    """How cells ended, none of which has a value; of those that crashed, why."""
     counts = Counter(cell.outcome for cell in cells)
     crashes = [f" ({_first(one.reasons)})" for one in find_missing(cells) if one.outcome == "crashed" and one.reasons]
     said = [f"{count} {outcome.replace('_', ' ')}{''.join(crashes) if outcome == 'crashed' else ''}" for outcome, count in counts.items()]

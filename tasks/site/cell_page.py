@@ -191,8 +191,8 @@ def _tables(track: Track, cell: CellHistory, commits: Commits) -> dict[str, Any]
 
 
 def _entry(series: Series, points: Points, index: int) -> tuple[str, str, str, str]:
-    """(value with unit, its change and interval, by pairs where they decided, verdict, what pairs say) on one night; empty texts where it was not
-    measured."""
+    """(value with unit, its change and interval, by pairs where they decided, verdict, what pairs say) on one night; empty texts where it
+    was not measured."""
     found = np.flatnonzero(points.night == index)
     if not found.size:
         return "", "", "", ""

@@ -30,7 +30,7 @@ def workloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def calling(path: Path, function: str, inner: Call, line: int = 2) -> Call:
     """A function of this file that calls `inner`, on this line."""
     names: dict[str, Call] = {"inner": inner}
-    exec(compile(f"def {function}():{chr(10) * (line - 1)}    inner()", str(path), "exec"), names)  # noqa: S102 - a function of ours in their file
+    exec(compile(f"def {function}():{chr(10) * (line - 1)}    inner()", str(path), "exec"), names)
     return names[function]
 
 
@@ -54,7 +54,9 @@ def reason(call: Call) -> str | None:
 
 
 def test_the_deepest_line_of_the_users_own_file_is_named(workloads: Path) -> None:
-    library = calling(Path("/venv/lib/python3.11/site-packages/torch/nn/functional.py"), "cross_entropy", failing(RuntimeError("0 classes")))
+    library = calling(
+        Path("/venv/lib/python3.11/site-packages/torch/nn/functional.py"), "cross_entropy", failing(RuntimeError("0 classes"))
+    )
     loss = calling(workloads / "flowers.py", "loss", library, line=42)
     again = calling(workloads / "flowers.py", "step", loss, line=9)
     ours = calling(REPOSITORY / "cluster/worker/measure/loop.py", "run_steps", again)
@@ -80,7 +82,7 @@ def test_what_went_through_none_of_these_has_no_line(workloads: Path) -> None:
 
 def test_code_outside_functions_has_its_line_alone(workloads: Path) -> None:
     def module() -> None:
-        exec(compile("\n\nraise ValueError('a bug')", str(workloads / "flowers.py"), "exec"), {})  # noqa: S102
+        exec(compile("\n\nraise ValueError('a bug')", str(workloads / "flowers.py"), "exec"), {})
 
     assert reason(module) == "flowers.py:3: ValueError: a bug"
 
@@ -117,7 +119,7 @@ def test_an_error_of_a_loader_process_has_the_line_there(workloads: Path) -> Non
         item()
     except ValueError:
         caught = ExceptionWrapper(where="in DataLoader worker process 0")
-    batch = calling(workloads / "flowers.py", "batches", lambda: caught.reraise(), line=50)
+    batch = calling(workloads / "flowers.py", "batches", caught.reraise, line=50)
     said = "flowers.py:17 in __getitem__: ValueError: label 17 of 10 classes (in DataLoader worker process 0)"
     assert reason(batch) == said
 

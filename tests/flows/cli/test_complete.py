@@ -66,7 +66,9 @@ def test_what_is_wrong_completes_nothing_and_says_nothing() -> None:
     assert completed("sweep run --set ") == []
 
 
-@pytest.mark.parametrize("line", ["sweep ", "sweep -", "sweep run synthetic -", "sweep data ", "sweep new suite --", "sweep run synthetic --set "])
+@pytest.mark.parametrize(
+    "line", ["sweep ", "sweep -", "sweep run synthetic -", "sweep data ", "sweep new suite --", "sweep run synthetic --set "]
+)
 def test_help_is_one_sentence_that_fits_beside_what_is_completed(line: str) -> None:
     helps = [entry.partition("\t")[2] for entry in offered(line)]
     assert any(helps) and all(len(text) <= HELP_WIDTH for text in helps), helps

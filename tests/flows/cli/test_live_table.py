@@ -72,7 +72,11 @@ def test_why_a_trial_runs_again_stands_below_the_table(width: int) -> None:
     why = "other work took 38 % of the processor's time in the measured window, at most 5 % may, and the clock was at 1.9 of 2.4 GHz"
     progress.wait(trials[1], f"again: it was disturbed, {why}")
     lines = text_of(progress, width=width)
-    assert [re.split(r"  +", line) for line in lines[1:4]] == [[trials[0].name, "waiting"], [trials[1].name, "again"], [trials[2].name, "waiting"]]
+    assert [re.split(r"  +", line) for line in lines[1:4]] == [
+        [trials[0].name, "waiting"],
+        [trials[1].name, "again"],
+        [trials[2].name, "waiting"],
+    ]
     assert " ".join(lines[4:-1]) == f"{trials[1].name}: again: it was disturbed, {why}"
     progress.start(trials[1])
     assert len(text_of(progress, width=width)) == 5, "it runs, so nothing is said of it any more"

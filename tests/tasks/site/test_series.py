@@ -69,9 +69,7 @@ def test_where_pairs_decided_the_change_and_its_interval_are_theirs_and_the_band
 
 
 def test_of_a_metric_of_which_less_is_better_pairs_are_turned_too() -> None:
-    told = Pairs(
-        good="a" * 40, good_date="2026-10-18", tonight="b" * 40, count=8, verdict=Verdict.SLOWER, ratio=0.8, low=0.7, high=0.9
-    )
+    told = Pairs(good="a" * 40, good_date="2026-10-18", tonight="b" * 40, count=8, verdict=Verdict.SLOWER, ratio=0.8, low=0.7, high=0.9)
     item = verdict(metric="peak_memory_bytes", value=2.0 * 2**30, ratio=0.95, half=0.1, pairs=told)
     points = series("peak_memory_bytes", (0, "main", item)).points([0])
     assert points.change[:, 0].tolist() == pytest.approx([0.25, 1 / 0.9 - 1, 1 / 0.7 - 1])
