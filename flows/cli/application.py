@@ -13,14 +13,14 @@ from typing import Any, TypeVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-HELP_WIDTH = 60  # characters, beside the longest option in a terminal of 80
+HELP_WIDTH = 50  # characters, beside the longest parameter in a terminal of 80
 
-_SENTENCE = re.compile(r"(?<=\w\w[\w)])[.;:](?=\s)")  # not the stop of `e.g.`
+_SENTENCE = re.compile(r"(?<=\w\w[\w)])[.;](?=\s)")  # not the stop of `e.g.`
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def short_help(text: str) -> str:
-    """The first sentence, or what stands before its semicolon or colon, cut after a word where it is longer than HELP_WIDTH."""
+    """The first sentence, or what stands before its semicolon, cut after a word where it is longer than HELP_WIDTH."""
     return textwrap.shorten(_SENTENCE.split(text, maxsplit=1)[0].removesuffix("."), HELP_WIDTH, placeholder=" …")
 
 

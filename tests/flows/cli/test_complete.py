@@ -81,8 +81,8 @@ def test_help_is_one_sentence_that_fits_beside_what_is_completed(line: str) -> N
         ("Write a suite. Starts nothing.", "Write a suite"),
         ("at most so many; else as the suite says", "at most so many"),
         ("a profile, e.g. smoke", "a profile, e.g. smoke"),
-        ("steps to fix: --set steps=50", "steps to fix"),
-        ("word " * 20, "word word word word word word word word word word word …"),
+        ("with --budget: no more rounds", "with --budget: no more rounds"),
+        ("word " * 20, f"{'word ' * 9}…"),
     ],
 )
 def test_what_is_left_of_a_help(text: str, short: str) -> None:
