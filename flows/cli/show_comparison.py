@@ -45,12 +45,20 @@ def print_comparison(
     _print_table(out, source.table)
     print_cost(out, source.cells)
     out.print()
-    headline = headline_of(made[1] if made else report_of(source, head=True))
-    for line in headline.lines:
+    report = made[1] if made else report_of(source, head=True)
+    headline = headline_of(report)
+    for line in [*_crashes(report), *headline.lines]:
         out.print(line, **_PLAIN)
     if not emulated:
         print_of_sweep(out, store)
     return headline.line
+
+
+def _crashes(report: Report) -> list[str]:
+    """Why cells crashed, beside others that have a value: the table has no room for it. Where none has one the headline says it."""
+    if not any(cell.estimate for cell in report.cells):
+        return []
+    return [f"{one.sentence}." for one in report.missing if one.outcome == "crashed"]
 
 
 def _print_table(out: Console, table: ComparisonTable) -> None:
