@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Any
 
 from cluster.journal.journal import Record
 from experiments.trial import Outcome, Trial, TrialResult
@@ -97,7 +98,7 @@ class SweepProgress:
         Of thousands of results no more is kept than is drawn: a whole one takes some KiB.
         """
         summary = {name: result.summary[name] for name in self._compared if name in result.summary}
-        left_out = {"environment": {}, "detail": None, "journal": None, "device_state": None}
+        left_out: dict[str, Any] = {"environment": {}, "detail": None, "journal": None, "device_state": None}
         drawn = result.model_copy(update={**left_out, "summary": summary})
         with self.lock:
             row = self.rows[trial.key]
