@@ -7,15 +7,17 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from experiments.config.scalar_text import yaml_text
 from experiments.config.strict import Strict
-from experiments.precision import FUSED, SAYS, Precision
+from experiments.precision import FUSED, LOW, SAYS, Precision, around
 
 BatchSize = Annotated[int, Field(ge=1, le=1_000_000)] | Literal["max"]
 CompileMode = Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"]
 CUDA_GRAPHS: frozenset[CompileMode] = frozenset({"reduce-overhead", "max-autotune"})  # modes in which torch.compile records CUDA graphs
 NOT_COMPILED: Mapping[str, Any] = {"compile": "none", "compile_mode": "default"}
 
-STATES_8BIT = "states_8bit"  # of `optimizer`
+STATES_8BIT, STATES_BF16 = "states_8bit", "states_bf16"  # of `optimizer`
+LOW_STATES = (STATES_8BIT, STATES_BF16)
 REFERENCE = "fp32"  # the precision that others are compared with
 REFERENCE_SEEDS = 3  # with which a reference is trained, at least: fewer do not show what differs from training to training
 
@@ -58,7 +60,7 @@ REFERENCE_ARITHMETIC: Mapping[str, Any] = {
 def as_reference(parameters: Mapping[str, Any], precision: str = REFERENCE) -> dict[str, Any]:
     """These parameters in the arithmetic of a reference; what only says how it is implemented stays as it is."""
     arithmetic = {name: value for name, value in REFERENCE_ARITHMETIC.items() if name in parameters}
-    if parameters.get("optimizer") == STATES_8BIT:
+    if parameters.get("optimizer") in LOW_STATES:
         arithmetic["optimizer"] = "foreach"
     if parameters.get("attention") == "varlen":
         arithmetic["attention"] = "sdpa"  # the same pairs of tokens; varlen computes in 16 bits alone
@@ -69,6 +71,13 @@ def numerics_of(parameters: Mapping[str, Any], device: str) -> tuple[tuple[str, 
     """What a trial computes with: (name, value) of each of NUMERICS that it has, and its device kind."""
     return ("device", device), *sorted((name, repr(parameters[name])) for name in NUMERICS & parameters.keys())
 
+
+# Parameters of some strategies; with the others they would change nothing
+WITHOUT_EFFECT: Mapping[str, tuple[str, ...]] = {
+    "ddp": ("fsdp_units", "fsdp_reshard", "fsdp_reduce", "fsdp_compute", "limit_all_gathers"),
+    "fsdp1": ("ddp_bucket_view", "ddp_static_graph"),
+    "fsdp2": ("ddp_bucket_view", "ddp_static_graph", "limit_all_gathers"),
+}
 
 SIDE = "side"  # the axis of an A/B sweep, which is no parameter: tasks/rounds/ab_plan.py
 
@@ -84,6 +93,7 @@ class TrainingParameters(Strict):
     """
 
     same_work: ClassVar[tuple[str, ...]] = ()
+    how_to_cast: ClassVar[str] = "with parallel fsdp1 or fsdp2 fsdp_compute to {kind}"  # so that operations see 16 bits without autocast
 
     devices: int = Field(1, ge=1, le=4096, description="data-parallel workers, one device each")
     precision: Precision = Field("fp32", description=SAYS)
@@ -110,8 +120,10 @@ class TrainingParameters(Strict):
     update_rule: Literal["adamw", "stable_adamw"] = Field(
         "adamw", description="AdamW, or StableAdamW: AdamW with Adafactor's update clipping (each tensor's rate over max(1, RMS_t))"
     )
-    optimizer: Literal["per_parameter", "foreach", "fused", "states_8bit"] = Field(
-        "foreach", description="how the update rule is implemented; states_8bit: torchao's AdamW, which keeps its averages in 8 bits (cuda)"
+    optimizer: Literal["per_parameter", "foreach", "fused", "states_8bit", "states_bf16"] = Field(
+        "foreach",
+        description="how the update rule is implemented; states_8bit, states_bf16: AdamW with its averages in 8 bits (torchao's, cuda) or "
+        "in bf16, rounded stochastically",
     )
     clip_grad_norm: float | None = Field(None, gt=0, le=1e6, description="largest norm of all gradients together; null: not clipped")
     learning_rate: float = Field(1e-5, gt=0, le=10)
@@ -143,7 +155,9 @@ class TrainingParameters(Strict):
     fsdp_compute: Literal["fp32", "bf16", "fp16"] = Field("fp32", description="type in which FSDP gathers parameters; the shards stay fp32")
     limit_all_gathers: bool = Field(True, description="fsdp1: the host waits rather than gather far ahead; fsdp2 needs no limit")
     build_on: Literal["device", "host"] = Field("device", description="where weights are made; host: for a model too large for one device")
-    autocast: bool = Field(True, description="false: operations in the parameters' own type (fsdp_compute); fp16 keeps its loss scaler")
+    autocast: bool = Field(
+        True, description="false: operations in the type that fsdp_compute gathers parameters in; fp16 keeps its loss scaler"
+    )
     allow_tf32: bool = Field(False, description="cuda: TF32 for the fp32 matrix products that autocast leaves")
     ddp_bucket_view: bool = Field(True, description="DDP gradient_as_bucket_view")
     ddp_static_graph: bool = Field(False, description="DDP static_graph")
@@ -173,6 +187,34 @@ class TrainingParameters(Strict):
         if self.kernels == "fused" and self.precision not in FUSED:
             raise ValueError(f"kernels fused: there are none for precision {self.precision}; those are {', '.join(FUSED)}")
         return self
+
+    @model_validator(mode="after")
+    def _fits_its_strategy(self) -> Self:
+        for name in WITHOUT_EFFECT[self.parallel]:
+            if getattr(self, name) != (default := type(self).model_fields[name].default):
+                raise ValueError(
+                    f"{name} has no effect with parallel {self.parallel}; leave it at {yaml_text(default)}, or change parallel"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _computes_in_its_precision(self) -> Self:
+        kind = around(self.precision)
+        short = kind in ("bf16", "fp16")
+        if self.fsdp_compute not in ("fp32", kind):
+            fits = f"{kind} or fp32" if short else "fp32"
+            raise ValueError(f"fsdp_compute {self.fsdp_compute}: precision {self.precision} computes in {kind}; set fsdp_compute to {fits}")
+        if short and not (self.autocast or self.casts()):
+            what = "what lies around the linear layers" if self.precision in LOW else "all"
+            how = self.how_to_cast.format(kind=kind)
+            raise ValueError(
+                f"autocast false: with precision {self.precision} {what} would be computed in fp32; set autocast to true, or {how}"
+            )
+        return self
+
+    def casts(self) -> bool:
+        """Whether operations see weights of 16 bits without autocast, by what `how_to_cast` says."""
+        return self.fsdp_compute != "fp32"
 
     @model_validator(mode="after")
     def _compiles_in_its_mode(self) -> Self:
@@ -208,7 +250,7 @@ def execution(parameters: TrainingParameters) -> Execution:
 
 def compiles(parameters: TrainingParameters) -> bool:
     """Whether a trial compiles: by torch.compile, its model or its optimiser, or by Triton, for kernels of its own."""
-    return parameters.compile != "none" or parameters.kernels != "stock" or parameters.optimizer == STATES_8BIT
+    return parameters.compile != "none" or parameters.kernels != "stock" or parameters.optimizer in LOW_STATES
 
 
 def work_parameters(schema: type[TrainingParameters]) -> tuple[str, ...]:

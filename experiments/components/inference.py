@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field, model_validator
 
+from experiments.config.scalar_text import yaml_text
 from experiments.parameters import QUEUED, SYNCHRONOUS, BatchSize, Execution, TrainingParameters
 from experiments.precision import around
 
@@ -14,13 +15,23 @@ if TYPE_CHECKING:
 
 # Parameters of training only. A suite that sets one is refused: as an axis it would compare a setting with itself.
 OF_TRAINING = frozenset(
-    {"optimizer", "learning_rate", "weight_decay", "beta2", "learning_rate_schedule", "activation_checkpointing", "ddp_bucket_view"}
-    | {"ddp_static_graph", "dropout", "freeze_text_pooler", "accumulation_steps"}
+    {"optimizer", "update_rule", "learning_rate", "weight_decay", "beta2", "adam_eps", "learning_rate_schedule", "learning_rate_warmup"}
+    | {"clip_grad_norm", "rms_tensors", "activation_checkpointing", "accumulation_steps", "dropout", "freeze_text_pooler"}
+    | {"parallel", "ddp", "ddp_bucket_view", "ddp_static_graph"}
 )
+
+
+def check_nothing_trained(parameters: TrainingParameters) -> None:
+    """For the validator of a workload that trains nothing. Raises ValueError for a parameter of OF_TRAINING that is not at its default."""
+    for name, field in type(parameters).model_fields.items():
+        if name in OF_TRAINING and getattr(parameters, name) != field.default:
+            raise ValueError(f"{name} has no effect: nothing is trained here; leave it at {yaml_text(field.default)}")
 
 
 class InferenceParameters(TrainingParameters):
     """Parameters of inference. The first base class of a workload's Parameters, before those of the training workload."""
+
+    how_to_cast: ClassVar[str] = "cast_weights to true"
 
     batch_size: BatchSize = Field(1, description="samples per device and step, or max: the largest that fits")
     cast_weights: bool = Field(True, description="bf16, fp16: weights cast once, when the model is built; false: in every operation")
@@ -36,14 +47,15 @@ class InferenceParameters(TrainingParameters):
 
     @model_validator(mode="after")
     def _nothing_of_training(self) -> InferenceParameters:
-        for name, field in type(self).model_fields.items():
-            if name in OF_TRAINING and getattr(self, name) != field.default:
-                raise ValueError(f"{name} has no effect: nothing is trained here")
+        check_nothing_trained(self)
         if self.execution == SYNCHRONOUS and self.prefetch_to_device:
             raise ValueError(
                 "prefetch_to_device has no effect where execution is synchronous: no batch is computed while another is copied"
             )
         return self
+
+    def casts(self) -> bool:
+        return self.cast_weights
 
 
 def ready(model: nn.Module, parameters: Any) -> nn.Module:

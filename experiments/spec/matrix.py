@@ -149,7 +149,8 @@ def expansion(suite: Suite, schema: type[TrainingParameters]) -> Expansion:
         for chosen in _product(suite, entry):
             result.includes[number] += add(finished(chosen, entry | suite.sets))
     if suite.parity_reference and "precision" not in suite.sets:
-        _with_references(suite, result, lambda values: add(values | suite.sets, reference=True))
+        # what --set says holds for references too, but for what makes them references
+        _with_references(suite, result, lambda values: add(as_reference(values | suite.sets), reference=True))
     return result
 
 

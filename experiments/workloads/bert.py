@@ -18,6 +18,7 @@ from experiments.components.data.splits import Splits
 from experiments.components.data.text import Passages, TextParameters, check_vocabulary
 from experiments.components.data.unpadding import MULTIPLE, Lengths
 from experiments.components.workload import Batch, Context, Unsupported
+from experiments.parameters import CUDA_GRAPHS
 
 if TYPE_CHECKING:
     import torch
@@ -54,6 +55,11 @@ class Parameters(TextParameters):
     def _fits_padding(self) -> Parameters:
         if self.padding == "removed" and self.lengths == "full":
             raise ValueError("padding removed has no effect with lengths full, which have none; set lengths to drawn or own")
+        if self.padding == "removed" and self.compile_mode in CUDA_GRAPHS:
+            raise ValueError(
+                f"compile_mode {self.compile_mode}: with padding removed each number of tokens would be a CUDA graph of its own; "
+                "use default or max-autotune-no-cudagraphs, or padding kept"
+            )
         if self.attention == "varlen" and self.padding != "removed":
             raise ValueError("attention varlen: for samples that follow one another; set padding to removed, or attention to sdpa")
         if self.attention == "varlen" and self.dropped():

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, model_validator
 
 from experiments.components.checkpoint import check_pinned, from_pretrained
+from experiments.components.inference import check_nothing_trained
 from experiments.components.workload import Batch, Context, DataError
 from experiments.datasets import winoground
 from experiments.parameters import TrainingParameters
@@ -42,6 +43,11 @@ class Parameters(TrainingParameters):
             check_pinned(getattr(self, f"{family}_weights"), getattr(self, f"{family}_revision"), f"{family}_")
         if self.dataset is not None and "://" in self.dataset:
             raise ValueError("dataset: Winoground is read from a local folder")
+        return self
+
+    @model_validator(mode="after")
+    def _nothing_of_training(self) -> Parameters:
+        check_nothing_trained(self)
         return self
 
     def lacking(self) -> dict[str, str]:

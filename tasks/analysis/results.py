@@ -27,7 +27,7 @@ from experiments.price import costs
 from experiments.step_record import FIELDS, RMS
 from experiments.summary import NAMES, Value, rms_names, summarise
 from experiments.trial import Outcome, Scalar, Trial, TrialResult
-from tasks.analysis.early_records import summary_of_today, window_of_today
+from tasks.analysis.early_records import notes_of_today, summary_of_today, window_of_today
 from tasks.analysis.held_time import marks_of
 from tasks.analysis.published_steps import parse_published_steps
 from tasks.analysis.row_cache import LEAST, RowCache
@@ -190,7 +190,7 @@ def _row(
         result,
         summary,
         environment,
-        [str(note["text"]) for note in meta.get("notes", ())],
+        notes_of_today([str(note["text"]) for note in meta.get("notes", ())], window, trial.workload),
         np.array([step["step"] for step in learning], np.int64),
         _series(learning, "loss"),
         _profile(window),

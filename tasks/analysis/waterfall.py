@@ -51,8 +51,9 @@ class Waterfall:
 
 
 def traced(cell: Cell) -> TrialRow | None:
-    """The cell's first repeat that ended ok with traced steps of which the parts are known."""
-    return next((row for row in cell.rows if row.outcome == "ok" and row.profile and row.profile.get("ranks")), None)
+    """The cell's first repeat that ended ok with traced steps of which the parts are known; an undisturbed one, where there is one."""
+    rows = [row for row in cell.rows if row.outcome == "ok" and row.profile and row.profile.get("ranks")]
+    return next((row for row in rows if not row.disturbed), rows[0] if rows else None)
 
 
 def waterfall_of(cell: Cell) -> Waterfall | None:

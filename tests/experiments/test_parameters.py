@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from experiments import workloads
+from experiments.components.inference import InferenceParameters
 from experiments.parameters import CUDA_GRAPHS, TrainingParameters, as_reference, compiles
 
 
@@ -63,10 +64,68 @@ def test_micro_batches_go_with_no_cuda_graph() -> None:
     TrainingParameters(compile="model", compile_mode="max-autotune-no-cudagraphs", accumulation_steps=2)
 
 
-def test_a_reference_keeps_its_optimisers_states_in_full() -> None:
-    assert as_reference({"precision": "bf16", "optimizer": "states_8bit"}) == {"precision": "fp32", "optimizer": "foreach"}
+@pytest.mark.parametrize("optimizer", ["states_8bit", "states_bf16"])
+def test_a_reference_keeps_its_optimisers_states_in_full(optimizer: str) -> None:
+    assert as_reference({"precision": "bf16", "optimizer": optimizer}) == {"precision": "fp32", "optimizer": "foreach"}
     assert as_reference({"precision": "bf16", "optimizer": "fused"}) == {"precision": "fp32", "optimizer": "fused"}
 
 
-def test_an_optimiser_with_states_in_8_bits_compiles_its_update() -> None:
-    assert compiles(TrainingParameters(optimizer="states_8bit")) and not compiles(TrainingParameters(optimizer="fused"))
+@pytest.mark.parametrize(("optimizer", "does"), [("states_8bit", True), ("states_bf16", True), ("fused", False)])
+def test_an_optimiser_with_states_of_few_bits_compiles_its_update(optimizer: Any, does: bool) -> None:
+    assert compiles(TrainingParameters(optimizer=optimizer)) is does
+
+
+@pytest.mark.parametrize(
+    ("parallel", "values", "said"),
+    [
+        ("ddp", {"fsdp_units": "root"}, "fsdp_units has no effect with parallel ddp; leave it at layers, or change parallel"),
+        ("ddp", {"fsdp_reshard": False}, "fsdp_reshard has no effect with parallel ddp; leave it at true"),
+        ("ddp", {"fsdp_reduce": "bf16"}, "fsdp_reduce has no effect with parallel ddp; leave it at fp32"),
+        ("ddp", {"fsdp_compute": "bf16", "precision": "bf16"}, "fsdp_compute has no effect with parallel ddp"),
+        ("ddp", {"limit_all_gathers": False}, "limit_all_gathers has no effect with parallel ddp; leave it at true"),
+        ("fsdp2", {"limit_all_gathers": False}, "limit_all_gathers has no effect with parallel fsdp2"),
+        ("fsdp2", {"ddp_bucket_view": False}, "ddp_bucket_view has no effect with parallel fsdp2; leave it at true"),
+        ("fsdp1", {"ddp_static_graph": True}, "ddp_static_graph has no effect with parallel fsdp1; leave it at false"),
+    ],
+)
+def test_what_another_strategy_takes_is_refused(parallel: str, values: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        TrainingParameters.model_validate({"parallel": parallel, **values})
+
+
+def test_each_strategy_takes_its_own() -> None:
+    shards = {"fsdp_units": "root", "fsdp_reshard": False, "fsdp_reduce": "bf16", "fsdp_compute": "bf16", "precision": "bf16"}
+    for parallel in ("fsdp1", "fsdp2"):
+        TrainingParameters.model_validate({"parallel": parallel, **shards})
+    TrainingParameters.model_validate({"parallel": "fsdp1", "limit_all_gathers": False})
+    TrainingParameters(ddp_bucket_view=False, ddp_static_graph=True)
+
+
+@pytest.mark.parametrize(
+    ("precision", "compute", "fits"),
+    [("fp32", "bf16", "fp32"), ("tf32", "fp16", "fp32"), ("bf16", "fp16", "bf16 or fp32"), ("fp8", "fp16", "bf16 or fp32")],
+)
+def test_shards_are_gathered_in_the_precision_that_is_named(precision: str, compute: str, fits: str) -> None:
+    """Else a trial that says fp32 would compute in bf16, and be held against fp32's peak."""
+    with pytest.raises(ValidationError, match=f"fsdp_compute {compute}: precision {precision} computes in .*; set fsdp_compute to {fits}"):
+        TrainingParameters.model_validate({"parallel": "fsdp2", "precision": precision, "fsdp_compute": compute})
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16", "fp8"])
+def test_without_autocast_something_else_gives_16_bits(precision: str) -> None:
+    asked = {"precision": precision, "autocast": False}
+    kind, what = "fp16" if precision == "fp16" else "bf16", "what lies around the linear layers" if precision == "fp8" else "all"
+    with pytest.raises(
+        ValidationError, match=rf"with precision {precision} {what} would be computed in fp32; set autocast to true, or .* {kind}"
+    ):
+        TrainingParameters.model_validate(asked)
+    TrainingParameters.model_validate({**asked, "parallel": "fsdp2", "fsdp_compute": kind})
+    for other in ("fp32", "tf32"):
+        TrainingParameters.model_validate({"precision": other, "autocast": False})
+
+
+def test_in_inference_weights_that_are_cast_need_no_autocast() -> None:
+    asked = {"precision": "bf16", "autocast": False}
+    InferenceParameters.model_validate({**asked, "cast_weights": True})
+    with pytest.raises(ValidationError, match=r"autocast false: .* or cast_weights to true"):
+        InferenceParameters.model_validate({**asked, "cast_weights": False})

@@ -36,6 +36,22 @@ def test_flops_are_the_same_in_every_precision_and_shared_by_what_computes_them(
     assert flops_by_precision(precision, 12.0, 9.0, trains=False) == inferred
 
 
+def test_what_multiplies_and_how_many_of_three_products() -> None:
+    """As docs/measuring.md says in its table: the weight's gradient is in 16 bits with switchback."""
+    assert {name: (low.unit, low.products) for name, low in LOW.items()} == {
+        "fp8": ("fp8", 3),
+        "fp8_rowwise": ("fp8", 3),
+        "fp8_switchback": ("fp8", 2),
+        "mxfp8": ("fp8", 3),
+        "int8_switchback": ("int8", 2),
+        "int8_switchback_m": ("int8", 2),
+        "int8_switchback_q": ("int8", 2),
+        "llm_int8": ("int8", None),
+        "fp8_simulated": (None, 0),
+        "fp8_simulated_switchback": (None, 0),
+    }
+
+
 def test_a_share_that_nobody_knows_is_none_and_no_share_is_no_entry() -> None:
     assert flops_by_precision("fp8", 12.0, None, trains=True) is None
     assert flops_by_precision("bf16", 12.0, None, trains=True) == {"bf16": 12.0}

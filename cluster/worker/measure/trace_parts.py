@@ -3,7 +3,7 @@
 The definitions are those of Holistic Trace Analysis (https://github.com/facebookresearch/HolisticTraceAnalysis; its documentation:
 https://hta.readthedocs.io): a device computes, communicates, moves memory or is idle; communication that runs while something computes is
 hidden behind it, the rest is exposed; an idle device waits for the host where its next operation had not been launched when the one before
-ended. Beyond them, computation is split by kind of kernel, and idle time in which the host was in the loader is a wait for data.
+ended. Beyond them, computation is split by kind of kernel, and a wait for the host that was in the loader meanwhile is one for data.
 """
 
 from __future__ import annotations
@@ -143,9 +143,14 @@ def device_operations(events: Iterable[Event]) -> list[Operation]:
 
 
 def kinds_of(operations: Sequence[Operation], loading: Sequence[Interval]) -> list[tuple[str, Sequence[Interval]]]:
-    """The intervals of each kind of time, in the order in which they take an instant. `loading`: when the host was in the loader."""
+    """The intervals of each kind of time, in the order in which they take an instant. `loading`: when the host was in the loader.
+
+    A gap before an operation that had been launched is no wait for data, wherever the host is by then: it has run ahead.
+    """
     of_operations = [(kind, _of_kind(operations, kind)) for kind in (PRODUCTS, ATTENTION, "other", COMMUNICATION, "copy")]
-    return [*of_operations, ("data wait", loading), ("launch", list(_waits_for_launch(operations)))]
+    waits = list(_waits_for_launch(operations, idle_from=loading[0][0]))
+    in_loader = [(max(one[0], wait[0]), min(one[1], wait[1])) for one in loading for wait in waits]
+    return [*of_operations, ("data wait", [(start, end) for start, end in in_loader if start < end]), ("launch", waits)]
 
 
 def time_by_kind(kinds: Sequence[tuple[str, Sequence[Interval]]], begin: float, end: float) -> defaultdict[str, float]:
@@ -167,13 +172,13 @@ def time_by_kind(kinds: Sequence[tuple[str, Sequence[Interval]]], begin: float, 
     return spent
 
 
-def _waits_for_launch(operations: Iterable[Operation]) -> Iterator[Interval]:
-    """When the device was idle and the operation that it ran next had not been launched as the one before ended."""
-    until: float | None = None
+def _waits_for_launch(operations: Iterable[Operation], *, idle_from: float) -> Iterator[Interval]:
+    """When the device was idle and the operation that it ran next had not been launched as the one before ended, or at `idle_from`."""
+    until = idle_from
     for operation in operations:
-        if until is not None and operation.launched > until:
+        if operation.launched > until:
             yield until, operation.start
-        until = operation.end if until is None else max(until, operation.end)
+        until = max(until, operation.end)
 
 
 def _kind(event: Event) -> str:

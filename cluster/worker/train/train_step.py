@@ -13,7 +13,7 @@ from cluster.worker.train.checkpointing import SELECTIVE
 from cluster.worker.train.choose_engine import choose_engine
 from cluster.worker.train.engine import Engine
 from cluster.worker.train.rms import RmsWatch, watched_tensors
-from experiments.components.workload import compile_units, graph_units, shard_units, step_kind, trains
+from experiments.components.workload import Unsupported, compile_units, graph_units, shard_units, step_kind, trains
 from experiments.parameters import TrainingParameters
 from experiments.precision import LOW, around
 
@@ -34,6 +34,8 @@ class TrainStep:
         self.workload, self.parameters, self.device = workload, parameters, device
         self.engine = engine or choose_engine(parameters, device, world_size=1)
         self.trains = trains(workload)
+        if parameters.accumulation_steps > 1 and not self.trains:
+            raise Unsupported("accumulation_steps: this workload trains nothing, so there are no gradients to add up; set it to 1")
         self.sharded = self.engine.sharded and self.trains
         # What was done to linear layers that have a precision of their own, for the journal
         self.converted = self._convert_linears(model)

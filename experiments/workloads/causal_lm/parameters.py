@@ -15,7 +15,7 @@ OWN = "own"  # the model that the folder `weights` holds
 class ModelParameters(TextParameters):
     """Which model, and how it attends."""
 
-    same_work: ClassVar[tuple[str, ...]] = ("model", "sequence_length")
+    same_work: ClassVar[tuple[str, ...]] = ("model", "weights", "sequence_length")  # model own may be of any size
 
     model: Literal[
         "llama3-8b", "llama3-3b", "llama3-1b", "qwen3-8b", "qwen3-4b", "qwen3-1.7b", "qwen3-0.6b", "llama3-tiny", "qwen3-tiny", "own"
@@ -60,7 +60,7 @@ class Parameters(ModelParameters):
         if self.tuning == "full":
             for name in ("lora_rank", "lora_alpha", "lora_targets", "cast_weights"):
                 if getattr(self, name) != type(self).model_fields[name].default:
-                    raise ValueError(f"{name} has no effect with tuning full")
+                    raise ValueError(f"{name} has no effect with tuning full; set tuning to lora")
         elif self.cast_weights and self.parallel != "ddp":
             raise ValueError("cast_weights: not with shards, whose type of computing is fsdp_compute")
         return self

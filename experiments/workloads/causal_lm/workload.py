@@ -14,6 +14,7 @@ from experiments.components.data.packing import Packed
 from experiments.components.data.splits import Splits
 from experiments.components.data.text import check_vocabulary
 from experiments.components.workload import Batch, Context, Unsupported
+from experiments.precision import LOW
 from experiments.workloads.causal_lm.flops import TARGETS, adapter_flops, head_flops, training_flops
 
 if TYPE_CHECKING:
@@ -86,8 +87,14 @@ class CausalLm:
         """Of the sequences loaded so far at their mean, since attention's part depends on where documents end; None before the first."""
         return self._flops(self._pairs / self._sequences) if self._sequences else None
 
-    def linear_flops_per_sample(self) -> float:
-        """Of `flops_per_sample`, those of the blocks' linear layers, adapters included."""
+    def linear_flops_per_sample(self) -> float | None:
+        """Of `flops_per_sample`, those of the blocks' linear layers, adapters included.
+
+        None for adapters in a precision that computes some of a layer's three products: frozen layers have only two.
+        """
+        low = LOW.get(self.parameters.precision)
+        if self.parameters.tuning == "lora" and low is not None and low.products in (1, 2):
+            return None
         heads = 3 if self.parameters.tuning == "full" else 2
         return self._flops(0) - heads * head_flops(self.shape, self.parameters.sequence_length)
 

@@ -33,7 +33,7 @@ class Parameters(InferenceParameters, ModelParameters):
             )
         if self.phase == "prefill":
             if self.cuda_graph:
-                raise ValueError("cuda_graph has no effect with phase prefill")
+                raise ValueError("cuda_graph has no effect with phase prefill; set phase to decode")
         elif self.compile == "layer":
             raise ValueError("compile layer: each layer's place in the cache would be a graph of its own in phase decode; use model")
         return self

@@ -112,6 +112,14 @@ def test_parts_are_those_of_the_model_and_its_optimiser_and_add_up(steps: int) -
     assert sum(vars(use).values()) == memory.total
 
 
+def test_a_sentence_is_in_gib_of_1024_mib() -> None:
+    use = MemoryUse(*(part * 2**20 for part in (1536, 256, 128, 64, 32, 16, 16)))
+    assert use.sentence(2 * 2**30) == (
+        "of 2.00 GiB: parameters 1.50, gradients 0.25, optimiser states 0.12, activations and the rest 0.06, cache or fragments 0.03, "
+        "outside torch 0.02, free 0.02"
+    )
+
+
 def test_without_an_optimiser_there_are_no_states_and_no_part_is_negative() -> None:
     model, _ = trained(0)
     use = MemoryUse.of(model, None, DeviceMemory(total=100, free=60, reserved=50, allocated=50), "cpu")

@@ -261,9 +261,11 @@ def test_an_axis_of_seeds_is_its_own(workshop: Workshop) -> None:
 
 
 def test_a_reference_computes_plainly(workshop: Workshop) -> None:
-    suite = workshop.load(REFERENCES + "conditions: [{when: {pool: gpu}, set: {fsdp_reduce: bf16, autocast: false, allow_tf32: true}}]\n")
-    [_, added] = [cell.parameters for cell in expand(suite) if cell.reference]
-    assert (added["fsdp_reduce"], added["autocast"], added["allow_tf32"], added["precision"]) == ("fp32", True, False, "fp32")
+    plainly_not = "{parallel: fsdp2, fsdp_reduce: bf16, fsdp_compute: bf16, autocast: false, allow_tf32: true}"
+    suite = workshop.load(REFERENCES + f"conditions: [{{when: {{pool: gpu, precision: bf16}}, set: {plainly_not}}}]\n")
+    added = next(cell.parameters for cell in expand(suite) if cell.reference and cell.parameters["parallel"] == "fsdp2")
+    assert (added["fsdp_reduce"], added["fsdp_compute"], added["precision"]) == ("fp32", "fp32", "fp32")
+    assert (added["autocast"], added["allow_tf32"]) == (True, False)
 
 
 def test_the_number_of_seeds_is_none_or_enough(workshop: Workshop) -> None:
@@ -387,3 +389,13 @@ def test_a_set_parameter_holds_for_references_too(workshop: Workshop) -> None:
     cells = expand(workshop.load(REFERENCES, sets={"compile": "model"}))
     assert len(cells) == 10
     assert {cell.parameters["compile"] for cell in cells} == {"model"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kept"),
+    [("allow_tf32", True, False), ("optimizer", "states_8bit", "foreach"), ("optimizer", "fused", "fused"), ("autocast", True, True)],
+)
+def test_a_reference_computes_plainly_whatever_is_set_for_all(workshop: Workshop, name: str, value: Any, kept: Any) -> None:
+    cells = expand(workshop.load(REFERENCES, sets={name: value}))
+    assert {cell.parameters[name] for cell in cells if cell.reference} == {kept}
+    assert {cell.parameters[name] for cell in cells if not cell.reference} == {value}

@@ -198,11 +198,33 @@ def test_a_trial_of_micro_batches_counts_all_samples_and_real_tokens(data: DataS
         ({"attention": "varlen", "padding": "removed", "model": "base"}, "has no dropout, and dropout is 0.1; set dropout to 0"),
         ({"attention": "varlen", "padding": "removed", "dropout": 0.2}, "dropout is 0.2"),
         ({"lengths": "short"}, "lengths"),
+        (
+            {"padding": "removed", "compile": "model", "compile_mode": "reduce-overhead"},
+            "compile_mode reduce-overhead: with padding removed",
+        ),
+        ({"padding": "removed", "compile": "layer", "compile_mode": "max-autotune"}, "compile_mode max-autotune: with padding removed"),
     ],
 )
 def test_what_cannot_be_is_refused(values: dict[str, Any], why: str) -> None:
     with pytest.raises(ValidationError, match=why):
         bert.Parameters(**{**VARIOUS, **values})
+
+
+def test_without_cuda_graphs_samples_without_padding_are_compiled() -> None:
+    for mode in ("default", "max-autotune-no-cudagraphs"):
+        bert.Parameters(**{**VARIOUS, "padding": "removed", "compile": "model", "compile_mode": mode})
+    bert.Parameters(**{**VARIOUS, "padding": "kept", "compile": "model", "compile_mode": "reduce-overhead"})
+
+
+@pytest.mark.parametrize(("sequence_length", "longest"), [(96, 96), (16, 64)])
+def test_varlen_is_told_a_length_that_the_padding_does_not_exceed(data: DataSource, sequence_length: int, longest: int) -> None:
+    """Up to 63 tokens of padding are a document too."""
+    varlen = {"padding": "removed", "attention": "varlen", "precision": "bf16", "sequence_length": sequence_length}
+    one = build(data, device="cuda", **varlen)
+    batch = next(one.batches())
+    given = one.inputs(torch.nn.Linear(1, 1), batch)
+    assert given["longest"] == longest >= batch["starts"].diff().max() and torch.equal(given["starts"], batch["starts"])
+    assert "attention_mask" not in given
 
 
 def test_what_a_device_cannot_do_is_unsupported(data: DataSource) -> None:
@@ -212,6 +234,7 @@ def test_what_a_device_cannot_do_is_unsupported(data: DataSource) -> None:
         build(data, **varlen)
     with pytest.raises(Unsupported, match="padding removed: not with hpu_graphs"):
         build(data, device="hpu", padding="removed", attention="sdpa", hpu_graphs=True)
+    assert build(data, device="hpu", padding="kept", hpu_graphs=True).parameters.hpu_graphs
     with pytest.raises(ValidationError, match="accumulation_steps has no effect: nothing is trained here"):
         bert_inference.Parameters(accumulation_steps=2)
 

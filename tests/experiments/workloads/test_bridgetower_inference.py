@@ -143,9 +143,27 @@ def test_a_latency_is_of_one_batch_at_a_time(tmp_path: Path, data: DataSource) -
         bridgetower_inference.Parameters(execution="synchronous", prefetch_to_device=True)
 
 
-@pytest.mark.parametrize("changes", [{"optimizer": "fused"}, {"learning_rate": 0.1}, {"activation_checkpointing": True}, {"dropout": 0.5}])
-def test_settings_of_training_are_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError, match=f"{next(iter(changes))} has no effect"):
+@pytest.mark.parametrize(
+    ("changes", "default"),
+    [
+        ({"optimizer": "fused"}, "foreach"),
+        ({"update_rule": "stable_adamw"}, "adamw"),
+        ({"learning_rate": 0.1}, "1e-05"),
+        ({"learning_rate_warmup": 1}, "0"),
+        ({"adam_eps": 1e-6}, "1e-08"),
+        ({"clip_grad_norm": 1.0}, "null"),
+        ({"rms_tensors": "*"}, "null"),
+        ({"activation_checkpointing": True}, "false"),
+        ({"accumulation_steps": 2}, "1"),
+        ({"dropout": 0.5}, "null"),
+        ({"parallel": "fsdp2"}, "ddp"),
+        ({"ddp": "fast"}, "stock"),
+        ({"ddp_bucket_view": False}, "true"),
+        ({"ddp_static_graph": True}, "false"),
+    ],
+)
+def test_settings_of_training_are_refused(changes: dict[str, Any], default: str) -> None:
+    with pytest.raises(ValidationError, match=f"{next(iter(changes))} has no effect: nothing is trained here; leave it at {default}"):
         bridgetower_inference.Parameters(**changes)
     with pytest.raises(ValidationError, match="40 hex digits"):
         bridgetower_inference.Parameters(weights="BridgeTower/bridgetower-base")

@@ -158,7 +158,7 @@ def test_a_step_of_the_measured_loop_in_bf16() -> None:
 @pytest.mark.parametrize(
     ("values", "why"),
     [
-        ({"precision": "fp16", "cast_weights": False}, "set cast_weights or autocast"),
+        ({"precision": "fp16", "cast_weights": False}, "autocast false: .* set autocast to true, or cast_weights to true"),
         ({"weights": "CompVis/stable-diffusion-v1-4"}, "a local folder"),
         ({"activation_checkpointing": True}, "nothing is trained here"),
     ],

@@ -95,6 +95,18 @@ def parameters(home: Path, family: str, **changes: Any) -> workload.Parameters:
     return workload.Parameters(**{"family": family, "batch_size": 2, "steps": 3, "warmup_steps": 1, "threads": 1, **weights, **changes})
 
 
+def test_what_trains_is_refused() -> None:
+    """Micro-batches too: a forward pass takes one batch."""
+    for name, value in (
+        ("accumulation_steps", 2),
+        ("optimizer", "fused"),
+        ("activation_checkpointing", "selective"),
+        ("parallel", "fsdp2"),
+    ):
+        with pytest.raises(ValidationError, match=f"{name} has no effect: nothing is trained here"):
+            workload.Parameters.model_validate({name: value})
+
+
 def source(home: Path) -> DataSource:
     return DataSource(uri=str(home / "data"), fingerprint="f")
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from experiments.trial import Outcome
+from tasks.analysis.trial_row import TrialRow
 from tasks.analysis.waterfall import DROPS, traced, waterfall, waterfall_of
 from tests.tasks.cell_support import made, row
 
@@ -147,6 +149,14 @@ def test_of_several_ranks_it_is_the_mean() -> None:
     assert total(profile) == pytest.approx(1.0)
 
 
+def test_where_one_rank_has_attention_apart_and_it_is_not_known_what_it_did_there_is_no_mean() -> None:
+    without = {**RANK, "rank": 1, "matrix_s": 6.0, "attention_s": 0.0}
+    profile = {**PROFILE, "attention_flops_per_sample": None, "ranks": [RANK, without]}
+    found = waterfall(profile, 1600.0)
+    assert found is not None and found.drops["attention"] is None
+    assert total(profile) == pytest.approx(1.0)
+
+
 @pytest.mark.parametrize("absent", ["ranks", "peak_flops", "flops_per_sample"])
 def test_without_kernels_flops_or_peak_there_is_none(absent: str) -> None:
     assert waterfall({**PROFILE, absent: None}, 1600.0) is None
@@ -162,6 +172,7 @@ def test_products_faster_than_the_device_are_refused_and_so_is_a_trace_without_a
         with pytest.raises(ValueError, match=r"would have run at 1020 TFLOP/s of"):
             faster(1.9605, clock)
     assert faster(1.9605, 2200.0) is not None, "at this clock it can"
+    assert faster(2.0, 1600.0) is not None, "the traced steps may have run at a higher clock than the window"
     with pytest.raises(ValueError, match="no matrix products under names that are known"):
         faster(0.0, 2000.0)
 
@@ -180,3 +191,15 @@ def test_a_cells_waterfall_is_of_its_first_repeat_with_parts_at_its_own_clock() 
     assert found is not None and found.drops["clock"] == pytest.approx(0.2)
     [untraced] = made(rows[:2])
     assert traced(untraced) is None and waterfall_of(untraced) is None
+
+
+def test_a_cells_waterfall_is_of_a_repeat_that_nothing_disturbed_where_there_is_one() -> None:
+    def repeat(number: int, *, disturbed: bool) -> TrialRow:
+        made_up = row({"pool": "cpu"}, repeat=number, profile=PROFILE)
+        assert made_up.result is not None
+        why = "a process of another user on its device" if disturbed else None
+        return replace(made_up, result=made_up.result.model_copy(update={"disturbed": why}))
+
+    rows = [repeat(1, disturbed=True), repeat(2, disturbed=False), repeat(3, disturbed=True)]
+    [cell], [all_disturbed] = made(rows), made([rows[0], rows[2]])
+    assert traced(cell) is rows[1] and traced(all_disturbed) is rows[0]

@@ -91,9 +91,7 @@ def test_one_step_counts_from_its_batch_on() -> None:
     made = Trace().loads(0.0, 1.0).runs(GEMM, 2.0, 4.0, 1.5).runs(GEMM, 5.0, 6.0, 4.5)
     found = parts_of(made.events, [8])
     assert found is not None and (found.steps, found.step_s, found.matrix_s, found.samples) == (1, 6.0, 3.0, 8.0)
-    assert (found.data_wait_s, found.launch_s, found.idle_s) == (1.0, 1.0, 1.0), (
-        "before the first operation nothing says what it waited for"
-    )
+    assert (found.data_wait_s, found.launch_s, found.idle_s) == (1.0, 2.0, 0.0), "before its first operation the device was idle"
 
 
 def test_parts_are_means_of_the_steps_after_the_first() -> None:
@@ -110,6 +108,42 @@ def test_the_device_waits_for_a_launch_that_came_after_it_was_idle(launched: flo
     """Idle from 3 to 4 s. A launch that is not in the trace is taken to be at the operation's start."""
     found = parts_of(Trace().loads(0.0, 0.0).runs(GEMM, 0.0, 3.0, 0.0).runs(GEMM, 4.0, 5.0, launched).events, [1])
     assert found is not None and (found.launch_s, found.idle_s) == pytest.approx((waited, gap))
+
+
+def test_a_gap_while_the_host_is_in_the_loader_of_the_next_step_is_no_wait_for_data() -> None:
+    """The host has launched both products by 2 s and waits for the next batch from 3 to 9 s: the device waits for it from 6 s on."""
+    made = Trace().loads(0.0, 0.0).runs(GEMM, 0.0, 1.0, 0.0).loads(1.0, 1.0).runs(GEMM, 2.0, 4.0, 1.5).runs(GEMM, 5.0, 6.0, 2.0)
+    found = parts_of(made.loads(3.0, 9.0).runs(NORM, 9.5, 10.0, 9.2).events, [1, 1, 1])
+    assert found is not None and found.steps == 2
+    assert (2 * found.idle_s, 2 * found.data_wait_s, 2 * found.launch_s) == pytest.approx((1.0, 3.0, 0.5 + 1.0))
+
+
+def test_what_runs_at_once_counts_to_products_attention_others_communication_and_copies_in_this_order() -> None:
+    made = Trace().loads(0.0, 0.0).runs(GEMM, 0.0, 2.0, 0.0).runs(FLASH, 1.0, 4.0, 0.0, stream=8).runs(NORM, 3.0, 6.0, 0.0, stream=9)
+    made.runs(NCCL, 5.0, 8.0, 0.0, stream=20).runs("Memcpy DtoH", 7.0, 10.0, 0.0, stream=21, cat="gpu_memcpy")
+    found = parts_of(made.events, [1])
+    assert found is not None and found.hidden_s == 1.0
+    assert (found.matrix_s, found.attention_s, found.other_s, found.communication_s, found.copies_s) == (2.0, 2.0, 2.0, 2.0, 2.0)
+
+
+def test_a_device_is_idle_once_all_of_its_streams_are() -> None:
+    """A short kernel beside a long one ends first. The next one is launched before the long one ends, so the host is not waited for."""
+    made = Trace().loads(0.0, 0.0).runs(GEMM, 0.0, 5.0, 0.0).runs(NORM, 1.0, 2.0, 0.0, stream=8).runs(GEMM, 6.0, 7.0, 3.0)
+    found = parts_of(made.events, [1])
+    assert found is not None and (found.launch_s, found.idle_s) == (0.0, 1.0)
+
+
+def test_a_step_begins_when_the_last_operation_of_the_one_before_ends_and_its_own_are_launched_from_its_loader_on() -> None:
+    made = Trace().loads(0.0, 0.1).runs(GEMM, 1.0, 4.0, 0.5).runs(NORM, 1.0, 2.0, 0.6, stream=8)
+    found = parts_of(made.loads(2.0, 2.0).runs(GEMM, 4.0, 6.0, 2.0).events, [1, 1])
+    assert found is not None and (found.step_s, found.matrix_s) == (2.0, 2.0)
+
+
+def test_triton_launches_by_the_driver_and_what_took_no_time_did_not_run() -> None:
+    made = Trace().runs("triton_poi_fused_add_0", 1.0, 2.0, 0.5).runs(NORM, 3.0, 3.0, 2.5)
+    assert made.events[-3]["cat"] == "cuda_runtime"
+    made.events[-3]["cat"] = "cuda_driver"
+    assert [(operation.start, operation.launched) for operation in device_operations(made.events)] == [(1.0 * S, 0.5 * S)]
 
 
 def test_kernels_of_a_graph_are_launched_with_it() -> None:

@@ -296,7 +296,7 @@ def test_a_static_graph_has_no_micro_batches() -> None:
 @pytest.mark.parametrize(
     ("values", "why"),
     [
-        ({"fsdp_compute": "fp16", "devices": 1}, "several devices"),
+        ({"fsdp_compute": "fp16", "precision": "fp16", "devices": 1}, "several devices"),
         ({"compile": "model"}, "compile layer"),
         ({"hpu_graphs": True}, "hpu_graphs"),
         ({"engine": "optimum_habana"}, "engine native"),

@@ -13,7 +13,7 @@ from cluster.devices.cpu import Cpu
 from cluster.worker.train import parallel
 from cluster.worker.train.engine import Engine
 from cluster.worker.train.train_step import TrainStep
-from experiments.components.workload import Context
+from experiments.components.workload import Context, Unsupported
 from experiments.workloads import synthetic
 
 LOG = list[str]
@@ -172,9 +172,14 @@ def test_without_training_a_step_is_the_forward_pass() -> None:
     assert not made.plain.training
 
 
+def test_a_workload_of_ones_own_that_trains_nothing_has_no_micro_batches() -> None:
+    with pytest.raises(Unsupported, match=r"accumulation_steps: this workload trains nothing, .* set it to 1"):
+        learner([], trains=False, accumulation_steps=2)
+
+
 def test_without_autocast_operations_keep_the_parameters_type() -> None:
     log: LOG = []
-    made = learner(log, precision="bf16", autocast=False)
+    made = learner(log, precision="bf16", autocast=False, parallel="fsdp2", fsdp_compute="bf16", devices=2)
     made.forward_backward(batch_of(made))
     assert log[0] == "autocast fp32"
 

@@ -22,6 +22,13 @@ def test_half_of_the_tokens_are_padding_and_a_fifth_of_the_samples_have_none() -
     assert [drawn_length(8, random.Random(seed)) for seed in range(5)] == [drawn_length(8, random.Random(seed)) for seed in range(5)]
 
 
+@pytest.mark.parametrize(("drawn", "tokens"), [(0.0, 1), (0.2, 1), (2.0, 2), (2.2, 3), (7.9, 8), (9.0, 8)])
+def test_a_length_is_rounded_up_and_cut(monkeypatch: pytest.MonkeyPatch, drawn: float, tokens: int) -> None:
+    draw, rates = random.Random(0), list[float]()
+    monkeypatch.setattr(draw, "expovariate", lambda rate: rates.append(rate) or drawn)
+    assert drawn_length(8, draw) == tokens and rates == [pytest.approx(1 / (SHARE * 8))]
+
+
 def test_real_tokens_follow_one_another_and_the_rest_is_a_document_without_labels() -> None:
     tokens = torch.arange(1, 31).view(3, 10)
     labels = tokens + 100

@@ -58,8 +58,8 @@ def test_varlen_is_told_which_way_a_token_looks(causal: bool, windows: bool, mon
     def ten(query: Any, key: Any, value: Any, starts: Any, ends: Any, most: int, longest: int, is_causal: bool = False) -> Any:
         return by_document(query, key, value, starts, is_causal)
 
-    def later(*given: Any, scale: Any = None, window_size: Any = (-1, -1)) -> Any:
-        assert window_size in ((-1, -1), (-1, 0))
+    def later(*given: Any, scale: Any = None, window_size: Any = (-1, -1), enable_gqa: bool = False) -> Any:
+        assert enable_gqa and scale == 8**-0.5 and window_size in ((-1, -1), (-1, 0))
         return by_document(*given[:4], window_size == (-1, 0))
 
     made = ModuleType("torch.nn.attention.varlen")

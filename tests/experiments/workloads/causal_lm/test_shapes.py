@@ -44,6 +44,12 @@ def test_the_configuration_is_that_of_the_family(name: str) -> None:
         assert rope.get("rope_type", "default") == "default"
 
 
+def test_rotary_embeddings_are_scaled_as_in_the_published_configurations() -> None:
+    """Llama 3.1 by 8, Llama 3.2 by 32, Qwen 3 not."""
+    llama = {"llama3-8b": 8.0, "llama3-3b": 32.0, "llama3-1b": 32.0, "llama3-tiny": 8.0}
+    assert {name: shape.rope_factor for name, shape in SHAPES.items()} == {name: llama.get(name) for name in SHAPES}
+
+
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_shape_is_read_back(name: str) -> None:
     shape = shape_of(config_of(SHAPES[name]))

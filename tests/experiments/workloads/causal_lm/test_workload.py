@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 import torch
 
-from experiments.components.workload import Context, DataError, Unsupported
+from experiments.components.workload import Context, DataError, Unsupported, flops_by_precision
 from experiments.datasets import texts
+from experiments.parameters import work_parameters
 from experiments.trial import DataSource
-from experiments.workloads import causal_lm
+from experiments.workloads import causal_lm, causal_lm_inference
 from experiments.workloads.causal_lm.flops import training_flops
-from experiments.workloads.causal_lm.model import make
+from experiments.workloads.causal_lm.model import cast, make
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -146,6 +147,24 @@ def test_weights_of_a_folder_are_read_with_their_shape(data: DataSource, tmp_pat
         build(data, model="own", weights=f"{tmp_path}/nothing")
 
 
+def test_weights_of_a_folder_may_be_of_any_size_and_are_the_work() -> None:
+    for schema in (causal_lm.Parameters, causal_lm_inference.Parameters):
+        assert "weights" in work_parameters(schema)
+
+
+def test_of_adapters_it_is_not_known_which_of_a_layers_products_are_in_8_bits(data: DataSource) -> None:
+    """A frozen layer has two products and not three, of which switchback computes both in 8 bits."""
+    adapted = {precision: build(data, tuning="lora", precision=precision) for precision in ("bf16", "fp8", "fp8_switchback")}
+    plain = adapted["bf16"].linear_flops_per_sample()
+    assert plain and {name: one.linear_flops_per_sample() for name, one in adapted.items()} == {
+        "bf16": plain,
+        "fp8": plain,
+        "fp8_switchback": None,
+    }
+    assert build(data, precision="fp8_switchback").linear_flops_per_sample() == build(data).linear_flops_per_sample()
+    assert flops_by_precision(adapted["fp8_switchback"], "fp8_switchback", 1e9) is None
+
+
 @pytest.mark.parametrize(
     ("values", "why"),
     [
@@ -178,3 +197,12 @@ def test_a_tokenizer_that_is_too_large_is_refused(data: DataSource, tmp_path: Pa
     (tmp_path / "tokenizer.json").write_text(json.dumps(told))
     with pytest.raises(DataError, match="the tokenizer has 4099 tokens, the model 4096"):
         build(data, tokenizer=str(tmp_path)).model()
+
+
+@pytest.mark.parametrize(
+    ("precision", "kind"), [("fp32", "float32"), ("tf32", "float32"), ("bf16", "bfloat16"), ("fp16", "float16"), ("fp8", "bfloat16")]
+)
+def test_weights_are_cast_to_the_16_bits_of_the_precision(precision: str, kind: str) -> None:
+    weight = torch.nn.Parameter(torch.ones(2))
+    cast([weight], precision)
+    assert weight.dtype is getattr(torch, kind)
