@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Container, Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
+from experiments.canonical_json import canonical_json
 from experiments.config.strict import Strict
 from experiments.journal_mark import JournalMark
 from experiments.price import Price
@@ -136,8 +136,7 @@ class TrialResult(Strict):
 
 def digest(value: object) -> str:
     """The first 16 hex digits of the SHA-256 of `value` as canonical JSON. Raises TypeError or ValueError if JSON cannot represent it."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:16]
 
 
 def key_parts(

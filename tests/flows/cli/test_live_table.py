@@ -169,7 +169,7 @@ def test_the_ratio_so_far_stands_at_the_last_trial_of_a_cell_and_nothing_is_deci
     trials = [make_trial(number, repeat=repeat) for repeat in (1, 2) for number in (1, 2)]
     trials = [trial.model_copy(update={"key": f"{place:016x}", "index": place}) for place, trial in enumerate(trials)]
     suite = make_suite(baseline={"number": 1})
-    progress, ratios = SweepProgress(trials), Ratios(suite)
+    progress, ratios = SweepProgress(trials, metric="throughput"), Ratios(suite)
     rates = [100.0, 150.0, 102.0, 150.0]
     assert "ratio" not in text_of(progress, ratios=ratios)[0]
     for place, (trial, rate) in enumerate(zip(trials, rates, strict=True)):
