@@ -16,7 +16,7 @@ from experiments.stats.verdict import Verdict
 from experiments.trial import label
 from tasks.analysis.cell import Cell
 from tasks.analysis.judge_cells import OF_MANY, Comparison, judge_best, judge_pairs, smallest_effect
-from tasks.analysis.same_work import groups_of_work
+from tasks.analysis.same_work import groups_to_rank
 from tasks.report.next_step import NextStep, Outlook
 from tasks.report.text_format import change, change_interval, difference, listed, percent, plural, quantity, spread
 
@@ -70,7 +70,8 @@ class Answer:
             said = f"{self.headline}: {value}, {what}; {self.certainty[0][:1].lower()}{self.certainty[0][1:].rstrip('.')}"
         else:
             said = self.headline if self.compared == 1 else f"{self.headline}; best measured: {self.best.short}, {value}, {what}"
-        return f"{self.work}: {said}" if self.work else said
+        own = not self.work or said.startswith(f"{self.work}: ")  # of a single cell the headline begins with its name
+        return said if own else f"{self.work}: {said}"
 
 
 def superlative(metric: Metric) -> str:
@@ -92,13 +93,13 @@ class _Asked:
 
 
 def find_answers(cells: Sequence[Cell], outlook: Outlook | None = None, *, minimum: float | None = None) -> list[Answer]:
-    """An answer for each group of cells that do the same work; none for a group without a value that may be claimed.
+    """An answer for each group of cells that do the same work on as many accelerators; none for a group without a value that may be claimed.
 
     `outlook`: of the sweep. `minimum`: the smallest effect, as in `smallest_effect`.
     """
     asked = _Asked(outlook or Outlook(), minimum)
     with_value = [cell for cell in cells if cell.estimate and cell.metric.direction is not Direction.NEITHER]
-    answers = [_answer(group, work, asked) for work, group in groups_of_work(with_value).items()]
+    answers = [_answer(group, work, asked) for work, group in groups_to_rank(with_value).items()]
     return [answer for answer in answers if answer is not None]
 
 
