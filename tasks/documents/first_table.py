@@ -23,17 +23,16 @@ def first_table(folder: Path, root: Path) -> str:
     where = folder.relative_to(root).as_posix()
     held = f" It {held_sentence(source.held)}." if source.held is not None and source.held.seconds else ""
     page = f"[The page]({folder.parent.relative_to(root).as_posix()}/README.md) was written by `sweep publish`."
-    found = [f"{md(line.removesuffix('.'))}." for line in (*headline.details, *headline.groups)]
+    open_ = [md(" ".join(headline.details)), "\n".join(f"- {md(line)}." for line in headline.groups)]
     return "\n\n".join(
         [
             comparison_markdown(source.table, verdicts=True),
             f"{_measured(sweep)}{held} {page}",
-            "\n".join(found),
+            *(part for part in open_ if part),
             f"![{md(source.table.title)} by cell with 95 % intervals]({where}/figures/throughput.png)",
         ]
     )
 
 
 def _measured(sweep: SweepOnPage) -> str:
-    trials = f"{len(sweep.plan.trials)} trials, {sweep.trials}"
-    return f"{code(sweep.plan.command)}: {trials}, {md(sweep.devices)}, {sweep.date}, commit {code(sweep.commit)}."
+    return f"{code(sweep.plan.command)}: {len(sweep.plan.trials)} trials, {sweep.trials.replace(' trials', '', 1)}, {md(sweep.devices)}, {sweep.date}, commit {code(sweep.commit)}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from cluster.trial_layout import PLAN, RESULTS
+from tasks.analysis.cell import DEVICES
 from tasks.analysis.results import ResultsError, read_parquet
 from tasks.report.manifest import MANIFEST, listed_files
 from tasks.report.text_format import listed, plural
 from tasks.sweep.store import Plan, read_plan
 
 README = "README.md"
-_COLUMNS = ("cell", "outcome", "started_at", "env.device_name", "env.device_count")
+_COLUMNS = ("cell", "outcome", "started_at", "parameters", "env.device_name")
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class SweepOnPage:
     plan: Plan
     devices: str
     date: str  # 2026-11-22, UTC
-    trials: str  # `3 to 4 for each of 8 cells`
+    trials: str  # `3 to 4 trials for each of 8 cells`
     repeated: bool  # whether any cell has two trials that ended ok
 
     @property
@@ -43,11 +45,13 @@ class SweepOnPage:
 
 @dataclass(frozen=True)
 class Page:
-    """A folder with a README. `sweeps`: of a page of `sweep publish`, in the order in which the page has them; none of another page."""
+    """A folder with a README. `sweeps`: of a page of `sweep publish`, in the order in which the page has them; none of another page, whose
+    trials are of `suites`."""
 
     folder: Path
     title: str
     sweeps: Sequence[SweepOnPage] = ()
+    suites: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -63,9 +67,16 @@ def _page(folder: Path) -> Page:
     text = (folder / README).read_text(encoding="utf-8")
     title = re.sub(r"\\(.)", r"\1", text.partition("\n")[0].removeprefix("# "))
     if not (folder / MANIFEST).is_file():
-        return Page(folder, title)
+        return Page(folder, title, suites=_suites(folder))
     sweeps = [path.partition("/")[0] for path in listed_files(folder) if path.endswith(f"/{PLAN}")]
     return Page(folder, title, [sweep_on_page(folder / name) for name in sorted(sweeps, key=text.index)])
+
+
+def _suites(folder: Path) -> frozenset[str]:
+    """The suites of which the folder has trials."""
+    plans = [plan for path in folder.rglob(PLAN) if (plan := read_plan(path)) is not None]
+    tables = [read_parquet(path, "put it back from the repository's history") for path in folder.rglob(RESULTS)]
+    return frozenset([*(plan.suite.suite for plan in plans), *(suite for table in tables for suite in table.column("suite").to_pylist())])
 
 
 def sweep_on_page(folder: Path) -> SweepOnPage:
@@ -76,8 +87,10 @@ def sweep_on_page(folder: Path) -> SweepOnPage:
     table = read_parquet(folder / RESULTS, "`sweep publish` writes it again from the sweep")
     rows = table.select([name for name in _COLUMNS if name in table.column_names]).to_pylist()
     every, ok = _counts(rows), _counts([row for row in rows if row["outcome"] == "ok"])
-    days = sorted({datetime.fromtimestamp(row["started_at"], UTC).strftime("%Y-%m-%d") for row in rows if row["started_at"] is not None})
-    return SweepOnPage(folder, plan, _devices(rows), " to ".join([days[0], days[-1]] if len(days) > 1 else days), _many(every), max(ok, default=0) > 1)
+    started = [row["started_at"] for row in rows if row["started_at"] is not None]
+    days = sorted({datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d") for at in started})
+    date = " to ".join(dict.fromkeys([*days[:1], *days[-1:]]))
+    return SweepOnPage(folder, plan, _devices(rows), date, _many(every), max(ok, default=0) > 1)
 
 
 def _counts(rows: Sequence[dict[str, Any]]) -> list[int]:
@@ -88,14 +101,13 @@ def _counts(rows: Sequence[dict[str, Any]]) -> list[int]:
 
 def _many(counts: Sequence[int]) -> str:
     each = f"{counts[0]} to {counts[-1]}" if counts[0] < counts[-1] else str(counts[0])
-    return f"{each} for each of {plural(len(counts), 'cell')}"
+    return f"{each} {'trial' if each == '1' else 'trials'} for each of {plural(len(counts), 'cell')}"
 
 
 def _devices(rows: Sequence[dict[str, Any]]) -> str:
     """`4 NVIDIA H200`, `1, 2 and 4 NVIDIA H200`; without a number of a kind of which no trial had more than one."""
-    names = list(dict.fromkeys(str(row["env.device_name"]) for row in rows if row.get("env.device_name")))
-    said = []
-    for name in names:
-        counts = sorted({int(row.get("env.device_count") or 1) for row in rows if row.get("env.device_name") == name})
-        said.append(name if counts == [1] else f"{listed([str(count) for count in counts])} {name}")
-    return "; ".join(said)
+    counts: dict[str, set[int]] = {}
+    for row in rows:
+        if row.get("env.device_name"):
+            counts.setdefault(str(row["env.device_name"]), set()).add(int(json.loads(row["parameters"]).get(DEVICES) or 1))
+    return "; ".join(name if of == {1} else f"{listed([str(count) for count in sorted(of)])} {name}" for name, of in counts.items())

@@ -11,41 +11,50 @@ from tasks.documents.published import Page, SweepOnPage
 from tasks.report.headline import headline_of
 from tasks.report.markdown import md
 from tasks.report.model import report_of, report_source
-from tasks.report.sections.data_loading import saturation
+from tasks.report.sections.data_loading import WORKERS, saturation
 
-NOTHING = "not measured with repeats yet"
-TWINS = "A/A"
+NOTHING = "Not measured with repeats yet."
+ONCE = "Each cell once, so nothing is decided"
+TWINS = "One cell against itself"
+RECORDS = "Earlier records, without verdicts"
 
 
-def suites_table(suites: Sequence[SuiteInfo], pages: Sequence[Page], root: Path) -> str:
-    """A row for each suite, as Markdown; links are from `root`, the README's folder. Raises ResultsError, DamagedFile."""
-    rows = [f"| {md(suite.name)} | {md(suite.description)} | {_measured(suite.name, pages, root)} |" for suite in suites]
+def suites_table(suites: Sequence[SuiteInfo], pages: Sequence[Page], root: Path, shown: Path) -> str:
+    """A row for each suite, as Markdown; links are from `root`, the README's folder. `shown`: the folder of the sweep that has a table of its
+    own above. Raises ResultsError, DamagedFile."""
+    rows = [f"| {md(suite.name)} | {md(suite.description)} | {_measured(suite.name, pages, root, shown)} |" for suite in suites]
     return "\n".join(["| suite | what it asks | measured so far |", "|---|---|---|", *rows])
 
 
-def _measured(suite: str, pages: Sequence[Page], root: Path) -> str:
-    """What each published sweep of the suite found; then the pages whose cells ran once, and those of one cell against itself."""
-    told, once, twins = list[str](), list[str](), list[str]()
-    for page, sweep in ((page, sweep) for page in pages for sweep in page.sweeps if sweep.plan.suite.suite == suite):
-        link = f"[{md(sweep.devices)}]({page.folder.relative_to(root).as_posix()}/README.md)"
-        if sweep.kind == TWINS:
-            twins.append(link)
-        elif found := finding(sweep):
-            told.append(f"{link}, {md(sweep.plan.profile)}, {sweep.trials}: {md(found)}")
-        else:
-            once.append(link)
-    lines = told or [NOTHING]
-    lines += [f"Each cell once, so nothing is decided: {', '.join(dict.fromkeys(once))}."] if once else []
-    lines += [f"One cell against itself: {', '.join(dict.fromkeys(twins))}."] if twins else []
-    return "<br>".join(lines)
+def _measured(suite: str, pages: Sequence[Page], root: Path, shown: Path) -> str:
+    """What each published sweep of the suite found; then the pages whose cells ran once, those of one cell against itself, and others."""
+    told, more = list[str](), dict[str, list[str]]()
+    for page in pages:
+        link = f"[{md(page.name)}]({page.folder.relative_to(root).as_posix()}/README.md)"
+        found = [_found(sweep, link, shown) for sweep in page.sweeps if sweep.plan.suite.suite == suite]
+        told += [one for one in found if one.startswith("[")]
+        for what in dict.fromkeys([*found, *([RECORDS] if suite in page.suites else [])]):
+            if what in (ONCE, TWINS, RECORDS) and not any(one.startswith(link) for one in told):
+                more.setdefault(what, []).append(link)
+    lines = told or ([] if TWINS in more else [NOTHING])
+    return "<br>".join([*lines, *(f"{what}: {', '.join(links)}." for what, links in more.items())])
+
+
+def _found(sweep: SweepOnPage, link: str, shown: Path) -> str:
+    """What one sweep found, with its page, or why that is not said here."""
+    if sweep.kind == "A/A":
+        return TWINS
+    if not (found := finding(sweep)):
+        return ONCE
+    said = "the table above." if sweep.folder == shown else md(found)
+    return f"{link}: {md(sweep.devices)}, profile {md(sweep.plan.profile)}, {sweep.trials}: {said}"
 
 
 def finding(sweep: SweepOnPage) -> str:
-    """What a published sweep found, as its page's headline says it, and how many DataLoader processes are enough; empty where each cell ran
-    once, unless it asked what fits."""
+    """What a published sweep found, as its page's headline says it, and how many DataLoader processes are enough where its table is about
+    them; empty where each cell ran once, unless it asked what fits."""
     report = report_of(report_source(load_sweep(sweep.folder)), head=True)
     if not sweep.repeated:
         return report.fits
-    said = headline_of(report)
-    loading = [row.sentence for row in saturation(report.cells)]
-    return " ".join([said.lines[0], *(f"{line.removesuffix('.')}." for line in [*said.groups, *loading])])
+    loading = [row.sentence for row in saturation(report.cells)] if sweep.plan.suite.report.columns == WORKERS else []
+    return " ".join([f"{headline_of(report).found}.", *loading])

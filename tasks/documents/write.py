@@ -26,7 +26,7 @@ def documents_of(root: Path) -> Mapping[Path, str]:
     suites = [suite for suite in list_suites() if not Path(suite.file).is_absolute()]  # those of other folders are not ours
     text = with_block(readme.read_text(), "results", COMMAND, first_table(root / FIRST, root), README)
     return {
-        readme: with_block(text, "suites", COMMAND, suites_table(suites, pages, root), README),
+        readme: with_block(text, "suites", COMMAND, suites_table(suites, pages, root, root / FIRST), README),
         results / README: index_of(pages),
         table: with_block(table.read_text(), "metrics", METRICS, metrics.markdown_table(), "docs/metrics.md"),
     }

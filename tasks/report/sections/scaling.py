@@ -76,7 +76,8 @@ def _sentence(cell: Cell, fewest: Cell) -> str:
     name = " · ".join(label(axis, value) for axis, value in cell.axes.items() if axis in cell.varied and axis != DEVICES)
     grows = f"from {fewest.devices} to {cell.devices} devices the rate of all together grows {times(ratio.value)} {interval(ratio)}"
     linear = f"{percent(ratio.value / _more(cell, fewest))} of linear"
-    return f"{f'{name}: ' if name else ''}{grows}, {linear}{f'; undecided: {why}' if why in _DOUBT else ''}."
+    said = f"{grows}, {linear}{f'; undecided: {why}' if why in _DOUBT else ''}."
+    return f"{name}: {said}" if name else f"{said[:1].upper()}{said[1:]}"
 
 
 def _alike_but_for_devices(cells: Sequence[Cell]) -> list[list[Cell]]:
