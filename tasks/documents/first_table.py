@@ -35,4 +35,5 @@ def first_table(folder: Path, root: Path) -> str:
 
 
 def _measured(sweep: SweepOnPage) -> str:
-    return f"{code(sweep.plan.command)}: {len(sweep.plan.trials)} trials, {sweep.trials.replace(' trials', '', 1)}, {md(sweep.devices)}, {sweep.date}, commit {code(sweep.commit)}."
+    where = f"{md(sweep.devices)}, {sweep.date}, commit {code(sweep.commit)}"
+    return f"{code(sweep.plan.command)}: {sweep.trials}, {len(sweep.plan.trials)} in all, {where}."

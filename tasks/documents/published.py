@@ -69,7 +69,7 @@ def _page(folder: Path) -> Page:
     if not (folder / MANIFEST).is_file():
         return Page(folder, title, suites=_suites(folder))
     sweeps = [path.partition("/")[0] for path in listed_files(folder) if path.endswith(f"/{PLAN}")]
-    return Page(folder, title, [sweep_on_page(folder / name) for name in sorted(sweeps, key=text.index)])
+    return Page(folder, title, [sweep_on_page(folder / name) for name in sorted(sweeps, key=text.find)])
 
 
 def _suites(folder: Path) -> frozenset[str]:

@@ -15,7 +15,6 @@ from tasks.documents.published import README, pages_in
 from tasks.documents.suites_table import suites_table
 
 COMMAND = "python -m tasks.documents"
-METRICS = "python -m experiments.metrics"
 FIRST = Path("docs/results/bridgetower-smoke-two-sizes-cpu/bridgetower-20261122-185509-ed66")  # the sweep of README's first table
 
 
@@ -28,7 +27,7 @@ def documents_of(root: Path) -> Mapping[Path, str]:
     return {
         readme: with_block(text, "suites", COMMAND, suites_table(suites, pages, root, root / FIRST), README),
         results / README: index_of(pages),
-        table: with_block(table.read_text(), "metrics", METRICS, metrics.markdown_table(), "docs/metrics.md"),
+        table: with_block(table.read_text(), "metrics", COMMAND, metrics.markdown_table(), "docs/metrics.md"),
     }
 
 

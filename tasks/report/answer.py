@@ -73,8 +73,8 @@ class Answer:
             said = f"{self.headline}: {value}, {what}; {self.certainty[0][:1].lower()}{self.certainty[0][1:].rstrip('.')}"
         else:
             said = self.headline if self.compared == 1 else f"{self.headline}; best measured: {self.best.short}, {value}, {what}"
-        own = not self.work or said.startswith(f"{self.work}: ")  # of a single cell the headline begins with its name
-        return said if own else f"{self.work}: {said}"
+        named = self.compared == 1 and set(self.work.split(" · ")) <= set(self.best.short.split(" · "))  # its name tells its work
+        return f"{self.work}: {said}" if self.work and not named else said
 
 
 def superlative(metric: Metric) -> str:
