@@ -1,1 +1,1 @@
-"""What the documents say of results: README's first table and its table of suites, and the index of docs/results, from the published pages."""
+"""What the documents say of results, from the published pages: README's first table and its table of suites, the index of docs/results."""

@@ -1,4 +1,4 @@
-"""`python -m tasks.documents`: README's results, the index of docs/results and the table of metrics, written from the data. `--check` only tells."""
+"""`python -m tasks.documents`: write README's results, the index of docs/results and the table of metrics from the data."""
 
 from __future__ import annotations
 

@@ -20,8 +20,10 @@ RECORDS = "Earlier records, without verdicts"
 
 
 def suites_table(suites: Sequence[SuiteInfo], pages: Sequence[Page], root: Path, shown: Path) -> str:
-    """A row for each suite, as Markdown; links are from `root`, the README's folder. `shown`: the folder of the sweep that has a table of its
-    own above. Raises ResultsError, DamagedFile."""
+    """A row for each suite, as Markdown; links are from `root`, the README's folder. `shown`: the folder of the sweep whose table stands above.
+
+    Raises ResultsError, DamagedFile.
+    """
     rows = [f"| {md(suite.name)} | {md(suite.description)} | {_measured(suite.name, pages, root, shown)} |" for suite in suites]
     return "\n".join(["| suite | what it asks | measured so far |", "|---|---|---|", *rows])
 

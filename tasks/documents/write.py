@@ -19,7 +19,10 @@ FIRST = Path("docs/results/bridgetower-smoke-two-sizes-cpu/bridgetower-20261122-
 
 
 def documents_of(root: Path) -> Mapping[Path, str]:
-    """Document -> its text as the data would have it, below the repository's `root`. Raises BlockError, ResultsError, DamagedFile, OSError."""
+    """Document -> its text as the data would have it, below the repository's `root`.
+
+    Raises BlockError, ResultsError, DamagedFile, OSError.
+    """
     results, readme, table = root / "docs" / "results", root / README, root / "docs" / "metrics.md"
     pages = pages_in(results)
     suites = [suite for suite in list_suites() if not Path(suite.file).is_absolute()]  # those of other folders are not ours

@@ -96,7 +96,7 @@ class _Asked:
 
 
 def find_answers(cells: Sequence[Cell], outlook: Outlook | None = None, *, minimum: float | None = None) -> list[Answer]:
-    """An answer for each group of cells that do the same work on as many accelerators; none for a group without a value that may be claimed.
+    """An answer for each group of cells that do the same work on as many devices; none for a group without a value that may be claimed.
 
     `outlook`: of the sweep. `minimum`: the smallest effect, as in `smallest_effect`.
     """

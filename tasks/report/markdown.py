@@ -87,8 +87,10 @@ def ranking_markdown(ranking: Ranking) -> str:
 
 
 def comparison_markdown(table: ComparisonTable, *, verdicts: bool = False) -> str:
-    """The comparison table; what needs more words than a cell holds follows as numbered notes. `verdicts`: a speed-up without a mark has its
-    verdict beside it, for a reader who does not know that it is decided then."""
+    """The comparison table; what needs more words than a cell holds follows as numbered notes.
+
+    `verdicts`: a speed-up without a mark has its verdict beside it, for a reader who does not know that it is decided then.
+    """
     notes: list[str] = []
 
     def show(cell: TableCell) -> str:

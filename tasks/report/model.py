@@ -83,7 +83,7 @@ class Report:
 
     @property
     def headline(self) -> str:
-        """The answer's, why there is none, or that there are several; of sizes of which each stands alone, which are the largest that fit."""
+        """The answer's, why there is none, or that there are several; of sizes that each stand alone, which are the largest that fit."""
         if not self.no_answer and self.fits and all(answer.compared == 1 for answer in self.answers):
             return self.fits
         return self.no_answer or (self.answer.headline if self.answer else self.apart)
@@ -190,7 +190,9 @@ def answers_of(source: ReportSource) -> list[Answer]:
 def _apart(answers: Sequence[Answer]) -> str:
     """Why there is an answer for each of several groups of cells."""
     first = answers[0].best
-    works, devices = (any(own(answer.best) != own(first) for answer in answers) for own in (lambda cell: cell.work, lambda cell: cell.devices))
+    works, devices = (
+        any(own(answer.best) != own(first) for answer in answers) for own in (lambda cell: cell.work, lambda cell: cell.devices)
+    )
     return BOTH_APART if works and devices else ON_OTHERS if devices else APART
 
 

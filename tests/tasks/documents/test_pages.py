@@ -90,14 +90,21 @@ def test_a_suites_row_says_what_its_pages_headlines_say(root: Path, pages: list[
     assert told[0].startswith(start), told[0]
     assert "; it beats every other cell; the next, MP-0, by x1.50 (1." in told[0]
     assert ". MP-1 is the fastest measured (x1.50" in told[0], "how many processes are enough, which the table is about"
-    assert told[1] == f"[page]({LINK}): 4 Made-up CPU, profile smoke, 1 trial for each of 2 cells: Largest that fits: 6b, and 7b, 16.7 % larger, does not."
-    assert told[2] == "Earlier records, without verdicts: [record](docs/results/record/README.md).", "the sweep of one trial a cell adds nothing"
+    assert (
+        told[1] == f"[page]({LINK}): 4 Made-up CPU, profile smoke, 1 trial for each of 2 cells: "
+        "Largest that fits: 6b, and 7b, 16.7 % larger, does not."
+    )
+    assert told[2] == "Earlier records, without verdicts: [record](docs/results/record/README.md).", (
+        "the sweep of one trial a cell adds nothing"
+    )
 
 
 def test_a_suite_with_single_trials_alone_is_not_measured_with_repeats(root: Path, pages: list[Page]) -> None:
     alone = [Page(pages[0].folder, pages[0].title, pages[0].sweeps[:1])]
-    assert suites_table([INFO], alone, root, root).splitlines()[2].endswith(
-        f"| Not measured with repeats yet.<br>Each cell once, so nothing is decided: [page]({LINK}). |"
+    assert (
+        suites_table([INFO], alone, root, root)
+        .splitlines()[2]
+        .endswith(f"| Not measured with repeats yet.<br>Each cell once, so nothing is decided: [page]({LINK}). |")
     )
 
 
@@ -109,7 +116,9 @@ def test_what_has_a_table_of_its_own_is_not_said_twice(root: Path, pages: list[P
 def test_the_first_table_has_verdicts_and_says_how_it_was_measured(root: Path, pages: list[Page]) -> None:
     text = first_table(pages[0].sweeps[1].folder, root)
     assert "| cpu | base | **100.0 samples/s** " in text and " baseline | **150" in text and ") faster |" in text
-    command = "`sweep run made_up --profile smoke`: 2 to 3 trials for each of 2 cells, 5 in all, Made-up CPU, 2026-01-01, commit `0123456789ab`."
+    command = (
+        "`sweep run made_up --profile smoke`: 2 to 3 trials for each of 2 cells, 5 in all, Made-up CPU, 2026-01-01, commit `0123456789ab`."
+    )
     assert f"\n\n{command} [The page]({LINK}) was written by `sweep publish`.\n\n" in text, "without held time, which nobody recorded"
     assert f"](docs/results/page/{REPEATED}/figures/throughput.png)" in text
     assert (root / "docs" / "results" / "page" / REPEATED / "figures" / "throughput.png").is_file()

@@ -47,7 +47,11 @@ def test_groups_of_work_have_a_line_each() -> None:
     rates = {("a", 0): 100.0, ("a", 1): 150.0, ("b", 0): 10.0}
     rows = [one for (model, count), rate in rates.items() for one in repeats(workers(count, model=model), rate)]
     said = headline_of(report_of(rows, {**settings(rows=("model",)), "same_work": ["model"]}))
-    assert [line.split(":")[0] for line in said.lines] == ["Cells that do not do the same work are not compared with each other.", "a", "MP-0 · b"]
+    assert [line.split(":")[0] for line in said.lines] == [
+        "Cells that do not do the same work are not compared with each other.",
+        "a",
+        "MP-0 · b",
+    ]
     assert said.line == f"made_up · smoke: {'; '.join(said.groups)} (sweep made-up)"
 
 
@@ -62,7 +66,9 @@ def test_cells_on_other_numbers_of_devices_are_not_ranked_against_each_other() -
     report = on_devices({("old", 1): 100.0, ("new", 1): 150.0, ("old", 4): 380.0, ("new", 4): 540.0})
     said = headline_of(report)
     assert said.said == "Cells on different numbers of devices are not ranked against each other."
-    assert said.details[0].startswith("new: from 1 to 4 devices the rate of all together grows x3.60 (") and said.details[0].endswith(", 90.0 % of linear.")
+    assert said.details[0].startswith("new: from 1 to 4 devices the rate of all together grows x3.60 (") and said.details[0].endswith(
+        ", 90.0 % of linear."
+    )
     one, four = said.groups
     assert one.startswith("devices 1: new · devices 1 is fastest: 150.0 samples/s, ") and "the next, old · devices 1, by x1.50 (" in one
     assert four.startswith("devices 4: new · devices 4 is fastest: 540.0 samples/s, ") and "the next, old · devices 4, by x1.42 (" in four

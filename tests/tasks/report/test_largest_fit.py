@@ -16,7 +16,12 @@ SUITE = {**settings(rows=("model",), columns="strategy", baseline={}, metric="pe
 def rows(*tried: tuple[str, str, Outcome]) -> list:
     """Trials by size, strategy and outcome."""
     return [
-        row({"pool": "cpu", "model": size, "strategy": strategy}, 2.0**30 if outcome is OK else None, metric="peak_memory_bytes", outcome=outcome)
+        row(
+            {"pool": "cpu", "model": size, "strategy": strategy},
+            2.0**30 if outcome is OK else None,
+            metric="peak_memory_bytes",
+            outcome=outcome,
+        )
         for size, strategy, outcome in tried
     ]
 
@@ -25,12 +30,22 @@ def said(*tried: tuple[str, str, Outcome]) -> str:
     return fit_sentence(made(rows(*tried), SUITE))
 
 
-FLAVA = (("6b", "ddp", OK), ("6.5b", "ddp", NOT), ("7b", "ddp", NOT), ("5.6b", "ddp", OK), ("28b", "ac", NOT), ("24b", "ac", NOT), ("10b", "fsdp", OK), ("16b", "fsdp", OK))
+FLAVA = (
+    ("6b", "ddp", OK),
+    ("6.5b", "ddp", NOT),
+    ("7b", "ddp", NOT),
+    ("5.6b", "ddp", OK),
+    ("28b", "ac", NOT),
+    ("24b", "ac", NOT),
+    ("10b", "fsdp", OK),
+    ("16b", "fsdp", OK),
+)
 
 
 def test_each_strategy_has_its_bracket() -> None:
     assert said(*FLAVA) == (
-        "Largest that fits: ddp 6b, and 6.5b, 8.3 % larger, does not; ac none, since 24b, the smallest tried, does not; fsdp 16b, the largest tried."
+        "Largest that fits: ddp 6b, and 6.5b, 8.3 % larger, does not; "
+        "ac none, since 24b, the smallest tried, does not; fsdp 16b, the largest tried."
     )
 
 
@@ -71,4 +86,7 @@ def test_it_is_the_headline_where_each_size_stands_alone_and_a_detail_elsewhere(
     assert alone.said == fit_sentence(report.cells) == report.fits and alone.details == []
     assert alone.found.startswith(f"{report.fits.removesuffix('.')}; ")
     both = headline_of(report_of(rows(("1b", "ddp", OK), ("1b", "fsdp", OK), ("2b", "ddp", NOT)), SUITE))
-    assert both.said.startswith("Each cell ran once") and "Largest that fits: ddp 1b, and 2b, 100 % larger, does not; fsdp 1b, the largest tried." in both.details
+    assert (
+        both.said.startswith("Each cell ran once")
+        and "Largest that fits: ddp 1b, and 2b, 100 % larger, does not; fsdp 1b, the largest tried." in both.details
+    )

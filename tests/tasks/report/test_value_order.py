@@ -10,7 +10,18 @@ from tests.tasks.cell_support import repeats, row, settings, table_of, workers
 
 @pytest.mark.parametrize(
     ("name", "count"),
-    [("350m", 3.5e8), ("6.5b", 6.5e9), ("10B", 1e10), ("8k", 8e3), ("1t", 1e12), ("large", None), ("b32", None), ("6.b", None), (8, None), (None, None)],
+    [
+        ("350m", 3.5e8),
+        ("6.5b", 6.5e9),
+        ("10B", 1e10),
+        ("8k", 8e3),
+        ("1t", 1e12),
+        ("large", None),
+        ("b32", None),
+        ("6.b", None),
+        (8, None),
+        (None, None),
+    ],
 )
 def test_a_name_that_is_a_number_of_parameters(name: str | int | None, count: float | None) -> None:
     assert parameters_named(name) == count
@@ -27,4 +38,6 @@ def test_the_tables_rows_stand_in_that_order_whatever_the_plans() -> None:
     assert [names for names, _ in made.rows] == [["350m"], ["5.6b"], ["6b"], ["10b"], ["28b"]]
     rows = [one for devices, pool in ((4, "b"), (1, "b"), (2, "a")) for one in repeats(workers(0, pool, devices=devices), 1.0)]
     by_pool = table_of(rows, settings(rows=("pool", "devices")))
-    assert [list(names) for names, _ in by_pool.rows] == [["b", "1"], ["b", "4"], ["a", "2"]], "by the first axis, words as the plan has them"
+    assert [list(names) for names, _ in by_pool.rows] == [["b", "1"], ["b", "4"], ["a", "2"]], (
+        "by the first axis, words as the plan has them"
+    )
