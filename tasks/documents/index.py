@@ -10,7 +10,7 @@ from tasks.report.markdown import code, md
 HEAD = """# Results
 
 The pages of `sweep publish` and `sweep campaign`, a line for each sweep. Each has the plan, every step of every trial, the report and its
-figures beside it; `sweep publish --check` tells whether a file was changed since. Figures of single trials decide nothing, and the pages say so.
+figures beside it; `sweep publish --check` tells whether a file was changed since. Single trials decide nothing, and the pages say so.
 This index is written by `python -m tasks.documents`.
 """
 OTHERS = """Pages without a manifest: records of another kind, and sweeps from before there was `sweep publish`, which ran each cell once.

@@ -20,7 +20,7 @@ RECORDS = "Earlier records, without verdicts"
 
 
 def suites_table(suites: Sequence[SuiteInfo], pages: Sequence[Page], root: Path, shown: Path) -> str:
-    """A row for each suite, as Markdown; links are from `root`, the README's folder. `shown`: the folder of the sweep whose table stands above.
+    """A row for each suite, as Markdown; links are from `root`, the README's folder. `shown`: the sweep whose table stands above.
 
     Raises ResultsError, DamagedFile.
     """
