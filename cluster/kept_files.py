@@ -1,4 +1,4 @@
-"""Where the trials of a pool keep what later ones can use again: compiled graphs and initial weights.
+"""Where the trials of a pool keep what later ones can use again: compiled graphs, initial weights, rates of matrix products.
 
 Embedded pools keep it below runs/, as the launcher says in a variable; the jobs of a Ray cluster on their node's disk. A trial that was
 started in another way, such as by hand, keeps nothing.

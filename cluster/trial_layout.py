@@ -34,6 +34,7 @@ ORIGINALS = "originals"  # `sweep import`: a folder with the files that were rea
 # Beside the sweeps' folders
 AA_CERTIFICATES = "certificates"  # the report: a folder with a file for each A/A sweep, what its pairs show
 COMPILE_CACHE = ".compile-cache"  # trials on embedded pools: a folder for each pool, what torch.compile made; see worker/compile_cache.py
+RATES = ".matrix-rates"  # trials on embedded pools: how long matrix products take on a device; see worker/rate_file.py
 WEIGHTS = ".weights"  # trials on embedded pools: initial weights that later trials read; see worker/staged_weights.py
 SPREAD = "spread"  # the report: a folder with a file for each sweep, what its repeats say of the spread
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cluster.devices.peaks import clock_of_peak, peak_of_work
 from cluster.trial_layout import TRACE
 from cluster.worker.measured_window import Record, Steps
 from cluster.worker.set_up import SessionContext
 from experiments.components.workload import Workload, attention_flops, flops_by_precision
+
+if TYPE_CHECKING:
+    from cluster.worker.measure.matrix_shapes import TracedProducts
 
 
 def evaluate(context: SessionContext, when: str) -> float:
@@ -30,33 +33,34 @@ def evaluate(context: SessionContext, when: str) -> float:
     return time.time() - started
 
 
-def profile(context: SessionContext, steps: Steps, window: dict[str, Any]) -> None:
+def profile(context: SessionContext, steps: Steps, window: dict[str, Any]) -> list[TracedProducts | None]:
     """Trace `profile_steps` further steps on every rank, and add what their time went to to `window`.
 
-    Rank 0 keeps its trace as a file. Those of the others are read and dropped.
+    Rank 0 keeps its trace as a file. Those of the others are read and dropped. Returns the matrix products of every rank, [] of no trace.
     """
     if not context.parameters.profile_steps:
-        return
+        return []
     from cluster.worker.measure.profile import read_trace
 
     context.recorder.phase("profile")
     with tempfile.TemporaryDirectory() as folder:
         path = (context.out if context.ranks.rank == 0 else Path(folder)) / TRACE
         samples = _traced_steps(context, steps, window["last_measured_step"], path)
-        found, parts = read_trace(path, samples)
-    each = context.ranks.gather(parts)
+        found, parts, products = read_trace(path, samples)
+    each, all_products = context.ranks.gather(parts), context.ranks.gather(products)
     if context.ranks.rank != 0:
-        return
+        return all_products
     context.recorder.note(f"{len(samples)} more steps were traced into {TRACE}")
     window["profile"] = found
     if found is None or parts is None:
-        return
+        return all_products
     if not _like_the_window(context.workload, parts.steps):
         rounds = getattr(context.workload, "steps_per_round", 1)
         enough = f"; profile_steps={rounds + 1} are a whole round" if rounds > 1 else ""
         context.recorder.note(f"what the traced steps reached is not known: steps differ in kind, and FLOPs are of their mix{enough}")
-        return
+        return all_products
     window["profile"] = {**found, "ranks": [{"rank": rank, **one.record()} for rank, one in enumerate(each) if one is not None]}
+    return all_products
 
 
 def _traced_steps(context: SessionContext, steps: Steps, last: int, path: Path) -> list[int]:

@@ -15,6 +15,7 @@ import psutil
 from cluster.journal.journal import JournalWriter
 from cluster.trial_layout import JOURNAL
 from cluster.worker import beside_window, device_sampler, hold, leftovers, max_batch, trial_files
+from cluster.worker.attainable import add_rates
 from cluster.worker.compile_cache import CompileCache
 from cluster.worker.cores import hold_to_cores
 from cluster.worker.measure.recorder import NullSink, Recorder
@@ -101,10 +102,11 @@ class TrialSession:
         evaluation_s = beside_window.evaluate(context, "before")
         steps = Steps(context)
         window = measure(context, steps, self.started_at + evaluation_s + context.aside_s)
-        beside_window.profile(context, steps, window)
+        products = beside_window.profile(context, steps, window)
         if trains(context.workload):  # without training it would repeat "before"
             beside_window.evaluate(context, "after")
             beside_window.measure_communication(context, steps, window)
+        add_rates(context, products, window, self.facts.get("locked_clocks_mhz"))  # last: it disturbs nothing that is measured
         beside_window.record_window(context, window)
 
     def _probe(self, context: SessionContext, known: dict[int, max_batch.Answer]) -> None:

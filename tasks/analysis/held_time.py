@@ -51,6 +51,7 @@ _BEGINS = {
     "warmup": "warmup",
     "measure": "beside",
     "profile": "beside",
+    "rates": "beside",
     "communication": "beside",
     "window": "beside",
     "done": "teardown",

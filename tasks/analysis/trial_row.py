@@ -33,7 +33,7 @@ class TrialRow:
     steps: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     losses: NDArray[np.float64] = field(default_factory=lambda: np.empty(0, np.float64))
     profile: Mapping[str, Any] | None = (
-        None  # where the traced steps' time went: trace_breakdown.py, trace_parts.py in cluster/worker/measure
+        None  # where the traced steps' time went: trace_breakdown.py, trace_parts.py in cluster/worker/measure, attainable.py beside it
     )
     problem: str | None = None
     rms: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)

@@ -1,7 +1,8 @@
 """Where the peak goes: from the FLOP/s that the data sheet promises down to those that the traced steps reached, in drops that add up.
 
 Each drop says what the device would have reached without it, and without all that come after it: at its actual clock; with nothing but
-the matrix products at the rate that they had; with attention beside them; and so on down to what it reached.
+the matrix products at the rate that their shapes attain in a bare loop; at the rate that they had; with attention beside them; and so on
+down to what it reached.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from typing import Any
 from tasks.analysis.cell import Cell
 from tasks.analysis.trial_row import TrialRow
 
-CLOCK, MATRIX, ATTENTION, OTHER = "clock", "matrix products", "attention", "other kernels"
+CLOCK, SHAPES, MATRIX = "clock", "matrix shapes", "matrix products"
+ATTENTION, OTHER = "attention", "other kernels"
 LAUNCHES, IDLE, COMMUNICATION, DATA = "idle: launches", "idle: gaps", "exposed communication", "data wait"
-DROPS = (CLOCK, MATRIX, ATTENTION, OTHER, LAUNCHES, IDLE, COMMUNICATION, DATA)  # in their order
+DROPS = (CLOCK, SHAPES, MATRIX, ATTENTION, OTHER, LAUNCHES, IDLE, COMMUNICATION, DATA)  # in their order
 # Where a drop's time stands in a rank's record (StepParts in cluster/worker/measure/trace_parts.py)
 _TIMES = {
     OTHER: ("other_s", "copies_s"),
@@ -34,13 +36,18 @@ class Waterfall:
 
     peak: FLOP/s of one device. drops: by the names in DROPS; below 0 for a gain, such as a clock above the data sheet's. None: not known,
     and then within that of the matrix products. matrix_rate: FLOP/s of the matrix products while they ran; of attention too, where its
-    drop is None.
+    drop is None. attainable_rate: that of their shapes in a bare loop; None where none was measured. covered: the share of the matrix
+    products' time that it is of; the rest counts at the rate that it had. product_flops: of all that have a
+    shape, over the FLOPs that the model takes of them; above 1 where some is done twice.
     """
 
     peak: float
     drops: Mapping[str, float | None]
     reached: float
     matrix_rate: float
+    attainable_rate: float | None = None
+    covered: float | None = None
+    product_flops: float | None = None
 
 
 def traced(cell: Cell) -> TrialRow | None:
@@ -69,17 +76,21 @@ def waterfall(profile: Mapping[str, Any], clock_mhz: float | None) -> Waterfall 
     base = profile.get("peak_clock_mhz")
     at_clock = clock_mhz / base if clock_mhz and base else None
     each = [_of_rank(rank, flops, profile.get("attention_flops_per_sample"), peak) for rank in ranks]
-    drops = {name: _mean([one.drops[name] for one in each]) for name in DROPS[1:]}
+    drops = {name: _mean([one.drops[name] for one in each]) for name in (MATRIX, *DROPS[3:])}
     top = 1.0 if at_clock is None else at_clock
+    attainable = _mean([one.attainable_rate for one in each])
+    covered, product_flops = _mean([one.covered for one in each]), _mean([one.product_flops for one in each])
     rate = math.fsum(one.matrix_rate for one in each) / len(each)
     if rate > peak * max(1.0, top) * _TOLERANCE:
         raise ValueError(
             f"its matrix products would have run at {rate / 1e12:.4g} TFLOP/s of {peak * top / 1e12:.4g}: "
             "the trace has some under names that are not known"
         )
-    drops[MATRIX] = (drops[MATRIX] or 0.0) - (1 - top)
+    shapes = None if attainable is None else top - attainable / peak
+    drops[MATRIX] = (drops[MATRIX] or 0.0) - (1 - top) - (shapes or 0.0)
     reached = math.fsum(one.reached for one in each) / len(each)
-    return Waterfall(peak, {CLOCK: None if at_clock is None else 1 - at_clock, **drops}, reached, rate)
+    first = {CLOCK: None if at_clock is None else 1 - at_clock, SHAPES: shapes}
+    return Waterfall(peak, first | drops, reached, rate, attainable, covered, product_flops)
 
 
 def _of_rank(rank: Mapping[str, float], flops: float, of_attention: float | None, peak: float) -> Waterfall:
@@ -95,11 +106,16 @@ def _of_rank(rank: Mapping[str, float], flops: float, of_attention: float | None
     multiplying = rank["matrix_s"] + (0.0 if apart else attention)
     if not multiplying > 0:
         raise ValueError("the trace has no matrix products under names that are known")
-    rate = (done - (done_apart if apart else 0.0)) / multiplying
+    of_products = done - (done_apart if apart else 0.0)
+    rate = of_products / multiplying
     drops: dict[str, float | None] = {MATRIX: 1 - rate / peak}
     drops[ATTENTION] = (rate * attention - done_apart) / step / peak if apart else None
     drops |= {name: rate * math.fsum(rank[part] for part in parts) / step / peak for name, parts in _TIMES.items()}
-    return Waterfall(peak, drops, done / step / peak, rate)
+    attainable, covered, product_flops = None, None, None
+    if rank.get("attainable_s"):
+        attainable = rate * multiplying / (multiplying - rank["matrix_s"] + rank["attainable_s"])
+        covered, product_flops = rank["covered_s"] / multiplying, rank["product_flops"] / of_products
+    return Waterfall(peak, drops, done / step / peak, rate, attainable, covered, product_flops)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -76,7 +76,8 @@ def test_what_a_registry_does_not_tell_changes_nothing(
     assert file.read_text() == text
 
 
-def test_the_images_of_the_project_can_be_pinned(main: Callable[[list[Path]], None]) -> None:
+def test_the_images_of_the_project_are_pinned() -> None:
     pattern = runpy.run_path(str(SCRIPT))["FROM"]
     files = sorted((SCRIPT.parents[1] / "cluster" / "images").glob("*.Containerfile"))
-    assert [len(pattern.findall(file.read_text())) for file in files] == [1, 1]
+    found = {file.name: [bool(image["digest"]) for image in pattern.finditer(file.read_text())] for file in files}
+    assert found == {"a100.Containerfile": [True], "gaudi2.Containerfile": [True]}

@@ -33,6 +33,7 @@ NAMES = {
     "SPREAD": "spread",
     "COMPILE_CACHE": ".compile-cache",
     "WEIGHTS": ".weights",
+    "RATES": ".matrix-rates",
     "TRIAL": "trial.json",
     "HOLD": ".hold",
     "TOLD": "trial-of-commit.json",

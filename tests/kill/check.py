@@ -22,6 +22,7 @@ from experiments.config.errors import UserError
 from experiments.trial import Outcome, Trial
 from tasks.sweep.store import Plan, SweepStore
 from tasks.sweep.trial_record import read_record
+from tests.kill.command_line import shown
 
 _OPEN = ("RUNNING", "PENDING", "CANCELLING", "PAUSED")  # states of Prefect's that are no end
 _VALUES = {  # metric -> its value of a step of the journal
@@ -198,4 +199,4 @@ def _of_prefect(store: SweepStore) -> Iterator[str]:
 
 def left_running(store: SweepStore) -> list[str]:
     """Command lines of processes of the sweep's trials."""
-    return [" ".join(process.cmdline())[:200] for key in _keys(store) for process in processes.of_trial(key)]
+    return [shown(process.cmdline()) for key in _keys(store) for process in processes.of_trial(key)]

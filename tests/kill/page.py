@@ -50,11 +50,16 @@ def _runs(rounds: Sequence[dict[str, Any]]) -> str:
     lines = [
         f"**{held} of {len(rounds)} rounds held.** Each runs a sweep of three trials, kills one process at a moment drawn evenly over",
         "the time in which an undisturbed sweep has it, starts again what of `make up`'s servers was killed, and resumes the sweep.\n",
-        "| date | commit | machine | seed | rounds |",
-        "|---|---|---|---|---|",
+        "| date | commit | machine | with | seeds | rounds | held |",
+        "|---|---|---|---|---|---|---|",
     ]
-    runs = Counter((one["date"], one["commit"], one["machine"], one["seed"]) for one in rounds)
-    lines += [f"| {' | '.join(str(value) for value in run)} | {count} |" for run, count in runs.items()]
+    runs: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for one in rounds:
+        kind = "servers" if one["servers"] else "embedded pool"
+        runs.setdefault((one["date"], one["commit"], one["machine"], kind), []).append(one)
+    for run, some in runs.items():
+        seeds = ", ".join(str(seed) for seed in sorted({one["seed"] for one in some}))
+        lines.append(f"| {' | '.join(run)} | {seeds} | {len(some)} | {sum(not one['violations'] for one in some)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -88,7 +93,8 @@ def _counts(values: Any) -> str:
 
 def _failures(rounds: Sequence[dict[str, Any]]) -> str:
     lines = [
-        f"- {one['target']} killed {one['moment_s']} s into round {one['number']} of seed {one['seed']}: {'; '.join(one['violations'])}"
+        f"- {one['target']} killed {one['moment_s']} s into round {one['number']} of seed {one['seed']}, commit {one['commit']}: "
+        + "; ".join(one["violations"])
         for one in rounds
         if one["violations"]
     ]

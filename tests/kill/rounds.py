@@ -20,6 +20,7 @@ from cluster.stack.settings import Settings
 from experiments.config.paths import REPOSITORY
 from tasks.sweep.store import SweepStore, list_sweeps
 from tests.kill import check, victims
+from tests.kill.command_line import shown
 from tests.kill.servers import bring_up
 from tests.stack_support import Stack
 
@@ -270,8 +271,7 @@ class RoundRun:
 def _describe(process: psutil.Process) -> str:
     try:
         key = process.environ().get("SWEEPBENCH_TRIAL", "")
-        words = [Path(word).name if word.startswith("/") else word for word in process.cmdline()]  # the record is published: no folders
-        return f"{process.pid} {key} {' '.join(words)[:160]}"
+        return f"{process.pid} {key} {shown(process.cmdline())}"
     except (psutil.Error, OSError):
         return f"{process.pid} (gone)"
 

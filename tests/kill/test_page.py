@@ -27,13 +27,13 @@ def test_the_page_counts_what_held_and_names_what_did_not(tmp_path: Path) -> Non
     )
     text = page.write(tmp_path, record).read_text()
     assert "**3 of 4 rounds held.**" in text
-    assert "| 2026-11-22 | abc | 2 cores | 7 | 4 |" in text
+    assert "| 2026-11-22 | abc | 2 cores | embedded pool | 7 | 3 | 2 |\n| 2026-11-22 | abc | 2 cores | servers | 7 | 1 | 1 |" in text
     embedded, servers = text.split("## With the servers of `make up`")
     assert "| the command `sweep run`, in which the flow is | 2 | 2 | 2.2 to 20.0 | 1.0 to 30.0 | 0: 1x, 2: 1x | -9: 2x |" in embedded
     assert "| one process of a trial | 1 | 0 | 5.0 to 5.0 | 1.0 to 30.0 | 0: 1x | 0: 1x |" in embedded
     assert "In 1 of these rounds the databases" in embedded and "the databases" not in servers
     assert "| the Ray head | 1 | 1 |" in servers
-    assert "- trial killed 5.0 s into round 1 of seed 7: trial f: it has no result; still runs: x" in servers
+    assert "- trial killed 5.0 s into round 1 of seed 7, commit abc: trial f: it has no result; still runs: x" in servers
 
 
 def test_targets_take_turns_and_a_seed_gives_the_same_rounds_again() -> None:

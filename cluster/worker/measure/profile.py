@@ -8,11 +8,12 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cluster.devices.clock import DATA, Clock
+from cluster.worker.measure.matrix_shapes import TracedProducts, traced_products
 from cluster.worker.measure.trace_breakdown import breakdown
-from cluster.worker.measure.trace_parts import LOADER, StepParts, step_parts
+from cluster.worker.measure.trace_parts import LOADER, StepParts, counted_steps, step_parts
 from experiments.step_record import StepTiming
 
 if TYPE_CHECKING:
@@ -34,6 +35,14 @@ def trace(path: Path) -> Iterator[None]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+class ReadTrace(NamedTuple):
+    """The kernels by group, and, of a trace with kernels, the parts of its steps and their matrix products."""
+
+    breakdown: dict[str, Any] | None
+    parts: StepParts | None = None
+    products: TracedProducts | None = None
 
 
 class MarkedClock:
@@ -65,8 +74,10 @@ class MarkedClock:
         return self._clock.drain()
 
 
-def read_trace(path: Path, samples: Sequence[int]) -> tuple[dict[str, Any] | None, StepParts | None]:
-    """The `breakdown` and the `step_parts` of the trace file at `path`. `samples`: of each step in it. Raises as they do."""
+def read_trace(path: Path, samples: Sequence[int]) -> ReadTrace:
+    """What the trace file at `path` tells. `samples`: of each step in it. Raises as `breakdown` and `counted_steps` do."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         events = json.load(file)["traceEvents"]
-    return breakdown(events, len(samples)), step_parts(events, samples)
+    counted = counted_steps(events, samples)
+    found = breakdown(events, len(samples))
+    return ReadTrace(found) if counted is None else ReadTrace(found, step_parts(counted), traced_products(events, counted))

@@ -17,6 +17,7 @@ from typing import Any
 from cluster.worker.measure.trace_breakdown import ATTENTION, COMMUNICATION, ON_DEVICE, PRODUCTS, Event, group_of
 
 LOADER = "sweepbench: in the loader"  # what the host's time in the loader is called in a trace
+OPERATOR = "External id"  # of an operator, and of what it launched
 _LAUNCH = frozenset({"cuda_runtime", "cuda_driver"})
 
 Interval = tuple[float, float]  # start, end; microseconds
@@ -52,16 +53,34 @@ class StepParts:
 
 @dataclass(frozen=True)
 class Operation:
-    """A kernel, copy or fill on the device. `launched`: when the host asked for it; its start where that is not known. Microseconds."""
+    """A kernel, copy or fill on the device. `launched`: when the host asked for it; its start where that is not known. Microseconds.
+
+    `operator`: the innermost operator of the host that asked for it, as its `External id` in the trace; None where that is not known.
+    """
 
     start: float
     end: float
     launched: float
     kind: str
+    operator: Any = None
 
 
-def step_parts(events: Sequence[Event], samples: Sequence[int]) -> StepParts | None:
-    """The parts of the traced steps; None for a trace without kernels, as on a CPU.
+@dataclass(frozen=True)
+class CountedSteps:
+    """The traced steps that count, from `begin` to `end` (microseconds).
+
+    `operations`: of all traced steps, in order of start. `loading`: when the host was in the loader. `samples`: of each step that counts.
+    """
+
+    operations: Sequence[Operation]
+    loading: Sequence[Interval]
+    begin: float
+    end: float
+    samples: Sequence[int]
+
+
+def counted_steps(events: Sequence[Event], samples: Sequence[int]) -> CountedSteps | None:
+    """The steps of a trace that count; None for a trace without kernels, as on a CPU.
 
     `events`: the trace's traceEvents, of a device that was idle when the first step began. `samples`: of each step. A step ends when the
     last operation that was launched in it does. The first of several is left out: in it the profiler warms up and the device's queue is
@@ -80,9 +99,14 @@ def step_parts(events: Sequence[Event], samples: Sequence[int]) -> StepParts | N
         begin, counted = max(first, default=loading[1][0]), samples[1:]
     if not begin < end:  # what the first step launched ran longest
         return None
-    steps = len(counted)
-    spent = time_by_kind(kinds_of(operations, loading), begin, end)
-    communication = time_by_kind([(COMMUNICATION, _of_kind(operations, COMMUNICATION))], begin, end)[COMMUNICATION]
+    return CountedSteps(operations, loading, begin, end, counted)
+
+
+def step_parts(counted: CountedSteps) -> StepParts:
+    """The parts of the steps."""
+    steps, begin, end = len(counted.samples), counted.begin, counted.end
+    spent = time_by_kind(kinds_of(counted.operations, counted.loading), begin, end)
+    communication = time_by_kind([(COMMUNICATION, _of_kind(counted.operations, COMMUNICATION))], begin, end)[COMMUNICATION]
 
     def seconds(micros: float) -> float:
         return micros / 1e6 / steps
@@ -99,7 +123,7 @@ def step_parts(events: Sequence[Event], samples: Sequence[int]) -> StepParts | N
         launch_s=seconds(spent["launch"]),
         idle_s=seconds(spent[""]),
         hidden_s=seconds(communication - spent[COMMUNICATION]),
-        samples=sum(counted) / steps,
+        samples=sum(counted.samples) / steps,
     )
 
 
@@ -112,7 +136,9 @@ def device_operations(events: Iterable[Event]) -> list[Operation]:
         if event.get("cat") not in ON_DEVICE or not event.get("dur", 0) > 0:
             continue
         start, end = _interval(event)
-        found.append(Operation(start, end, float(launches.get(_correlation(event), start)), _kind(event)))
+        found.append(
+            Operation(start, end, float(launches.get(_correlation(event), start)), _kind(event), event.get("args", {}).get(OPERATOR))
+        )
     return sorted(found, key=lambda operation: (operation.start, operation.end))
 
 

@@ -14,7 +14,7 @@ from tasks.report.sections.waterfall import waterfalls
 
 _BLUE, _ORANGE, _GREEN, _PINK, _YELLOW, _SKY, _PURPLE, _BROWN = CURVES
 REACHED = "reached"
-COLOURS = dict(zip((REACHED, *reversed(DROPS)), (_GREEN, _ORANGE, _PURPLE, _BROWN, RED, _SKY, _PINK, _BLUE, GREY), strict=True))
+COLOURS = dict(zip((REACHED, *reversed(DROPS)), (_GREEN, _ORANGE, _PURPLE, _BROWN, RED, _SKY, _PINK, _BLUE, _YELLOW, GREY), strict=True))
 
 
 def waterfall_figure(cells: Sequence[Cell]) -> Figure | None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from experiments.metrics import metric_of
 from tasks.analysis.cell import Cell
-from tasks.analysis.waterfall import ATTENTION, CLOCK, DROPS, Waterfall, traced, waterfall_of
+from tasks.analysis.waterfall import ATTENTION, CLOCK, DROPS, SHAPES, Waterfall, traced, waterfall_of
 from tasks.report.comparison_table import TextTable
 from tasks.report.section import Block, Bullets, ReportSource, Section
 from tasks.report.tables import without_empty
@@ -15,20 +15,26 @@ from tasks.report.text_format import listed, number, percent, quantity
 NAME = "waterfall"
 ABOUT = (
     "Shares of the data sheet's peak for the precisions that compute; the drops and what was reached add up to 100 %. Each drop is "
-    "what its cause costs beside all that stand before it: of the clock at its mean in the measured window; of the matrix products at the "
-    "rate that they had while they ran, which is not the best that their shapes allow; then of time in which none ran. Below 0 is a gain."
+    "what its cause costs beside all that stand before it: of the clock at its mean in the measured window; of the matrix shapes, which "
+    "in a bare loop on this device attain less than its peak; of the matrix products, which ran below that; then of time in which none "
+    "ran. Below 0 is a gain."
 )
 MORE = (
     "From steps after the measured window, traced by torch.profiler, which slows the host: launches cost more here than without it, so MFU "
     "may be above what these steps reached. Of several ranks the mean. Communication is exposed where nothing computes beside it, and "
-    "includes the wait for the slowest rank. What was recomputed is time without FLOPs, so it lowers the rate of the matrix products."
+    "includes the wait for the slowest rank. What was recomputed is time without FLOPs, so it lowers the rate of the matrix products "
+    "and that of their shapes."
 )
 HOW = "Traced steps tell: run the sweep again with --set profile_steps=4."
 WITHIN = {
-    CLOCK: "the clock is within the matrix products, since it was not sampled or the data sheet's is not known",
+    CLOCK: "the clock is within the next drop, since it was not sampled or the data sheet's is not known",
+    SHAPES: "what the matrix shapes cost is within the matrix products, since no rate that they attain was measured",
     ATTENTION: "attention is within the matrix products, since the workload does not say how many FLOPs are attention's",
 }
-_HEADER = ["cell", "peak", *DROPS, "reached", "MFU, not traced", "rate of matrix products"]
+_HEADER = ["cell", "peak", *DROPS, "reached", "MFU, not traced", "rate of matrix products", "attainable"]
+_PRODUCTS = 6  # rows of a cell
+_REPEATED = 1.02  # times the model's FLOPs, from which on it is said
+_COVERED = 0.995  # share of the matrix products' time from which on their shapes count as all known
 
 
 def section(source: ReportSource) -> Section | None:
@@ -37,11 +43,12 @@ def section(source: ReportSource) -> Section | None:
     if not found and not problems:
         could = any(cell.trial.device == "cuda" and cell.mean("mfu") is not None for cell in source.cells)
         return Section(NAME, "Where the peak goes", [Bullets([HOW])]) if could else None
-    notes = [*problems, *_not_apart(found)]
+    notes = [*problems, *_not_apart(found), *_not_covered(found), *_repeated(found)]
+    products = products_table([cell for cell, _ in found])
     ranks = ranks_table([cell for cell, _ in found])
     blocks: list[Block] = [waterfall_table(found)] if found else []
     blocks += [Bullets(notes)] if notes else []
-    blocks += [ranks] if ranks.rows else []
+    blocks += [table for table in (products, ranks) if table.rows]
     return Section(NAME, "Where the peak goes", blocks, ABOUT, f"{ABOUT} {MORE}")
 
 
@@ -69,6 +76,7 @@ def waterfall_table(found: Sequence[tuple[Cell, Waterfall]]) -> TextTable:
             percent(one.reached),
             quantity(cell.mean("mfu"), metric_of("mfu")),
             f"{number(one.matrix_rate / 1e12)} TFLOP/s",
+            "–" if one.attainable_rate is None else f"{number(one.attainable_rate / 1e12)} TFLOP/s",
         ]
         for cell, one in found
     ]
@@ -90,6 +98,19 @@ def ranks_table(cells: Sequence[Cell]) -> TextTable:
     return TextTable(header, rows, names=2, numeric=True)
 
 
+def products_table(cells: Sequence[Cell]) -> TextTable:
+    """The matrix products of each cell whose kernels took longest: how fast they ran, and how fast they run in a bare loop."""
+    header = ["cell", "matrix product", "calls in a step", "time in a step", "rate", "attainable"]
+    rows = []
+    for cell in cells:
+        row = traced(cell)
+        for one in (row.profile.get("products") or [])[:_PRODUCTS] if row is not None and row.profile else []:
+            flops, would = one["calls"] * one["flops"], one["attainable_s"]
+            rates = [f"{number(flops / seconds / 1e12)} TFLOP/s" if seconds else "–" for seconds in (one["seconds"], would)]
+            rows.append([cell.short, one["product"], f"{one['calls']:g}", f"{number(one['seconds'] * 1000)} ms", *rates])
+    return TextTable(header, rows, names=2, numeric=True)
+
+
 def _drop(share: float | None) -> str:
     """−12.3 %; +8.2 % for a gain."""
     if share is None:
@@ -102,3 +123,29 @@ def _not_apart(found: Sequence[tuple[Cell, Waterfall]]) -> list[str]:
     """Which drops are within another one, and in which cells."""
     within = {name: [cell.short for cell, one in found if one.drops[name] is None] for name in WITHIN}
     return [f"{listed(cells)}: {WITHIN[name]}." for name, cells in within.items() if cells]
+
+
+def _not_covered(found: Sequence[tuple[Cell, Waterfall]]) -> list[str]:
+    """In which cells the attainable rate is not of all matrix products, and why."""
+    lines = []
+    for cell, one in found:
+        if one.covered is None or one.covered >= _COVERED:
+            continue
+        row = traced(cell)
+        missing = (row.profile.get("not_measured") or {}) if row is not None and row.profile else {}
+        why = f"; not measured: {', '.join(f'{count} ({reason})' for reason, count in missing.items())}" if missing else ""
+        lines.append(
+            f"{cell.short}: the attainable rate is of products that took {percent(one.covered)} of the matrix products' time{why}. The "
+            "rest, such as convolutions, Triton kernels and CUDA graphs, counts at the rate that it had."
+        )
+    return lines
+
+
+def _repeated(found: Sequence[tuple[Cell, Waterfall]]) -> list[str]:
+    """In which cells matrix products did more than the model's FLOPs, so that both rates are below those of the device."""
+    return [
+        f"{cell.short}: its matrix products did {number(one.product_flops, 3)} times the model's FLOPs, such as by recomputing in "
+        "checkpointed layers. What is beyond them lowers both rates, so it is within the drop of the matrix shapes."
+        for cell, one in found
+        if one.product_flops is not None and one.product_flops > _REPEATED
+    ]

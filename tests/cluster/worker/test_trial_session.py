@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from cluster.worker import measured_window, set_up, torch_internals
 from cluster.worker.measure import communication, profile
+from cluster.worker.measure.profile import ReadTrace
 from cluster.worker.measure.trace_parts import StepParts
 from cluster.worker.rank_group import Ranks
 from cluster.worker.staged_weights import drawn
@@ -259,7 +260,7 @@ def test_profiled_steps_come_after_the_window_and_are_not_recorded(
         setting.world.log.append("traced")
 
     monkeypatch.setattr(profile, "trace", trace)
-    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ({"of": path.name, "samples": samples}, None))
+    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ReadTrace({"of": path.name, "samples": samples}))
     window = setting.run(Ranks(rank, 2, rank, 2), devices=2, profile_steps=2, evaluate=False)
     assert setting.train_step.steps == list(range(1, 12)) and len(setting.world.of("step")) == 9
     assert setting.world.after("phase profile")[:4] == ["begin", "trace", "synchronize", "traced"]
@@ -278,7 +279,7 @@ PARTS = {name: float(at) for at, name in enumerate(StepParts.__dataclass_fields_
 
 def test_every_rank_tells_the_parts_of_its_traced_steps(setting: Setting, monkeypatch: pytest.MonkeyPatch, two_ranks: None) -> None:
     monkeypatch.setattr(profile, "trace", lambda path: nullcontext())
-    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ({"where": "device"}, StepParts(**PARTS)))
+    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ReadTrace({"where": "device"}, StepParts(**PARTS)))
     window = setting.run(Ranks(0, 2, 0, 2), devices=2, profile_steps=4, evaluate=False)
     assert window["profile"] == {"where": "device", "ranks": [{"rank": 0, **PARTS}, {"rank": 1, **PARTS}]}
     assert (window["attention_flops_per_sample"], window["peak_clock_mhz"]) == (None, None), "nobody says, and the device is not known"
@@ -305,7 +306,7 @@ def test_steps_that_are_not_the_mix_that_the_flops_are_of_have_no_parts(
     monkeypatch.setattr(synthetic.Synthetic, "steps_alike", alike, raising=False)
     monkeypatch.setattr(synthetic.Synthetic, "steps_per_round", per_round, raising=False)
     monkeypatch.setattr(profile, "trace", lambda path: nullcontext())
-    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ({"where": "device"}, StepParts(**PARTS)))
+    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ReadTrace({"where": "device"}, StepParts(**PARTS)))
     window = setting.run(profile_steps=4, evaluate=False)
     assert ("ranks" in window["profile"]) == known
     notes = [note["text"] for note in setting.world.of("note")]
@@ -326,7 +327,7 @@ def test_the_all_reduce_is_measured_on_steps_of_its_own(setting: Setting, monkey
 
     monkeypatch.setattr(communication, "measure", measure)
     monkeypatch.setattr(profile, "trace", lambda path: nullcontext())
-    monkeypatch.setattr(profile, "read_trace", lambda path, samples: (None, None))
+    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ReadTrace(None))
     window = setting.run(Ranks(0, 2, 0, 2), devices=2, communication_steps=4, profile_steps=2)
     assert window["communication"] == {"found": 1}
     assert setting.world.after("measured apart")[:3] == ["barrier", "synchronize", "begin"]

@@ -51,6 +51,7 @@ def test_each_drop_is_what_its_cause_costs_beside_those_before_it() -> None:
     assert found.drops == pytest.approx(
         {
             "clock": 0.2,
+            "matrix shapes": None,
             "matrix products": 0.3,
             "attention": 0.06,
             "other kernels": 0.05,
@@ -62,6 +63,48 @@ def test_each_drop_is_what_its_cause_costs_beside_those_before_it() -> None:
     )
     assert tuple(found.drops) == DROPS and found.reached == pytest.approx(0.24)
     assert total(PROFILE) == pytest.approx(1.0, abs=1e-12)
+
+
+def test_the_shapes_attain_less_than_the_clock_allows_and_the_products_ran_below_that() -> None:
+    """At the bare loop's rates the 4 s of products would have been 3.2 s: 625 of the 800 TFLOP/s that the clock leaves, of which 500 were
+    reached. All after it is as without."""
+    profile = {**PROFILE, "ranks": [{**RANK, "covered_s": 3.0, "attainable_s": 3.2, "product_flops": 1900 * TERA}]}
+    found, without = waterfall(profile, 1600.0), waterfall(PROFILE, 1600.0)
+    assert found is not None and without is not None
+    assert (found.drops["clock"], found.drops["matrix shapes"], found.drops["matrix products"]) == pytest.approx((0.2, 0.175, 0.125))
+    assert (found.attainable_rate, found.covered) == (pytest.approx(625 * TERA), 0.75)
+    assert {name: found.drops[name] for name in DROPS[3:]} == {name: without.drops[name] for name in DROPS[3:]}
+    assert total(profile) == pytest.approx(1.0, abs=1e-12) and total(profile, None) == pytest.approx(1.0, abs=1e-12)
+    assert found.product_flops == pytest.approx(0.95), "1,900 of the 2,000 TFLOP that the model takes of them have a shape"
+    assert (without.attainable_rate, without.covered, without.product_flops) == (None, None, None)
+
+
+def test_products_faster_than_in_the_bare_loop_are_a_gain() -> None:
+    profile = {**PROFILE, "ranks": [{**RANK, "covered_s": 4.0, "attainable_s": 5.0, "product_flops": 1900 * TERA}]}
+    found = waterfall(profile, 1600.0)
+    assert found is not None and found.attainable_rate == pytest.approx(400 * TERA)
+    assert (found.drops["matrix shapes"], found.drops["matrix products"]) == pytest.approx((0.4, -0.1))
+    assert total(profile) == pytest.approx(1.0)
+
+
+def test_attention_among_the_products_counts_at_the_rate_that_it_had() -> None:
+    """2,400 TFLOP in 6 s, of which 4 s would have been 3.2 s: 461.5 TFLOP/s."""
+    profile = {
+        **PROFILE,
+        "attention_flops_per_sample": None,
+        "ranks": [{**RANK, "covered_s": 3.0, "attainable_s": 3.2, "product_flops": 1900 * TERA}],
+    }
+    found = waterfall(profile, 1600.0)
+    assert found is not None and (found.attainable_rate, found.covered) == (pytest.approx(2400 / 5.2 * TERA), 0.5)
+    assert total(profile) == pytest.approx(1.0)
+
+
+def test_shapes_are_known_of_every_rank_or_of_none() -> None:
+    known = {**RANK, "covered_s": 4.0, "attainable_s": 3.2, "product_flops": 1900 * TERA}
+    found = waterfall({**PROFILE, "ranks": [known, {**known, "rank": 1, "attainable_s": 4.0, "product_flops": 1900 * TERA}]}, 1600.0)
+    assert found is not None and found.attainable_rate == pytest.approx((625 + 500) / 2 * TERA)
+    found = waterfall({**PROFILE, "ranks": [known, RANK]}, 1600.0)
+    assert found is not None and found.drops["matrix shapes"] is None and found.drops["matrix products"] == pytest.approx(0.3)
 
 
 def test_a_clock_above_the_data_sheets_is_a_gain() -> None:

@@ -12,7 +12,7 @@ import torch
 
 from cluster.devices.clock import HostClock
 from cluster.worker.measure.profile import MarkedClock, read_trace, trace
-from cluster.worker.measure.trace_parts import LOADER, StepParts, device_operations, step_parts, time_by_kind
+from cluster.worker.measure.trace_parts import LOADER, StepParts, counted_steps, device_operations, step_parts, time_by_kind
 
 S = 1e6  # a second, in a trace's microseconds
 GEMM, FLASH, NORM = "nvjet_sm90_tst_128x224", "void flash_fwd_kernel<bf16>", "void at::native::vectorized_layer_norm_kernel<float>"
@@ -47,6 +47,11 @@ class Trace:
         return self
 
 
+def parts_of(events: list[dict[str, Any]], samples: list[int]) -> StepParts | None:
+    counted = counted_steps(events, samples)
+    return None if counted is None else step_parts(counted)
+
+
 def two_steps() -> Trace:
     """The first ends at 4 s, with what was launched before 3 s; the second at 20 s."""
     made = Trace().loads(0.0, 1.0).runs(GEMM, 2.0, 4.0, 1.5)
@@ -61,7 +66,7 @@ def two_steps() -> Trace:
 
 
 def test_an_instant_counts_once_and_the_parts_add_up_to_the_step() -> None:
-    found = step_parts(two_steps().events, [8, 6])
+    found = parts_of(two_steps().events, [8, 6])
     expected = StepParts(
         steps=1,
         step_s=16.0,
@@ -84,7 +89,7 @@ def test_an_instant_counts_once_and_the_parts_add_up_to_the_step() -> None:
 
 def test_one_step_counts_from_its_batch_on() -> None:
     made = Trace().loads(0.0, 1.0).runs(GEMM, 2.0, 4.0, 1.5).runs(GEMM, 5.0, 6.0, 4.5)
-    found = step_parts(made.events, [8])
+    found = parts_of(made.events, [8])
     assert found is not None and (found.steps, found.step_s, found.matrix_s, found.samples) == (1, 6.0, 3.0, 8.0)
     assert (found.data_wait_s, found.launch_s, found.idle_s) == (1.0, 1.0, 1.0), (
         "before the first operation nothing says what it waited for"
@@ -95,7 +100,7 @@ def test_parts_are_means_of_the_steps_after_the_first() -> None:
     made = Trace().loads(0.0, 0.1).runs(GEMM, 1.0, 2.0, 0.5)
     made.loads(1.0, 1.1).runs(GEMM, 2.0, 5.0, 1.5)
     made.loads(1.6, 1.7).runs(NORM, 5.0, 6.0, 1.9)
-    found = step_parts(made.events, [1, 2, 4])
+    found = parts_of(made.events, [1, 2, 4])
     assert found is not None and (found.steps, found.samples) == (2, 3.0)
     assert (found.step_s, found.matrix_s, found.other_s, found.idle_s) == (2.0, 1.5, 0.5, 0.0)
 
@@ -103,7 +108,7 @@ def test_parts_are_means_of_the_steps_after_the_first() -> None:
 @pytest.mark.parametrize(("launched", "waited", "gap"), [(3.0, 0.0, 1.0), (3.001, 1.0, 0.0), (None, 1.0, 0.0)])
 def test_the_device_waits_for_a_launch_that_came_after_it_was_idle(launched: float | None, waited: float, gap: float) -> None:
     """Idle from 3 to 4 s. A launch that is not in the trace is taken to be at the operation's start."""
-    found = step_parts(Trace().loads(0.0, 0.0).runs(GEMM, 0.0, 3.0, 0.0).runs(GEMM, 4.0, 5.0, launched).events, [1])
+    found = parts_of(Trace().loads(0.0, 0.0).runs(GEMM, 0.0, 3.0, 0.0).runs(GEMM, 4.0, 5.0, launched).events, [1])
     assert found is not None and (found.launch_s, found.idle_s) == pytest.approx((waited, gap))
 
 
@@ -114,16 +119,16 @@ def test_kernels_of_a_graph_are_launched_with_it() -> None:
 
 
 def test_a_trace_without_kernels_has_no_parts_and_one_of_other_steps_is_refused() -> None:
-    assert step_parts(Trace().loads(0.0, 1.0).events, [8]) is None
+    assert parts_of(Trace().loads(0.0, 1.0).events, [8]) is None
     with pytest.raises(ValueError, match="3 steps were traced, and the trace has 2"):
-        step_parts(two_steps().events, [8, 8, 8])
+        parts_of(two_steps().events, [8, 8, 8])
     with pytest.raises(ValueError, match="0 steps"):
-        step_parts(Trace().runs(GEMM, 0.0, 1.0, 0.0).events, [])
+        parts_of(Trace().runs(GEMM, 0.0, 1.0, 0.0).events, [])
 
 
 def test_a_first_step_that_ends_last_leaves_nothing_to_count() -> None:
     made = Trace().loads(0.0, 0.1).runs(GEMM, 1.0, 9.0, 0.5).loads(2.0, 2.1).runs(GEMM, 3.0, 4.0, 2.5, stream=9)
-    assert step_parts(made.events, [1, 1]) is None
+    assert parts_of(made.events, [1, 1]) is None
 
 
 def test_time_goes_to_the_first_kind_that_holds_and_is_cut_at_both_ends() -> None:
@@ -142,11 +147,11 @@ def test_a_real_trace_has_a_mark_for_each_step_and_on_a_cpu_no_parts(tmp_path: P
             for boundary in range(4):
                 clock.mark(boundary)
             assert [timing.step for timing in clock.finish(step, 4, (batch @ batch).sum())] == [step]
-    found, parts = read_trace(tmp_path / "trace.json.gz", [4, 4])
-    assert found is not None and (found["where"], found["steps"], parts) == ("host", 2, None)
+    found, *others = read_trace(tmp_path / "trace.json.gz", [4, 4])
+    assert found is not None and (found["where"], found["steps"], others) == ("host", 2, [None, None])
     assert "matrix products" in {group["group"] for group in found["groups"]}
     events = json.loads(gzip.decompress((tmp_path / "trace.json.gz").read_bytes()))["traceEvents"]
     marks = [event for event in events if event.get("name") == LOADER]
     assert [(mark["ph"], mark["cat"]) for mark in marks] == [("X", "user_annotation")] * 2
     events.append({"ph": "X", "cat": "kernel", "name": GEMM, "ts": marks[1]["ts"] + marks[1]["dur"] + 1, "dur": 5, "args": {}})
-    assert step_parts(events, [4, 4]) is not None, "the times of host and device are on one axis"
+    assert parts_of(events, [4, 4]) is not None, "the times of host and device are on one axis"

@@ -7,16 +7,16 @@ import pytest
 from tasks.report.figures.waterfall import COLOURS, waterfall_figure
 from tests.tasks.analysis.test_waterfall import PROFILE, RANK
 from tests.tasks.cell_support import made
-from tests.tasks.report.sections.test_waterfall import traced
+from tests.tasks.report.sections.test_waterfall import ATTAINED, traced
 
 
 def test_bars_reach_from_nothing_to_the_peak() -> None:
-    figure = waterfall_figure(made([traced(), traced(1, clock_mean_mhz=2200.0), traced(2, None)]))
+    figure = waterfall_figure(made([traced(profile=ATTAINED), traced(1, clock_mean_mhz=2200.0), traced(2, None)]))
     assert figure is not None
     [axes] = figure.axes
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["MP-0", "MP-1"]
     bars = [bar.get_width() for bar in axes.patches]
-    assert bars[::2] == pytest.approx([24.0, 5.0, 2.5, 1.5, 6.0, 5.0, 6.0, 30.0, 20.0]) and sum(bars[::2]) == pytest.approx(100.0)
+    assert bars[::2] == pytest.approx([24.0, 5.0, 2.5, 1.5, 6.0, 5.0, 6.0, 10.0, 20.0, 20.0]) and sum(bars[::2]) == pytest.approx(100.0)
     assert sum(bars[1::2]) == pytest.approx(110.0), "its clock is above the data sheet's"
     assert [text.get_text() for text in figure.legends[0].get_texts()] == list(COLOURS)
     assert len(set(COLOURS.values())) == len(COLOURS)

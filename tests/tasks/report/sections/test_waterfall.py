@@ -8,7 +8,7 @@ from typing import Any
 from tasks.analysis.results import load_sweep
 from tasks.report.model import make_report
 from tasks.report.section import Bullets
-from tasks.report.sections.waterfall import HOW, NAME, ranks_table, waterfall_table, waterfalls
+from tasks.report.sections.waterfall import HOW, NAME, products_table, ranks_table, waterfall_table, waterfalls
 from tasks.report.write import write_report
 from tests.tasks.analysis.test_waterfall import PROFILE, RANK, TERA
 from tests.tasks.cell_support import column, made, report_of, row, workers
@@ -17,6 +17,7 @@ from tests.tasks.fake_sweep import Fake, make_sweep
 FULL = {"where": "device", "steps": 4, "span_s": 10.0, "idle_s": 1.5, "groups": [], **PROFILE}
 CLOCK = {"clock_mean_mhz": 1600.0, "mfu": 0.27}
 SECOND = {**RANK, "rank": 1}
+ATTAINED = {**FULL, "ranks": [{**RANK, "covered_s": 4.0, "attainable_s": 4 * 500 / 600, "product_flops": 1900 * TERA}]}
 
 
 def traced(workers_: int = 0, profile: Any = FULL, device: str = "cuda", **summary: Any) -> Any:
@@ -42,12 +43,46 @@ def test_a_row_goes_from_the_peak_to_what_was_reached() -> None:
     }
 
 
+def test_the_rate_that_the_shapes_attain_parts_the_products_drop() -> None:
+    """600 TFLOP/s of the 800 that the clock leaves, of which 500 were reached. Of one cell a tenth of the time is not known."""
+    some = {**ATTAINED, "ranks": [{**ATTAINED["ranks"][0], "covered_s": 3.6}], "not_measured": {"5 s were over": 2}}
+    section = report_of([traced(profile=ATTAINED), traced(1, some), traced(2)]).section(NAME)
+    assert column(section.table, "matrix shapes") == ["−20.0 %", "−20.0 %", "–"]
+    assert column(section.table, "matrix products") == ["−10.0 %", "−10.0 %", "−30.0 %"]
+    assert column(section.table, "attainable") == ["600.0 TFLOP/s", "600.0 TFLOP/s", "–"]
+    unknown, covered = section.block(Bullets).lines
+    assert unknown == "MP-2: what the matrix shapes cost is within the matrix products, since no rate that they attain was measured."
+    assert covered == (
+        "MP-1: the attainable rate is of products that took 90.0 % of the matrix products' time; not measured: 2 (5 s were over). "
+        "The rest, such as convolutions, Triton kernels and CUDA graphs, counts at the rate that it had."
+    )
+
+
+def test_work_beyond_the_models_flops_is_said() -> None:
+    """2,000 TFLOP of a step are the model's and of matrix products."""
+    done = [{**ATTAINED, "ranks": [{**ATTAINED["ranks"][0], "product_flops": share * 2000 * TERA}]} for share in (1.02, 1.33)]
+    [line] = report_of([traced(0, done[0]), traced(1, done[1])]).section(NAME).block(Bullets).lines
+    assert line.startswith("MP-1: its matrix products did 1.33 times the model's FLOPs, such as by recomputing in checkpointed layers.")
+
+
+def test_the_products_that_took_longest_have_a_row_each() -> None:
+    product = {"product": "mm 8192x1024 . 1024x4096 bfloat16 NT", "calls": 24.0, "flops": 1e12, "seconds": 0.04, "attainable_s": 0.03}
+    [cell] = made([traced(profile={**ATTAINED, "products": [product, {**product, "attainable_s": None}, *[product] * 9]})])
+    table = products_table([cell])
+    assert len(table.rows) == 6
+    assert [line[1:] for line in table.rows[:2]] == [
+        [product["product"], "24", "40.00 ms", "600.0 TFLOP/s", "800.0 TFLOP/s"],
+        [product["product"], "24", "40.00 ms", "600.0 TFLOP/s", "–"],
+    ]
+    assert products_table(made([traced()])).rows == [], "an earlier sweep has none"
+
+
 def test_a_gain_has_a_plus_and_what_is_not_known_is_said() -> None:
     unsaid = {**FULL, "attention_flops_per_sample": None}
     section = report_of([traced(clock_mean_mhz=2200.0), traced(1, unsaid, clock_mean_mhz=None), traced(2, unsaid)]).section(NAME)
     assert column(section.table, "clock") == ["+10.0 %", "–", "−20.0 %"] and column(section.table, "attention") == ["−6.0 %", "–", "–"]
-    clock, attention = section.block(Bullets).lines
-    assert clock == "MP-1: the clock is within the matrix products, since it was not sampled or the data sheet's is not known."
+    clock, _, attention = section.block(Bullets).lines
+    assert clock == "MP-1: the clock is within the next drop, since it was not sampled or the data sheet's is not known."
     assert attention.startswith("MP-1 and MP-2: attention is within the matrix products")
 
 

@@ -1,0 +1,94 @@
+"""Bare loops of matrix products on a CPU: with which operands, and that they compute what was asked for."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from cluster.worker.measure import matrix_rates
+from cluster.worker.measure.matrix_rates import caller, operand_sets, seconds_of
+from cluster.worker.measure.matrix_shapes import Operand, Product
+
+CPU = torch.device("cpu")
+F32 = "float32"
+MM = Product("mm", (Operand((6, 4), (4, 1), F32), Operand((4, 3), (1, 4), F32)))
+ADDMM = Product("addmm", (Operand((3,), (1,), F32), *MM.operands))
+BMM = Product("bmm", (Operand((2, 6, 4), (48, 8, 1), "bfloat16"), Operand((2, 4, 3), (0, 0, 0), "bfloat16")))
+BADDBMM = Product("baddbmm", (Operand((2, 6, 3), (18, 3, 1), "bfloat16"), *BMM.operands))
+INT = Product("_int_mm", (Operand((32, 16), (16, 1), "int8"), Operand((16, 8), (8, 1), "int8")))
+SCALED = Product(
+    "_scaled_mm",
+    (
+        Operand((32, 64), (64, 1), "float8_e4m3fn"),
+        Operand((64, 48), (1, 64), "float8_e4m3fn"),
+        Operand((), (), F32),
+        Operand((), (), F32),
+        None,
+    ),
+    "bfloat16",
+)
+
+
+@pytest.fixture(autouse=True)
+def _little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small copies and short loops."""
+    monkeypatch.setattr(matrix_rates, "_HOST_CACHE", 200)
+    monkeypatch.setattr(matrix_rates, "LOOP_S", 0.0)
+
+
+@pytest.mark.parametrize("product", [MM, ADDMM, BMM, BADDBMM, INT, SCALED], ids=lambda product: product.op)
+def test_operands_are_as_in_the_step_and_are_multiplied(product: Product) -> None:
+    operands = operand_sets(product, CPU)[0]
+    for made, asked in zip(operands, product.operands, strict=True):
+        assert (made is None) == (asked is None)
+        if made is not None and asked is not None:
+            assert (tuple(made.shape), made.stride(), str(made.dtype)) == (asked.shape, asked.strides, f"torch.{asked.dtype}")
+    found = caller(product)(operands)
+    left, right = (
+        (tensor.double() for tensor in operands[-2:] if tensor is not None)
+        if product is not SCALED
+        else (
+            operands[0].double(),  # type: ignore[union-attr]
+            operands[1].double(),  # type: ignore[union-attr]
+        )
+    )
+    expected = left @ right
+    if product.op in ("addmm", "baddbmm"):
+        expected += operands[0]
+    torch.testing.assert_close(found.double(), expected, rtol=0.02, atol=0.05)
+    assert seconds_of(product, CPU) > 0
+
+
+def test_values_differ_and_copies_are_twice_the_cache() -> None:
+    """36 elements of 4 bytes: 2 x 200 bytes take three copies."""
+    sets = operand_sets(MM, CPU)
+    assert len(sets) == 3
+    first, second = sets[0][0], sets[1][0]
+    assert first is not None and second is not None
+    assert not torch.equal(first, second) and first.unique().numel() == 24
+    assert torch.equal(first, operand_sets(MM, CPU)[0][0]), "the same values each time"  # type: ignore[arg-type]
+    assert len(operand_sets(Product("mm", (Operand((60, 4), (4, 1), F32), Operand((4, 3), (1, 4), F32))), CPU)) == 1, "one is enough"
+
+
+def test_the_median_loop_counts_and_a_loop_is_as_long_as_it_should_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    times = iter([0.004, 9.0, 0.003, 0.001, 0.002, 0.004])
+
+    def timed(once: object, calls: int) -> float:
+        asked.append(calls)
+        return next(times)
+
+    monkeypatch.setattr(matrix_rates, "LOOP_S", 0.1)
+    monkeypatch.setattr(matrix_rates, "_on_host", timed)
+    assert seconds_of(MM, CPU) == 0.003
+    assert asked == [3, *[25] * 5], "0.1 s of calls that take 4 ms"
+
+
+def test_a_device_without_a_known_clock_is_refused() -> None:
+    with pytest.raises(ValueError, match="no clock is known here for a device of kind meta"):
+        seconds_of(MM, torch.device("meta"))
+
+
+def test_what_torch_cannot_multiply_is_raised() -> None:
+    with pytest.raises(RuntimeError):
+        seconds_of(Product("mm", (Operand((6, 4), (4, 1), F32), Operand((5, 3), (1, 5), F32))), CPU)
