@@ -189,10 +189,8 @@ def answers_of(source: ReportSource) -> list[Answer]:
 
 def _apart(answers: Sequence[Answer]) -> str:
     """Why there is an answer for each of several groups of cells."""
-    first = answers[0].best
-    works, devices = (
-        any(own(answer.best) != own(first) for answer in answers) for own in (lambda cell: cell.work, lambda cell: cell.devices)
-    )
+    first, others = answers[0].best, [answer.best for answer in answers[1:]]
+    works, devices = any(other.work != first.work for other in others), any(other.devices != first.devices for other in others)
     return BOTH_APART if works and devices else ON_OTHERS if devices else APART
 
 
