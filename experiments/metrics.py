@@ -7,8 +7,7 @@ To add a metric:
    `eval_accuracy_after`.
 2. Add a `Metric` to REGISTRY. A name may hold `<number>` (digits), `<when>` (before or after) or `<tensor>` (anything); the first entry
    that fits is taken.
-3. Run `python -m experiments.metrics` and put the table it prints into docs/metrics.md. tests/experiments/test_metrics.py names what is
-   missing.
+3. Run `python -m tasks.documents`, which writes the table of docs/metrics.md. tests/experiments/test_metrics.py names what is missing.
 
 A workload outside this repository may evaluate what is not listed here: such a metric is shown, but no cell is judged by it, since nobody
 said which way is better.
@@ -392,7 +391,3 @@ def markdown_table() -> str:
         said = [metric.unit or "–", metric.direction, metric.scale, effect, metric.description]
         lines.append(f"| `{metric.name}` | {' | '.join(said)} |")
     return "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":
-    print(markdown_table(), end="")

@@ -23,6 +23,7 @@ from experiments.json_file import parse_model
 from experiments.trial import Outcome, TrialResult
 from flows.cli.commands import app
 from tasks.analysis.results import load_sweep
+from tasks.documents.write import documents_of, stale
 from tasks.report.manifest import check_published
 from tasks.report.model import make_report
 from tasks.sweep.plan import make_plan
@@ -209,6 +210,11 @@ def test_the_options_in_the_documents_are_those_of_the_command_line() -> None:
 def test_pages_that_sweep_publish_wrote_are_as_it_wrote_them() -> None:
     pages = (path.parent for path in (ROOT / "docs" / "results").rglob("manifest.json"))
     assert [problem for page in pages for problem in check_published(page)] == []
+
+
+def test_what_the_documents_say_of_results_is_what_the_data_say() -> None:
+    """README's first table and its suites, the index of docs/results, the table of metrics: `python -m tasks.documents` writes them."""
+    assert [str(path.relative_to(ROOT)) for path in stale(documents_of(ROOT))] == [], "run `python -m tasks.documents`"
 
 
 SWEEPS = sorted(path.parent for path in (ROOT / "docs" / "results").rglob("plan.json"))

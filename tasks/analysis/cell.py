@@ -19,6 +19,7 @@ from experiments.stats.verdict import ONE_LOOK, Levels, Verdict
 from experiments.trial import Scalar, Trial, label
 from tasks.analysis.trial_row import TrialRow
 
+DEVICES = "devices"  # the parameter and axis
 _Z95 = 1.959964
 _OF_A_COUNT = 1 / math.sqrt(12)  # standard deviation of what rounding to whole numbers takes off
 
@@ -65,6 +66,11 @@ class Cell:
     def settings(self) -> Mapping[str, str]:
         """Its parameters as text, by name."""
         return {name: str(value) for name, value in self.trial.parameters.items()}
+
+    @property
+    def devices(self) -> int:
+        """On how many accelerators it ran together."""
+        return int(self.trial.parameters.get(DEVICES) or 1)
 
     @property
     def name(self) -> str:

@@ -1,8 +1,8 @@
-"""Which cells do the same work: only these are ranked, and compared with a baseline."""
+"""Which cells do the same work: only these are compared with a baseline, and ranked where they have as many accelerators too."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from experiments import workloads
@@ -10,7 +10,7 @@ from experiments.config.errors import ConfigError
 from experiments.parameters import work_parameters
 from experiments.spec.schema import Suite
 from experiments.trial import label
-from tasks.analysis.cell import Cell
+from tasks.analysis.cell import DEVICES, Cell
 
 _NOT_SET = "not set"  # null, as of an image_size that is the model's own
 
@@ -46,17 +46,29 @@ def other_work(cell: Cell, baseline: Cell) -> str:
 
 def groups_of_work(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
     """Cells that do the same work, by what tells them from the other groups: `large · batch_size 8`. One group has an empty name."""
-    groups: list[list[Cell]] = []
-    for cell in cells:
-        mine = next((group for group in groups if group[0].work == cell.work), None)
+    return _groups([(cell, cell.work) for cell in cells])
+
+
+def groups_to_rank(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
+    """Cells that do the same work on as many accelerators, by what tells them from the other groups: `large · devices 4`.
+
+    More accelerators make another rate, of all together and of each: that is scaling, and no setting's gain.
+    """
+    return _groups([(cell, {**cell.work, DEVICES: cell.devices}) for cell in cells])
+
+
+def _groups(cells: Sequence[tuple[Cell, Mapping[str, Any]]]) -> dict[str, list[Cell]]:
+    """Cells with equal values, by the values in which the groups differ."""
+    groups: list[tuple[Mapping[str, Any], list[Cell]]] = []
+    for cell, own in cells:
+        mine = next((group for values, group in groups if values == own), None)
         if mine is None:
-            groups.append([cell])
+            groups.append((own, [cell]))
         else:
             mine.append(cell)
-    works = [group[0].work for group in groups]
-    names = dict.fromkeys(name for work in works for name in work)
-    varied = [name for name in names if any(work.get(name) != works[0].get(name) for work in works)]
-    return {" · ".join(_label(name, group[0].work.get(name)) for name in varied): group for group in groups}
+    names = dict.fromkeys(name for values, _ in groups for name in values)
+    varied = [name for name in names if any(values.get(name) != groups[0][0].get(name) for values, _ in groups)]
+    return {" · ".join(_label(name, values.get(name)) for name in varied): group for values, group in groups}
 
 
 def _value(cell: Cell, name: str) -> Any:

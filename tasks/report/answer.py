@@ -16,7 +16,7 @@ from experiments.stats.verdict import Verdict
 from experiments.trial import label
 from tasks.analysis.cell import Cell
 from tasks.analysis.judge_cells import OF_MANY, Comparison, judge_best, judge_pairs, smallest_effect
-from tasks.analysis.same_work import groups_of_work
+from tasks.analysis.same_work import groups_to_rank
 from tasks.report.next_step import NextStep, Outlook
 from tasks.report.text_format import change, change_interval, difference, listed, percent, plural, quantity, spread
 
@@ -51,6 +51,7 @@ class Answer:
     certainty: Sequence[str] = ()
     next_step: NextStep | None = None
     work: str = field(default="", kw_only=True)
+    brief: str = field(default="", kw_only=True)  # in place of headline and value in `line`, where the headline gives reasons
 
     @property
     def label(self) -> str:
@@ -66,11 +67,14 @@ class Answer:
     def line(self) -> str:
         """The whole answer in one sentence, beside those of other groups of work."""
         value, what = value_of(self.best)
-        if self.winner:
+        if self.brief:
+            said = self.brief
+        elif self.winner:
             said = f"{self.headline}: {value}, {what}; {self.certainty[0][:1].lower()}{self.certainty[0][1:].rstrip('.')}"
         else:
             said = self.headline if self.compared == 1 else f"{self.headline}; best measured: {self.best.short}, {value}, {what}"
-        return f"{self.work}: {said}" if self.work else said
+        named = self.compared == 1 and set(self.work.split(" · ")) <= set(self.best.short.split(" · "))  # its name tells its work
+        return f"{self.work}: {said}" if self.work and not named else said
 
 
 def superlative(metric: Metric) -> str:
@@ -92,13 +96,13 @@ class _Asked:
 
 
 def find_answers(cells: Sequence[Cell], outlook: Outlook | None = None, *, minimum: float | None = None) -> list[Answer]:
-    """An answer for each group of cells that do the same work; none for a group without a value that may be claimed.
+    """An answer for each group of cells that do the same work on as many devices; none for a group without a value that may be claimed.
 
     `outlook`: of the sweep. `minimum`: the smallest effect, as in `smallest_effect`.
     """
     asked = _Asked(outlook or Outlook(), minimum)
     with_value = [cell for cell in cells if cell.estimate and cell.metric.direction is not Direction.NEITHER]
-    answers = [_answer(group, work, asked) for work, group in groups_of_work(with_value).items()]
+    answers = [_answer(group, work, asked) for work, group in groups_to_rank(with_value).items()]
     return [answer for answer in answers if answer is not None]
 
 
@@ -189,15 +193,18 @@ def _why_open(level: Sequence[Duel], comparisons: int) -> list[str]:
 def _unproven(best: Cell, found: Sequence[Duel], standing: Sequence[Cell], struck: Sequence[str], asked: _Asked, work: str) -> Answer:
     """The best cell is ahead of all others, but nothing shows that it learns the same."""
     note = best.parity_note or _not_compared([duel.other for duel in found if not best.may_lead(duel.other)])
-    headline = f"{best.short} was measured {superlative(best.metric)}, but its loss parity is {note}"
+    measured = f"{best.short} was measured {superlative(best.metric)}"
+    headline = f"{measured}, but its loss parity is {note}"
     value, what = value_of(best)
     lead = f"{_by(best, _next(found))} over the next, {_next(found).other.short}: not claimed"
+    brief = f"{measured}: {value}, {what}; {lead}, since its loss parity is {note.partition(':')[0]}"
     rest = [cell for cell in standing if all(cell.may_lead(other) for other in standing if other is not cell)]
     proven = _answer(rest, "", asked) if len(rest) > 1 else None
     without = [f"Without the unproven: {proven.headline}."] if proven else []
     certainty = [f"{value}, {what}; {lead}.", *without, *struck]
     lacks = best.parity is None or min(best.parity.seeds, best.parity.pairs) < REFERENCE_SEEDS  # else it takes steps, which its note tells
-    return Answer(headline, best, len(standing), certainty=certainty, next_step=asked.outlook.proof() if lacks else None, work=work)
+    step = asked.outlook.proof() if lacks else None
+    return Answer(headline, best, len(standing), certainty=certainty, next_step=step, work=work, brief=brief)
 
 
 def _not_compared(others: Sequence[Cell]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -23,6 +23,7 @@ from tasks.analysis.results import load_sweep
 from tasks.report.marks import Mark, in_order, marks_of, why_open
 from tasks.report.shown import ShownCell, ShownTable
 from tasks.report.text_format import OUTCOMES, change, change_interval, quantity, spread
+from tasks.report.value_order import ordered_values
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,11 @@ class TableCell:
     def words(self) -> str:
         """The marks in words: `undecided, unproven`."""
         return ", ".join(self.marks)
+
+    @property
+    def verdict(self) -> str:
+        """The marks in words, or the verdict where there are none: `faster`; empty for a cell that was compared with nothing."""
+        return self.words or (str(self.cell.verdict) if self.change and self.cell is not None and self.cell.verdict else "")
 
     @property
     def bare(self) -> str:
@@ -167,9 +173,7 @@ def comparison_table(sweep_dir: Path, *, emulated: bool = False) -> ComparisonTa
 def build_table(cells: Sequence[Cell], suite: Suite) -> ComparisonTable:
     """Lay out cells by the suite's `report`; axes that it does not name and that vary become rows."""
     row_axes, column_axes = layout(cells, suite)
-    columns = list(dict.fromkeys(tuple(cell.axes.get(axis) for axis in column_axes) for cell in cells))
-    places = [{repr(value): place for place, value in enumerate(ordered_values(values))} for values in zip(*columns, strict=True)]
-    columns.sort(key=lambda values: [place[repr(value)] for place, value in zip(places, values, strict=True)])
+    columns = _in_order(tuple(cell.axes.get(axis) for axis in column_axes) for cell in cells)
     rows: dict[tuple[Scalar, ...], dict[tuple[Scalar, ...], Cell]] = {}
     for cell in cells:
         name = tuple(cell.axes.get(axis) for axis in row_axes)
@@ -190,11 +194,18 @@ def build_table(cells: Sequence[Cell], suite: Suite) -> ComparisonTable:
                 [table_text(value) for value in name],
                 [table_cell(row.get(values), shared_note=shared_note, shared_why=why) for values in columns],
             )
-            for name, row in rows.items()
+            for name, row in ((name, rows[name]) for name in _in_order(rows))
         ],
         _comparison(metric) if metric else "x is the speed-up over",
         why,
     )
+
+
+def _in_order(names: Iterable[tuple[Scalar, ...]]) -> list[tuple[Scalar, ...]]:
+    """Each once: by the first axis' value, then by the second's."""
+    each = list(dict.fromkeys(names))
+    places = [{repr(value): place for place, value in enumerate(ordered_values(values))} for values in zip(*each, strict=True)]
+    return sorted(each, key=lambda values: [place[repr(value)] for place, value in zip(places, values, strict=True)])
 
 
 def _comparison(metric: Metric) -> str:
@@ -257,9 +268,3 @@ def _parity(cell: Cell) -> str:
 def _change(cell: Cell) -> str:
     """The speed-up over the baseline with its interval; empty where the cell has none."""
     return f"{change(cell.speedup, cell.metric)} {change_interval(cell.speedup, cell.metric)}" if cell.speedup else ""
-
-
-def ordered_values(values: Sequence[Scalar]) -> list[Scalar]:
-    """Each once: numbers by size, then words in the order of the plan, which is the suite's."""
-    numbers = sorted({value for value in values if isinstance(value, int | float) and not isinstance(value, bool)})
-    return [*numbers, *dict.fromkeys(value for value in values if not isinstance(value, int | float) or isinstance(value, bool))]

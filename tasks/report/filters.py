@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from experiments.config.scalar_text import table_text
 from experiments.trial import Scalar, label
 from tasks.analysis.cell import Cell
-from tasks.report.comparison_table import ordered_values
+from tasks.report.value_order import ordered_values
 
 FEWEST = 6  # cells, below which nothing needs to be filtered
 

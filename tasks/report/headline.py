@@ -20,7 +20,8 @@ class Headline:
     details: Sequence[str]
     groups: Sequence[str]
     step: NextStep | None
-    line: str  # all of it in one sentence, for a chat: `training · h200: MP-1 is fastest: 581 samples/s, ... (sweep training-...)`
+    found: str  # all that was found in one sentence without its stop: `MP-1 is fastest: 581 samples/s, ...`
+    line: str  # the same for a chat: `training · h200: MP-1 is fastest: 581 samples/s, ... (sweep training-...)`
 
     @property
     def lines(self) -> list[str]:
@@ -32,8 +33,10 @@ class Headline:
 def headline_of(report: Report) -> Headline:
     """The headline of a report. Every place that tells what a sweep found takes its words from here."""
     answer, standing = report.answer, report.standing
-    details = [*(answer.sentences if answer else []), *([f"{standing.line}."] if standing else [])]
+    fits = [report.fits] if report.fits and report.fits != report.headline else []
+    details = [*(answer.sentences if answer else []), *fits, *report.scaling, *([f"{standing.line}."] if standing else [])]
     lines = [one.line for one in report.answers]
-    found = "; ".join(lines) if lines else report.headline.removesuffix(".")
+    told = [line.removesuffix(".") for line in (report.fits, *report.scaling) if line]
+    found = "; ".join([*told, *lines]) if lines else report.headline.removesuffix(".")
     line = f"{report.title}: {found} (sweep {report.sweep_id})"
-    return Headline(report.headline, details, lines if len(lines) > 1 else [], report.next_step, line)
+    return Headline(report.headline, details, lines if len(lines) > 1 else [], report.next_step, found, line)

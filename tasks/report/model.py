@@ -21,6 +21,7 @@ from tasks.report.answer import Answer, find_answers
 from tasks.report.cautions import CautionGroup, caution_groups
 from tasks.report.comparison_table import build_table
 from tasks.report.filters import constant_labels
+from tasks.report.largest_fit import fit_sentence
 from tasks.report.missing import Missing, find_missing
 from tasks.report.next_step import NextStep, Outlook, outlook_of
 from tasks.report.provenance import provenance_cautions
@@ -29,6 +30,7 @@ from tasks.report.section import ReportSource, Section
 from tasks.report.sections import outcomes
 from tasks.report.sections.data_loading import saturation
 from tasks.report.sections.order import SECTIONS
+from tasks.report.sections.scaling import scaling_sentences
 from tasks.report.sections.sweep_facts import origin_of
 from tasks.report.standing import Standing, standing_of
 from tasks.report.text_format import plural
@@ -36,6 +38,8 @@ from tasks.sweep.store import Plan
 
 TWINS = "An A/A sweep: both cells are the same, so none can win."
 APART = "Cells that do not do the same work are not compared with each other."
+ON_OTHERS = "Cells on different numbers of devices are not ranked against each other."
+BOTH_APART = "Cells that do not do the same work, or do it on different numbers of devices, are not ranked against each other."
 
 
 @dataclass(frozen=True)
@@ -49,8 +53,11 @@ class Report:
     constant: Sequence[str]  # what all cells have, such as `h200`; said once
     watermark: str | None
     standing: Standing | None  # of a sweep with a budget: how its comparisons stand
-    answers: Sequence[Answer]  # one for each group of cells that do the same work
+    answers: Sequence[Answer]  # one for each group of cells that do the same work on as many devices
     no_answer: str  # why there is none
+    apart: str  # why there are several answers; empty where there are not
+    scaling: Sequence[str]  # how rates grow with the number of devices, where that varies
+    fits: str  # the largest model that fits, where some do not
     loading: Sequence[str]  # how many loader processes are enough, in the rows of the best cell; empty for several groups
     missing: Sequence[Missing]
     unfinished: NextStep | None  # of a sweep without an answer: the trials that are to do, or that crashed
@@ -77,8 +84,10 @@ class Report:
 
     @property
     def headline(self) -> str:
-        """The answer's, why there is none, or that there are several."""
-        return self.no_answer or (self.answer.headline if self.answer else APART)
+        """The answer's, why there is none, or that there are several; of sizes that each stand alone, which are the largest that fit."""
+        if not self.no_answer and self.fits and all(answer.compared == 1 for answer in self.answers):
+            return self.fits
+        return self.no_answer or (self.answer.headline if self.answer else self.apart)
 
     @property
     def winners(self) -> list[Cell]:
@@ -154,6 +163,9 @@ def report_of(source: ReportSource, answers: list[Answer] | None = None, *, head
         standing=None if emulated else standing_of(sweep, cells),
         answers=answers,
         no_answer="" if answers else _special(source) or _no_answer(source),
+        apart=_apart(answers) if len(answers) > 1 else "",
+        scaling=scaling_sentences(cells) if answers and source.race is None else [],
+        fits="" if emulated else fit_sentence(cells),
         loading=[row.sentence for row in saturation(cells, of=best)] if best is not None and not head else [],
         missing=find_missing(cells),
         unfinished=None if answers or emulated else _unfinished(cells, outlook_of(sweep)),
@@ -181,6 +193,13 @@ def _unfinished(cells: Sequence[Cell], outlook: Outlook) -> NextStep | None:
     if "crashed" in ended and not any(cell.measured for cell in cells):
         return outlook.mended()
     return outlook.rest() if "to do" in ended else None
+
+
+def _apart(answers: Sequence[Answer]) -> str:
+    """Why there is an answer for each of several groups of cells."""
+    first, others = answers[0].best, [answer.best for answer in answers[1:]]
+    works, devices = any(other.work != first.work for other in others), any(other.devices != first.devices for other in others)
+    return BOTH_APART if works and devices else ON_OTHERS if devices else APART
 
 
 def _kind(plan: Plan) -> list[str]:

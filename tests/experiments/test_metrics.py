@@ -176,7 +176,7 @@ def test_every_entry_is_whole_and_stands_once() -> None:
 
 def test_the_documentation_has_the_registry_as_it_is() -> None:
     text = (ROOT / "docs" / "metrics.md").read_text()
-    table = text.split("<!-- metrics: from `python -m experiments.metrics` -->\n")[1].split("<!-- /metrics -->")[0]
+    table = text.split("<!-- metrics: from `python -m tasks.documents` -->\n")[1].split("<!-- /metrics -->")[0]
     assert table == markdown_table()
 
 

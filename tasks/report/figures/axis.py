@@ -16,6 +16,7 @@ from experiments.trial import label
 from tasks.analysis.cell import Cell, is_number
 from tasks.report.figures.style import COLOURS, INK, RED
 from tasks.report.text_format import OUTCOMES, number, quantity, times
+from tasks.report.value_order import ordered_values
 
 MARKS = {64: "s"}  # by the number of devices of a published value; a diamond for the others
 
@@ -30,7 +31,7 @@ def axis_figure(cells: Sequence[Cell], figure_spec: ReportFigure) -> Figure | No
     values = {id(cell): _over_baseline(cell, metric) if figure_spec.relative else cell.mean(metric.name) for cell in selection}
     if not any(is_number(value) for value in values.values()):
         return None
-    names = list(dict.fromkeys(table_text(cell.axes.get(figure_spec.x)) for cell in selection))
+    names = [table_text(value) for value in ordered_values([cell.axes.get(figure_spec.x) for cell in selection])]
     series = _series(selection, figure_spec)
     figure = Figure(figsize=(8.6, 4.2), layout="constrained")
     axes = figure.add_subplot()

@@ -9,7 +9,7 @@ from dataclasses import replace
 from experiments.metrics import Direction
 from experiments.stats.verdict import Verdict
 from tasks.analysis.cell import Cell
-from tasks.analysis.same_work import groups_of_work
+from tasks.analysis.same_work import groups_to_rank
 from tasks.report.marks import Mark, marks_of, why_open
 from tasks.report.section import RankedCell, Ranking, ReportSource, Section
 from tasks.report.text_format import change, change_interval, quantity, spread
@@ -29,7 +29,7 @@ def section(source: ReportSource) -> Section | None:
     cells = [cell for cell in source.cells if cell.estimate is not None and cell.metric.direction is not Direction.NEITHER]
     if source.sweep.plan.aa or source.sweep.plan.ab:
         return None  # twins, and sides: nothing to rank
-    rankings = [ranking_of(group, work) for work, group in groups_of_work(cells).items() if len(group) > 1]
+    rankings = [ranking_of(group, work) for work, group in groups_to_rank(cells).items() if len(group) > 1]
     title = "Cells from the best down"
     return Section(NAME, title, rankings, TEXT) if rankings else None
 

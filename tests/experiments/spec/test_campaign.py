@@ -10,6 +10,7 @@ from cluster.pools.pool import load_pools
 from experiments.config.errors import ConfigError
 from experiments.spec.campaign import campaigns, load_campaign
 from experiments.spec.load import load_suite
+from experiments.spec.matrix import expand
 
 GOOD = """\
 campaign: mine
@@ -57,6 +58,30 @@ def test_what_is_wrong_is_named_with_what_would_be_right(tmp_path: Path, old: st
 def test_an_unknown_campaign_is_told_from_the_known() -> None:
     with pytest.raises(ConfigError, match="unknown campaign; did you mean 'h200-x4'"):
         load_campaign("h200_x4")
+
+
+@pytest.mark.parametrize(
+    ("name", "suites"),
+    [
+        (
+            "h200-x1",
+            {"bridgetower", "bridgetower_inference", "clip_precision", "linear_layer", "clip_stability", "vit", "bert"}
+            | {"bert_inference", "t5", "t5_inference", "stable_diffusion", "llm", "llm_inference"},
+        ),
+        ("h200-x2", {"vit", "flava", "llm", "bridgetower"}),
+    ],
+)
+def test_the_campaigns_of_one_and_two_gpus_have_every_suite_for_them(name: str, suites: set[str]) -> None:
+    """Each in a run of less than ten minutes, with three trials a cell but of what fits, and no sweep longer than a run."""
+    file = load_campaign(name)
+    assert {sweep.suite for sweep in file.sweeps} == suites and file.budget_s < 600
+    assert all(sweep.budget_s is not None and sweep.budget_s <= file.budget_s for sweep in file.sweeps)
+    assert {sweep.profile for sweep in file.sweeps if (sweep.rounds.least, sweep.rounds.most) != (3, 3)} <= {"h200_x2_fit"}
+    pools = load_pools()
+    most = 1 if name == "h200-x1" else 2
+    for sweep in file.sweeps:
+        suite = load_suite(sweep.suite, profile=sweep.profile, pools=pools, sets=sweep.set, only=sweep.only)
+        assert {cell.parameters.get("devices", 1) for cell in expand(suite)} <= set(range(1, most + 1)), sweep.called
 
 
 @pytest.mark.parametrize("name", campaigns())

@@ -7,7 +7,7 @@ import pytest
 from experiments import workloads
 from experiments.parameters import TrainingParameters, work_parameters
 from experiments.trial import Outcome
-from tasks.analysis.same_work import groups_of_work, other_work
+from tasks.analysis.same_work import groups_of_work, groups_to_rank, other_work
 from tests.tasks.cell_support import by_name, made, repeats, row, settings, workers
 
 
@@ -79,3 +79,14 @@ def test_cells_of_two_workloads_do_not_do_the_same_and_one_that_is_gone_names_no
     assert [len(group) for group in groups.values()] == [2, 1] and "canary" in list(groups)[1]
     failed = made([row(workers(0, width=1), None, outcome=Outcome.HANG)])
     assert failed[0].work == {"workload": "synthetic", "width": 1}
+
+
+def test_only_cells_on_as_many_devices_are_ranked() -> None:
+    rows = [row({"pool": "cpu", "devices": n, "width": width}) for n, width in ((4, 8), (1, 8), (4, 16))]
+    cells = made([*rows, row({"pool": "cpu", "width": 8, "clip": 1})], settings(baseline={}))
+    assert {name: len(group) for name, group in groups_to_rank(cells).items()} == {
+        "width 8 · devices 4": 1,
+        "width 8 · devices 1": 2,  # one that says nothing of devices has one
+        "width 16 · devices 4": 1,
+    }
+    assert list(groups_to_rank(cells[:1])) == [""] and len(groups_of_work(cells)) == 2

@@ -118,6 +118,8 @@ def test_an_unproven_best_is_measured_fastest_and_not_called_it() -> None:
     assert found.headline == "bf16 was measured fastest, but its loss parity is unproven: made up"
     assert "; x1.25 (1.2" in found.certainty[0] and found.certainty[0].endswith("over the next, fp16: not claimed.")
     assert found.certainty[1] == "Without the unproven: fp16 is fastest."
+    assert found.line.startswith("bf16 was measured fastest: 150.0 samples/s, ±") and "; x1.25 (1.2" in found.line
+    assert found.line.endswith("over the next, fp16: not claimed, since its loss parity is unproven"), "the reason stands in the headline"
     assert found.next_step is None, "nothing is known of how the sweep was started"
     [slower] = find_answers(judged(110.0, bf16=ParityStatus.UNPROVEN))
     assert slower.headline == "fp16 is fastest", "what it beats need not be proven"
@@ -196,7 +198,7 @@ def test_two_groups_of_work_have_an_answer_each() -> None:
     assert [answer.work for answer in found] == ["a", "b", "c"]
     assert found[0].line.startswith("a: MP-1 · a is fastest: 125.0 samples/s, ±")
     assert found[1].line.startswith("b: No clear winner: MP-0 is the same as MP-1 to within 2.0 %; best measured: MP-1 · b, 10")
-    assert found[2].line.startswith("c: MP-0 · c: 7.000 samples/s, ±"), "one cell alone has no superlative"
+    assert found[2].line.startswith("MP-0 · c: 7.000 samples/s, ±"), "one cell alone has no superlative, and its name tells its work"
     assert [one.winner is not None for one in found] == [True, False, False]
 
 

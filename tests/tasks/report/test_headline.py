@@ -47,8 +47,50 @@ def test_groups_of_work_have_a_line_each() -> None:
     rates = {("a", 0): 100.0, ("a", 1): 150.0, ("b", 0): 10.0}
     rows = [one for (model, count), rate in rates.items() for one in repeats(workers(count, model=model), rate)]
     said = headline_of(report_of(rows, {**settings(rows=("model",)), "same_work": ["model"]}))
-    assert [line.split(":")[0] for line in said.lines] == ["Cells that do not do the same work are not compared with each other.", "a", "b"]
+    assert [line.split(":")[0] for line in said.lines] == [
+        "Cells that do not do the same work are not compared with each other.",
+        "a",
+        "MP-0 · b",
+    ]
     assert said.line == f"made_up · smoke: {'; '.join(said.groups)} (sweep made-up)"
+
+
+def on_devices(rates: dict[tuple[str, int], float]) -> Report:
+    """A report of rates by rung and number of devices."""
+    rows = [one for (rung, n), rate in rates.items() for one in repeats({"pool": "cpu", "rung": rung, "devices": n}, rate)]
+    return report_of(rows, settings(rows=("devices",), columns="rung", baseline={"rung": "old"}))
+
+
+def test_cells_on_other_numbers_of_devices_are_not_ranked_against_each_other() -> None:
+    """Four devices do more than one: that is no setting's gain, and the setting that wins on one is named for one."""
+    report = on_devices({("old", 1): 100.0, ("new", 1): 150.0, ("old", 4): 380.0, ("new", 4): 540.0})
+    said = headline_of(report)
+    assert said.said == "Cells on different numbers of devices are not ranked against each other."
+    assert said.details[0].startswith("new: from 1 to 4 devices the rate of all together grows x3.60 (") and said.details[0].endswith(
+        ", 90.0 % of linear."
+    )
+    one, four = said.groups
+    assert one.startswith("devices 1: new · devices 1 is fastest: 150.0 samples/s, ") and "the next, old · devices 1, by x1.50 (" in one
+    assert four.startswith("devices 4: new · devices 4 is fastest: 540.0 samples/s, ") and "the next, old · devices 4, by x1.42 (" in four
+    assert [cell.axes["devices"] for cell in report.winners] == [1, 4]
+    assert said.line == f"made_up · smoke: {said.found} (sweep made-up)" and said.found.startswith("new: from 1 to 4 devices ")
+    rankings = report.section("ranking").blocks
+    assert [[one.cell.short for one in ranking.cells] for ranking in rankings] == [  # type: ignore[union-attr]
+        ["new · devices 1", "old · devices 1"],
+        ["new · devices 4", "old · devices 4"],
+    ]
+
+
+def test_a_setting_measured_on_each_number_of_devices_alone_is_just_its_values() -> None:
+    said = headline_of(on_devices({("new", 1): 150.0, ("new", 2): 285.0}))
+    assert [line.split(",")[0] for line in said.groups] == ["devices 1: 150.0 samples/s", "devices 2: 285.0 samples/s"], "each named once"
+
+
+def test_work_and_devices_may_both_differ() -> None:
+    rows = [one for model, n in (("a", 1), ("b", 2)) for one in repeats({"pool": "cpu", "model": model, "devices": n}, 10.0)]
+    said = headline_of(report_of(rows, {**settings(rows=("model",), columns="devices", baseline={}), "same_work": ["model"]}))
+    assert said.said == "Cells that do not do the same work, or do it on different numbers of devices, are not ranked against each other."
+    assert [line.split(",")[0] for line in said.groups] == ["a · devices 1: 10.00 samples/s", "b · devices 2: 10.00 samples/s"]
 
 
 def test_a_sweep_without_a_value_says_what_runs_the_rest() -> None:

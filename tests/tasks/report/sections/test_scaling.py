@@ -9,7 +9,7 @@ import pytest
 
 from tasks.analysis.results import load_sweep
 from tasks.report.model import make_report
-from tasks.report.sections.scaling import scaling
+from tasks.report.sections.scaling import scaling, scaling_sentences
 from tests.tasks.cell_support import column, made, repeats, row, settings
 from tests.tasks.fake_sweep import SUITE, Fake, make_sweep
 
@@ -91,3 +91,25 @@ def test_a_cell_that_says_nothing_of_devices_is_on_one() -> None:
     rows = [row({"pool": "cpu"}, 100.0, within=1e-4), row({"pool": "cpu", "devices": 2}, 190.0, within=1e-4)]
     table = scaling(made(rows, settings(columns="devices", baseline={})))
     assert column(table, "devices") == ["1", "2"] and column(table, "efficiency") == ["–", "95.0 %"]
+
+
+def test_the_sentence_is_of_the_best_setting_on_the_most_devices() -> None:
+    rates = {("slow", 1): 90.0, ("slow", 4): 300.0, ("fast", 1): 100.0, ("fast", 2): 196.0, ("fast", 4): 360.0, ("alone", 4): 999.0}
+    rows = [one for (name, n), rate in rates.items() for one in repeats({"pool": "cpu", "rung": name, "devices": n}, rate, (-1e-3, 1e-3))]
+    [said] = scaling_sentences(made(rows, settings(columns="devices", baseline={})))
+    assert said.startswith("fast: from 1 to 4 devices the rate of all together grows x3.60 (3.") and said.endswith("), 90.0 % of linear.")
+
+
+def test_a_rate_of_each_device_grows_by_their_number_and_one_trial_is_undecided() -> None:
+    assert scaling_sentences(grown({2: 100.0, 4: 95.0}, "tflops_per_device")) == [
+        "From 2 to 4 devices the rate of all together grows x1.90 (1.900–1.900), 95.0 % of linear."
+    ]
+    once = [row({"pool": "cpu", "devices": n}, rate, within=0.01) for n, rate in ((1, 100.0), (2, 180.0))]
+    assert scaling_sentences(made(once, settings(columns="devices", baseline={}))) == [
+        "From 1 to 2 devices the rate of all together grows x1.80 (interval unknown), 90.0 % of linear; undecided: one trial."
+    ]
+
+
+def test_without_two_numbers_of_devices_or_a_rate_there_is_no_sentence() -> None:
+    assert scaling_sentences(grown({4: 100.0})) == scaling_sentences([]) == []
+    assert scaling_sentences(grown({1: 1.0, 2: 2.0}, "step_time_median_s")) == []

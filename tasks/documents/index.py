@@ -1,0 +1,41 @@
+"""The index of a folder of results pages: a line for each published sweep, and the pages that another command or a person wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tasks.documents.published import Page, SweepOnPage
+from tasks.report.markdown import code, md
+
+HEAD = """# Results
+
+The pages of `sweep publish` and `sweep campaign`, a line for each sweep. Each has the plan, every step of every trial, the report and its
+figures beside it; `sweep publish --check` tells whether a file was changed since. Single trials decide nothing, and the pages say so.
+This index is written by `python -m tasks.documents`.
+"""
+OTHERS = """Pages without a manifest: records of another kind, and sweeps from before there was `sweep publish`, which ran each cell once.
+"""
+
+
+def index_of(pages: Sequence[Page]) -> str:
+    """The index as Markdown, written by `python -m tasks.documents`."""
+    header = ["page", "suite", "what it is", "device", "date", "commit", "trials", "command"]
+    rows = [_row(page, sweep) for page in pages for sweep in page.sweeps]
+    table = "\n".join(f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *rows))
+    others = "\n".join(f"- [{md(page.name)}]({page.name}/README.md): {md(page.title)}" for page in pages if not page.sweeps)
+    return "\n".join([HEAD, f"{table}\n", *([OTHERS, f"{others}\n"] if others else [])])
+
+
+def _row(page: Page, sweep: SweepOnPage) -> list[str]:
+    plan = sweep.plan
+    what = plan.suite.report.title or plan.suite.description
+    return [
+        f"[{md(page.name)}]({page.name}/README.md)",
+        md(" · ".join([plan.suite.suite, plan.profile, *([sweep.kind] if sweep.kind else [])])),
+        md(what),
+        md(sweep.devices),
+        sweep.date,
+        sweep.commit,
+        sweep.trials,
+        code(plan.command).replace("|", "\\|"),
+    ]

@@ -1,0 +1,113 @@
+"""The pages of a folder such as docs/results: those that `sweep publish` wrote, with the facts of each of their sweeps, and the others."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cluster.trial_layout import PLAN, RESULTS
+from tasks.analysis.cell import DEVICES
+from tasks.analysis.results import ResultsError, read_parquet
+from tasks.report.manifest import MANIFEST, listed_files
+from tasks.report.text_format import listed, plural
+from tasks.sweep.store import Plan, read_plan
+
+README = "README.md"
+_COLUMNS = ("cell", "outcome", "started_at", "parameters", "env.device_name")
+
+
+@dataclass(frozen=True)
+class SweepOnPage:
+    """A published sweep. `devices`: how many accelerators of which kind its trials ran on; `trials`: of each cell, as text."""
+
+    folder: Path
+    plan: Plan
+    devices: str
+    date: str  # 2026-11-22, UTC
+    trials: str  # `3 to 4 trials for each of 8 cells`
+    repeated: bool  # whether any cell has two trials that ended ok
+
+    @property
+    def commit(self) -> str:
+        return str(self.plan.git.get("commit") or "")[:12]
+
+    @property
+    def kind(self) -> str:
+        """What it is beside a plain sweep: `A/A`, `A/B`, `race`, or empty."""
+        plan = self.plan
+        return next((name for name, of in (("A/A", plan.aa), ("A/B", plan.ab), ("race", plan.race)) if of is not None), "")
+
+
+@dataclass(frozen=True)
+class Page:
+    """A folder with a README. `sweeps`: of a page of `sweep publish`, in the order in which the page has them; none of another page, whose
+    trials are of `suites`."""
+
+    folder: Path
+    title: str
+    sweeps: Sequence[SweepOnPage] = ()
+    suites: frozenset[str] = frozenset()
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+
+def pages_in(folder: Path) -> list[Page]:
+    """Every page in `folder`, by name. Raises ResultsError, DamagedFile for one whose manifest, plan or results cannot be read."""
+    return [_page(readme.parent) for readme in sorted(folder.glob(f"*/{README}"))]
+
+
+def _page(folder: Path) -> Page:
+    text = (folder / README).read_text(encoding="utf-8")
+    title = re.sub(r"\\(.)", r"\1", text.partition("\n")[0].removeprefix("# "))
+    if not (folder / MANIFEST).is_file():
+        return Page(folder, title, suites=_suites(folder))
+    sweeps = [path.partition("/")[0] for path in listed_files(folder) if path.endswith(f"/{PLAN}")]
+    return Page(folder, title, [sweep_on_page(folder / name) for name in sorted(sweeps, key=text.find)])
+
+
+def _suites(folder: Path) -> frozenset[str]:
+    """The suites of which the folder has trials."""
+    plans = [plan for path in folder.rglob(PLAN) if (plan := read_plan(path)) is not None]
+    tables = [read_parquet(path, "put it back from the repository's history") for path in folder.rglob(RESULTS)]
+    return frozenset([*(plan.suite.suite for plan in plans), *(suite for table in tables for suite in table.column("suite").to_pylist())])
+
+
+def sweep_on_page(folder: Path) -> SweepOnPage:
+    """The facts of a published sweep, from plan.json and results.parquet. Raises ResultsError, DamagedFile."""
+    plan = read_plan(folder / PLAN)
+    if plan is None:
+        raise ResultsError(f"{folder / PLAN} does not exist: put it back from where the page was published")
+    table = read_parquet(folder / RESULTS, "`sweep publish` writes it again from the sweep")
+    rows = table.select([name for name in _COLUMNS if name in table.column_names]).to_pylist()
+    every, ok = _counts(rows), _counts([row for row in rows if row["outcome"] == "ok"])
+    started = [row["started_at"] for row in rows if row["started_at"] is not None]
+    days = sorted({datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d") for at in started})
+    date = " to ".join(dict.fromkeys([*days[:1], *days[-1:]]))
+    return SweepOnPage(folder, plan, _devices(rows), date, _many(every), max(ok, default=0) > 1)
+
+
+def _counts(rows: Sequence[dict[str, Any]]) -> list[int]:
+    """How many trials each cell has."""
+    cells = [row["cell"] for row in rows]
+    return sorted(cells.count(cell) for cell in set(cells))
+
+
+def _many(counts: Sequence[int]) -> str:
+    each = f"{counts[0]} to {counts[-1]}" if counts[0] < counts[-1] else str(counts[0])
+    return f"{each} {'trial' if each == '1' else 'trials'} for each of {plural(len(counts), 'cell')}"
+
+
+def _devices(rows: Sequence[dict[str, Any]]) -> str:
+    """`4 NVIDIA H200`, `1, 2 and 4 NVIDIA H200`; without a number of a kind of which no trial had more than one."""
+    counts: dict[str, set[int]] = {}
+    for row in rows:
+        if row.get("env.device_name"):
+            counts.setdefault(str(row["env.device_name"]), set()).add(int(json.loads(row["parameters"]).get(DEVICES) or 1))
+    return "; ".join(name if of == {1} else f"{listed([str(count) for count in sorted(of)])} {name}" for name, of in counts.items())

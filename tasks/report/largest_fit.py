@@ -1,0 +1,52 @@
+"""How large a model each strategy holds: the largest size that fitted, and the next one that did not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from experiments.trial import label
+from tasks.analysis.cell import Cell
+from tasks.report.text_format import percent
+from tasks.report.value_order import parameters_named
+
+_NOT = "does_not_fit"
+
+
+def fit_sentence(cells: Sequence[Cell]) -> str:
+    """`Largest that fits: ddp 6b, and 6.5b, 8.3 % larger, does not; fsdp2 16b, the largest tried.`
+
+    Sizes are the numbers of parameters that the models are named for. Empty where no axis names sizes, or every size fitted: then nothing
+    shows where the limit is.
+    """
+    axis = _size_axis(cells)
+    if axis is None or not any(cell.outcome == _NOT for cell in cells):
+        return ""
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells:
+        others = [label(name, value) for name, value in cell.axes.items() if name in cell.varied and name != axis]
+        groups.setdefault(" · ".join(others), []).append(cell)
+    said = [found for name, group in groups.items() if (found := _bracket(name, group, axis))]
+    return f"Largest that fits: {'; '.join(said)}." if said else ""
+
+
+def _size_axis(cells: Sequence[Cell]) -> str | None:
+    """The axis in which the cells differ and whose every value is a number of parameters."""
+    varied = [axis for axis in (cells[0].axes if cells else ()) if axis in cells[0].varied]
+    return next((axis for axis in varied if all(parameters_named(cell.axes.get(axis)) is not None for cell in cells)), None)
+
+
+def _bracket(name: str, cells: Sequence[Cell], axis: str) -> str:
+    """Of one strategy. Empty where it has no size that either fitted or did not."""
+
+    def size(cell: Cell) -> float:
+        return parameters_named(cell.axes.get(axis)) or 0.0
+
+    fitted = max((cell for cell in cells if cell.outcome == "ok"), key=size, default=None)
+    above = [cell for cell in cells if cell.outcome == _NOT and (fitted is None or size(cell) > size(fitted))]
+    too_large = min(above, key=size, default=None)
+    prefix = f"{name} " if name else ""
+    if fitted is None:
+        return f"{prefix}none, since {too_large.axes[axis]}, the smallest tried, does not" if too_large else ""
+    if too_large is None:
+        return f"{prefix}{fitted.axes[axis]}, the largest tried"
+    return f"{prefix}{fitted.axes[axis]}, and {too_large.axes[axis]}, {percent(size(too_large) / size(fitted) - 1)} larger, does not"

@@ -1,0 +1,146 @@
+"""README's tables and the index, from made-up sweeps that were published. Nothing here is a measurement."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cluster.trial_layout import PLAN
+from experiments.spec.load import SuiteInfo
+from experiments.trial import Outcome
+from tasks.analysis.results import ResultsError, write_results, write_steps
+from tasks.documents import write
+from tasks.documents.first_table import first_table
+from tasks.documents.index import index_of
+from tasks.documents.published import Page, pages_in
+from tasks.documents.suites_table import suites_table
+from tasks.report.publish import publish
+from tasks.sweep.store import SweepStore
+from tests.tasks.fake_sweep import SUITE, Fake, make_sweep, trial_dirs
+
+REPEATED, ONCE, FITS = (f"made-up-2026010{day}-000000-0000" for day in (1, 2, 3))
+INFO = SuiteInfo(name="made_up", file="made_up.yaml", workload="bridgetower", description="What | is asked", profiles=[])
+LINK = "docs/results/page/README.md"
+
+
+def kept(runs: Path, sweep_id: str, fakes: list[Fake], **report: str) -> SweepStore:
+    folder = make_sweep(runs, fakes, sweep_id=sweep_id, suite={**SUITE, "suite": "made_up", "report": {**SUITE["report"], **report}})
+    for trial in trial_dirs(folder):
+        write_steps(trial)
+    return SweepStore(sweep_id)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with a published page of three sweeps, and a record that no command wrote."""
+    root = tmp_path_factory.mktemp("repository")
+    axes = {"pool": "cpu", "model": "base"}
+    two = [Fake({**axes, "dataloader_workers": count}, rate, repeats=3) for count, rate in ((0, 100.0), (1, 150.0))]
+    two[1].repeats = 2
+    alone = [Fake({**axes, "dataloader_workers": count}, environment={"device_name": "Other"}) for count in (0, 1)]
+    sizes = [
+        Fake({"pool": "cpu", "model": "6b", "devices": 4}),
+        Fake({"pool": "cpu", "model": "7b", "devices": 4}, outcome=Outcome.DOES_NOT_FIT, reason="out of memory"),
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SWEEPBENCH_RUNS", str(root / "runs"))
+        stores = [kept(root / "runs", sweep_id, fakes) for sweep_id, fakes in ((ONCE, alone), (REPEATED, two), (FITS, sizes))]
+        publish(stores, root / "docs" / "results" / "page")
+        record = root / "docs" / "results" / "record"
+        shutil.copytree(stores[0].dir, record / ONCE)
+        write_results(record / ONCE)
+    (record / "README.md").write_text("# A record\\_of old\n\nText.\n")
+    return root
+
+
+@pytest.fixture(scope="module")
+def pages(root: Path) -> list[Page]:
+    return pages_in(root / "docs" / "results")
+
+
+def test_the_facts_of_a_sweep_are_its_plans_and_its_trials(pages: list[Page]) -> None:
+    page, record = pages
+    assert (page.name, [sweep.folder.name for sweep in page.sweeps]) == ("page", [ONCE, REPEATED, FITS]), "in the page's order"
+    once, repeated, fits = page.sweeps
+    assert (repeated.devices, repeated.date, repeated.commit, repeated.kind) == ("Made-up CPU", "2026-01-01", "0123456789ab", "")
+    assert (repeated.trials, repeated.repeated) == ("2 to 3 trials for each of 2 cells", True)
+    assert (once.trials, once.repeated, once.devices) == ("1 trial for each of 2 cells", False, "Other")
+    assert (fits.trials, fits.repeated) == ("1 trial for each of 2 cells", False) and fits.devices == "4 Made-up CPU"
+    assert (record.title, record.sweeps, record.suites) == ("A record_of old", (), {"made_up"})
+
+
+def test_a_page_that_lacks_a_file_is_named(root: Path, tmp_path: Path) -> None:
+    shutil.copytree(root / "docs" / "results" / "page", tmp_path / "page")
+    (tmp_path / "page" / REPEATED / PLAN).unlink()
+    with pytest.raises(ResultsError, match=rf"{REPEATED}/plan\.json does not exist"):
+        pages_in(tmp_path)
+
+
+def test_a_suites_row_says_what_its_pages_headlines_say(root: Path, pages: list[Page]) -> None:
+    other = INFO.model_copy(update={"name": "other_suite"})
+    lines = suites_table([INFO, other], pages, root, root / "elsewhere").splitlines()
+    assert lines[:2] == ["| suite | what it asks | measured so far |", "|---|---|---|"]
+    assert lines[3] == "| other\\_suite | What \\| is asked | Not measured with repeats yet. |"
+    name, measured = lines[2].split(" | ")[0], lines[2].split(" | ", 2)[2]
+    told = measured.removesuffix(" |").split("<br>")
+    assert name == "| made\\_up" and len(told) == 3
+    start = f"[page]({LINK}): Made-up CPU, profile smoke, 2 to 3 trials for each of 2 cells: MP-1 is fastest: 150.0 samples/s, "
+    assert told[0].startswith(start), told[0]
+    assert "; it beats every other cell; the next, MP-0, by x1.50 (1." in told[0]
+    assert ". MP-1 is the fastest measured (x1.50" in told[0], "how many processes are enough, which the table is about"
+    assert (
+        told[1] == f"[page]({LINK}): 4 Made-up CPU, profile smoke, 1 trial for each of 2 cells: "
+        "Largest that fits: 6b, and 7b, 16.7 % larger, does not."
+    )
+    assert told[2] == "Earlier records, without verdicts: [record](docs/results/record/README.md).", (
+        "the sweep of one trial a cell adds nothing"
+    )
+
+
+def test_a_suite_with_single_trials_alone_is_not_measured_with_repeats(root: Path, pages: list[Page]) -> None:
+    alone = [Page(pages[0].folder, pages[0].title, pages[0].sweeps[:1])]
+    assert (
+        suites_table([INFO], alone, root, root)
+        .splitlines()[2]
+        .endswith(f"| Not measured with repeats yet.<br>Each cell once, so nothing is decided: [page]({LINK}). |")
+    )
+
+
+def test_what_has_a_table_of_its_own_is_not_said_twice(root: Path, pages: list[Page]) -> None:
+    shown = pages[0].sweeps[1].folder
+    assert "2 to 3 trials for each of 2 cells: the table above.<br>" in suites_table([INFO], pages, root, shown)
+
+
+def test_the_first_table_has_verdicts_and_says_how_it_was_measured(root: Path, pages: list[Page]) -> None:
+    text = first_table(pages[0].sweeps[1].folder, root)
+    assert "| cpu | base | **100.0 samples/s** " in text and " baseline | **150" in text and ") faster |" in text
+    command = (
+        "`sweep run made_up --profile smoke`: 2 to 3 trials for each of 2 cells, 5 in all, Made-up CPU, 2026-01-01, commit `0123456789ab`."
+    )
+    assert f"\n\n{command} [The page]({LINK}) was written by `sweep publish`.\n\n" in text, "without held time, which nobody recorded"
+    assert f"](docs/results/page/{REPEATED}/figures/throughput.png)" in text
+    assert (root / "docs" / "results" / "page" / REPEATED / "figures" / "throughput.png").is_file()
+
+
+def test_the_index_has_a_line_for_each_sweep_and_the_records(pages: list[Page]) -> None:
+    text = index_of(pages)
+    lines = [line for line in text.splitlines() if line.startswith("| [page]")]
+    assert len(lines) == 3
+    assert lines[1] == (
+        "| [page](page/README.md) | made\\_up · smoke | Made-up numbers. | Made-up CPU | 2026-01-01 | 0123456789ab | "
+        "2 to 3 trials for each of 2 cells | `sweep run made_up --profile smoke` |"
+    )
+    assert text.endswith("- [record](record/README.md): A record\\_of old\n")
+    assert "Pages without a manifest" not in index_of(pages[:1])
+
+
+def test_only_what_is_stale_is_written(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    same, other, new = tmp_path / "same", tmp_path / "other", tmp_path / "new"
+    same.write_text("a")
+    other.write_text("b")
+    monkeypatch.setattr(write, "documents_of", lambda root: {same: "a", other: "c", new: "d"})
+    assert write.write_documents(root) == [other, new]
+    assert (same.read_text(), other.read_text(), new.read_text()) == ("a", "c", "d")
+    assert write.write_documents(root) == []
