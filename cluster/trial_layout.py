@@ -21,6 +21,7 @@ HOLDER = ".holder.json"  # who holds the lease, while it is held
 WHOLE = ".whole.json"  # whoever has read trials' records in full: which bytes were whole; see tasks/sweep/whole_records.py
 ROWS = ".rows.parquet"  # whoever has read them: what was derived from these bytes; see tasks/analysis/row_cache.py
 LOOKS = ".looks.json"  # whoever has judged a sweep's looks: what they found; see tasks/analysis/kept_looks.py
+SHOWN = ".shown.json"  # the report, or whoever has shown the sweep: what is shown of it; see tasks/report/kept_shown.py
 STOP = ".stop"  # `sweep stop`, with the reason; whoever takes the lease next removes it
 
 CERTIFICATES = "certificates.json"  # the report of a sweep that has ended: what A/A pairs had shown of its devices until then

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from experiments.canonical_json import canonical_json
 from experiments.config.errors import DamagedFile, dotted
 
 SEAL = "seal"  # its key in a file
@@ -27,7 +28,7 @@ M = TypeVar("M", bound=BaseModel)
 def seal_of(content: Mapping[str, Any]) -> str:
     """64 hex digits: the SHA-256 of the content as canonical JSON, its seal left out. Raises ValueError for what JSON has not."""
     own = {name: value for name, value in content.items() if name != SEAL}
-    return hashlib.sha256(json.dumps(own, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()).hexdigest()
+    return hashlib.sha256(canonical_json(own).encode()).hexdigest()
 
 
 def sealed_text(model: BaseModel) -> str:

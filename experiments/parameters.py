@@ -16,14 +16,15 @@ CompileMode = Literal["default", "reduce-overhead", "max-autotune", "max-autotun
 CUDA_GRAPHS: frozenset[CompileMode] = frozenset({"reduce-overhead", "max-autotune"})  # modes in which torch.compile records CUDA graphs
 NOT_COMPILED: Mapping[str, Any] = {"compile": "none", "compile_mode": "default"}
 
-STATES_8BIT = "states_8bit"  # of `optimizer`
+STATES_8BIT, STATES_BF16 = "states_8bit", "states_bf16"  # of `optimizer`
+LOW_STATES = (STATES_8BIT, STATES_BF16)
 REFERENCE = "fp32"  # the precision that others are compared with
 REFERENCE_SEEDS = 3  # with which a reference is trained, at least: fewer do not show what differs from training to training
 
 # Parameters that change neither what is learnt nor a number on the way: how batches are fed, what is recorded, what is gathered when.
 # Cells that differ in nothing else have nothing to prove
 SAME_NUMBERS = frozenset(
-    {"dataloader_workers", "prefetch_factor", "pin_memory", "prefetch_to_device", "keep_decoded", "evaluate", "profile_steps"}
+    {"dataloader_workers", "loader", "prefetch_factor", "pin_memory", "prefetch_to_device", "keep_decoded", "evaluate", "profile_steps"}
     | {"communication_steps", "ddp_bucket_view", "ddp_static_graph", "fsdp_reshard", "limit_all_gathers", "rung", "strategy"}
     | {"rms_tensors", "spikes_after", "injected_slowdown", "execution", "measure_s", "compile_cache", "cores_per_device"}
     | {"cuda_graph"}
@@ -59,7 +60,7 @@ REFERENCE_ARITHMETIC: Mapping[str, Any] = {
 def as_reference(parameters: Mapping[str, Any], precision: str = REFERENCE) -> dict[str, Any]:
     """These parameters in the arithmetic of a reference; what only says how it is implemented stays as it is."""
     arithmetic = {name: value for name, value in REFERENCE_ARITHMETIC.items() if name in parameters}
-    if parameters.get("optimizer") == STATES_8BIT:
+    if parameters.get("optimizer") in LOW_STATES:
         arithmetic["optimizer"] = "foreach"
     if parameters.get("attention") == "varlen":
         arithmetic["attention"] = "sdpa"  # the same pairs of tokens; varlen computes in 16 bits alone
@@ -103,8 +104,13 @@ class TrainingParameters(Strict):
     accumulation_steps: int = Field(
         1, ge=1, le=4096, description="micro-batches of a step: its update is by batch_size x accumulation_steps x devices samples"
     )
-    dataloader_workers: int = Field(0, ge=0, le=256, description="DataLoader processes per device; 0 loads in the training process (MP-0)")
-    prefetch_factor: int = Field(2, ge=1, le=64, description="batches each DataLoader process keeps ready")
+    dataloader_workers: int = Field(
+        0, ge=0, le=256, description="who load batches, for each device; 0: the training process itself (MP-0), between its steps"
+    )
+    loader: Literal["processes", "threads"] = Field(
+        "processes", description="what dataloader_workers are: processes of torch's DataLoader, or threads of the training process"
+    )
+    prefetch_factor: int = Field(2, ge=1, le=64, description="batches each of dataloader_workers keeps ready")
     pin_memory: bool = Field(True, description="page-locked host batches, on devices that have their own memory")
     prefetch_to_device: bool = Field(True, description="copy the next batch to the device while this one is computed")
     steps: int = Field(100, ge=2, le=1_000_000, description="measured optimiser steps; the least number of them with measure_s")
@@ -119,8 +125,10 @@ class TrainingParameters(Strict):
     update_rule: Literal["adamw", "stable_adamw"] = Field(
         "adamw", description="AdamW, or StableAdamW: AdamW with Adafactor's update clipping (each tensor's rate over max(1, RMS_t))"
     )
-    optimizer: Literal["per_parameter", "foreach", "fused", "states_8bit"] = Field(
-        "foreach", description="how the update rule is implemented; states_8bit: torchao's AdamW, which keeps its averages in 8 bits (cuda)"
+    optimizer: Literal["per_parameter", "foreach", "fused", "states_8bit", "states_bf16"] = Field(
+        "foreach",
+        description="how the update rule is implemented; states_8bit, states_bf16: AdamW with its averages in 8 bits (torchao's, cuda) or "
+        "in bf16, rounded stochastically",
     )
     clip_grad_norm: float | None = Field(None, gt=0, le=1e6, description="largest norm of all gradients together; null: not clipped")
     learning_rate: float = Field(1e-5, gt=0, le=10)
@@ -163,7 +171,7 @@ class TrainingParameters(Strict):
     hpu_graphs: bool = Field(False, description="record the model as HPU graphs and replay them; hpu in lazy mode only")
     hpu_lazy: bool | None = Field(None, description="hpu: lazy or eager mode; null: lazy with optimum_habana or hpu_graphs, else eager")
     cores_per_device: int | None = Field(
-        None, ge=1, le=4096, description="CPU cores that a device's process and its DataLoader processes may use; null: all of the host's"
+        None, ge=1, le=4096, description="CPU cores that a device's process and those that load for it may use; null: all of the host's"
     )
     threads: int | None = Field(None, ge=1, le=1024, description="intra-operator threads on a CPU; null: all cores / devices")
     evaluate: bool = Field(True, description="evaluate on held-out data before and after training, outside the measured window")
@@ -229,6 +237,12 @@ class TrainingParameters(Strict):
             )
         return self
 
+    @model_validator(mode="after")
+    def _has_threads(self) -> Self:
+        if self.loader == "threads" and self.dataloader_workers == 0:
+            raise ValueError("loader threads: with dataloader_workers 0 there are none; give at least 1, or loader processes")
+        return self
+
     def lacking(self) -> dict[str, str]:
         """Parameters without a value that need one before a trial can run: name -> what to give."""
         return {}
@@ -247,7 +261,7 @@ def execution(parameters: TrainingParameters) -> Execution:
 
 def compiles(parameters: TrainingParameters) -> bool:
     """Whether a trial compiles: by torch.compile, its model or its optimiser, or by Triton, for kernels of its own."""
-    return parameters.compile != "none" or parameters.kernels != "stock" or parameters.optimizer == STATES_8BIT
+    return parameters.compile != "none" or parameters.kernels != "stock" or parameters.optimizer in LOW_STATES
 
 
 def work_parameters(schema: type[TrainingParameters]) -> tuple[str, ...]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Container, Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
+from experiments.canonical_json import canonical_json
 from experiments.config.strict import Strict
 from experiments.journal_mark import JournalMark
 from experiments.price import Price
@@ -92,7 +92,7 @@ class Trial(Strict):
 
 
 def label(axis: str, value: Scalar) -> str:
-    """A readable axis value: MP-1 for one DataLoader worker, else the value, with the axis name if the value alone is unclear."""
+    """A readable axis value: MP-1 for one loader process or thread, else the value, with the axis name if the value alone is unclear."""
     if axis == "dataloader_workers":
         return f"MP-{value}"
     if axis == "clip_grad_norm":
@@ -104,7 +104,9 @@ def label(axis: str, value: Scalar) -> str:
     return str(value)
 
 
-_NEEDS_AXIS = frozenset({"compile", "compile_mode", "batch_size", "image_decode", "environment", "commit", "activation_checkpointing"})
+_NEEDS_AXIS = frozenset(
+    {"compile", "compile_mode", "batch_size", "image_decode", "loader", "environment", "commit", "activation_checkpointing"}
+)
 
 
 class TrialResult(Strict):
@@ -134,8 +136,7 @@ class TrialResult(Strict):
 
 def digest(value: object) -> str:
     """The first 16 hex digits of the SHA-256 of `value` as canonical JSON. Raises TypeError or ValueError if JSON cannot represent it."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:16]
 
 
 def key_parts(

@@ -130,13 +130,23 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         shutil.rmtree(config.sweepbench_folder, ignore_errors=True)  # type: ignore[attr-defined]
 
 
+_BEGAN = psutil.Process().create_time()
+_others: set[psutil.Process] = set()  # processes that are of no test of this session: asked about twice a test, they are looked at once
+
+
 def started_here() -> dict[int, psutil.Process]:
     """Processes that tests of this session started and that still run, orphans included."""
     found = {}
     for process in psutil.process_iter():
         try:
-            if process.pid != os.getpid() and process.environ().get(MARK) == os.environ.get(MARK) and _counts(process):
-                found[process.pid] = process
+            if process in _others:
+                continue
+            mark = process.environ().get(MARK) if process.create_time() > _BEGAN else "of before the session"
+            if mark == os.environ.get(MARK):
+                if _counts(process):
+                    found[process.pid] = process
+            elif mark is not None:  # without one it may yet become ours: what was forked from here has its own once it runs a program
+                _others.add(process)
         except (psutil.Error, OSError):
             continue
     return found

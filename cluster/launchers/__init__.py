@@ -5,7 +5,7 @@ A launch is plain data (launch.json in the trial's folder), so that another proc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -110,19 +110,20 @@ def load(trial_dir: Path) -> Launch | None:
     return read_model(trial_dir / LAUNCH, Launch, "`sweep resume` ends what it started and runs the trial again")
 
 
-def find(trial: Trial, trial_dir: Path, launcher: Callable[[], Launcher]) -> Launch | None:
+def find(trial: Trial, trial_dir: Path, launcher: Callable[[], Launcher], records: Sequence[Record] | None = None) -> Launch | None:
     """The trial's last launch, also one that is not in launch.json; None if it was never started. Raises DamagedFile, JournalError.
 
     A flow that dies right after a start leaves no launch.json of it. The attempt's journal then leads to it, and the launch is saved.
-    `launcher`: gives that of the trial's pool, where it is needed.
+    `launcher`: gives that of the trial's pool, where it is needed. `records`: the journal's, if the caller has read it; else it is read.
     """
     saved = load(trial_dir)
-    try:
-        records = JournalFollower(trial_dir / JOURNAL, trial.key).poll()
-    except JournalError:
-        if saved is None:
-            raise
-        return saved
+    if records is None:
+        try:
+            records = JournalFollower(trial_dir / JOURNAL, trial.key).poll()
+        except JournalError:
+            if saved is None:
+                raise
+            return saved
     begun = next((record for record in reversed(records) if record["kind"] == "attempt"), None)
     if begun is None or (saved is not None and begun["attempt"] <= saved.attempt):
         return saved

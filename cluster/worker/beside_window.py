@@ -11,6 +11,7 @@ from cluster.devices.peaks import clock_of_peak, peak_of_work
 from cluster.trial_layout import TRACE
 from cluster.worker.measured_window import Record, Steps
 from cluster.worker.set_up import SessionContext
+from experiments.components.flop_count import FLOP_COUNT
 from experiments.components.workload import Workload, attention_flops, flops_by_precision
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def record_window(context: SessionContext, window: dict[str, Any]) -> None:
     name = context.device.describe()["device_name"]
     known = {} if context.device.emulated else shares or {}
     peak, source = peak_of_work(name, known)
-    figures = {"flops_per_sample": flops, "flops_by_precision": shares, "peak_flops": peak, "peak_source": source}
+    figures = {"flops_per_sample": flops, "flops_by_precision": shares, "flop_count": FLOP_COUNT, "peak_flops": peak, "peak_source": source}
     if window.get("profile"):
         figures |= {"attention_flops_per_sample": of_attention, "peak_clock_mhz": clock_of_peak(name, known)}
     context.recorder.window({**window, **figures})

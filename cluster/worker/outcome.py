@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from cluster.devices import _hpu_tools
 from cluster.disk_full import is_disk_full
+from cluster.worker.user_frame import crash_reason
 from experiments.components.workload import Unsupported
 from experiments.trial import Outcome
 
@@ -93,12 +94,15 @@ def explaining(terminations: Sequence[Termination]) -> Termination:
 
 
 def classify(error: BaseException) -> Termination:
-    """The termination that explains `error`, among its causes and its workers' failures. `detail` is the traceback."""
+    """The termination that explains `error`, among its causes and its workers' failures. `detail` is the traceback.
+
+    The reason of a crash says where in the user's code it began (`crash_reason`).
+    """
     chain = list(causes(error))
     endings = [ending for cause in chain if (ending := _known(cause)) is not None]
     if not endings:
         own = next((cause for cause in reversed(chain) if not _PEER_GONE.search(str(cause))), chain[-1])
-        endings = [Termination(Outcome.CRASHED, line(f"{type(own).__name__}: {own}"))]
+        endings = [Termination(Outcome.CRASHED, line(crash_reason(own, _wrappers(own, chain))))]
     return replace(explaining(endings), detail="".join(traceback.format_exception(error)))
 
 
@@ -111,13 +115,24 @@ def causes(error: BaseException) -> Iterator[BaseException]:
             continue
         visited.add(id(one))
         yield one
-        failures = getattr(one, "worker_failures", None)  # WorkerGroupError: rank -> exception
-        if isinstance(failures, dict):
-            pending.extend(failures[rank] for rank in sorted(failures))
-        for name in ("controller_failure", "health_check_failure", "_base_exc", "cause", "__cause__"):
-            inner = getattr(one, name, None)
-            if isinstance(inner, BaseException):
-                pending.append(inner)
+        pending.extend(_inner(one))
+
+
+def _inner(error: BaseException) -> list[BaseException]:
+    """The exceptions that this one was raised from or carries."""
+    failures = getattr(error, "worker_failures", None)  # WorkerGroupError: rank -> exception
+    found = [failures[rank] for rank in sorted(failures)] if isinstance(failures, dict) else []
+    names = ("controller_failure", "health_check_failure", "_base_exc", "cause", "__cause__")
+    found += [getattr(error, name, None) for name in names]
+    return [one for one in found if isinstance(one, BaseException)]
+
+
+def _wrappers(error: BaseException, chain: Sequence[BaseException]) -> list[BaseException]:
+    """What of the chain was raised from the error or carries it, innermost first."""
+    found = [error]
+    while outer := next((one for one in chain if one not in found and any(found[-1] is inner for inner in _inner(one))), None):
+        found.append(outer)
+    return found[1:]
 
 
 def line(text: str) -> str:

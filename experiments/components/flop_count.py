@@ -1,4 +1,4 @@
-"""Help for counting the floating-point operations of a transformers model on torch's fake tensors, which hold no values."""
+"""Counting the floating-point operations of a model with torch, also on fake tensors, which hold no values."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from torch import nn
     from torch.utils.flop_counter import FlopCounterMode
+
+# Which FLOPs count. 1, of windows that say nothing: without the attention of BridgeTower's vision tower; 2: as docs/metrics.md says
+FLOP_COUNT = 2
 
 Counted = float | dict[str, float]
 C = TypeVar("C", float, dict[str, float])
@@ -38,10 +41,31 @@ def learn_counts(counts: Mapping[str, Counted]) -> None:
     _known.update(counts)
 
 
-def in_linears(counter: FlopCounterMode, model: nn.Module, blocks: Iterable[nn.Module]) -> float:
-    """Of the FLOPs of a call of `model` that the counter saw: those of the linear layers in `blocks`, modules of it.
+@contextmanager
+def counting() -> Iterator[FlopCounterMode]:
+    """Within this, the FLOPs of all that is called are counted: matrix products, convolutions, and attention however a model computes it.
 
-    Attention computes as batched products or as an operation of its own, so single matrix products are those of linear layers.
+    FlopCounterMode has no formula for two ways to attend, which would count as nothing: the fused kernel to which a CPU, and so a fake
+    tensor, takes scaled_dot_product_attention (`_scaled_dot_product_flash_attention_for_cpu`, torch 2.13), and nn.MultiheadAttention's
+    inference path. So attention is computed here as its two batched products, which cost what the fused kernels do.
+    """
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.utils.flop_counter import FlopCounterMode
+
+    fast_path = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+            yield counter
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast_path)
+
+
+def in_linears(counter: FlopCounterMode, model: nn.Module, blocks: Iterable[nn.Module]) -> float:
+    """Of the FLOPs of a call of `model` that `counting` saw: those of the linear layers in `blocks`, modules of it.
+
+    Attention computes as batched products, so single matrix products are those of linear layers.
     """
     import torch
 
@@ -52,10 +76,7 @@ def in_linears(counter: FlopCounterMode, model: nn.Module, blocks: Iterable[nn.M
 
 
 def in_attention(counter: FlopCounterMode) -> float:
-    """Of the FLOPs that the counter saw of a transformer: those of attention, all that is computed as batched products.
-
-    Attention that computes as one operation would not be seen, so the models are counted with eager attention.
-    """
+    """Of the FLOPs that `counting` saw of a transformer: those of attention, all that is computed as batched products."""
     import torch
 
     of = counter.get_flop_counts()["Global"]

@@ -59,6 +59,8 @@ class LiteratureValue:
                 differences.append(f"{word} not said")
             elif ours is not None and ours != theirs:
                 differences.append(f"{word} {theirs}, ours {ours}")
+        if self.dataloader_workers and parameters.get("loader") == "threads":  # who publish a number of workers mean DataLoader's
+            differences.append("loader processes, ours threads")
         return differences + ([self.extra] if self.extra and self.cell is None else [])  # else it says which of our cells this is
 
 

@@ -40,6 +40,8 @@ METRICS: dict[str, Metric] = {
         "service_time_p99_s",
         "latency_p50_s",
         "latency_p99_s",
+        "tokens_per_s",
+        "latency_per_token_s",
         "time_to_first_step_s",
         "peak_memory_bytes",
         "final_loss",

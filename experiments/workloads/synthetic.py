@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
+from experiments.components.data.loading import load
 from experiments.components.workload import Batch, Context
 from experiments.parameters import TrainingParameters
 
@@ -30,7 +31,7 @@ class Parameters(TrainingParameters):
     depth: int = Field(2, ge=1, le=256, description="hidden layers")
     classes: int = Field(8, ge=2, le=4096)
     input_cost: int = Field(
-        0, ge=0, le=10_000_000, description="multiplications spent on each input in the DataLoader: stands for decoding"
+        0, ge=0, le=10_000_000, description="multiplications spent on each input where it is loaded: stands for decoding"
     )
     learning_rate: float = Field(1e-3, gt=0, le=10)
 
@@ -86,20 +87,7 @@ class Synthetic:
 
     def batches(self) -> Iterator[Batch]:
         """Each global batch is one range of rows; a rank takes its part, so that all ranks together see what one alone would."""
-        from torch.utils.data import DataLoader
-
-        parameters, context = self.parameters, self.context
-        workers = parameters.dataloader_workers
-        return iter(
-            DataLoader(
-                Vectors(parameters),  # type: ignore[arg-type]  # its index is a range of rows
-                batch_size=None,
-                sampler=self._order(),
-                num_workers=workers,
-                prefetch_factor=parameters.prefetch_factor if workers else None,
-                pin_memory=parameters.pin_memory and context.device_kind != "cpu",
-            )
-        )
+        return iter(load(Vectors(self.parameters), self._order(), self.context))
 
     def prepare(self, batch: Batch) -> Batch:
         return batch

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, model_validator
 
 from experiments.components.checkpoint import check_pinned, from_pretrained
+from experiments.components.data.loading import load
 from experiments.components.inference import check_nothing_trained
 from experiments.components.workload import Batch, Context, DataError
 from experiments.datasets import winoground
@@ -109,20 +110,7 @@ class Winoground:
 
     def batches(self) -> Iterator[Batch]:
         """Examples in the data set's order, over and over; ranks take turns."""
-        from torch.utils.data import DataLoader
-
-        parameters = self.parameters
-        workers = parameters.dataloader_workers
-        return iter(
-            DataLoader(
-                self._pairs(),  # type: ignore[arg-type]  # its index is a list of examples' numbers
-                batch_size=None,
-                sampler=self._order(),
-                num_workers=workers,
-                prefetch_factor=parameters.prefetch_factor if workers else None,
-                pin_memory=parameters.pin_memory and self.context.device_kind != "cpu",
-            )
-        )
+        return iter(load(self._pairs(), self._order(), self.context))
 
     def prepare(self, batch: Batch) -> Batch:
         return batch

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import typer
 
+from flows.cli.application import short_help
+
 if TYPE_CHECKING:
     from experiments.spec.schema import Suite
 
@@ -46,7 +48,7 @@ def settings(ctx: typer.Context, incomplete: str) -> Iterable[Completion]:
     completions: list[Completion] = []
     for name, field in fields.items():
         values = dict.fromkeys([*_choices(field.annotation), *axes.get(name, [])]) if incomplete else []
-        completions += [f"{name}={value}" for value in values] or [(f"{name}=", field.description or "")]
+        completions += [f"{name}={value}" for value in values] or [(f"{name}=", short_help(field.description or ""))]
     return completions
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from flows.cli.application import Application
 from flows.cli.options import JsonOption, SetOption, app, clean_errors, out, print_json, workload_names
 from flows.cli.start_sweep import once
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from experiments.datasets.own.findings import State
     from tasks.sweep.own_data import Look
 
-data = typer.Typer(name="data", help="Your own data.", no_args_is_help=True)
+data = Application(name="data", help="Your own data.", no_args_is_help=True)
 app.add_typer(data)
 
 _COLOUR = {"found": "green", "guessed": "yellow", "made": "cyan", "missing": "bold red"}

@@ -23,6 +23,7 @@ _COLOUR = {Outcome.OK: "green", Outcome.DOES_NOT_FIT: "yellow", Outcome.UNSUPPOR
 _PLAIN_S = 2.0
 _RATE = metric_of("throughput").unit
 _BAR = 8  # characters
+_WHY = ": "  # after a state, before its reason, which stands below the table: its column would take the others' room
 
 
 @contextmanager
@@ -51,11 +52,13 @@ def render(progress: SweepProgress, height: int, ratios: Ratios | None = None) -
     with progress.lock:
         rows, problems = list(progress.rows.values()), progress.problems()
     compared = ratios.of(rows) if ratios else {}
-    room = max(5, height - 6 - len(problems))
+    again = [f"{row.trial.name}: {row.state}" for row in rows if row.ended is None and _WHY in row.state]
+    room = max(5, height - 6 - len(problems) - 2 * len(again))
     first = next((i for i, row in enumerate(rows) if row.ended is None), len(rows))
     start = max(0, min(first - room // 2, len(rows) - room))
     down = [Text(f"{name}: {problem}", style="red") for name, problem in problems.items()]
-    return Group(_table(rows[start : start + room], compared), *down, Text(_footer(progress, rows), style="bold"))
+    why = [Text(text, style="yellow") for text in again]
+    return Group(_table(rows[start : start + room], compared), *why, *down, Text(_footer(progress, rows), style="bold"))
 
 
 def _table(rows: Sequence[TrialProgress], compared: Mapping[str, str]) -> Table:
@@ -83,7 +86,9 @@ def _footer(progress: SweepProgress, rows: Sequence[TrialProgress]) -> str:
 
 
 def _cells(row: TrialProgress) -> tuple[str | Text, ...]:
-    state = Text(str(row.outcome) if row.outcome else row.state, style=_COLOUR.get(row.outcome, "red") if row.outcome else "")
+    state = Text(
+        str(row.outcome) if row.outcome else row.state.partition(_WHY)[0], style=_COLOUR.get(row.outcome, "red") if row.outcome else ""
+    )
     if row.emulated:
         state.append(" (emulated)", style="dim")
     if row.attempt > 1:

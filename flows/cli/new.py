@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from flows.cli.application import Application
 from flows.cli.options import app, clean_errors, out, workload_names
 from flows.cli.skeleton import Data
 
 if TYPE_CHECKING:
     from flows.cli.skeleton import Written
 
-new = typer.Typer(name="new", help="Write a workload or a suite to start from, which runs at once.", no_args_is_help=True)
+new = Application(name="new", help="Write a workload or a suite to start from, which runs at once.", no_args_is_help=True)
 app.add_typer(new)
 
 

@@ -13,10 +13,11 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from flows.cli.application import Application
 from flows.cli.complete import axis_values, profile_choices, settings
 from flows.cli.errors import line_of
 
-app = typer.Typer(
+app = Application(
     name="sweep",
     help="Run a workload through every combination of accelerator, precision, data loading and model; say which is faster, and how sure.",
     epilog="Exit status: 0 every trial ok or an expected outcome (does_not_fit, unsupported); 2 trial failures recorded; "

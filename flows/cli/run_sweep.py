@@ -200,7 +200,7 @@ def _run_flow(plan: Plan, expected_s: dict[str, float], err: Console, budget: st
     """The flow, under the live table. Raises PrefectAway where it could not begin."""
     from flows.sweep import sweep
 
-    progress = SweepProgress(plan.trials, expected_s)
+    progress = SweepProgress(plan.trials, expected_s, metric=plan.suite.report.metric)
     PROGRESS.set(progress)
     request = plan.request
     state: State[Any] | None = None

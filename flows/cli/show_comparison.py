@@ -9,51 +9,57 @@ from rich.measure import Measurement
 from rich.text import Text
 
 from cluster.trial_layout import REPORT_PAGE
-from flows.cli.show_certificates import print_of_sweep
-from flows.cli.show_cost import print_cost
+from flows.cli.show_cost import print_costs
 from flows.cli.tables import MANY
+from tasks.report.kept_shown import read_shown
+from tasks.report.shown import Shown, ShownComparison, ShownTable
 from tasks.sweep.store import SweepStore
 
 if TYPE_CHECKING:
-    from tasks.analysis.results import Sweep
-    from tasks.report.comparison_table import ComparisonTable
-    from tasks.report.model import Report
-    from tasks.report.section import ReportSource
-
+    from tasks.report.make_shown import Made
 
 _PLAIN: dict[str, Any] = {"highlight": False, "markup": False, "soft_wrap": True}
 
 
-def print_comparison(
-    out: Console, store: SweepStore, *, emulated: bool = False, sweep: Sweep | None = None, made: tuple[ReportSource, Report] | None = None
-) -> str:
+def shown_of(store: SweepStore) -> Shown:
+    """What is shown of a sweep: as it is kept, else put together. Raises ResultsError, DamagedFile."""
+    shown = read_shown(store.dir)
+    if shown is None:
+        from tasks.analysis.results import load_sweep  # which imports NumPy, SciPy and Arrow
+        from tasks.report.make_shown import shown_of_loaded
+
+        shown = shown_of_loaded(load_sweep(store.dir))
+    return shown
+
+
+def print_comparison(out: Console, store: SweepStore, *, emulated: bool = False, made: Made | None = None) -> str:
     """The suite's comparison table and the report's answer; with `emulated`, those of the emulated trials, which say so.
 
-    `sweep`: as it was loaded. `made`: what a report was made of, and the report.
-    Returns what it found in one line, for a chat; empty where there is nothing to compare.
+    `made`: what a report was made of, and the report. Returns what it found in one line, for a chat; empty where nothing is compared.
     """
-    from tasks.analysis.results import load_sweep
-    from tasks.report.headline import headline_of
-    from tasks.report.model import report_of, report_source
+    if made is None:
+        return print_shown(out, shown_of(store).comparison)
+    from tasks.report.make_shown import shown_comparison
 
-    source = made[0] if made else report_source(sweep or load_sweep(store.dir), emulated=emulated)
-    if not source.table.rows:
+    return print_shown(out, shown_comparison(made), emulated=emulated)
+
+
+def print_shown(out: Console, comparison: ShownComparison | None, *, emulated: bool = False) -> str:
+    """As `print_comparison`."""
+    if comparison is None:
         return ""
     if emulated:
         out.print("EMULATED: NOT A MEASUREMENT", style="bold red")
     out.print()
-    _print_table(out, source.table)
-    print_cost(out, source.cells)
+    _print_table(out, comparison.table)
+    print_costs(out, comparison.costs.header, comparison.costs.rows, comparison.costs.prices)
     out.print()
-    headline = headline_of(made[1] if made else report_of(source, head=True))
-    for line in headline.lines:
+    for line in (*comparison.crashes, *comparison.headline, *comparison.certificates):
         out.print(line, **_PLAIN)
-    if not emulated:
-        print_of_sweep(out, store)
-    return headline.line
+    return comparison.line
 
 
-def _print_table(out: Console, table: ComparisonTable) -> None:
+def _print_table(out: Console, table: ShownTable) -> None:
     """As a table where the terminal is wide enough, else with a line for each cell; of more than MANY cells likewise."""
     if len(table.rows) * len(table.columns) <= MANY:
         rich_table = table.rich()

@@ -5,22 +5,22 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from experiments.config.errors import DamagedFile, UserError
 from experiments.config.paths import runs_root
-from experiments.metrics import metric_of
 from experiments.trial import TrialResult
-from flows.cli.show_comparison import print_comparison, print_where
+from flows.cli.show_comparison import print_shown, print_where, shown_of
 from flows.cli.tables import make_table, print_rows
-from tasks.analysis.results import Sweep, load_sweep
-from tasks.analysis.trial_row import TrialRow
+from tasks.report.shown import UNREADABLE
 from tasks.sweep.store import Plan, SweepStore, list_sweeps
 
+if TYPE_CHECKING:
+    from tasks.analysis.results import Sweep
+
 WIDE = 120  # of a terminal; a narrower one has no room for what an id and the outcomes tell as well
-UNREADABLE = "unreadable"  # a file of it is damaged
 
 
 def sweep_rows() -> list[dict[str, Any]]:
@@ -59,11 +59,6 @@ def _result(store: SweepStore, key: str) -> tuple[str, TrialResult | None, str |
     except DamagedFile as error:
         return UNREADABLE, None, str(error)
     return str(result.outcome) if result else "to do", result, None
-
-
-def _of_row(store: SweepStore, row: TrialRow) -> tuple[str, TrialResult | None, str | None]:
-    """As `_result`, of a trial that was loaded: a damaged one may still have a result that can be read."""
-    return (str(row.outcome), row.result, None) if row.problem is None else _result(store, row.trial.key)
 
 
 def _status(store: SweepStore) -> dict[str, Any] | None:
@@ -121,12 +116,15 @@ def print_sweeps(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
 
 def sweep_json(store: SweepStore) -> dict[str, Any]:
     """A sweep's trials with outcome, reason and summary; `packages` has the installed versions that their digests stand for."""
+    from tasks.analysis.results import load_sweep  # which imports NumPy, SciPy and Arrow
+    from tasks.report.make_shown import ended_as
+
     plan = store.load_plan()
     trials, lists = [], dict[str, Mapping[str, str]]()
     sweep = load_sweep(store.dir)
     rows = {row.trial.key: row for row in sweep.rows}
     for trial in plan.trials:
-        word, result, damage = _of_row(store, rows[trial.key])
+        word, result, damage = ended_as(store.dir, rows[trial.key])
         packages = rows[trial.key].environment.get("packages")
         if packages:
             lists[packages] = rows[trial.key].packages
@@ -171,43 +169,16 @@ def _held_json(sweep: Sweep) -> dict[str, Any] | None:
 
 
 def print_sweep(out: Console, store: SweepStore) -> None:
-    plan, sweep = store.load_plan(), load_sweep(store.dir)
-    headings = ["trial", "outcome", metric_of("throughput").unit, "step, ms", "waits for host", "loss", "s", "reason"]
-    rows = []
-    for row in sweep.rows:
-        word, result, damage = _of_row(store, row)
-        rows.append([row.trial.name, *(_result_cells(result) if result else (word, "", "", "", "", "", damage or ""))])
-    print_rows(out, headings, rows)
-    for entry in plan.superseded:
-        out.print(f"{entry.key} was run again as {entry.by}: {entry.why}", highlight=False)
+    shown = shown_of(store)
+    print_rows(out, shown.headings, shown.trials)
+    for line in shown.superseded:
+        out.print(line, highlight=False)
     if store.is_held():
         out.print("running now", style="bold")
-    print_comparison(out, store, sweep=sweep)
-    _print_held(out, sweep)
-    print_where(out, store)
-
-
-def _print_held(out: Console, sweep: Sweep) -> None:
-    """A line on the trials that measured, and one on those on an emulated device."""
-    from tasks.analysis.held_files import held_of
-    from tasks.report.held_text import NOT_KNOWN, held_sentence
-
-    held = [found for emulated in (False, True) if (found := held_of(sweep, emulated=emulated)) is not None and found.seconds]
-    for line in [held_sentence(found) for found in held] or [NOT_KNOWN]:
+    print_shown(out, shown.comparison)
+    for line in shown.held:
         out.print(line, highlight=False, soft_wrap=True)
-
-
-def _result_cells(result: TrialResult) -> tuple[str, ...]:
-    summary = result.summary
-    return (
-        str(result.outcome) + (" (emulated)" if result.emulated else "") + (f" (attempt {result.attempt})" if result.attempt > 1 else ""),
-        _number(summary.get("throughput"), "{:.1f}"),
-        _number(summary.get("step_time_median_s"), "{:.1f}", 1000),
-        _number(summary.get("data_wait_share"), "{:.1f} %", 100),
-        _number(summary.get("final_loss"), "{:.4f}"),
-        f"{result.finished_at - result.started_at:.1f}",
-        result.remark or "",
-    )
+    print_where(out, store)
 
 
 def _number(value: float | None, form: str, scale: float = 1.0) -> str:

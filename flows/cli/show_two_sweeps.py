@@ -32,7 +32,7 @@ def print_two_sweeps(out: Console, comparison: Comparison, b: SweepStore) -> Non
             style = _COLOURS.get(pair.word, "dim")
             table.add_row(*(Text(text, style=style if place in (_RATIO, _VERDICT) else "") for place, text in enumerate(row)))
         out.print(table)
-        print_costs(out, comparison.costs)
+        print_costs(out, comparison.costs.header, comparison.costs.rows)
     for remark in comparison.remarks:
         out.print(remark, highlight=False, markup=False, soft_wrap=True)
     _, html = write_comparison(comparison, b.dir)

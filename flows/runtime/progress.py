@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Any
 
 from cluster.journal.journal import Record
 from experiments.trial import Outcome, Trial, TrialResult
@@ -58,7 +59,9 @@ class TrialProgress:
 class SweepProgress:
     """Rows by trial key, in the sweep's order. Written by the flow's threads, read by one drawer."""
 
-    def __init__(self, trials: Sequence[Trial] = (), expected_s: dict[str, float] | None = None) -> None:
+    def __init__(self, trials: Sequence[Trial] = (), expected_s: dict[str, float] | None = None, *, metric: str | None = None) -> None:
+        """`metric`: the one that a drawer compares trials by; None: nothing is compared."""
+        self._compared = () if metric is None else (metric, f"{metric}_low", f"{metric}_high")
         self.rows: dict[str, TrialProgress] = {}
         self.lock = threading.Lock()
         self.note = ""
@@ -92,9 +95,11 @@ class SweepProgress:
     def finish(self, trial: Trial, result: TrialResult) -> None:
         """A trial has ended, now or in an earlier flow. Its rate is its result's; a trial that failed has none.
 
-        Of thousands of results no more is kept than is drawn: without environment and log they take half the memory.
+        Of thousands of results no more is kept than is drawn: a whole one takes some KiB.
         """
-        drawn = result.model_copy(update={"environment": {}, "detail": None, "journal": None, "device_state": None})
+        summary = {name: result.summary[name] for name in self._compared if name in result.summary}
+        left_out: dict[str, Any] = {"environment": {}, "detail": None, "journal": None, "device_state": None}
+        drawn = result.model_copy(update={**left_out, "summary": summary})
         with self.lock:
             row = self.rows[trial.key]
             row.state, row.result, row.ended = "done", drawn, time.monotonic()

@@ -8,7 +8,7 @@ do not change what an earlier report says.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -224,19 +224,37 @@ def known_of(sweep: Sweep) -> list[KnownOfDevice]:
     """Each subject of the trials that measured, with what is known of it: of an A/A sweep what its own pairs show; of any other what its
     folder keeps, else what the sweeps beside it show now, also in place of a copy from earlier statistics. Logs files that are left out.
     """
-    measured = [row for row in sweep.rows if row.outcome == "ok" and not row.emulated]
-    subjects = dict.fromkeys(subject_of(row.trial, row.environment, sweep.plan.suite) for row in measured)
+    subjects = _subjects(sweep)
     if sweep.plan.aa:
         own = certificate_of(sweep)
         return [KnownOfDevice(**own.subject._asdict(), certificate=own)] if own else []
     known = {Subject(one.pool, one.device, one.metric): one.certificate for one in kept_certificates(sweep.dir) or ()}
-    earlier = {subject for subject, certificate in known.items() if certificate and not certificate.current}
-    if missing := (subjects.keys() - known.keys()) | (subjects.keys() & earlier):
+    if missing := _missing(subjects, known):
         now, problems = read_certificates(sweep.dir.parent)
         for problem in problems:
             _log.warning("%s", problem)
         known |= {subject: now.get(subject, known.get(subject)) for subject in missing}
     return [KnownOfDevice(**subject._asdict(), certificate=known[subject]) for subject in subjects]
+
+
+def certificates_are_kept(sweep: Sweep) -> bool:
+    """Whether the sweep's folder has all that `known_of` gives, so that no other sweep's certificate is read for it."""
+    if sweep.plan.aa:
+        return True  # its own pairs
+    kept = kept_certificates(sweep.dir)
+    known = {Subject(one.pool, one.device, one.metric): one.certificate for one in kept or ()}
+    return kept is not None and not _missing(_subjects(sweep), known)
+
+
+def _subjects(sweep: Sweep) -> list[Subject]:
+    """What certificates for the trials that measured are of, each once."""
+    measured = [row for row in sweep.rows if row.outcome == "ok" and not row.emulated]
+    return list(dict.fromkeys(subject_of(row.trial, row.environment, sweep.plan.suite) for row in measured))
+
+
+def _missing(subjects: Sequence[Subject], known: Mapping[Subject, Certificate | None]) -> list[Subject]:
+    """The subjects that the sweep's folder says nothing of, or with earlier statistics."""
+    return [one for one in subjects if one not in known or ((certificate := known[one]) is not None and not certificate.current)]
 
 
 def keep_certificates(sweep: Sweep) -> None:

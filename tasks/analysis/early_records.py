@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from experiments.summary import Value
 from tasks.sweep.early_plans import RENAMED
 
+EARLY_FLOPS = (
+    "its FLOPs were counted without the attention of BridgeTower's vision tower, so its MFU and TFLOP/s are lower than by today's count: "
+    "Large's by 4 %, Base's by 3 % (docs/metrics.md)"
+)
+_WITHOUT_ATTENTION = ("bridgetower", "bridgetower_inference")
 _IN_ONE_PRECISION = ("plain", "fp8_simulated", "fp8_simulated_switchback")
 
 
@@ -16,6 +21,12 @@ def window_of_today(window: Mapping[str, Any] | None, parameters: Mapping[str, A
     if window is None or "flops_by_precision" in window or parameters.get("linear", "plain") in _IN_ONE_PRECISION:
         return window
     return {**window, "peak_flops": None}
+
+
+def notes_of_today(notes: Sequence[str], window: Mapping[str, Any], workload: str) -> list[str]:
+    """A trial's notes, and one where its FLOPs are by the early count."""
+    early = workload in _WITHOUT_ATTENTION and bool(window.get("flops_per_sample")) and "flop_count" not in window
+    return [*notes, *([EARLY_FLOPS] if early else [])]
 
 
 def summary_of_today(summary: Mapping[str, Value], environment: Mapping[str, Any]) -> dict[str, Value]:

@@ -10,15 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from cluster.trial_layout import LOOKS
-from experiments.atomic_file import atomic_write
-from experiments.config.errors import DamagedFile
-from experiments.json_file import SEAL, read_file, seal_of, unsealed
 from experiments.spec.schema import Suite
 from experiments.stats.estimate import Estimate
 from experiments.stats.look import Look
@@ -27,7 +23,8 @@ from experiments.stats.verdict import Levels, Verdict
 from tasks.analysis.judge_cells import Comparison
 from tasks.analysis.seen import Seen
 from tasks.analysis.trial_row import TrialRow
-from tasks.sweep.whole_records import code_digest, keeps
+from tasks.sweep.kept_file import read_kept, write_kept
+from tasks.sweep.whole_records import code_digest
 
 _MOST = 4  # entries: with and without what past sweeps know, of the last look and of the one before
 
@@ -58,22 +55,14 @@ def read_seen(folder: Path | None, inputs: str) -> dict[str, Seen] | None:
 
 def keep_seen(folder: Path | None, inputs: str, seen: Mapping[str, Seen]) -> None:
     """Keep what was found from these inputs. A folder that is no sweep's or cannot be written keeps nothing."""
-    if folder is None or not keeps(folder):
+    if folder is None:
         return
     text = json.dumps({cell: asdict(one) for cell, one in seen.items()})
-    entries = [*_entries(folder), {"inputs": inputs, "seen": text}][-_MOST:]
-    with suppress(OSError):
-        atomic_write(folder / LOOKS, json.dumps({"looks": entries, SEAL: seal_of({"looks": entries})}))
+    write_kept(folder / LOOKS, {"looks": [*_entries(folder), {"inputs": inputs, "seen": text}][-_MOST:]})
 
 
 def _entries(folder: Path | None) -> list[dict[str, str]]:
-    if folder is None or not keeps(folder):
-        return []
-    try:
-        kept = read_file(folder / LOOKS, lambda data: unsealed(json.loads(data)), "remove it")
-    except DamagedFile:
-        return []
-    return list(kept["looks"]) if kept else []
+    return [] if folder is None else list(read_kept(folder / LOOKS).get("looks", []))
 
 
 def _seen(kept: Mapping[str, Any]) -> Seen:

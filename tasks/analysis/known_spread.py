@@ -83,6 +83,12 @@ def keep_known(sweep: Sweep) -> bool:
     return True
 
 
+def spread_is_kept(sweep: Sweep) -> bool:
+    """Whether the sweep's folder has all that `known_for` gives, so that no other sweep's file is read for it."""
+    kept = _kept(sweep)
+    return kept is not None and {(at.pool, at.device, at.metric) for at in kept.places} >= {*places_of(sweep)}
+
+
 def _kept(sweep: Sweep) -> KeptSpread | None:
     try:
         return read_model(sweep.dir / KNOWN_SPREAD, KeptSpread, "the report uses what is known now")

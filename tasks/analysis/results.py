@@ -27,7 +27,7 @@ from experiments.price import costs
 from experiments.step_record import FIELDS, RMS
 from experiments.summary import NAMES, Value, rms_names, summarise
 from experiments.trial import Outcome, Scalar, Trial, TrialResult
-from tasks.analysis.early_records import summary_of_today, window_of_today
+from tasks.analysis.early_records import notes_of_today, summary_of_today, window_of_today
 from tasks.analysis.held_time import marks_of
 from tasks.analysis.published_steps import parse_published_steps
 from tasks.analysis.row_cache import LEAST, RowCache
@@ -48,11 +48,15 @@ class ResultsError(UserError):
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """A sweep as it lies on disk: its plan, and its trials in the plan's order."""
+    """A sweep as it lies on disk: its plan, and its trials in the plan's order.
+
+    `digests`: of the bytes that each row was read from (`record_digest`); None for a trial without a result and for a damaged record.
+    """
 
     dir: Path
     plan: Plan
     rows: Sequence[TrialRow]
+    digests: Sequence[str | None] = ()
 
     @property
     def sweep_id(self) -> str:
@@ -186,7 +190,7 @@ def _row(
         result,
         summary,
         environment,
-        [str(note["text"]) for note in meta.get("notes", ())],
+        notes_of_today([str(note["text"]) for note in meta.get("notes", ())], window, trial.workload),
         np.array([step["step"] for step in learning], np.int64),
         _series(learning, "loss"),
         _profile(window),
@@ -255,23 +259,25 @@ def load_sweep(sweep_dir: Path) -> Sweep:
     if (sweep_dir / STEPS).exists():
         return Sweep(sweep_dir, plan, _published(plan, sweep_dir / STEPS))
     kept, whole = RowCache(sweep_dir, len(plan.trials)), whole_records(sweep_dir)
-    rows = [_kept_or_read(trial, sweep_dir / TRIALS / trial.key, kept, whole) for trial in plan.trials]
+    found = [_kept_or_read(trial, sweep_dir / TRIALS / trial.key, kept, whole) for trial in plan.trials]
     kept.save()
-    if len(rows) >= LEAST:
+    if len(found) >= LEAST:
         whole.save()
-    return Sweep(sweep_dir, plan, rows)
+    return Sweep(sweep_dir, plan, [row for row, _ in found], [digest for _, digest in found])
 
 
-def _kept_or_read(trial: Trial, trial_dir: Path, kept: RowCache, whole: WholeRecords) -> TrialRow:
-    """The row of one trial: kept, where its files have the bytes that it was derived from; else read in full."""
+def _kept_or_read(trial: Trial, trial_dir: Path, kept: RowCache, whole: WholeRecords) -> tuple[TrialRow, str | None]:
+    """The row of one trial: kept, where its files have the bytes that it was derived from; else read in full. And the digest of a whole
+    record's bytes."""
     digest = record_digest(trial_dir)
     if digest is not None and (row := kept.get(trial, digest)) is not None:
-        return row
+        return row, digest
     row = _tolerant(trial, trial_dir)
-    if digest is not None and row.problem is None and digest == record_digest(trial_dir):  # nobody wrote meanwhile
-        kept.add(row, digest)
-        whole.add(trial.key, digest)
-    return row
+    if digest is None or row.problem is not None or digest != record_digest(trial_dir):  # somebody wrote meanwhile
+        return row, None
+    kept.add(row, digest)
+    whole.add(trial.key, digest)
+    return row, digest
 
 
 def _published(plan: Plan, path: Path) -> list[TrialRow]:

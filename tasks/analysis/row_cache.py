@@ -27,7 +27,8 @@ from experiments.device_state import DeviceState
 from experiments.trial import Trial, TrialResult
 from tasks.analysis.held_time import AttemptMarks
 from tasks.analysis.trial_row import TrialRow
-from tasks.sweep.whole_records import code_digest, keeps
+from tasks.sweep.kept_file import keeps
+from tasks.sweep.whole_records import code_digest
 
 LEAST = 50  # trials; fewer are read at once
 _SHARE = 0.05  # of new rows, from which on the file is written again: written after each trial it would cost the square of their number

@@ -22,7 +22,9 @@ from tasks.imports.model import Origin, OthersResult, Read, Value
 MARK = ":::MLLOG "
 EARLY = ":::MLPv0."  # v0.5 and v0.6, another format
 _UNREADABLE = "[convert-error:"  # what mllog writes where it cannot write JSON
-_NO_SETTINGS = ("tracked_stats", "eval_accuracy", "eval_error", "cache_clear", "train_samples", "eval_samples", "throughput")
+# Points in time that say what happened or was measured: the last of many losses is no setting
+_HAPPENED = ("cache_clear", "weights_initialization", "train_samples", "eval_samples")
+_MEASURED = ("tracked_stats", "eval_accuracy", "eval_error", "eval_loss", "train_loss", "throughput")
 
 
 class _Event(BaseModel):
@@ -48,7 +50,7 @@ def read_mlperf(path: Path, text: str) -> Read:
     if not values:
         problem = f"has {len(events)} {MARK.strip()} lines and no result among them"
         raise ConfigError.one(path, None, "", problem, "a log of a run has run_start and run_stop, tracked_stats or eval_accuracy")
-    points = {event.key: event.value for event in events if event.event_type == "POINT_IN_TIME" and event.key not in _NO_SETTINGS}
+    points = {event.key: event.value for event in events if event.event_type == "POINT_IN_TIME" and event.key not in _HAPPENED + _MEASURED}
     settings = {key: value for key, value in points.items() if value is None or isinstance(value, str | int | float | bool)}
     result = OthersResult(
         name=str(settings.get("submission_benchmark") or path.stem),

@@ -74,7 +74,8 @@ def read_optimum(path: Path, content: dict[str, Any]) -> Read:
     ]
     if not results:
         raise ConfigError.one(path, None, "report", "holds no measurement", "give the file of a run that ended")
-    environment = {name: str(value) for name, value in scalars(benchmark.config.environment).items()}
+    names = {name: ", ".join(map(str, value)) for name, value in benchmark.config.environment.items() if isinstance(value, list)}  # `gpu`
+    environment = {name: str(value).strip() for name, value in scalars(benchmark.config.environment | names).items()}
     return Read(Origin.OPTIMUM_BENCHMARK, results, environment, str(version) if version else None)
 
 

@@ -29,6 +29,11 @@ def pair_sentence(item: CellVerdict) -> str | None:
     return f"{_looked(item)}; {count}: {pairs.verdict}{why}"
 
 
+def by_pairs(item: CellVerdict) -> bool:
+    """Whether pairs of two commits decided, and not past nights."""
+    return item.pairs is not None and item.pairs.verdict is not Verdict.UNDECIDED
+
+
 JUDGED_BY_HISTORY = "its nights and the canary judge"
 
 

@@ -16,7 +16,7 @@ from experiments.stats.coverage import rate_interval
 from experiments.stats.verdict import Verdict
 from tasks.nightly.figures import course, draw_course
 from tasks.nightly.history import History
-from tasks.nightly.pair_text import change, commit_of, pair_sentence
+from tasks.nightly.pair_text import by_pairs, change, commit_of, pair_sentence
 from tasks.nightly.recording import judged, recorded, records_only
 from tasks.nightly.store import AA_CONTROL, CHANGED, SLOWED_CONTROL, CellVerdict, Night, NightStore, Role, verdicts_of
 from tasks.report.comparison_table import TextTable
@@ -107,11 +107,6 @@ def change_of(item: CellVerdict) -> str:
         return "–"
     middle, low, high = (100 * change(value, item.metric) for value in (told.ratio, told.low, told.high))
     return signed(middle, min(low, high), max(low, high))
-
-
-def by_pairs(item: CellVerdict) -> bool:
-    """Whether pairs of two commits decided, and not past nights."""
-    return item.pairs is not None and item.pairs.verdict is not Verdict.UNDECIDED
 
 
 def _detects(item: CellVerdict) -> str:

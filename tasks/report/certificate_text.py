@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from experiments.metrics import metric_of
 from experiments.stats.coverage import Share
 from experiments.stats.estimate import LEVEL
-from tasks.analysis.certificates import Certificate, KnownOfDevice
+from tasks.analysis.certificates import Certificate, KnownOfDevice, certificate_file, kept_certificates, read_certificate
 from tasks.report.text_format import listed, percent, plural
+from tasks.sweep.store import Plan
 
 GROUP = 3  # pairs of the groups that are told of
 LEAST_GROUPS = 3  # fewer show nothing
 _METRIC = "throughput"  # goes without saying
+
+
+def lines_of_sweep(sweep_dir: Path, plan: Plan) -> list[str]:
+    """What is known of a sweep's devices, as its report says it; nothing before there is a report."""
+    suite = plan.trials[0].suite if plan.trials else plan.suite.suite
+    if not plan.aa:
+        return certificate_lines(kept_certificates(sweep_dir) or [], suite)
+    own = read_certificate(certificate_file(sweep_dir))
+    if own is None:
+        return ["no A/A pair counts yet; the report says why"]
+    return certificate_lines([KnownOfDevice(**own.subject._asdict(), certificate=own)], suite)
 
 
 def certificate_lines(known: Sequence[KnownOfDevice], suite: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from experiments.config.scalar_text import table_text
 from experiments.metrics import Kind, Metric, Scale
@@ -21,11 +21,8 @@ from tasks.analysis.known_spread import known_for
 from tasks.analysis.looks import cells_of_plan
 from tasks.analysis.results import load_sweep
 from tasks.report.marks import Mark, in_order, marks_of, why_open
+from tasks.report.shown import ShownCell, ShownTable
 from tasks.report.text_format import OUTCOMES, change, change_interval, quantity, spread
-
-if TYPE_CHECKING:
-    from rich.table import Table
-    from rich.text import Text
 
 
 @dataclass(frozen=True)
@@ -53,26 +50,15 @@ class TableCell:
     reason: str = ""
     notes: Sequence[str] = ()
 
-    @property
-    def plain(self) -> str:
-        """For a terminal: `123.4 samples/s ±1.2 %  x1.17 (1.04–1.30) ?`."""
+    def shown(self) -> ShownCell:
+        """For a terminal."""
         if self.outcome:
-            return self.outcome
-        shown = " ".join([self.change, *(mark.sign for mark in self.marks)])
-        return "  ".join(part for part in (f"{self.value} {self.plus_minus}".strip(), shown.strip()) if part)
-
-    def rich(self) -> Text:
-        """As `plain`, with colours: green and red only for what is decided and claimed."""
-        from rich.text import Text
-
-        if self.outcome:
-            return Text(self.outcome, style="dim" if self.outcome == "to do" else "yellow")
-        text = Text(f"{self.value} {self.plus_minus}".strip(), style="bold")
+            return ShownCell(style="dim" if self.outcome == "to do" else "yellow", parts=[(self.outcome, "")])
+        parts = [(f"{self.value} {self.plus_minus}".strip(), "")]
         if self.change:
-            text.append("  ")
-            text.append(self.change, style="strike not bold" if self.struck else f"not bold {self._colour}")
-            text.append("".join(f" {mark.sign}" for mark in self.marks), style="not bold dim")
-        return text
+            parts += [("  ", ""), (self.change, "strike not bold" if self.struck else f"not bold {self._colour}")]
+            parts += [("".join(f" {mark.sign}" for mark in self.marks), "not bold dim")] if self.marks else []
+        return ShownCell(style="bold", parts=[(text, style) for text, style in parts if text])
 
     @property
     def _colour(self) -> str:
@@ -165,18 +151,10 @@ class ComparisonTable:
         why = f" ({self.why_undecided})" if mark is Mark.UNDECIDED and self.why_undecided else ""
         return f"{mark.meaning}{why}"
 
-    def rich(self) -> Table:
-        """For a terminal. Values are shown as they are: no markup is read from them."""
-        from rich.table import Table
-        from rich.text import Text
-
-        caption = Text(self.signs, style="dim not italic") if self.signs else None
-        table = Table(title=Text(self.title), title_justify="left", caption=caption, caption_justify="left")
-        for index, name in enumerate(self.header):
-            table.add_column(Text(name), justify="left" if index < len(self.row_axes) else "right", no_wrap=index < len(self.row_axes))
-        for names, cells in self.rows:
-            table.add_row(*(Text(name) for name in names), *(cell.rich() for cell in cells))
-        return table
+    def shown(self) -> ShownTable:
+        """For a terminal."""
+        rows = [(list(names), [cell.shown() for cell in cells]) for names, cells in self.rows]
+        return ShownTable(title=self.title, row_axes=list(self.row_axes), columns=list(self.columns), rows=rows, signs=self.signs)
 
 
 def comparison_table(sweep_dir: Path, *, emulated: bool = False) -> ComparisonTable:

@@ -30,8 +30,13 @@ class Missing:
     cells: Sequence[Cell]
 
     @property
+    def reasons(self) -> list[str]:
+        """The different reasons of its cells, in their order."""
+        return list(dict.fromkeys(cell.reason for cell in self.cells if cell.reason))
+
+    @property
     def sentence(self) -> str:
-        reasons = list(dict.fromkeys(cell.reason for cell in self.cells if cell.reason))
+        reasons = self.reasons
         why = f": {reasons[0]}" if len(reasons) == 1 else f": {len(reasons)} different reasons, see outcomes" if reasons else ""
         words = _DID.get(self.outcome, ("did not end ok", "did not end ok"))
         did = words[len(self.cells) > 1]

@@ -22,7 +22,7 @@ from tasks.report.cautions import CautionGroup, caution_groups
 from tasks.report.comparison_table import build_table
 from tasks.report.filters import constant_labels
 from tasks.report.missing import Missing, find_missing
-from tasks.report.next_step import NextStep, outlook_of
+from tasks.report.next_step import NextStep, Outlook, outlook_of
 from tasks.report.provenance import provenance_cautions
 from tasks.report.race_answer import no_race_answer, race_answer
 from tasks.report.section import ReportSource, Section
@@ -31,6 +31,7 @@ from tasks.report.sections.data_loading import saturation
 from tasks.report.sections.order import SECTIONS
 from tasks.report.sections.sweep_facts import origin_of
 from tasks.report.standing import Standing, standing_of
+from tasks.report.text_format import plural
 from tasks.sweep.store import Plan
 
 TWINS = "An A/A sweep: both cells are the same, so none can win."
@@ -52,7 +53,7 @@ class Report:
     no_answer: str  # why there is none
     loading: Sequence[str]  # how many loader processes are enough, in the rows of the best cell; empty for several groups
     missing: Sequence[Missing]
-    unfinished: NextStep | None  # of a sweep without an answer: the trials that are to do
+    unfinished: NextStep | None  # of a sweep without an answer: the trials that are to do, or that crashed
     caution_groups: Sequence[CautionGroup]
     cells: Sequence[Cell]
     sections: Sequence[Section]
@@ -143,7 +144,6 @@ def report_of(source: ReportSource, answers: list[Answer] | None = None, *, head
     suite = sweep.plan.suite
     answers = answers_of(source) if answers is None else answers
     best = answers[0].best if len(answers) == 1 else None
-    waits = not answers and not emulated and any(cell.outcome == "to do" for cell in cells)
     return Report(
         title=" · ".join([source.suite_name, sweep.plan.profile, *_kind(sweep.plan)]),
         description=suite.description,
@@ -156,7 +156,7 @@ def report_of(source: ReportSource, answers: list[Answer] | None = None, *, head
         no_answer="" if answers else _special(source) or _no_answer(source),
         loading=[row.sentence for row in saturation(cells, of=best)] if best is not None and not head else [],
         missing=find_missing(cells),
-        unfinished=outlook_of(sweep).rest() if waits else None,
+        unfinished=None if answers or emulated else _unfinished(cells, outlook_of(sweep)),
         caution_groups=[] if head else caution_groups(sweep.rows, cells, emulated=emulated, of_code=provenance_cautions(sweep)),
         cells=cells,
         sections=[] if head else [section for make in SECTIONS if (section := make(source)) is not None],
@@ -173,6 +173,14 @@ def answers_of(source: ReportSource) -> list[Answer]:
     if plan.aa or plan.ab:
         return []
     return find_answers(source.cells, outlook_of(source.sweep), minimum=plan.suite.report.minimum_effect)
+
+
+def _unfinished(cells: Sequence[Cell], outlook: Outlook) -> NextStep | None:
+    """What is next of a sweep without an answer; None where all has ended, and not because its code is wrong."""
+    ended = {cell.outcome for cell in cells}
+    if "crashed" in ended and not any(cell.measured for cell in cells):
+        return outlook.mended()
+    return outlook.rest() if "to do" in ended else None
 
 
 def _kind(plan: Plan) -> list[str]:
@@ -207,6 +215,17 @@ def _no_answer(source: ReportSource) -> str:
         return "No trial has ended yet."
     if cells[0].metric.direction is Direction.NEITHER:
         return f"{cells[0].metric.label} is better neither high nor low, so no cell wins."
-    counts = Counter(cell.outcome.replace("_", " ") for cell in cells if not cell.measured)
-    without = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
-    return "No cell has a result that can be claimed." if counts.total() < len(cells) else f"No cell has a value: {without}."
+    return "No cell has a result that can be claimed." if any(cell.measured for cell in cells) else _no_value(cells)
+
+
+def _no_value(cells: Sequence[Cell]) -> str:
+    """How cells ended, none of which has a value; of those that crashed, why."""
+    counts = Counter(cell.outcome for cell in cells)
+    crashes = [f" ({_first(one.reasons)})" for one in find_missing(cells) if one.outcome == "crashed" and one.reasons]
+    said = [f"{count} {outcome.replace('_', ' ')}{''.join(crashes) if outcome == 'crashed' else ''}" for outcome, count in counts.items()]
+    return f"No cell has a value: {', '.join(said)}."
+
+
+def _first(reasons: Sequence[str]) -> str:
+    """The first of the reasons, and that there are others."""
+    return reasons[0] if len(reasons) == 1 else f"{reasons[0]}; and {plural(len(reasons) - 1, 'other reason')}"

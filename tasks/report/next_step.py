@@ -12,6 +12,7 @@ from tasks.sweep.round_time import trial_times
 
 DECIDE = "To decide more"
 FINISH = "To run the rest"
+MENDED = "Once that is mended"
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,10 @@ class Outlook:
     def rest(self) -> NextStep:
         """The trials that have not ended for good."""
         return NextStep(f"sweep resume {self.sweep_id}", self.left_s or None, FINISH)
+
+    def mended(self) -> NextStep:
+        """Trials that crashed, whose code is another then, and those that did not run."""
+        return NextStep(f"sweep resume {self.sweep_id}", purpose=MENDED)
 
     def repeats(self, count: int) -> NextStep | None:
         """The whole sweep anew with so many repeats; None for what is no `sweep run`, such as a night."""

@@ -16,6 +16,7 @@ from tasks.analysis.spread_store import write_spread
 from tasks.report.figures.draw import draw_figures
 from tasks.report.headline import headline_of
 from tasks.report.html import render_html
+from tasks.report.make_shown import keep_settled, made_shown, settled_inputs
 from tasks.report.markdown import headline_markdown, render_markdown
 from tasks.report.model import Report, answers_of, report_of, report_source, watermark
 from tasks.report.section import ReportSource
@@ -42,7 +43,7 @@ class ReportPaths:
 
 def write_report(sweep_dir: Path, *, mlflow_links: Mapping[str, str] | None = None, emulated: bool = False) -> ReportPaths:
     """Write what `render_report` writes, of a sweep finished or not; what later sweeps learn from it, beside its folder: its spread, and
-    of an A/A sweep its certificate; and into its folder what it learned from earlier ones.
+    of an A/A sweep its certificate; and into its folder what it learned from earlier ones, and what `sweep show` shows of it.
 
     Raises ResultsError where plan.json is missing or damaged; a trial that cannot be read is a line of the report.
     """
@@ -50,7 +51,11 @@ def write_report(sweep_dir: Path, *, mlflow_links: Mapping[str, str] | None = No
     write_certificate(sweep)
     write_spread(sweep)
     keep_knowledge(sweep)
-    return render_report(sweep, mlflow_links=mlflow_links, emulated=emulated)
+    inputs = None if emulated else settled_inputs(sweep)
+    paths = render_report(sweep, mlflow_links=mlflow_links, emulated=emulated)
+    if inputs is not None and paths.made is not None:
+        keep_settled(sweep, made_shown(sweep, paths.made), inputs)
+    return paths
 
 
 def keep_knowledge(sweep: Sweep) -> None:

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from experiments.regression.definition import METRICS
 from experiments.stats.verdict import Verdict
-from tasks.nightly.report import by_pairs, by_whom, change_of
+from tasks.nightly.pair_text import by_pairs
+from tasks.nightly.report import by_whom, change_of
 from tasks.nightly.store import CellVerdict
 from tasks.report.html import asset, render_page, script_values
 from tasks.report.text_format import number, quantity
@@ -147,6 +148,7 @@ def _figure(track: Track, cell: CellHistory, points: Points, places: list[int]) 
         "value": [float(f"{value:.5g}") for value in points.value.tolist()],
         "verdict": points.verdict.tolist(),
         "change": [_percents(row) for row in points.change],
+        "paired": np.flatnonzero(points.paired).tolist(),
         "said": {at: said[int(index)] for at, index in enumerate(points.night) if int(index) in said},
     }
     return Figure(title, chart.svg, _as_json(data))
@@ -189,8 +191,8 @@ def _tables(track: Track, cell: CellHistory, commits: Commits) -> dict[str, Any]
 
 
 def _entry(series: Series, points: Points, index: int) -> tuple[str, str, str, str]:
-    """(value with unit, its change against past nights and interval, verdict, what pairs say) on one night; empty texts where it was not
-    measured."""
+    """(value with unit, its change and interval, by pairs where they decided, verdict, what pairs say) on one night; empty texts where it
+    was not measured."""
     found = np.flatnonzero(points.night == index)
     if not found.size:
         return "", "", "", ""

@@ -14,7 +14,7 @@ from experiments.metrics import Metric
 from experiments.regression.definition import METRICS
 from experiments.stats.verdict import Verdict
 from tasks.nightly.figures import axis_unit
-from tasks.nightly.pair_text import pair_sentence
+from tasks.nightly.pair_text import by_pairs, pair_sentence
 from tasks.nightly.store import CHANGED, CellVerdict
 
 Array = NDArray[np.float64]
@@ -27,7 +27,8 @@ class Series:
 
     `night`: index into the definition's nights. `value`: in the metric's unit. `ratio`, `low`, `high`: against the baseline with its 95 %
     interval, above 1 is better. `alarms`: the verdicts of the nights on which it changed, by the index of the night. `latest`: branch ->
-    the index of its last night, and the verdict. `said`: what pairs of two commits say, by the index of the night.
+    the index of its last night, and the verdict. `said`: what pairs of two commits say, by the index of the night; `paired`: their ratio
+    with its interval, where they decided.
     """
 
     def __init__(self, metric: str) -> None:
@@ -37,6 +38,7 @@ class Series:
         self.alarms: dict[int, CellVerdict] = {}
         self.latest: dict[str | None, tuple[int, CellVerdict]] = {}
         self.said: dict[int, str] = {}
+        self.paired: dict[int, tuple[float, float, float]] = {}
 
     def add(self, night: int, branch: str | None, item: CellVerdict) -> None:
         """The verdict of the next night. One without a value is kept in `latest` only: there is nothing to draw."""
@@ -45,6 +47,9 @@ class Series:
             self.alarms[night] = item.model_copy(update={"baseline": []})  # 20 dates, which no page shows
         if (text := pair_sentence(item)) is not None:
             self.said[night] = text
+        told = item.pairs
+        if told is not None and by_pairs(item) and told.ratio is not None and told.low is not None and told.high is not None:
+            self.paired[night] = told.ratio, told.low, told.high
         if item.value is None:
             return
         self.night.append(night)
@@ -71,17 +76,20 @@ class Series:
         )
         scale, unit = axis_unit(metric, value)
         power = 1.0 if metric.higher_is_better else -1.0
+        night = np.array(self.night, dtype=int)[where]
+        told = np.array([self.paired.get(int(index), past) for index, past in zip(night, zip(ratio, low, high, strict=True), strict=True)])
         with np.errstate(invalid="ignore", divide="ignore"):
-            change = np.stack([middle**power - 1 for middle in (ratio, low, high)])
+            change = told.reshape(-1, 3).T ** power - 1
             expected = value * scale / ratio**power
         change[1:] = np.sort(change[1:], axis=0)
         return Points(
             metric=metric,
             unit=unit,
-            night=np.array(self.night, dtype=int)[where],
+            night=night,
             value=value * scale,
             expected=expected,
             change=change,
+            paired=np.isin(night, list(self.paired)),
             verdict=np.array(self.verdict, dtype=int)[where],
             minimum=minimum,
         )
@@ -93,7 +101,8 @@ class Points:
 
     `value`, `expected`: in `unit`; `expected` is what the value would have been without a change, with what the node's canary says:
     value / ratio, NaN without a baseline. `change`: shape (3, n), relative, in the metric's own direction: 0.05 is 5 % more; the change,
-    the lower and the upper end of its 95 % interval. `verdict`: codes, places in VERDICTS.
+    the lower and the upper end of its 95 % interval: of pairs against an earlier commit where `paired`, since they decided, else against
+    past nights. `verdict`: codes, places in VERDICTS.
     """
 
     metric: Metric
@@ -102,13 +111,14 @@ class Points:
     value: Array
     expected: Array
     change: Array
+    paired: NDArray[np.bool_]
     verdict: NDArray[np.int_]
     minimum: Array
 
     @property
     def interval(self) -> Array:
         """Lower and upper end of the change's 95 % interval around the value, in `unit`; shape (2, n)."""
-        return np.asarray(self.expected * (1 + self.change[1:]))
+        return np.asarray(self.value * (1 + self.change[1:]) / (1 + self.change[0]))
 
     @property
     def band(self) -> Array:

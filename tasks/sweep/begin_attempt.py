@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from cluster import launchers
-from cluster.journal.journal import JournalFollower
+from cluster.journal.journal import JournalError, JournalFollower, Record
 from cluster.launchers import Launch, LaunchError, LaunchRefused
 from cluster.trial_layout import JOURNAL
 from experiments.trial import Outcome, Trial
@@ -43,13 +43,23 @@ class AttemptStarter:
 
         Raises LaunchError if the pool is down for longer than its `wait_s`, and JournalError for a journal that was changed by others.
         """
-        before = launchers.find(self._trial, self._folder, lambda: self._context.launcher)
+        records, damage = self._journal()
+        before = launchers.find(self._trial, self._folder, lambda: self._context.launcher, records)
         if before and (launch := self._unfinished(before)):
             return Attempt(launch, started_here=False)
         if self._context.stop.is_set():
             return None
+        if damage:
+            raise damage  # a worker must not append to a damaged journal
         new = self._start(self.next_number)
         return Attempt(new, started_here=True) if new else None
+
+    def _journal(self) -> tuple[Sequence[Record], JournalError | None]:
+        """Its records; none, and what is wrong with it, where it is damaged."""
+        try:
+            return JournalFollower(self._folder / JOURNAL, self._trial.key).poll(), None
+        except JournalError as error:
+            return [], error
 
     def _unfinished(self, launch: Launch) -> Launch | None:
         """The trial's last launch if its end is unknown; None if it has ended or the sweep was stopped. Raises LaunchError.
@@ -69,8 +79,7 @@ class AttemptStarter:
         return None
 
     def _start(self, number: int) -> Launch | None:
-        """Start an attempt, waiting for a pool that is down; None if the sweep was stopped meanwhile. Raises LaunchError, JournalError."""
-        JournalFollower(self._folder / JOURNAL, self._trial.key).poll()  # raises, since a worker must not append to a damaged journal
+        """Start an attempt, waiting for a pool that is down; None if the sweep was stopped meanwhile. Raises LaunchError."""
         self._context.starting(self._trial.key, number)
         launch = self._retry(lambda: self._context.launcher.start(self._trial, self._folder, number))
         if launch is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from cluster.git_state import git_state
@@ -13,6 +13,7 @@ from cluster.pools.pool import Pool, find_pool, load_pools
 from cluster.pools.probe import probe
 from cluster.source_tree import source_tree
 from experiments import workloads
+from experiments.canonical_json import canonical_json
 from experiments.config import duration
 from experiments.config.errors import ConfigError, Problem
 from experiments.config.scalar_text import yaml_text
@@ -169,7 +170,7 @@ class TrialMaker:
             lock_clocks_mhz=pool.lock_clocks_mhz,
             **run,
             environment_digest=variants.recipe(environment, cell.pool).digest if environment else None,
-            cell=digest(configuration),
+            cell=parts["configuration"],
             repeat=repeat,
             reference=cell.reference,
             index=index,
@@ -288,10 +289,10 @@ def compare_with_last(plan: Plan) -> tuple[str | None, list[TrialState]]:
     for store, old in readable_plans():
         if not old.trials or old.aa or old.ab or old.trials[0].suite != plan.trials[0].suite or store.sweep_id == plan.sweep_id:
             continue
-        earlier = {_place(trial): trial for trial in old.trials}
+        earlier = dict(zip(_places(old.trials), old.trials, strict=True))
         entries = []
-        for trial in plan.trials:
-            before = earlier.get(_place(trial))
+        for trial, place in zip(plan.trials, _places(plan.trials), strict=True):
+            before = earlier.get(place)
             result = readable_result(store, before.key) if before else None
             if before is None or result is None:
                 entries.append(TrialState(trial=trial, state="to do"))
@@ -306,10 +307,15 @@ def compare_with_last(plan: Plan) -> tuple[str | None, list[TrialState]]:
     return None, [TrialState(trial=trial, state="to do") for trial in plan.trials]
 
 
-def _place(trial: Trial) -> tuple[int, str]:
-    """The same for trials of two sweeps that are the same repeat of the same cell."""
-    run = {"pool": trial.pool, "environment": trial.environment, "commit": trial.commit}
-    return trial.repeat, digest({**run, **trial.parameters})
+def _places(trials: Iterable[Trial]) -> Iterator[tuple[int, str]]:
+    """Of each trial of a plan: the same for trials of two sweeps that are the same repeat of the same cell."""
+    settings: dict[tuple[str, object], str] = {}  # in one plan trials of a cell differ in nothing but their seed
+    for trial in trials:
+        name = trial.cell, trial.parameters.get("seed")
+        if name not in settings:
+            run = {"pool": trial.pool, "environment": trial.environment, "commit": trial.commit}
+            settings[name] = canonical_json({**run, **trial.parameters})
+        yield trial.repeat, settings[name]
 
 
 def expected_seconds(plan: Plan) -> dict[str, float]:

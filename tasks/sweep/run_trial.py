@@ -42,7 +42,7 @@ class TrialRunner(TrialContext):
                 return result
             if is_disturbed(result):
                 disturbed = result
-                self.say(trial, f"again, since it was disturbed: {result.disturbed}")
+                self.say(trial, f"again: it was disturbed, {result.disturbed}")
             first = False
         return attempt if disturbed is None else self._save(disturbed)
 

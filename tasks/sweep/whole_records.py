@@ -8,22 +8,17 @@ where. The file has a seal. It can be removed at any time; one that is damaged, 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import threading
-from contextlib import suppress
 from functools import cache, lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from cluster.source_tree import hash_of
 from cluster.trial_layout import DEVICE_STATE, JOURNAL, LAUNCH, RESULT, STEPS, TRIAL, WHOLE
-from experiments.atomic_file import atomic_write
-from experiments.config.errors import DamagedFile
-from experiments.config.paths import REPOSITORY, runs_root
-from experiments.json_file import SEAL, read_file, seal_of, unsealed
+from experiments.config.paths import REPOSITORY, extra_folders
 from experiments.trial import digest
+from tasks.sweep.kept_file import read_kept, write_kept
 
 _FILES = (TRIAL, LAUNCH, RESULT, DEVICE_STATE)
 _PACKAGES = ("cluster", "experiments", "tasks")
@@ -81,14 +76,14 @@ def _read(path: str) -> memoryview | bytes:
 
 @cache
 def code_digest() -> str:
-    """16 hex digits of the code that reads and derives, as this process first saw it, and of the libraries that compute."""
-    files = {f"{part}/{path.relative_to(REPOSITORY / part)}": path for part in _PACKAGES for path in (REPOSITORY / part).rglob("*.py")}
+    """16 hex digits of the code that reads and derives, as this process first saw it, and of the libraries that compute.
+
+    The user's workloads are part of it: they say what changes a cell's work.
+    """
+    folders = {part: REPOSITORY / part for part in _PACKAGES}
+    folders |= {f"extra/{number}": folder / "workloads" for number, folder in enumerate(extra_folders())}
+    files = {f"{name}/{path.relative_to(folder)}": path for name, folder in folders.items() for path in folder.rglob("*.py")}
     return digest([hash_of(files), *(version(name) for name in _LIBRARIES)])
-
-
-def keeps(sweep_dir: Path) -> bool:
-    """Whether what was found is kept in this folder: in those of this machine's sweeps, and not in published ones or copies."""
-    return sweep_dir.parent == runs_root()
 
 
 class WholeRecords:
@@ -110,19 +105,13 @@ class WholeRecords:
 
     def save(self) -> None:
         """Write what was added. A folder that cannot be written keeps nothing: the next reader reads in full."""
-        if not self._new or not keeps(self._path.parent):
-            return
-        self._new = False
-        content: dict[str, Any] = {"code": code_digest(), "records": self._digests}
-        with suppress(OSError):
-            atomic_write(self._path, json.dumps({**content, SEAL: seal_of(content)}))
+        if self._new:
+            self._new = False
+            write_kept(self._path, {"code": code_digest(), "records": self._digests})
 
     def _read(self) -> dict[str, str]:
-        try:
-            kept = read_file(self._path, lambda data: unsealed(json.loads(data)), "remove it")
-        except DamagedFile:
-            return {}
-        if kept is None or kept.get("code") != code_digest() or not isinstance(kept.get("records"), dict):
+        kept = read_kept(self._path)
+        if not kept or kept.get("code") != code_digest() or not isinstance(kept.get("records"), dict):
             return {}
         return {str(key): str(digest) for key, digest in kept["records"].items()}
 

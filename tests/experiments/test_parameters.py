@@ -64,13 +64,15 @@ def test_micro_batches_go_with_no_cuda_graph() -> None:
     TrainingParameters(compile="model", compile_mode="max-autotune-no-cudagraphs", accumulation_steps=2)
 
 
-def test_a_reference_keeps_its_optimisers_states_in_full() -> None:
-    assert as_reference({"precision": "bf16", "optimizer": "states_8bit"}) == {"precision": "fp32", "optimizer": "foreach"}
+@pytest.mark.parametrize("optimizer", ["states_8bit", "states_bf16"])
+def test_a_reference_keeps_its_optimisers_states_in_full(optimizer: str) -> None:
+    assert as_reference({"precision": "bf16", "optimizer": optimizer}) == {"precision": "fp32", "optimizer": "foreach"}
     assert as_reference({"precision": "bf16", "optimizer": "fused"}) == {"precision": "fp32", "optimizer": "fused"}
 
 
-def test_an_optimiser_with_states_in_8_bits_compiles_its_update() -> None:
-    assert compiles(TrainingParameters(optimizer="states_8bit")) and not compiles(TrainingParameters(optimizer="fused"))
+@pytest.mark.parametrize(("optimizer", "does"), [("states_8bit", True), ("states_bf16", True), ("fused", False)])
+def test_an_optimiser_with_states_of_few_bits_compiles_its_update(optimizer: Any, does: bool) -> None:
+    assert compiles(TrainingParameters(optimizer=optimizer)) is does
 
 
 @pytest.mark.parametrize(
@@ -127,3 +129,12 @@ def test_in_inference_weights_that_are_cast_need_no_autocast() -> None:
     InferenceParameters.model_validate({**asked, "cast_weights": True})
     with pytest.raises(ValidationError, match=r"autocast false: .* or cast_weights to true"):
         InferenceParameters.model_validate({**asked, "cast_weights": False})
+
+
+def test_threads_that_load_are_one_at_least() -> None:
+    with pytest.raises(
+        ValidationError, match="loader threads: with dataloader_workers 0 there are none; give at least 1, or loader processes"
+    ):
+        TrainingParameters(loader="threads")
+    assert TrainingParameters(loader="threads", dataloader_workers=1).loader == "threads"
+    assert TrainingParameters().loader == "processes"

@@ -141,6 +141,11 @@ def test_published_numbers_are_read_and_say_what_differs() -> None:
     assert first.differences(ours, "Habana Gaudi2 HL-225H") == []
     told = first.differences({**ours, "devices": 1, "batch_size": 32}, "NVIDIA H100 80GB HBM3")
     assert told == ["device gaudi2, ours NVIDIA H100 80GB HBM3", "devices 8, ours 1", f"batch per device {first.batch}, ours 32"]
+    loaded = next(entry for entry in found if entry.accelerator == first.accelerator and entry.dataloader_workers)
+    by_threads = {**ours, "dataloader_workers": loaded.dataloader_workers, "batch_size": loaded.batch, "loader": "threads"}
+    assert "loader processes, ours threads" in loaded.differences(by_threads, "Habana Gaudi2 HL-225H")
+    assert "loader processes, ours threads" not in loaded.differences({**by_threads, "loader": "processes"}, "Habana Gaudi2 HL-225H")
+    assert first.differences({**ours, "loader": "threads"}, "Habana Gaudi2 HL-225H") == [], "without any worker there is no loader"
     assert same_device("a100-80", "NVIDIA A100-SXM4-80GB")
     assert not same_device("a100-40", "NVIDIA A100-SXM4-80GB")
 

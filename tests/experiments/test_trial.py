@@ -107,6 +107,7 @@ def test_there_is_no_other_way_to_end() -> None:
     ("axis", "value", "text"),
     [
         ("dataloader_workers", 1, "MP-1"),
+        ("loader", "threads", "loader threads"),
         ("clip_grad_norm", None, "not clipped"),
         ("clip_grad_norm", 0.5, "clipped at 0.5"),
         ("fused", True, "fused"),

@@ -10,12 +10,12 @@ from experiments.trial import Outcome
 from tests.cli_support import only_store, sweep
 from tests.mlflow_support import all_runs, check_projection
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("databases")]
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("mlflow_database")]
 
 
-def test_twins_run_in_turns_and_are_reported(tmp_path: Path) -> None:
+def test_twins_run_in_turns_and_are_reported(tmp_path: Path, prefect_server: str) -> None:
     words = ["aa", "synthetic", "--profile", "smoke", "--set", "steps=20", "--set", "warmup_steps=2", "--pairs", "2"]
-    status, text = sweep(*words, folder=tmp_path)
+    status, text = sweep(*words, folder=tmp_path, PREFECT_API_URL=prefect_server)
     assert status == 0, text
     store = only_store()
     assert store is not None

@@ -58,7 +58,7 @@ def test_no_secret_is_written_and_no_pickle_loaded(tmp_path: Path, monkeypatch: 
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(pickle.dumps(Planted(proof)))
             planted.append(path)
-    status, text = sweep("run", "one_of_three", "--only", "seed=1", folder=tmp_path)
+    status, text = sweep("run", "one_of_three", "--only", "seed=0", folder=tmp_path)
     assert status == 0, text
     store = only_store()
     assert store is not None and set(store.states(store.load_plan()).values()) == {Outcome.OK}

@@ -1,4 +1,4 @@
-"""The update rules: AdamW from torch, or with states in 8 bits from torchao, and StableAdamW from the library optimi.
+"""The update rules: AdamW from torch, with states in 8 bits from torchao or in bf16 from bf16_states.py, and StableAdamW from optimi.
 
 StableAdamW (Wortsman et al. 2023, algorithm 2) is AdamW with the update clipping of Adafactor. For each tensor, with gradient g_t:
 
@@ -18,11 +18,13 @@ from __future__ import annotations
 
 import importlib.util
 import warnings
+from collections.abc import Callable
+from functools import partial
 
 import torch
 
 from experiments.components.workload import Unsupported
-from experiments.parameters import STATES_8BIT, TrainingParameters
+from experiments.parameters import LOW_STATES, STATES_8BIT, STATES_BF16, TrainingParameters
 
 BETA1 = 0.9
 
@@ -31,8 +33,8 @@ def why_not(parameters: TrainingParameters, kind: str) -> str | None:
     """Why the update rule, or measuring RMS_t, cannot be combined with the other parameters on this kind of device; None if it can."""
     sharded = parameters.parallel != "ddp" and parameters.devices > 1
     whole = f"RMS_t is over a whole tensor, with parallel {parameters.parallel} a device has a part of it; use ddp"
-    if parameters.optimizer == STATES_8BIT and (reason := _why_not_8bit(parameters, kind, sharded=sharded)):
-        return f"optimizer {STATES_8BIT}: {reason}"
+    if parameters.optimizer in LOW_STATES and (reason := _why_not_low(parameters, kind, sharded=sharded)):
+        return f"optimizer {parameters.optimizer}: {reason}"
     if parameters.update_rule == "stable_adamw" and (reason := _why_not_stable(parameters, kind, whole if sharded else None)):
         return f"update_rule stable_adamw: {reason}"
     if parameters.rms_tensors is not None:
@@ -51,36 +53,37 @@ def _why_not_stable(parameters: TrainingParameters, kind: str, sharded: str | No
     return sharded
 
 
-def _why_not_8bit(parameters: TrainingParameters, kind: str, *, sharded: bool) -> str | None:
-    if kind != "cuda":
-        return f"only on cuda, and this is {kind}"
+def _why_not_low(parameters: TrainingParameters, kind: str, *, sharded: bool) -> str | None:
+    """Of states in 8 bits and in bf16."""
+    if kind not in (kinds := ("cuda",) if parameters.optimizer == STATES_8BIT else ("cuda", "cpu")):
+        return f"only on {' and '.join(kinds)}, and this is {kind}"
     if parameters.engine != "native":
         return f"only with engine native, {parameters.engine} brings optimisers of its own"
     if parameters.update_rule != "adamw":
-        return f"torchao has AdamW in 8 bits, and no {parameters.update_rule}"
-    if sharded and parameters.parallel == "fsdp1":
+        return f"there is AdamW with such states, and no {parameters.update_rule}"
+    if parameters.optimizer == STATES_8BIT and sharded and parameters.parallel == "fsdp1":
         return "torchao takes the shards of fsdp2, and not the flat ones of fsdp1"
     if parameters.rms_tensors is not None:
-        return "rms_tensors would read second moments that were rounded to 8 bits"
+        return "rms_tensors would read second moments that were rounded"
     return None
 
 
 def build(parameters: TrainingParameters, trained: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
-    """The optimiser that the parameters name. Raises Unsupported if its library, or Triton, is not installed."""
-    if parameters.update_rule == "stable_adamw":
-        return _stable_adamw(parameters, trained)
-    kind = parameters.optimizer
-    if kind == STATES_8BIT:
-        return _adamw_8bit(parameters, trained)
-    return torch.optim.AdamW(
-        trained,
-        lr=parameters.learning_rate,
-        betas=(BETA1, parameters.beta2),
-        eps=parameters.adam_eps,
-        weight_decay=parameters.weight_decay,
-        foreach=kind == "foreach",
-        fused=kind == "fused",
-    )
+    """The optimiser that the parameters name. Raises Unsupported if its library, or Triton, is not installed.
+
+    With states in 8 bits the first step compiles an update for each shape of a parameter. StableAdamW's `foreach` and `per_parameter` wait
+    in each step for the device to return every RMS_t; its `fused` (Triton) does not.
+    """
+    make = _stable_adamw(parameters) if parameters.update_rule == "stable_adamw" else _adamw(parameters)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=DeprecationWarning, module="optimi")  # its foreach, in favour of Triton: needs a GPU
+        return make(
+            trained,
+            lr=parameters.learning_rate,
+            betas=(BETA1, parameters.beta2),
+            eps=parameters.adam_eps,
+            weight_decay=parameters.weight_decay,
+        )
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
@@ -92,24 +95,22 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
             group["lr"] = rate
 
 
-def _adamw_8bit(parameters: TrainingParameters, trained: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
-    """AdamW with states in 8 bits. Its first step compiles an update for each shape of a parameter."""
+def _adamw(parameters: TrainingParameters) -> Callable[..., torch.optim.Optimizer]:
+    kind = parameters.optimizer
+    if kind == STATES_BF16:
+        from cluster.worker.train.bf16_states import AdamWBf16States
+
+        return AdamWBf16States
+    if kind != STATES_8BIT:
+        return partial(torch.optim.AdamW, foreach=kind == "foreach", fused=kind == "fused")
     try:
         from torchao.optim import AdamW8bit
     except ImportError as error:
         raise Unsupported(f"optimizer {STATES_8BIT}: torchao is not installed ({error})") from error
-    optimizer: torch.optim.Optimizer = AdamW8bit(
-        trained,
-        lr=parameters.learning_rate,
-        betas=(BETA1, parameters.beta2),
-        eps=parameters.adam_eps,
-        weight_decay=parameters.weight_decay,
-    )
-    return optimizer
+    return AdamW8bit  # type: ignore[no-any-return]
 
 
-def _stable_adamw(parameters: TrainingParameters, trained: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
-    """StableAdamW. `foreach` and `per_parameter` wait in each step for the device to return every RMS_t; `fused` (Triton) does not."""
+def _stable_adamw(parameters: TrainingParameters) -> Callable[..., torch.optim.Optimizer]:
     kind = parameters.optimizer
     try:
         from optimi import StableAdamW
@@ -117,15 +118,4 @@ def _stable_adamw(parameters: TrainingParameters, trained: list[torch.nn.Paramet
         raise Unsupported(f"update_rule stable_adamw: the library torch-optimi cannot be imported here ({error})") from error
     if kind == "fused" and importlib.util.find_spec("triton") is None:
         raise Unsupported("update_rule stable_adamw: optimizer fused needs Triton, which is not installed; use foreach or per_parameter")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # its foreach is deprecated in favour of Triton, which needs a GPU
-        optimizer: torch.optim.Optimizer = StableAdamW(
-            trained,
-            lr=parameters.learning_rate,
-            betas=(BETA1, parameters.beta2),
-            eps=parameters.adam_eps,
-            weight_decay=parameters.weight_decay,
-            foreach=kind == "foreach",
-            triton=kind == "fused",
-        )
-    return optimizer
+    return partial(StableAdamW, foreach=kind == "foreach", triton=kind == "fused")

@@ -1,4 +1,4 @@
-"""Batches of image and caption from row numbers: decoding, random crop, resizing and tokenisation in the DataLoader's processes.
+"""Batches of image and caption from row numbers: decoding, random crop, resizing and tokenisation on the host.
 
 Images are uint8 (batch, height, width, 3), a quarter of the bytes of fp32 on the way to the device. The device normalises them.
 """
@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import io
 import random
-import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -56,16 +54,19 @@ def open_image(data: bytes | None) -> Any:
 
     if not data:
         raise CorruptRow("no image bytes")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", Image.DecompressionBombWarning)  # by default Pillow only warns over 89 megapixels
-        try:
-            return Image.open(io.BytesIO(data), formats=FORMATS)
-        except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
-            raise DataError(f"refused to decode: {error}") from error
-        except UnidentifiedImageError as error:  # whose text names an object in memory
-            raise CorruptRow(f"not an image in {', '.join(FORMATS)}") from error
-        except Exception as error:  # Pillow's readers raise whatever a broken header leads them to
-            raise CorruptRow(f"not an image in {', '.join(FORMATS)}: {error}") from error
+    try:
+        image = Image.open(io.BytesIO(data), formats=FORMATS)
+    except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
+        raise DataError(f"refused to decode: {error}") from error
+    except UnidentifiedImageError as error:  # whose text names an object in memory
+        raise CorruptRow(f"not an image in {', '.join(FORMATS)}") from error
+    except Exception as error:  # Pillow's readers raise whatever a broken header leads them to
+        raise CorruptRow(f"not an image in {', '.join(FORMATS)}: {error}") from error
+    # up to twice the limit Pillow only warns; a filter that makes it raise would be the whole process's, and other threads decode too
+    most = Image.MAX_IMAGE_PIXELS
+    if most is not None and image.width * image.height > most:
+        raise DataError(f"refused to decode: {image.width} x {image.height} pixels are more than Pillow's limit of {most}")
+    return image
 
 
 def decode(data: bytes | None, size: int, draw: random.Random | None) -> Any:
@@ -196,18 +197,3 @@ class CorruptRows:
             self._note(f"corrupt row skipped: {name}: {why} ({len(self._seen)} so far; {self._cap} of {self._rows} are allowed)")
             if len(self._seen) > self._cap:
                 raise DataError(f"more than {self._cap} of {self._rows} rows are corrupt: " + ", ".join(self._seen.values()))
-
-
-def loader(dataset: PairDataset, order: Iterator[BatchIndices], *, workers: int, prefetch_factor: int, pin_memory: bool) -> Any:
-    """A torch DataLoader over batches in the order of `order`, whatever the number of processes."""
-    from torch.utils.data import DataLoader
-
-    return DataLoader(
-        dataset,  # type: ignore[arg-type]  # its index is a BatchIndices
-        batch_size=None,
-        sampler=order,
-        num_workers=workers,
-        persistent_workers=workers > 0,
-        prefetch_factor=prefetch_factor if workers else None,
-        pin_memory=pin_memory,
-    )

@@ -128,7 +128,7 @@ class Shape:
 def open_pipe(names: Any, files: list[Path], shape: Shape, corrupt: CorruptRows) -> Any:
     """An iterator over batches made on the device: normalised images fp32 (batch, 3, size, size), input_ids, attention_mask.
 
-    `names`: batches of Names, from a DataLoader; `files`: all files that they may name.
+    `names`: batches of Names; `files`: all files that they may name.
     If the pipe cannot be made, raises whatever the media library raised; the caller records it.
     """
     import numpy as np

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ class Packed:
         self.tokenizer.no_truncation()
         self._kept: dict[int, np.ndarray[Any, Any]] = {}
         self._room = KEPT_TOKENS
+        self._lock = threading.Lock()  # of both; threads may share this
 
     def __getitem__(self, indices: BatchIndices) -> Batch:
         """input_ids, labels (batch, length): the next token of each. corrupt [(row, name, why)]. pairs: of query and key that attention
@@ -78,9 +80,10 @@ class Packed:
         ids = np.asarray(self.tokenizer.encode(text_of(self.rows, row, 0)[: CHARACTERS * (self.length + 1)]).ids, dtype=np.int32)
         if len(ids) == 0:
             raise CorruptRow("its text has no tokens")
-        if len(ids) <= self._room:
-            self._kept[row] = ids
-            self._room -= len(ids)
+        with self._lock:
+            if row not in self._kept and len(ids) <= self._room:
+                self._kept[row] = ids
+                self._room -= len(ids)
         return ids
 
 

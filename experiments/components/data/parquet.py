@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -67,7 +68,10 @@ def read_index(files: list[Path], columns: tuple[str, str], kinds: tuple[Holds, 
 
 
 class Rows:
-    """Random access by row number to two columns, as image bytes and caption. Keeps the row groups read last, up to twice WINDOW_BYTES."""
+    """Random access by row number to two columns, as image bytes and caption. Keeps the row groups read last, up to twice WINDOW_BYTES.
+
+    Threads may share it. Then one of them reads a row group from its file, and the others wait for it.
+    """
 
     def __init__(self, groups: list[RowGroup], image_column: str, caption_column: str) -> None:
         self.groups, self.columns = groups, (image_column, caption_column)
@@ -76,6 +80,7 @@ class Rows:
         self._held = 0
         self._files: dict[Path, Any] = {}
         self._pid = os.getpid()
+        self._lock = threading.Lock()  # of the cache and the files
 
     def __len__(self) -> int:
         return self.groups[-1].first + self.groups[-1].rows
@@ -92,7 +97,8 @@ class Rows:
         Raises DataError for a broken row group, CorruptRow for text that is not UTF-8.
         """
         index = self._find(row)
-        images, captions = self._group(index)
+        with self._lock:
+            images, captions = self._group(index)
         offset = row - self.groups[index].first
         try:
             image, caption = images[offset].as_py(), captions[offset].as_py()

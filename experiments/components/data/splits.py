@@ -112,19 +112,10 @@ class Splits:
         )
 
     def batches(self, dataset: Any, order: Iterator[Any]) -> Iterator[Batch]:
-        """Items of `dataset` in the order of their indices, loaded by `dataloader_workers` processes.
+        """Items of `dataset` in the order of their indices. Raises DataError once too many rows were corrupt."""
+        from experiments.components.data.loading import load
 
-        Raises DataError once too many rows were corrupt.
-        """
-        from experiments.components.data import images
-
-        for batch in images.loader(
-            dataset,
-            order,
-            workers=self.parameters.dataloader_workers,
-            prefetch_factor=self.parameters.prefetch_factor,
-            pin_memory=self.parameters.pin_memory and self.context.device_kind != "cpu",
-        ):
+        for batch in load(dataset, order, self.context):
             self.corrupt.add(batch.pop("corrupt", []))
             yield batch
 

@@ -65,7 +65,8 @@ class BridgeTower:
 
     def _media_pipe(self) -> Iterator[Batch] | None:
         """Batches decoded by the media pipe; None where it cannot be made. The trial's environment records which of the two happened."""
-        from experiments.components.data import images, media_pipe, staging
+        from experiments.components.data import media_pipe, staging
+        from experiments.components.data.loading import load
 
         context, parameters, rows = self.context, self.parameters, self.pairs.train
         try:
@@ -74,13 +75,8 @@ class BridgeTower:
             assert context.data is not None
             root = staging.cache_folder().parent / "images"
             exported = media_pipe.export(rows, context.data.fingerprint, parameters.train_split, root)
-            names = images.loader(
-                media_pipe.Names(rows, exported, self._tokenizer(), parameters.text_length),  # type: ignore[arg-type]
-                self.pairs.train_indices(),
-                workers=parameters.dataloader_workers,
-                prefetch_factor=parameters.prefetch_factor,
-                pin_memory=False,
-            )
+            items = media_pipe.Names(rows, exported, self._tokenizer(), parameters.text_length)
+            names = load(items, self.pairs.train_indices(), context, pin=False)
             shape = media_pipe.Shape(
                 context.batch_size,
                 parameters.text_length,

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from experiments.components.flop_count import attention_masks_left_out, count_once
+from experiments.components.flop_count import attention_masks_left_out, count_once, counting
 from experiments.workloads.flava.parameters import MASKED_PATCHES, NEGATIVES, SIZES
 
 if TYPE_CHECKING:
@@ -116,7 +116,6 @@ def _forward_flops(size: str, shape: tuple[int, int], text_length: int, long_tex
 def _counted_flops(settings: Any, text_length: int, long_text_length: int) -> dict[str, float]:
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
-    from torch.utils.flop_counter import FlopCounterMode
     from transformers import FlavaForPreTraining
     from transformers.models.flava import modeling_flava
 
@@ -125,7 +124,7 @@ def _counted_flops(settings: Any, text_length: int, long_text_length: int) -> di
 
     def count(call: Callable[[], object]) -> tuple[float, float]:
         """All FLOPs per sample, and those of single matrix products, in the layers the linear layers': attention's are batched."""
-        with FlopCounterMode(display=False) as counter:
+        with counting() as counter:
             call()
         of = counter.get_flop_counts()["Global"]
         return float(counter.get_total_flops()) / 2, sum(of.get(one, 0) for one in (torch.ops.aten.mm, torch.ops.aten.addmm)) / 2

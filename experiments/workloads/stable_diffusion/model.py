@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from experiments.components.flop_count import count_once, in_linears
+from experiments.components.flop_count import count_once, counting, in_linears
 from experiments.components.workload import Batch, DataError, Unsupported
 from experiments.workloads.stable_diffusion.parameters import CALLS, SIZES, TEXT_LENGTH, Parameters
+
+if TYPE_CHECKING:
+    from torch.utils.flop_counter import FlopCounterMode
 
 # of CompVis/stable-diffusion-v1-4's scheduler
 NOISE: dict[str, Any] = {
@@ -164,8 +167,8 @@ def arrange(part: Any, parameters: Parameters) -> None:
 def flops(parameters: Parameters, latent: int) -> dict[str, float]:
     """FLOPs of an image: `unet`, all its calls with guidance, and `decoder`; the text encoder's 0.03 % are left out.
 
-    Counted by torch's FlopCounterMode on fake tensors, attention as plain matrix products, which the counter knows on every device. Agrees
-    with the published 803 GFLOP for each evaluation of the UNet and 2515 for decoding (v1-4 at 512 pixels).
+    Counted by torch's FlopCounterMode on fake tensors. Agrees with the published 803 GFLOP for each evaluation of the UNet and 2515 for
+    decoding (v1-4 at 512 pixels).
     """
     counted = _flops(parameters, latent)
     return {name: counted[name] for name in ("unet", "decoder")}
@@ -187,20 +190,15 @@ def _flops(parameters: Parameters, latent: int) -> dict[str, float]:
 
 def _counted_flops(parameters: Parameters, latent: int) -> dict[str, float]:
     import torch
-    from diffusers.models.attention_processor import AttnProcessor
     from torch._subclasses.fake_tensor import FakeTensorMode
-    from torch.utils.flop_counter import FlopCounterMode
 
     def count(call: Callable[[], object]) -> FlopCounterMode:
-        counter = FlopCounterMode(display=False)
-        with counter:
+        with counting() as counter:
             call()
         return counter
 
     with FakeTensorMode(), torch.no_grad():
         unet, vae, _ = parts(parameters.model_copy(update={"text_encoder": False, "weights": None}))
-        for part in (unet, vae):
-            part.set_attn_processor(AttnProcessor())
         image, text = torch.zeros(1, 4, latent, latent), torch.zeros(1, TEXT_LENGTH, unet.config.cross_attention_dim)
         evaluations = 2 * (parameters.denoising_steps + CALLS[parameters.scheduler])
         once, decoder = count(lambda: unet(image, 1, text)), count(lambda: vae.decode(image))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from experiments.components.data.classes import Classes
+from experiments.components.data.loading import load
 from experiments.components.workload import Batch, Context, DataError
 from experiments.workloads.vit.parameters import SIZES, Parameters
 
@@ -56,19 +57,7 @@ class Vit:
     def batches(self) -> Iterator[Batch]:
         if self.data is not None:
             return self.data.batches(self.data.dataset(self.data.train, self.size), self.data.train_indices())
-        from torch.utils.data import DataLoader
-
-        parameters, workers = self.parameters, self.parameters.dataloader_workers
-        return iter(
-            DataLoader(
-                Images(self.size, self.classes, parameters.seed),  # type: ignore[arg-type]  # its index is a range of rows
-                batch_size=None,
-                sampler=self._order(),
-                num_workers=workers,
-                prefetch_factor=parameters.prefetch_factor if workers else None,
-                pin_memory=parameters.pin_memory and self.context.device_kind != "cpu",
-            )
-        )
+        return iter(load(Images(self.size, self.classes, self.parameters.seed), self._order(), self.context))
 
     def prepare(self, batch: Batch) -> Batch:
         return {**batch, "images": (batch["images"].permute(0, 3, 1, 2) / 127.5 - 1).contiguous()}

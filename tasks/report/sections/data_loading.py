@@ -1,8 +1,8 @@
-"""Section: how many DataLoader processes are enough."""
+"""Section: how many loader processes or threads are enough."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from experiments.metrics import Direction, Metric
@@ -13,11 +13,13 @@ from tasks.report.answer import superlative
 from tasks.report.section import Bullets, ReportSource, Section
 from tasks.report.text_format import change, change_interval, listed, percent
 
-WORKERS = "dataloader_workers"
+WORKERS, LOADER = "dataloader_workers", "loader"
+PROCESSES = "processes"  # of LOADER: what others are compared with
 
 
 def section(source: ReportSource) -> Section | None:
-    lines = [row.sentence for row in saturation(source.cells)]
+    rows = saturation(source.cells)
+    lines = [*(row.sentence for row in rows), *loaders_compared(rows)]
     if not lines:
         return None
     # a single sentence stands beside the winner at the page's head
@@ -26,21 +28,63 @@ def section(source: ReportSource) -> Section | None:
 
 @dataclass(frozen=True)
 class Saturation:
-    """The fewest DataLoader processes that saturate the device, for cells that differ in nothing else."""
+    """The fewest loader processes or threads that saturate the device, for cells that differ in nothing else.
+
+    `cells`: by their number; `enough`: the one that has so few; `rest`: what all of them are, without the kind of `loader`.
+    """
 
     cells: Sequence[Cell]
+    enough: Cell
+    loader: str | None
+    rest: tuple[object, ...]
     sentence: str
 
 
 def saturation(cells: Sequence[Cell], of: Cell | None = None) -> list[Saturation]:
-    """One for each row that varies the DataLoader processes; none of a metric that is better neither high nor low. `of`: its row alone."""
-    groups: dict[tuple[object, ...], list[Cell]] = {}
+    """One for each row that varies them; none of a metric that is better neither high nor low. `of`: its row alone.
+
+    A cell that loads in its training process has no loader of either kind, so it begins the row of each.
+    """
+    groups: dict[tuple[tuple[object, ...], str | None], list[Cell]] = {}
     for cell in cells:
         if cell.estimate and cell.metric.direction is not Direction.NEITHER and isinstance(cell.axes.get(WORKERS), int):
-            rest = tuple((axis, repr(value)) for axis, value in cell.axes.items() if axis != WORKERS)
-            groups.setdefault((*rest, repr(cell.work)), []).append(cell)
-    rows = [sorted(group, key=_workers) for group in groups.values() if len(group) > 1]
-    return [Saturation(row, _sentence(row)) for row in rows if of is None or of in row]
+            groups.setdefault((_rest(cell), _loader(cell.axes)), []).append(cell)
+    alone = {rest: [cell for cell in group if _workers(cell) == 0] for (rest, loader), group in groups.items() if loader == PROCESSES}
+    found = []
+    for (rest, loader), group in groups.items():
+        row = sorted(group if loader in (None, PROCESSES) else [*alone.get(rest, []), *group], key=_workers)
+        if len(row) > 1 and (of is None or of in group):
+            enough, sentence = _saturation(row)
+            found.append(Saturation(row, enough, loader, rest, sentence))
+    return found
+
+
+def loaders_compared(rows: Sequence[Saturation]) -> list[str]:
+    """Where a sweep varies who loads: each other kind against processes, both with as many as are enough, of each at least one."""
+    processes = {row.rest: row.enough for row in rows if row.loader == PROCESSES}
+    others = [row for row in rows if row.loader not in (None, PROCESSES) and row.rest in processes and _workers(row.enough)]
+    pairs = [(row.enough, processes[row.rest]) for row in others]
+    return [
+        f"With as many as are enough, {cell.short} is {_AGAINST[found.verdict]} {other.short}: {_against(found, cell.metric)}."
+        for (cell, other), found in zip(pairs, judge_pairs(pairs), strict=True)
+    ]
+
+
+_AGAINST: Mapping[Verdict, str] = {
+    Verdict.FASTER: "better than",
+    Verdict.SLOWER: "worse than",
+    Verdict.SAME: "the same as",
+    Verdict.UNDECIDED: "undecided against",
+}
+
+
+def _rest(cell: Cell) -> tuple[object, ...]:
+    axes = ((axis, repr(value)) for axis, value in cell.axes.items() if axis not in (WORKERS, LOADER))
+    return (*axes, repr(cell.work))
+
+
+def _loader(axes: Mapping[str, object]) -> str | None:
+    return str(axes[LOADER]) if LOADER in axes else None
 
 
 def _workers(cell: Cell) -> int:
@@ -51,10 +95,14 @@ def _mp(cell: Cell) -> str:
     return f"MP-{cell.axes[WORKERS]}"
 
 
-def _sentence(row: Sequence[Cell]) -> str:
-    """`row` is sorted by workers."""
+def _saturation(row: Sequence[Cell]) -> tuple[Cell, str]:
+    """Which cell has as many as are enough, and the sentence about it. `row` is sorted by workers; the last tells its loader."""
     cell, later = _enough(row)
-    where = " · ".join(part for part in row[0].short.split(" · ") if part != _mp(row[0]))
+    return cell, _sentence(row, cell, later)
+
+
+def _sentence(row: Sequence[Cell], cell: Cell, later: Sequence[tuple[Cell, Comparison]]) -> str:
+    where = " · ".join(part for part in row[-1].short.split(" · ") if part != _mp(row[-1]))
     place = f"{where}: " if where else ""
     waits = cell.mean("data_wait_share")
     wait = f"; the device waits for the host {percent(waits)} of the step" if waits is not None else ""

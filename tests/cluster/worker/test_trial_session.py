@@ -182,7 +182,7 @@ def test_what_the_model_takes_is_completed_after_all(setting: Setting, monkeypat
     setting.device.name = "NVIDIA A100-SXM4-80GB"
     window = setting.run(precision="bf16")
     assert window["flops_per_sample"] == 3 * 2 * (2 * 32 * 32 + 32 * 8)
-    assert window["flops_by_precision"] == {"bf16": window["flops_per_sample"]}
+    assert window["flops_by_precision"] == {"bf16": window["flops_per_sample"]} and window["flop_count"] == 2
     assert window["peak_flops"] == 312e12 and "datasheet" in window["peak_source"]
 
 

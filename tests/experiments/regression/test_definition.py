@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from experiments.config.errors import ConfigError
+from experiments.metrics import metric_of
 from experiments.regression.definition import METRICS, cell_id, drop_to_fit, load_night, nights
 from experiments.regression.paired_test import PAIRS
 
@@ -77,3 +78,17 @@ def test_the_lowest_value_goes_first_and_only_as_much_as_needed() -> None:
 
 def test_every_metric_has_words_and_a_smallest_effect() -> None:
     assert all(0 < metric.minimum_effect < 1 and metric.worse != metric.better for metric in METRICS.values())
+
+
+def test_nights_judge_language_models_by_tokens(tmp_path: Path) -> None:
+    """By metrics that a trial of theirs has, and the canary's node shows in both."""
+    path = tmp_path / "words.yaml"
+    part = "suite: llm, profile: smoke, metrics: [tokens_per_s], minimum_effect: {tokens_per_s: 0.05}"
+    other = "suite: llm_inference, profile: smoke, metrics: [latency_per_token_s, tokens_per_s]"
+    path.write_text(f"nightly: words\ncells:\n  - {{{part}}}\n  - {{{other}}}\n")
+    night = load_night(str(path))
+    assert [part.metrics for part in night.cells] == [["tokens_per_s"], ["latency_per_token_s", "tokens_per_s"]]
+    tokens, latency = METRICS["tokens_per_s"], METRICS["latency_per_token_s"]
+    assert (tokens.higher_is_better, latency.higher_is_better) == (True, False)
+    assert (tokens.minimum_effect, latency.minimum_effect) == (0.03, metric_of("latency_p50_s").minimum_effect)
+    assert tokens.depends_on_node and latency.depends_on_node

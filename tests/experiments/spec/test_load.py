@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cluster.pools.pool import load_pools
 from experiments import workloads
 from experiments.config.errors import ConfigError
 from experiments.spec.load import list_suites, load_suite
@@ -297,110 +293,3 @@ def test_another_folder_gives_its_own_workload(workshop: Workshop, tmp_path: Pat
     (other / "workloads" / "toy.py").write_text(WORKLOAD.replace('= "tiny"', '= "large"'))
     monkeypatch.setenv("SWEEPBENCH_EXTRA", str(other))
     assert workloads.load("toy").Parameters.model_fields["model"].default == "large"
-
-
-def test_every_suite_here_is_valid_and_read_without_torch() -> None:
-    code = """
-import sys
-from cluster.pools.pool import load_pools
-from experiments.spec.matrix import expand, trial_count
-from experiments.spec.load import list_suites, load_suite
-for info in list_suites():
-    for profile in info.profiles:
-        suite = load_suite(info.name, profile=profile, pools=load_pools())
-        print(info.name, profile, trial_count(expand(suite), suite.repeats))
-heavy = {"torch", "transformers", "ray", "prefect", "mlflow"} & set(sys.modules)
-assert not heavy, heavy
-"""
-    root = Path(__file__).resolve().parents[3]
-    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    sizes = {tuple(line.split()[:2]): int(line.split()[2]) for line in done.stdout.splitlines()}
-    assert sizes["bridgetower", "full"] == 144
-    assert sizes["bridgetower", "smoke"] <= 27  # two minutes on two cores
-
-
-def test_bridgetower_is_the_documents_experiment() -> None:
-    cells = expand(load_suite("bridgetower", pools=load_pools()))
-    settings = {(cell.pool, cell.parameters["batch_size"], cell.parameters["devices"]) for cell in cells}
-    assert settings == {("gaudi2", 48, 8), ("a100", 32, 8)}
-    axes = [(cell.axes["model"], cell.axes["precision"], cell.axes["dataloader_workers"], cell.pool) for cell in cells]
-    assert sorted(axes) == sorted(product(("base", "large"), ("fp32", "bf16", "fp8"), (0, 1, 2, 4), ("gaudi2", "a100")))
-    assert {(cell.parameters["text_length"], cell.parameters["learning_rate"]) for cell in cells} == {(128, 1e-5)}
-    (one,) = {(cell.parameters["devices"], cell.parameters["batch_size"]) for cell in expand(_on_cuda())}
-    assert one == (1, 32)
-
-
-@pytest.mark.parametrize("profile", ["smoke", "h200"])
-def test_bridgetower_spans_model_precision_and_loading_in_minutes_too(profile: str) -> None:
-    """At each size and precision a cell is there to compare the others of its size with."""
-    suite = load_suite("bridgetower", profile=profile, pools=load_pools())
-    cells = expand(suite)
-    models, precisions, counts = ({cell.axes[name] for cell in cells} for name in ("model", "precision", "dataloader_workers"))
-    assert (len(models), len(precisions), len(counts)) == {"smoke": (2, 2, 3), "h200": (2, 3, 4)}[profile]
-    assert all({cell.axes["precision"] for cell in cells if cell.axes["model"] == model} == precisions for model in models)
-    assert suite.rounds is not None and suite.rounds.budget == {"smoke": "2m", "h200": "10m"}[profile]
-
-
-def _on_cuda() -> Suite:
-    return load_suite("bridgetower", pools=load_pools(), pool_names=["cuda"])
-
-
-# --- same_work
-
-
-def test_same_work_is_the_workloads_and_the_suites(workshop: Workshop) -> None:
-    assert workshop.load(SUITE).same_work == ["model"]
-    assert workshop.load(SUITE + "same_work: [precision]\n").same_work == ["model", "precision"]
-    by_condition = "conditions: [{when: {precision: bf16}, set: {shards: 2}}]\nsame_work: [shards]\n"
-    assert workshop.load(SUITE + by_condition).same_work == ["model", "shards"]
-
-
-@pytest.mark.parametrize(
-    ("names", "key", "problem", "hint"),
-    [
-        ("[precison]", "same_work[0]", "'precison' is not an axis, and no condition sets it", "did you mean 'precision'?"),
-        ("[precision, shards]", "same_work[1]", "'shards' is not an axis", "known: precision, dataloader_workers"),
-        ("[pool]", "same_work[0]", "'pool' says where a cell runs", "cells of several pools do the same work"),
-        ("[precision, precision]", "same_work[1]", "'precision' is named twice", "name each axis once"),
-    ],
-)
-def test_a_wrong_name_in_same_work_is_refused(workshop: Workshop, names: str, key: str, problem: str, hint: str) -> None:
-    error = workshop.refused(SUITE + f"same_work: {names}\n")
-    assert (error.key, error.line) == (key, SUITE.count("\n") + 1)
-    assert problem in error.problem and hint in error.hint
-
-
-def test_a_profile_inherits_a_name_of_which_it_has_one_value(workshop: Workshop) -> None:
-    text = SUITE + "same_work: [precision]\nprofiles:\n  one:\n    axes: {pool: [cpu], dataloader_workers: [0, 1]}\n"
-    assert workshop.load(text, profile="one").same_work == ["model", "precision"]
-    assert workshop.refused(text + "    same_work: [precision]\n").key == "profiles.one.same_work[0]"
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "other", "who"), [("model", "tiny", "large", "the workload toy"), ("shards", "1", "2", "the suite's same_work")]
-)
-def test_a_baseline_that_names_what_changes_the_work_is_refused(workshop: Workshop, name: str, value: str, other: str, who: str) -> None:
-    axis = f"{name}: [{value}, {other}]"
-    own = "same_work: [shards]\n" if name == "shards" else ""
-    text = SUITE.replace("axes:\n", f"axes:\n  {axis}\n").replace("baseline: {", f"baseline: {{{name}: {value}, ") + own
-    error = workshop.refused(text)
-    assert error.key == f"baseline.{name}" and error.problem.startswith(f"changes the work, says {who}: ")
-    assert error.hint.startswith(f"leave {name} out: each cell is then compared at its own {name}; ")
-    assert workshop.load(text.replace(f"{axis}\n", f"{name}: [{value}]\n")).baseline[name], "of one value nothing is left out"
-
-
-def test_a_baseline_of_one_batch_is_refused_for_what_is_timed_by_batch(workshop: Workshop) -> None:
-    text = SUITE.replace("  dataloader_workers: [0, 1]\n", "  batch_size: [1, 8]\n").replace("dataloader_workers: 0", "batch_size: 1")
-    assert workshop.load(text).baseline == {"batch_size": 1}
-    error = workshop.refused(text + "report: {rows: [pool, precision], columns: batch_size, metric: latency_p50_s}\n")
-    assert (error.key, error.problem) == (
-        "baseline.batch_size",
-        "changes what latency_p50_s measures: other batch sizes cannot be compared with it",
-    )
-
-
-def test_a_workload_that_names_no_parameter_in_same_work_is_refused(workshop: Workshop) -> None:
-    (workshop.root / "workloads" / "toy.py").write_text(WORKLOAD.replace('("model",)', '("modle",)'))
-    error = workshop.refused(SUITE)
-    assert (error.key, error.problem) == ("same_work", "'modle' is not a parameter") and "did you mean 'model'?" in error.hint

@@ -9,6 +9,7 @@ import pytest
 from cluster.pools.pool import load_pools
 from experiments.config.errors import ConfigError
 from experiments.spec.load import list_suites, load_suite
+from experiments.spec.matrix import expand
 
 ROOT = Path(__file__).resolve().parents[3]
 OF_OUR_OWN = ("canary", "synthetic")  # parts of a night, and of tests
@@ -29,6 +30,22 @@ def test_every_suite_has_a_deployment() -> None:
     for name in (info.name for info in list_suites() if info.name not in OF_OUR_OWN):
         assert f"  - name: {name}\n" in deployed and f"suite: {name}\n" in deployed
         assert any(info.name == name and info.problem is None for info in list_suites())
+
+
+def test_every_axis_with_values_is_a_row_or_the_column_of_its_suites_table() -> None:
+    """An axis that is neither becomes a row behind the others: the suite says where it belongs."""
+    lacking = {}
+    for info in list_suites():
+        for profile in info.profiles:
+            suite = load_suite(info.name, profile=profile, pools=load_pools())
+            values: dict[str, set[str]] = {}
+            for cell in expand(suite):
+                for axis, value in cell.axes.items():
+                    values.setdefault(axis, set()).add(repr(value))
+            varied = {axis for axis, seen in values.items() if len(seen) > 1}
+            lacking[info.name, profile] = varied - {*suite.report.rows, suite.report.columns}
+    assert {where: axes for where, axes in lacking.items() if axes} == {}
+    assert {("llm", "h200_x2"), ("bert", "unpadded"), ("bridgetower", "full")} <= lacking.keys()
 
 
 def test_a_metric_with_a_number_in_its_name_needs_no_axis(tmp_path: Path) -> None:

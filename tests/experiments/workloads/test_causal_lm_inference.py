@@ -139,7 +139,7 @@ def test_the_suites_expand() -> None:
     settings = {tuple(cell.parameters[name] for name in ("model", "devices", "parallel", "sequence_length")) for cell in two}
     assert settings == {("llama3-8b", 2, "fsdp2", 8192)}
     assert {cell.parameters["tuning"] for cell in cells("llm", "lora")} == {"lora"}
-    assert len(cells("llm", "cuda")) == 18 and len(cells("llm", "smoke")) == 6
+    assert len(cells("llm", "cuda")) == 19 and len(cells("llm", "smoke")) == 6
     for profile in ("full", "cuda"):
         found = {(cell.parameters["phase"], cell.parameters["cuda_graph"]) for cell in cells("llm_inference", profile)}
         assert found == {("prefill", False), ("decode", False), ("decode", True)}

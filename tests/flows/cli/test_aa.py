@@ -13,11 +13,10 @@ from experiments.config.paths import runs_root
 from flows.cli import options
 from flows.cli import run_sweep as cli_run_sweep
 from flows.cli.commands import app
-from flows.cli.show_certificates import print_of_sweep
 from flows.cli.start_sweep import start
 from tasks.analysis.certificates import keep_certificates, write_certificate
+from tasks.report.certificate_text import lines_of_sweep
 from tasks.sweep.store import AaSettings, Plan, SweepStore
-from tests.flows.cli.test_show import Page
 from tests.tasks.aa_support import aa_sweep, noise, pair_rows
 
 
@@ -92,9 +91,7 @@ def test_certificates_are_listed_and_damaged_ones_named(monkeypatch: pytest.Monk
 
 
 def lines_of(store: SweepStore) -> list[str]:
-    page = Page()
-    print_of_sweep(page, store)
-    return [" ".join(line) for line in page.lines]
+    return lines_of_sweep(store.dir, store.load_plan())
 
 
 def test_after_the_comparison_stands_what_is_known_of_the_devices(tmp_path: Path) -> None:

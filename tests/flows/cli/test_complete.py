@@ -9,12 +9,18 @@ from typer.testing import CliRunner
 
 from experiments.precision import Precision
 from experiments.trial import Outcome
+from flows.cli.application import HELP_WIDTH, short_help
 from flows.cli.commands import app
 from tests.tasks.plan_support import make_plan, make_trial, saved
 
 
 def completed(line: str) -> list[str]:
     """The completions of a command line that ends at the cursor."""
+    return [entry.split("\t")[0] for entry in offered(line)]
+
+
+def offered(line: str) -> list[str]:
+    """The same with the help of each, after a tab."""
     runner = CliRunner()
     done = runner.invoke(
         app,
@@ -22,7 +28,7 @@ def completed(line: str) -> list[str]:
         env={"_SWEEP_COMPLETE": "complete_fish", "_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
         prog_name="sweep",
     )
-    return [entry.split("\t")[0] for entry in done.output.splitlines() if entry]
+    return [entry for entry in done.output.splitlines() if entry]
 
 
 def test_profiles_of_the_suite() -> None:
@@ -58,3 +64,26 @@ def test_trials_of_a_sweep(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> No
 def test_what_is_wrong_completes_nothing_and_says_nothing() -> None:
     assert completed("sweep run no-such-suite --only ") == []
     assert completed("sweep run --set ") == []
+
+
+@pytest.mark.parametrize(
+    "line", ["sweep ", "sweep -", "sweep run synthetic -", "sweep data ", "sweep new suite --", "sweep run synthetic --set "]
+)
+def test_help_is_one_sentence_that_fits_beside_what_is_completed(line: str) -> None:
+    helps = [entry.partition("\t")[2] for entry in offered(line)]
+    assert any(helps) and all(len(text) <= HELP_WIDTH for text in helps), helps
+
+
+@pytest.mark.parametrize(
+    ("text", "short"),
+    [
+        ("print JSON", "print JSON"),
+        ("Write a suite. Starts nothing.", "Write a suite"),
+        ("at most so many; else as the suite says", "at most so many"),
+        ("a profile, e.g. smoke", "a profile, e.g. smoke"),
+        ("with --budget: no more rounds", "with --budget: no more rounds"),
+        ("word " * 20, f"{'word ' * 9}…"),
+    ],
+)
+def test_what_is_left_of_a_help(text: str, short: str) -> None:
+    assert short_help(text) == short

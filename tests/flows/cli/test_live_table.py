@@ -39,8 +39,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return found
 
 
-def text_of(progress: SweepProgress, height: int = 40, ratios: Ratios | None = None) -> list[str]:
-    console = Console(file=StringIO(), width=200, height=height)
+def text_of(progress: SweepProgress, height: int = 40, ratios: Ratios | None = None, width: int = 200) -> list[str]:
+    console = Console(file=StringIO(), width=width, height=height)
     console.print(render(progress, height, ratios))
     return [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
 
@@ -63,6 +63,23 @@ def test_each_trial_has_a_row_and_the_last_line_counts_them(clock: Clock) -> Non
     assert rows[2] == [trials[2].name, "pool in use"]
     assert pool == ["pool p: does not answer"]
     assert footer[0].startswith("1 of 3 trials") and footer[0].endswith(". publishing")
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_why_a_trial_runs_again_stands_below_the_table(width: int) -> None:
+    trials = [make_trial(number) for number in (1, 2, 3)]
+    progress = SweepProgress(trials)
+    why = "other work took 38 % of the processor's time in the measured window, at most 5 % may, and the clock was at 1.9 of 2.4 GHz"
+    progress.wait(trials[1], f"again: it was disturbed, {why}")
+    lines = text_of(progress, width=width)
+    assert [re.split(r"  +", line) for line in lines[1:4]] == [
+        [trials[0].name, "waiting"],
+        [trials[1].name, "again"],
+        [trials[2].name, "waiting"],
+    ]
+    assert " ".join(lines[4:-1]) == f"{trials[1].name}: again: it was disturbed, {why}"
+    progress.start(trials[1])
+    assert len(text_of(progress, width=width)) == 5, "it runs, so nothing is said of it any more"
 
 
 def test_a_trial_that_is_to_last_some_seconds_counts_past_its_least_steps() -> None:
@@ -152,7 +169,7 @@ def test_the_ratio_so_far_stands_at_the_last_trial_of_a_cell_and_nothing_is_deci
     trials = [make_trial(number, repeat=repeat) for repeat in (1, 2) for number in (1, 2)]
     trials = [trial.model_copy(update={"key": f"{place:016x}", "index": place}) for place, trial in enumerate(trials)]
     suite = make_suite(baseline={"number": 1})
-    progress, ratios = SweepProgress(trials), Ratios(suite)
+    progress, ratios = SweepProgress(trials, metric="throughput"), Ratios(suite)
     rates = [100.0, 150.0, 102.0, 150.0]
     assert "ratio" not in text_of(progress, ratios=ratios)[0]
     for place, (trial, rate) in enumerate(zip(trials, rates, strict=True)):

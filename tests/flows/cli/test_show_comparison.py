@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from experiments.trial import Outcome
 from flows.cli.show_comparison import print_comparison
 from tasks.sweep.store import SweepStore
 from tests.tasks.fake_sweep import SUITE, SWEEP_ID, Fake, make_sweep
@@ -41,3 +42,10 @@ def test_each_group_of_work_has_its_sentence(tmp_path: Path, monkeypatch: pytest
     said = [line.split(": ")[:2] for line in lines[-2:]]
     assert said == [[model, f"{model} · MP-1 is fastest"] for model in ("base", "large")]
     assert not any("undecided" in line or "To decide more" in line for line in lines)
+
+
+def test_a_cell_that_crashed_beside_others_says_at_which_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    where = "flowers.py:42 in loss: RuntimeError: 0 classes"
+    crashed = fake(2, 100, outcome=Outcome.CRASHED, reason=where)
+    lines = printed(tmp_path, monkeypatch, [fake(0, 100), fake(1, 150), crashed])
+    assert f"1 cell crashed (MP-2): {where}." in lines and lines[-1].startswith("To decide more")

@@ -6,14 +6,16 @@ from io import StringIO
 
 from rich.console import Console
 
-from flows.cli.show_cost import print_cost
+from flows.cli.show_cost import print_costs
+from tasks.report.sections.cost import cost_table, price_lines
 from tests.tasks.cell_support import made, repeats, workers
 from tests.tasks.price_support import priced
 
 
 def shown(cells: list) -> list[str]:  # type: ignore[type-arg]
     page = Console(file=StringIO(), width=160)
-    print_cost(page, cells)
+    costs = cost_table(cells)
+    print_costs(page, costs.header, costs.rows, price_lines(cells))
     return [line.rstrip() for line in page.file.getvalue().splitlines()]  # type: ignore[attr-defined]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.analysis.early_records import summary_of_today, window_of_today
+from tasks.analysis.early_records import EARLY_FLOPS, notes_of_today, summary_of_today, window_of_today
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,18 @@ def test_an_early_peak_is_kept_only_where_all_was_computed_in_its_precision(line
 def test_an_early_latency_was_a_service_time() -> None:
     assert summary_of_today({"latency_p50_s": 0.5, "throughput": 2.0}, {}) == {"service_time_p50_s": 0.5, "throughput": 2.0}
     assert summary_of_today({"latency_p50_s": 0.5}, {"tree": "0" * 16}) == {"latency_p50_s": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("workload", "window", "said"),
+    [
+        ("bridgetower", {"flops_per_sample": 1e12}, True),
+        ("bridgetower_inference", {"flops_per_sample": 1e12}, True),
+        ("bridgetower", {"flops_per_sample": 1e12, "flop_count": 2}, False),
+        ("bridgetower", {"flops_per_sample": None}, False),
+        ("bridgetower", {}, False),
+        ("vit", {"flops_per_sample": 1e12}, False),
+    ],
+)
+def test_a_report_says_where_flops_are_by_the_early_count(workload: str, window: dict[str, float | None], said: bool) -> None:
+    assert notes_of_today(["one"], window, workload) == ["one", *([EARLY_FLOPS] if said else [])]

@@ -51,7 +51,7 @@ def optimum(version: str | None = "0.6.0") -> dict[str, Any]:
     memory = {"unit": "MB", "max_ram": 900.5, "max_global_vram": None, "max_allocated": None}
     prefill = {"memory": memory, "latency": latency, "throughput": {"unit": "tokens/s", "value": 533.0}, "energy": None, "efficiency": None}
     load = {"memory": memory, "latency": None, "throughput": None, "energy": None, "efficiency": None}
-    environment = {"cpu": "A CPU", "cpu_count": 8, "gpu": ["A GPU"], "optimum_benchmark_version": version}
+    environment = {"cpu": " A CPU", "cpu_count": 8, "gpu": ["A GPU"], "optimum_benchmark_version": version}
     config = {
         "name": "gpt2 on cpu",
         "backend": {"name": "pytorch", "model": "gpt2", "torch_dtype": None, "model_kwargs": {"use_cache": True}},

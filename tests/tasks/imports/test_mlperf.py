@@ -34,6 +34,17 @@ def test_a_run_has_its_time_its_throughput_and_its_quality(rank: str) -> None:
     assert found.measured_at == (BEGAN + 10) / 1000
 
 
+def test_what_happened_and_what_was_measured_are_no_settings() -> None:
+    point = '"event_type": "POINT_IN_TIME", "metadata": {"file": "train.py", "lineno": 83}'
+    more = [
+        f':::MLLOG {{"namespace": "", "time_ms": {BEGAN}, "key": "{key}", "value": {value}, {point}}}'
+        for key, value in (("weights_initialization", "null"), ("train_loss", "11.8"), ("train_loss", "3.2"), ("eval_loss", "3.3"))
+    ]
+    started = f':::MLLOG {{"namespace": "", "time_ms": {BEGAN}, "event_type": "INTERVAL_START", "key": "init_start", "metadata": {{}}}}'
+    found = read("\n".join([started, started, started, *more, mlperf()]))  # each rank says that it starts
+    assert found.results[0].settings == {"global_batch_size": 8, "opt_name": "adamw"}
+
+
 def test_how_it_ended_is_said_in_their_words_and_no_end_has_no_time() -> None:
     assert read(mlperf(status="aborted")).results[0].outcome == "aborted"
     [result] = read(mlperf(status=None)).results

@@ -34,7 +34,7 @@ def test_each_target_that_measured_something_is_a_result_with_every_figure() -> 
     assert prefill.settings["backend.model"] == "gpt2" and prefill.settings["scenario.input_shapes.batch_size"] == 2
     assert prefill.settings["backend.model_kwargs.use_cache"] is True and "backend.torch_dtype" not in prefill.settings
     assert (found.origin, found.version, found.measured_at) == (Origin.OPTIMUM_BENCHMARK, "0.6.0", None)
-    assert found.environment == {"cpu": "A CPU", "cpu_count": "8", "optimum_benchmark_version": "0.6.0"}
+    assert found.environment == {"cpu": "A CPU", "cpu_count": "8", "gpu": "A GPU", "optimum_benchmark_version": "0.6.0"}
 
 
 def test_a_report_alone_has_the_name_of_its_folder_and_no_settings() -> None:

@@ -7,12 +7,16 @@ from collections.abc import Mapping
 import numpy as np
 
 from experiments.regression.definition import NightFile
+from experiments.regression.history_segments import Change
+from experiments.stats.verdict import Verdict
 from tasks.nightly.history import History, Measured
-from tasks.nightly.store import Night, NightCell, Role
+from tasks.nightly.store import CellVerdict, Night, NightCell, Role
+from tasks.nightly.verdicts import NightVerdicts
 
 DATES = [f"2026-10-{day:02d}" for day in range(1, 21)]
 TONIGHT = "2026-10-21"
 DEFINITION = NightFile.model_validate({"nightly": "made-up", "cells": [{"suite": "synthetic"}], "least_nights": 5})
+QUIET = 1e-4  # noise, so that little else shows
 
 
 def cell(
@@ -100,3 +104,23 @@ def now(rates: Mapping[str, float], *, canary: float = 100.0, facts: Mapping[str
     for role, factor in (("canary", 1.0), ("twin", 1.0), ("injected", 1 / 1.08)):
         history.add(trials("canary", [TONIGHT], role=role, rate=canary * factor, seed=len(role) + 9))
     return history
+
+
+def verdicts_of(  # type: ignore[no-untyped-def]
+    tonight: History,
+    before: History | None = None,
+    nights: list[Night] | None = None,
+    changes: list[Change] | None = None,
+    definition: NightFile = DEFINITION,
+):
+    """(verdicts by name and role, those of the nodes, the cells that are open) of the night's measurements."""
+    verdicts = NightVerdicts(definition, night(), before or past(), nights or [], changes or [])
+    found, nodes = verdicts.judgements(tonight)
+    return {(item.name, item.role): item for item in found}, nodes, verdicts.undecided(found)
+
+
+def said(date: str, verdict: Verdict, name: str = "one") -> Night:
+    item = CellVerdict(
+        cell=f"id-{name}", name=name, role="history", metric="throughput", verdict=verdict, word="w", minimum=0.03, repeats=3
+    )
+    return night(date=date, judgements=[item])

@@ -53,7 +53,25 @@ def test_groups_of_work_have_a_line_each() -> None:
 
 def test_a_sweep_without_a_value_says_what_runs_the_rest() -> None:
     said = headline_of(report_of([row(workers(0), None, outcome=None), row(workers(1), None, outcome=Outcome.CRASHED)]))
-    assert said.lines == ["No cell has a value: 1 to do, 1 crashed.", "To run the rest: sweep resume made-up"], "no trial tells how long"
+    assert said.lines == ["No cell has a value: 1 to do, 1 crashed.", "Once that is mended: sweep resume made-up"]
+    said = headline_of(report_of([row(workers(0), None, outcome=None), row(workers(1), None, outcome=Outcome.CANCELLED)]))
+    assert said.lines == ["No cell has a value: 1 to do, 1 cancelled.", "To run the rest: sweep resume made-up"], "no trial tells how long"
+
+
+def test_a_sweep_that_all_crashed_says_at_which_line() -> None:
+    where = "flowers.py:42 in loss: RuntimeError: 0 classes"
+    alike = [row(workers(count), None, outcome=Outcome.CRASHED, reason=where) for count in (0, 1)]
+    said = headline_of(report_of(alike))
+    assert said.lines == [f"No cell has a value: 2 crashed ({where}).", "Once that is mended: sweep resume made-up"]
+    assert said.line == f"made_up · smoke: No cell has a value: 2 crashed ({where}) (sweep made-up)"
+    other = row(workers(2), None, outcome=Outcome.CRASHED, reason="flowers.py:50 in build: KeyError: 'x'")
+    told = row(workers(3), None, outcome=Outcome.UNSUPPORTED, reason="no fp8")
+    assert (
+        headline_of(report_of([*alike, other, told])).said
+        == f"No cell has a value: 3 crashed ({where}; and 1 other reason), 1 unsupported."
+    )
+    beside = report_of([*alike, row(workers(2)), row(workers(3), 150.0)])
+    assert beside.next_step is None or "mended" not in beside.next_step.text
 
 
 def test_the_same_words_everywhere() -> None:

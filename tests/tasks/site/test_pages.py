@@ -154,6 +154,9 @@ def test_what_pairs_and_a_bisection_found_is_on_the_index_and_on_the_cells_page(
     assert data_of(one)[0]["said"] == {"3": sentence} and f'<span class="note">{sentence}</span>' in one
     told = "looked 3.0 % slower; 8 pairs of 000000000000 against 000000000000: same"
     assert f"Why: {told}" in two and data_of(two)[0]["said"] == {"3": told}
+    assert [data_of(page)[0]["paired"] for page in (one, two)] == [[3], [3]]
+    assert [row[3] for row in data_of(one)[0]["change"]] == [-5.1, -6.0, -4.2]
+    assert [row[3] for row in data_of(two)[0]["change"]] == [0.0, -1.0, 1.0]
 
 
 def test_accepted_changes_environments_and_missed_nights_are_events(runs: Path) -> None:

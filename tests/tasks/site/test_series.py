@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.stats.verdict import Verdict
+from tasks.nightly.commit_records import Pairs
 from tasks.site.series import VERDICTS, Series
 from tests.tasks.site.site_support import ONE, alarm, verdict
 
@@ -53,6 +54,26 @@ def test_points_and_last_verdicts_are_of_the_nights_that_are_asked_for() -> None
     found = made.last_of([1])
     assert found is not None and found[1].value == 2.0
     assert made.last_of([7]) is None
+
+
+def test_where_pairs_decided_the_change_and_its_interval_are_theirs_and_the_band_is_of_past_nights() -> None:
+    said = {"good": "a" * 40, "good_date": "2026-10-18", "tonight": "b" * 40, "count": 8}
+    same = Pairs(**said, verdict=Verdict.SAME, ratio=1.0, low=0.99, high=1.02)  # type: ignore[arg-type]
+    open_ = Pairs(**said, verdict=Verdict.UNDECIDED, ratio=1.0, low=0.9, high=1.1)  # type: ignore[arg-type]
+    items = [verdict(value=95.0, ratio=0.95, half=0.02, looked=Verdict.SLOWER, pairs=pairs) for pairs in (same, open_, None)]
+    points = series("throughput", *((night, "main", item) for night, item in enumerate(items))).points(range(3))
+    assert points.paired.tolist() == [True, False, False]
+    assert points.change.T.tolist() == [pytest.approx([0.0, -0.01, 0.02]), *[pytest.approx([-0.05, -0.07, -0.03])] * 2]
+    assert points.interval.T.tolist() == [pytest.approx([0.99 * 95, 1.02 * 95]), *[pytest.approx([93.0, 97.0])] * 2]
+    assert points.expected.tolist() == pytest.approx([100.0] * 3)
+
+
+def test_of_a_metric_of_which_less_is_better_pairs_are_turned_too() -> None:
+    told = Pairs(good="a" * 40, good_date="2026-10-18", tonight="b" * 40, count=8, verdict=Verdict.SLOWER, ratio=0.8, low=0.7, high=0.9)
+    item = verdict(metric="peak_memory_bytes", value=2.0 * 2**30, ratio=0.95, half=0.1, pairs=told)
+    points = series("peak_memory_bytes", (0, "main", item)).points([0])
+    assert points.change[:, 0].tolist() == pytest.approx([0.25, 1 / 0.9 - 1, 1 / 0.7 - 1])
+    assert points.interval[:, 0].tolist() == pytest.approx([2048 * 0.8 / 0.9, 2048 * 0.8 / 0.7])
 
 
 def test_the_baselines_of_alarms_are_not_kept() -> None:

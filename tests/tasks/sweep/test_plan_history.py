@@ -83,6 +83,14 @@ def test_a_new_plan_is_compared_with_the_newest_sweep_of_its_suite() -> None:
     assert [entry.trial.sweep_id for entry in compared] == [NEW] * 5
 
 
+def test_a_repeat_under_another_seed_is_another_trial() -> None:
+    one = make_trial(1, key_parts={"code": "1"})
+    two = one.model_copy(update={"repeat": 2, "parameters": {**one.parameters, "seed": 1}})
+    ended(in_sweep(OLD, one, two), Outcome.OK, Outcome.OK)
+    again = two.model_copy(update={"parameters": {**one.parameters, "seed": 2}})
+    assert [entry.state for entry in compare_with_last(in_sweep(NEW, one, again))[1]] == ["done", "to do"]
+
+
 def test_a_trial_that_changed_and_failed_names_the_change() -> None:
     one = make_trial(1, key_parts={"code": "1"})
     ended(in_sweep(OLD, one), Outcome.INFRA)

@@ -134,6 +134,16 @@ def test_another_version_of_what_computes_counts_as_other_code(monkeypatch: pyte
     assert whole_records_module.code_digest.__wrapped__() != before
 
 
+def test_a_workload_of_the_users_own_is_part_of_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWEEPBENCH_EXTRA", str(tmp_path))
+    (tmp_path / "workloads").mkdir()
+    digests = [whole_records_module.code_digest.__wrapped__()]
+    for text in ("same_work = ()", 'same_work = ("image_size",)'):
+        (tmp_path / "workloads" / "own.py").write_text(text)
+        digests.append(whole_records_module.code_digest.__wrapped__())
+    assert len({*digests}) == 3
+
+
 def test_a_digest_is_of_every_file_of_the_record() -> None:
     store = saved(PLAN, t1=Outcome.OK)
     folder = store.trial_dir(PLAN.trials[0].key)

@@ -40,7 +40,7 @@ document.querySelectorAll("[data-figure]").forEach((figure) => {
     return [
       `${nights.date[night]}: ${data.words[data.verdict[place]]}`,
       `${value} ${data.unit}`,
-      low === null ? "no baseline yet" : `${percent(change)} % (${percent(low)} to ${percent(high)}, 95 %)`,
+      low === null ? "no baseline yet" : `${percent(change)} % (${percent(low)} to ${percent(high)}, 95 %)${data.paired.includes(place) ? " in pairs" : ""}`,
       data.said[place] ?? "",
       `commit ${nights.commit[night] || "unknown"}`,
       nights.environments[nights.environment[night]] ?? "",

@@ -142,6 +142,12 @@ def test_which_rule_trains_is_part_of_what_is_learnt_and_how_it_is_implemented_i
         ({"optimizer": "states_8bit", "parallel": "fsdp1", "devices": 1}, "cuda", None),
         ({"optimizer": "states_8bit", "parallel": "fsdp2", "devices": 2}, "cuda", None),
         ({"optimizer": "states_8bit", "rms_tensors": "*"}, "cuda", "optimizer states_8bit: rms_tensors would read"),
+        ({"optimizer": "states_bf16"}, "cpu", None),
+        ({"optimizer": "states_bf16", "parallel": "fsdp1", "devices": 2}, "cuda", None),
+        ({"optimizer": "states_bf16"}, "hpu", "optimizer states_bf16: only on cuda and cpu, and this is hpu"),
+        ({"optimizer": "states_bf16", "engine": "optimum_habana"}, "cuda", "optimizer states_bf16: only with engine native"),
+        ({"optimizer": "states_bf16", "update_rule": "stable_adamw"}, "cuda", "optimizer states_bf16: .* no stable_adamw"),
+        ({"optimizer": "states_bf16", "rms_tensors": "*"}, "cuda", "optimizer states_bf16: rms_tensors would read"),
     ],
 )
 def test_what_does_not_go_together_is_said_by_name(changes: dict[str, Any], kind: str, said: str | None) -> None:

@@ -1,10 +1,10 @@
-"""Section: how many loader processes are enough."""
+"""Section: how many loader processes or threads are enough, and which of the two."""
 
 from __future__ import annotations
 
 from experiments.trial import Outcome
 from tasks.analysis.cell import Cell
-from tasks.report.sections.data_loading import saturation
+from tasks.report.sections.data_loading import loaders_compared, saturation
 from tests.tasks.cell_support import EVEN, in_threes, made, repeats, row, settings, workers
 
 ROUGH = (-0.2, 0.0, 0.2)
@@ -72,3 +72,45 @@ def test_only_cells_that_differ_in_nothing_else_are_put_in_a_row() -> None:
     assert found[1].sentence == "b: MP-0 is enough; MP-2 adds nothing."
     [bare] = saturation(made([one for count in (0, 1) for one in repeats({"dataloader_workers": count}, 100.0)]))
     assert bare.sentence == "MP-0 is enough; MP-1 adds nothing."
+
+
+def by_loader(rates: dict[tuple[str, int], float], **axes: str) -> list[Cell]:
+    """Cells by loader and number, three repeats each."""
+    rows = [
+        one
+        for (loader, count), rate in rates.items()
+        for one in repeats({"pool": "cpu", **axes, "loader": loader, "dataloader_workers": count}, rate)
+    ]
+    return made(rows, settings(baseline={"loader": "processes", "dataloader_workers": 0}, rows=("loader",)))
+
+
+def test_threads_are_a_row_of_their_own_which_begins_without_any_loader() -> None:
+    cells = by_loader(
+        {("processes", 0): 100.0, ("processes", 1): 150.0, ("processes", 2): 150.0, ("threads", 1): 120.0, ("threads", 2): 180.0}
+    )
+    processes, threads = found = saturation(cells)
+    assert processes.sentence == "loader processes: MP-1 is enough: x1.50 (1.500–1.500) over MP-0; MP-2 adds nothing."
+    assert (
+        threads.sentence == "loader threads: MP-2 is the fastest measured (x1.80 (1.800–1.800) over MP-0), and no larger count was tried."
+    )
+    assert [cell.short for cell in threads.cells] == ["loader processes · MP-0", "loader threads · MP-1", "loader threads · MP-2"]
+    assert loaders_compared(found) == [
+        "With as many as are enough, loader threads · MP-2 is better than loader processes · MP-1: x1.20 (1.200–1.200)."
+    ]
+    assert saturation(cells, of=threads.cells[2])[0].sentence == threads.sentence
+    assert [row.sentence for row in saturation(cells, of=cells[0])] == [processes.sentence]
+
+
+def test_loaders_are_compared_in_every_verdict_and_only_where_nothing_else_differs() -> None:
+    for rate, words in (
+        (150.0 / 1.019, "the same as loader processes · MP-1: x0.98 ("),
+        (150.0 / 1.021, "worse than loader processes · MP-1: x0.98 ("),
+        (150.0, "the same as loader processes · MP-1: x1.00 ("),
+    ):
+        rates = {("processes", 0): 100.0, ("processes", 1): 150.0, ("threads", 1): rate}
+        [line] = loaders_compared(saturation(by_loader(rates)))
+        assert line.startswith(f"With as many as are enough, loader threads · MP-1 is {words}")
+    alone = {("processes", 0): 100.0, ("processes", 1): 150.0, ("threads", 1): 90.0}
+    assert loaders_compared(saturation(by_loader(alone))) == [], "no thread is enough: there is none to compare"
+    other = [*by_loader({("processes", 0): 100.0, ("processes", 1): 150.0}, model="a"), *by_loader({("threads", 1): 150.0}, model="b")]
+    assert loaders_compared(saturation(other)) == []

@@ -1,0 +1,65 @@
+"""The suites of this repository: all are valid, and BridgeTower's are its document's experiment."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from cluster.pools.pool import load_pools
+from experiments.spec.load import load_suite
+from experiments.spec.matrix import expand
+from experiments.spec.schema import Suite
+from tests.experiments.spec.suite_helpers import workshop
+
+__all__ = ["workshop"]
+
+
+def test_every_suite_here_is_valid_and_read_without_torch() -> None:
+    code = """
+import sys
+from cluster.pools.pool import load_pools
+from experiments.spec.matrix import expand, trial_count
+from experiments.spec.load import list_suites, load_suite
+for info in list_suites():
+    for profile in info.profiles:
+        suite = load_suite(info.name, profile=profile, pools=load_pools())
+        print(info.name, profile, trial_count(expand(suite), suite.repeats))
+heavy = {"torch", "transformers", "ray", "prefect", "mlflow"} & set(sys.modules)
+assert not heavy, heavy
+"""
+    root = Path(__file__).resolve().parents[3]
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    sizes = {tuple(line.split()[:2]): int(line.split()[2]) for line in done.stdout.splitlines()}
+    assert sizes["bridgetower", "full"] == 144
+    assert sizes["bridgetower", "smoke"] <= 27  # two minutes on two cores
+
+
+def test_bridgetower_is_the_documents_experiment() -> None:
+    cells = expand(load_suite("bridgetower", pools=load_pools()))
+    settings = {(cell.pool, cell.parameters["batch_size"], cell.parameters["devices"]) for cell in cells}
+    assert settings == {("gaudi2", 48, 8), ("a100", 32, 8)}
+    axes = [(cell.axes["model"], cell.axes["precision"], cell.axes["dataloader_workers"], cell.pool) for cell in cells]
+    assert sorted(axes) == sorted(product(("base", "large"), ("fp32", "bf16", "fp8"), (0, 1, 2, 4), ("gaudi2", "a100")))
+    assert {(cell.parameters["text_length"], cell.parameters["learning_rate"]) for cell in cells} == {(128, 1e-5)}
+    (one,) = {(cell.parameters["devices"], cell.parameters["batch_size"]) for cell in expand(_on_cuda())}
+    assert one == (1, 32)
+
+
+@pytest.mark.parametrize("profile", ["smoke", "h200"])
+def test_bridgetower_spans_model_precision_and_loading_in_minutes_too(profile: str) -> None:
+    """At each size and precision a cell is there to compare the others of its size with."""
+    suite = load_suite("bridgetower", profile=profile, pools=load_pools())
+    cells = expand(suite)
+    models, precisions, counts = ({cell.axes[name] for cell in cells} for name in ("model", "precision", "dataloader_workers"))
+    assert (len(models), len(precisions), len(counts)) == {"smoke": (2, 2, 3), "h200": (2, 3, 4)}[profile]
+    assert all({cell.axes["precision"] for cell in cells if cell.axes["model"] == model} == precisions for model in models)
+    assert suite.rounds is not None and suite.rounds.budget == {"smoke": "2m", "h200": "10m"}[profile]
+
+
+def _on_cuda() -> Suite:
+    return load_suite("bridgetower", pools=load_pools(), pool_names=["cuda"])

@@ -1,0 +1,30 @@
+"""What the progress of a sweep keeps of each trial that has ended: thousands of results stay in the flow's memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from flows.runtime.progress import SweepProgress
+from tests.tasks.plan_support import make_result, make_trial
+
+SUMMARY = {"throughput": 4.75, "throughput_low": 4.5, "throughput_high": 5.0, "step_time_median_s": 0.2, "final_loss": 1.5}
+
+
+@pytest.mark.parametrize(
+    ("metric", "kept"),
+    [
+        (None, {}),
+        ("throughput", {"throughput": 4.75, "throughput_low": 4.5, "throughput_high": 5.0}),
+        ("final_loss", {"final_loss": 1.5}),
+    ],
+)
+def test_of_a_result_no_more_is_kept_than_is_drawn(metric: str | None, kept: dict[str, float]) -> None:
+    trial = make_trial(1)
+    progress = SweepProgress([trial], metric=metric)
+    whole = make_result(trial, summary=SUMMARY, environment={"host": "box"}, detail="a log")
+    progress.finish(trial, whole)
+    row = progress.rows[trial.key]
+    assert row.result is not None and row.result.summary == kept
+    assert (row.result.environment, row.result.detail) == ({}, None)
+    assert (row.outcome, row.elapsed_s, row.samples_per_s) == (whole.outcome, whole.finished_at - whole.started_at, 4.75)
+    assert whole.summary == SUMMARY, "its own is as it was"
