@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from experiments.components.data.packing import STARTS, Packed, causal_pairs
+from experiments.components.data.packing import STARTS, Packed, _lengths, causal_pairs
 from experiments.components.data.parquet import BatchIndices
 from experiments.components.workload import DataError
 
@@ -96,3 +96,8 @@ def test_rows_without_text_are_skipped_and_told() -> None:
     assert ("row 1" in {name for _, name, _ in batch["corrupt"]}) and batch["input_ids"].shape == (1, 8)
     with pytest.raises(DataError, match="the texts from row 0 on have fewer than 9 tokens together"):
         packed([None, None], 8)[BatchIndices((0,), (), 2)]
+
+
+def test_a_document_that_begins_after_the_last_token_is_none_of_the_sequence() -> None:
+    """A sequence has one token more than it is long, which is told and not read: a document may begin with it."""
+    assert _lengths([0, 5, 8], 8) == [5, 3] and _lengths([0, 5, 7], 8) == [5, 2, 1] and _lengths([0], 8) == [8]
