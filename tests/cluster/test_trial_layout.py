@@ -21,6 +21,7 @@ NAMES = {
     "AA_CERTIFICATES": "certificates",
     "STATUS": "status.json",
     "FLOW_RUNS": "flow_runs.txt",
+    "SHOWN": ".shown.json",
     "SLOTS": "slots.jsonl",
     "HELD_TIME": "held_time.json",
     "LEASE": ".lease",

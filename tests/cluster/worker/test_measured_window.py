@@ -111,7 +111,7 @@ def test_what_follows_the_window_goes_on_from_its_last_step(setting: Setting, mo
         yield
 
     monkeypatch.setattr(profile, "trace", no_trace)
-    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ({"steps": len(samples)}, None))
+    monkeypatch.setattr(profile, "read_trace", lambda path, samples: profile.ReadTrace({"steps": len(samples)}))
     window = setting.run(measure_s=20 * STEP, profile_steps=2)
     last = window["last_measured_step"]
     assert last > 3 + STEPS and setting.train_step.steps == list(range(1, last + 3))
