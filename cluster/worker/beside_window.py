@@ -16,6 +16,7 @@ from experiments.components.workload import Workload, attention_flops, flops_by_
 
 if TYPE_CHECKING:
     from cluster.worker.measure.matrix_shapes import TracedProducts
+    from cluster.worker.measure.profile import ReadTrace
 
 
 def evaluate(context: SessionContext, when: str) -> float:
@@ -41,13 +42,11 @@ def profile(context: SessionContext, steps: Steps, window: dict[str, Any]) -> li
     """
     if not context.parameters.profile_steps:
         return []
-    from cluster.worker.measure.profile import read_trace
-
     context.recorder.phase("profile")
     with tempfile.TemporaryDirectory() as folder:
         path = (context.out if context.ranks.rank == 0 else Path(folder)) / TRACE
         samples = _traced_steps(context, steps, window["last_measured_step"], path)
-        found, parts, products = read_trace(path, samples)
+        found, parts, products = _read_trace(context, path, samples)
     each, all_products = context.ranks.gather(parts), context.ranks.gather(products)
     if context.ranks.rank != 0:
         return all_products
@@ -62,6 +61,17 @@ def profile(context: SessionContext, steps: Steps, window: dict[str, Any]) -> li
         return all_products
     window["profile"] = {**found, "ranks": [{"rank": rank, **one.record()} for rank, one in enumerate(each) if one is not None]}
     return all_products
+
+
+def _read_trace(context: SessionContext, path: Path, samples: list[int]) -> ReadTrace:
+    """What the trace tells; of one that cannot be read nothing, and why: the trial was measured before it."""
+    from cluster.worker.measure.profile import ReadTrace, read_trace
+
+    try:
+        return read_trace(path, samples)
+    except (OSError, EOFError, ValueError, KeyError) as error:  # cut off, or the profiler left events out
+        context.recorder.note(f"the trace of the further steps could not be read: {type(error).__name__}: {str(error)[:200]}")
+        return ReadTrace(None)
 
 
 def _traced_steps(context: SessionContext, steps: Steps, last: int, path: Path) -> list[int]:
