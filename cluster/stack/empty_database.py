@@ -8,6 +8,7 @@ MLflow; `make setup` runs that. They hold tables and no row of anybody's.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import shutil
 import sys
@@ -56,6 +57,10 @@ def _place(target: Path, make: Callable[[Path], object]) -> bool:
             os.link(new, target)
         except FileExistsError:  # another process that starts in the same folder was first
             return False
+        except OSError as error:
+            if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
+                raise
+            os.replace(new, target)  # a file system without hard links: two that start at the same moment may each have put one there
     return True
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -66,6 +68,23 @@ def test_another_process_that_was_first_is_left_alone(
     monkeypatch.setattr("shutil.copyfile", meanwhile)
     assert not give(EmptyDatabase("some", meanwhile), target)
     assert {path.name: path.read_bytes() for path in target.parent.iterdir()} == {"some.db": b"of the other"}
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.ENOTSUP, errno.ENOSYS])
+def test_a_file_system_without_hard_links_gets_one_too(some: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    kept(some)
+    monkeypatch.setattr("os.link", Mock(side_effect=OSError(number, "no links here")))
+    assert EmptyDatabase("some", never).give(tmp_path / "new" / "some.db")
+    assert (tmp_path / "new" / "some.db").read_bytes() == b"tables"
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["some.db"]
+
+
+def test_another_error_is_raised(some: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept(some)
+    monkeypatch.setattr("os.link", Mock(side_effect=OSError(errno.ENOSPC, "full")))
+    with pytest.raises(OSError, match="full"):
+        EmptyDatabase("some", never).give(tmp_path / "some.db")
+    assert not (tmp_path / "some.db").exists()
 
 
 def test_without_one_that_is_kept_it_is_made(some: Path, tmp_path: Path) -> None:
