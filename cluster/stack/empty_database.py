@@ -60,7 +60,7 @@ def _place(target: Path, make: Callable[[Path], object]) -> bool:
         except OSError as error:
             if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
                 raise
-            os.replace(new, target)  # a file system without hard links: two that start at the same moment may each have put one there
+            new.replace(target)  # a file system without hard links: two that start at the same moment may each have put one there
     return True
 
 
