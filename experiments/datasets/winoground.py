@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from experiments.datasets import scenes
+
 CHANCE = {"text": 1 / 4, "image": 1 / 4, "group": 1 / 6}
 COLUMNS = ("image_0", "image_1", "caption_0", "caption_1")  # the data set's own names; `id` and `tag` are read where they are there
 
@@ -81,6 +83,20 @@ def read(folder: Path) -> Iterator[Example]:
                         row += 1
         except (pa.ArrowInvalid, OSError) as error:
             raise WinogroundError(f"{path} is not a whole Parquet file: {error}") from error
+
+
+def drawn(folder: Path) -> Iterator[Example]:
+    """Examples of the same form from the training rows of the synthetic scenes (scenes.py), two rows each. Their scores mean nothing."""
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(folder / "train.parquet") as file:
+        number = 0
+        for batch in file.iter_batches(batch_size=16, columns=list(scenes.COLUMNS)):
+            rows = batch.to_pylist()
+            for first, second in zip(rows[::2], rows[1::2], strict=False):  # an odd last row has no partner
+                captions = first["image_description"], second["image_description"]
+                yield Example(f"drawn example {number}", captions, (first["image"]["bytes"], second["image"]["bytes"]))
+                number += 1
 
 
 def _example(values: dict[str, Any], folder: Path, where: str) -> Example:

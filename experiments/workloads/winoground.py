@@ -1,6 +1,7 @@
 """BridgeTower against CLIP on Winoground: which model distinguishes captions of the same words, and how fast does it score?
 
-A sample is one example: two captions with two images, four scores. Scores: BridgeTower's image-text matching logit
+A sample is one example: two captions with two images, four scores. With `weights: random` it is only asked how fast: a model of the size
+that is named, with drawn weights, gives no scores. Scores: BridgeTower's image-text matching logit
 (BridgeTowerForImageAndTextRetrieval, logits[:, 1]), CLIP's logits_per_image. See experiments/datasets/winoground.py.
 """
 
@@ -25,17 +26,29 @@ if TYPE_CHECKING:
     from torch import nn
 
 
+DRAWN = "drawn"
+# hidden size, layers, heads and MLP of text and of vision, the image and its patch (pixels), width of the projection
+# large: openai/clip-vit-large-patch14, as its config.json has it. tiny is ours, for CPUs
+_CLIP_SIZES: dict[str, tuple[tuple[int, int, int, int], tuple[int, int, int, int], int, int, int]] = {
+    "large": ((768, 12, 12, 3072), (1024, 24, 16, 4096), 224, 14, 768),
+    "tiny": ((64, 2, 2, 256), (64, 2, 2, 256), 64, 16, 64),
+}
+
+
 class Parameters(TrainingParameters):
     """Which model, from where, on which copy of the data set."""
 
-    same_work = ("dataset", "text_length")  # which model is what is asked, so `family` is not among them
+    same_work = ("dataset", "text_length", "weights", "size")  # which model is what is asked, so `family` is not among them
 
     family: Literal["bridgetower", "clip"] = Field("bridgetower", description="the model that scores")
+    weights: Literal["given", "random"] = Field("given", description="given: a checkpoint's; random: drawn, for the speed alone, no scores")
+    size: Literal["large", "tiny"] = Field("large", description="of a model with random weights: BridgeTower Large, CLIP ViT-L/14; or tiny")
     bridgetower_weights: str | None = Field(None, description="a hub id, or a folder made by save_pretrained, with tokenizer.json")
     bridgetower_revision: str | None = Field(None, description="commit (40 hex digits) of a hub id, for bridgetower_weights")
     clip_weights: str | None = Field(None, description="a hub id, or a folder made by save_pretrained, with tokenizer.json")
     clip_revision: str | None = Field(None, description="commit (40 hex digits) of a hub id, for clip_weights")
-    dataset: str | None = Field(None, description="folder of a local copy of Winoground: Parquet in the data set's own columns")
+    dataset: str | None = Field(None, description="folder of a local copy of Winoground; or `drawn`: synthetic scenes, with random weights")
+    drawn_rows: int = Field(800, ge=16, le=1_000_000, description="images of the synthetic data set, two an example; Winoground has 800")
     text_length: int = Field(77, ge=4, le=512, description="tokens per caption, padded or cut; CLIP takes at most 77")
 
     @model_validator(mode="after")
@@ -44,6 +57,19 @@ class Parameters(TrainingParameters):
             check_pinned(getattr(self, f"{family}_weights"), getattr(self, f"{family}_revision"), f"{family}_")
         if self.dataset is not None and "://" in self.dataset:
             raise ValueError("dataset: Winoground is read from a local folder")
+        return self
+
+    @model_validator(mode="after")
+    def _scores_mean_something(self) -> Parameters:
+        if self.dataset == DRAWN and self.weights == "given":
+            raise ValueError(f"dataset {DRAWN}: its scores mean nothing; set weights to random, or give a copy of Winoground")
+        if self.weights == "random" and self.dataset not in (None, DRAWN):
+            raise ValueError(f"weights random go with dataset {DRAWN}: there is no tokenizer for other captions")
+        given = [name for name in ("bridgetower_weights", "clip_weights") if getattr(self, name) is not None]
+        if self.weights == "random" and given:
+            raise ValueError(f"{given[0]} has no effect with weights random; leave it out, or set weights to given")
+        if self.weights == "given" and self.size != "large":
+            raise ValueError("size has no effect with weights given, which have their own; leave it at large, or set weights to random")
         return self
 
     @model_validator(mode="after")
@@ -58,6 +84,8 @@ class Parameters(TrainingParameters):
             "dataset": "the folder of a local copy of Winoground (its licence forbids us to bring one)",
             weights: f"a hub id with {self.family}_revision, or a folder made by save_pretrained",
         }
+        if self.weights == "random":
+            needed = {"dataset": DRAWN}
         return {name: what for name, what in needed.items() if getattr(self, name) is None}
 
 
@@ -76,27 +104,31 @@ class Winoground:
         self.context = context
         self.parameters: Parameters = context.parameters
         self.family = self.parameters.family
+        self.random = self.parameters.weights == "random"
         lacking = self.parameters.lacking()
         weights = getattr(self.parameters, f"{self.family}_weights")
-        if weights is None:
+        if weights is None and not self.random:
             raise DataError(f"{self.family}_weights is not set: {lacking[f'{self.family}_weights']}")
         if context.data is None:
             raise DataError(f"dataset is not set: {lacking.get('dataset', 'it names nothing that was found')}")
-        self.weights = str(Path(weights).expanduser()) if weights.startswith("~") else str(weights)
+        self.weights = "random" if self.random else str(Path(weights).expanduser()) if weights.startswith("~") else str(weights)
         self.revision: str | None = getattr(self.parameters, f"{self.family}_revision")
-        try:
-            self.examples = list(winoground.read(Path(context.data.uri)))  # 400 of them
+        folder = Path(context.data.uri)
+        try:  # 400 of them
+            self.examples = list(winoground.drawn(folder) if self.parameters.dataset == DRAWN else winoground.read(folder))
         except winoground.WinogroundError as error:
             raise DataError(str(error)) from error
         if not self.examples:
             raise DataError(f"{context.data.uri}: no examples")
+        if self.random and context.rank == 0:
+            context.note("the weights are random: what is measured is the speed, and there are no scores")
         self.image_size = 0  # known once the model is built
 
     def model(self) -> nn.Module:
         import transformers
 
         kind = transformers.CLIPModel if self.family == "clip" else transformers.BridgeTowerForImageAndTextRetrieval
-        model = from_pretrained(kind, self.weights, self.revision, "eager")
+        model: Any = kind(_config(self.parameters)) if self.random else from_pretrained(kind, self.weights, self.revision, "eager")
         self.image_size = model.config.vision_config.image_size
         return model.eval()  # type: ignore[no-any-return]
 
@@ -142,9 +174,11 @@ class Winoground:
         return len(batch["input_ids"]) // 2
 
     def evaluate(self, model: nn.Module, place: Callable[[Batch], Batch]) -> dict[str, float]:
-        """Text, image and group score over every example, beside what chance gives."""
+        """Text, image and group score over every example, beside what chance gives. Of random weights none."""
         import torch
 
+        if self.random:
+            return {}
         pairs, size = self._pairs(), self.context.batch_size
         numbers = range(len(self.examples))
         scores = torch.cat([self.scores(model, place(pairs[list(numbers[at : at + size])])).cpu() for at in numbers[::size]])
@@ -183,6 +217,11 @@ class Winoground:
     def _tokenizer(self) -> Any:
         from tokenizers import Tokenizer
 
+        if self.random:  # the scenes' own: its ids suit any model with as many words
+            data = self.context.data
+            if data is None or data.tokenizer is None:
+                raise DataError(f"dataset {DRAWN} has no tokenizer")
+            return Tokenizer.from_file(str(Path(data.tokenizer) / "tokenizer.json"))
         if self.revision:
             from huggingface_hub import hf_hub_download
 
@@ -191,6 +230,24 @@ class Winoground:
         if not path.is_file():
             raise DataError(f"{path} does not exist: save the tokenizer beside the weights")
         return Tokenizer.from_file(str(path))
+
+
+def _config(parameters: Parameters) -> Any:
+    """The configuration of a model with random weights."""
+    import transformers
+
+    from experiments.workloads import bridgetower
+    from experiments.workloads.bridgetower.model import config
+
+    if parameters.family == "bridgetower":
+        return config(bridgetower.Parameters(model=parameters.size))
+    text, vision, image, patch, width = _CLIP_SIZES[parameters.size]
+    names = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+    return transformers.CLIPConfig(
+        text_config=dict(zip(names, text, strict=True)),
+        vision_config={**dict(zip(names, vision, strict=True)), "image_size": image, "patch_size": patch},
+        projection_dim=width,
+    )
 
 
 class Pairs:

@@ -111,6 +111,28 @@ def source(home: Path) -> DataSource:
     return DataSource(uri=str(home / "data"), fingerprint="f")
 
 
+def drawn_source(home: Path) -> DataSource:
+    return DataSource(uri=str(home / "scenes"), fingerprint="f", tokenizer=str(home / "scenes" / "tokenizer"))
+
+
+def a_trial(values: workload.Parameters, data: DataSource) -> Trial:
+    return Trial(
+        key="0" * 16,
+        key_parts={},
+        sweep_id="s",
+        suite="s",
+        workload="winoground",
+        pool="cpu",
+        device="cpu",
+        cell="c",
+        repeat=1,
+        index=0,
+        axes={},
+        parameters=values.model_dump(mode="json"),
+        data=data,
+    )
+
+
 def test_the_local_copy_is_read_in_its_own_layout(home: Path, tmp_path: Path) -> None:
     found = list(winoground.read(home / "data"))
     assert len(found) == EXAMPLES and all(example.tag == "Noun" for example in found)
@@ -162,21 +184,7 @@ def test_scores_are_those_of_the_model_pair_by_pair(home: Path, family: str) -> 
 
 @pytest.mark.parametrize("family", ["clip", "bridgetower"])
 def test_a_trial_reports_the_three_scores_beside_chance(home: Path, tmp_path: Path, family: str) -> None:
-    trial = Trial(
-        key="0" * 16,
-        key_parts={},
-        sweep_id="s",
-        suite="s",
-        workload="winoground",
-        pool="cpu",
-        device="cpu",
-        cell="c",
-        repeat=1,
-        index=0,
-        axes={},
-        parameters=parameters(home, family).model_dump(mode="json"),
-        data=source(home),
-    )
+    trial = a_trial(parameters(home, family), source(home))
     before = torch.get_num_threads()
     try:
         with Recorder(JournalWriter(tmp_path / "journal.jsonl", 1)) as recorder:
@@ -195,6 +203,61 @@ def test_a_trial_reports_the_three_scores_beside_chance(home: Path, tmp_path: Pa
     assert found["service_time_p50_s"] is not None and found["samples"] == 3 * 2
 
 
+RANDOM: dict[str, Any] = {"weights": "random", "size": "tiny", "dataset": "drawn"}
+
+
+@pytest.mark.parametrize("family", ["clip", "bridgetower"])
+def test_random_weights_give_the_speed_and_no_scores(home: Path, tmp_path: Path, family: str) -> None:
+    values = {"family": family, "batch_size": 2, "steps": 3, "warmup_steps": 1, "threads": 1, **RANDOM}
+    trial = a_trial(workload.Parameters.model_validate(values), drawn_source(home))
+    with torch.random.fork_rng(devices=[]), Recorder(JournalWriter(tmp_path / "journal.jsonl", 1)) as recorder:
+        context = TrialSession(trial, Ranks(), recorder, tmp_path).run()
+    journal = read_journal(tmp_path / "journal.jsonl")
+    found = summarise(journal.steps, journal.window, journal.evaluations)
+    assert found["samples"] == 3 * 2 and (found["throughput"] or 0) > 0
+    assert [name for name, value in found.items() if "winoground" in name and value is not None] == []
+    assert "the weights are random: what is measured is the speed, and there are no scores" in [note["text"] for note in journal.notes]
+    assert context.workload.image_size == 64  # type: ignore[attr-defined]
+
+
+def test_large_models_are_the_published_ones() -> None:
+    """ViT-L/14 of CLIP has 427.6 million parameters (openai/clip-vit-large-patch14), BridgeTower Large has 294-pixel images."""
+    from transformers import CLIPModel
+
+    with torch.device("meta"):
+        model = CLIPModel(workload._config(workload.Parameters(family="clip", weights="random", dataset="drawn")))
+    assert sum(each.numel() for each in model.parameters()) == 427_616_513
+    tower = workload._config(workload.Parameters(family="bridgetower", weights="random", dataset="drawn"))
+    assert (tower.vision_config.image_size, tower.hidden_size, tower.num_hidden_layers) == (294, 1024, 6)
+
+
+def test_drawn_examples_are_two_rows_each(home: Path) -> None:
+    rows = pq.read_table(home / "scenes" / "train.parquet").to_pylist()
+    examples = list(winoground.drawn(home / "scenes"))
+    assert len(examples) == 16 and examples[15].name == "drawn example 15"
+    assert examples[9].captions == (rows[18]["image_description"], rows[19]["image_description"])
+    assert examples[9].images == (rows[18]["image"]["bytes"], rows[19]["image"]["bytes"])
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"dataset": "drawn"}, "dataset drawn: its scores mean nothing; set weights to random, or give a copy of Winoground"),
+        ({"weights": "random", "dataset": "/some/folder"}, "weights random go with dataset drawn"),
+        ({"weights": "random", "clip_weights": "/some/folder"}, "clip_weights has no effect with weights random"),
+        ({"size": "tiny"}, "size has no effect with weights given"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        workload.Parameters.model_validate(values)
+
+
+def test_random_weights_lack_the_drawn_scenes_alone() -> None:
+    assert workload.Parameters(weights="random").lacking() == {"dataset": "drawn"}
+    assert workload.Parameters.model_validate(RANDOM).lacking() == {}
+
+
 def test_what_is_missing_is_named(home: Path) -> None:
     with pytest.raises(DataError, match="clip_weights is not set"):
         workload.build(Context(workload.Parameters(family="clip"), source(home), "cpu", 0, 1, 2))
@@ -206,7 +269,7 @@ def test_what_is_missing_is_named(home: Path) -> None:
         workload.pixels(b"no image", 32, "row 7")
 
 
-@pytest.mark.parametrize(("profile", "pool"), [("full", None), ("smoke", None), ("gpu", "cuda")])
+@pytest.mark.parametrize(("profile", "pool"), [("full", None), ("smoke", None), ("cpu", None), ("gpu", "cuda"), ("gpu_random", "cuda")])
 def test_the_suite_is_valid_in_every_profile(profile: str, pool: str | None) -> None:
     suite = load_suite("winoground", profile=profile, pools=load_pools(), pool_names=[pool] if pool else None)
     assert [cell.axes["family"] for cell in expand(suite)] == ["clip", "bridgetower"]

@@ -59,7 +59,7 @@ def test_profile_steps_out_of_range_is_refused(steps: str) -> None:
 def test_what_nobody_gave_is_asked_for_before_anything_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SWEEPBENCH_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("COLUMNS", "300")
-    run = ["run", "winoground", "--profile", "smoke"]
+    run = ["run", "winoground", "--profile", "cpu"]
     done = CliRunner().invoke(app, run)
     told = " ".join(done.output.split())
     assert done.exit_code == 1 and not (tmp_path / "runs").exists()

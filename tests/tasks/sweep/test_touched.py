@@ -12,6 +12,7 @@ from cluster.commits.resolve import CommitError
 from experiments.config.errors import ConfigError
 from experiments.config.paths import REPOSITORY
 from experiments.spec.load import list_suites
+from experiments.workloads import winoground
 from tasks.sweep import touched
 from tasks.sweep.store import Request
 from tasks.sweep.touched import Change, Touched, change_between
@@ -77,7 +78,10 @@ def test_a_workload_touches_the_suites_that_run_it_or_take_parts_of_it(between: 
     assert found.measured[0] == Touched("bert", frozenset({"cpu"}), ("experiments/workloads/bert.py",))
 
 
-def test_the_measured_loop_touches_all_and_what_cannot_run_here_is_left_out_with_the_reason(between: Between, head: Path) -> None:
+def test_the_measured_loop_touches_all_and_what_cannot_run_here_is_left_out_with_the_reason(
+    between: Between, head: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(winoground.Parameters, "lacking", lambda parameters: {"dataset": "a folder"})
     change(head, LOOP)
     found = between()
     assert {one.files for one in found.suites} == {(str(LOOP),)}
