@@ -30,7 +30,7 @@ def list_(as_json: JsonOption = False) -> None:
 @app.command(name="show", epilog="Example: sweep show last")
 @clean_errors
 def show_(sweep_id: SweepId, as_json: JsonOption = False) -> None:
-    """One sweep: its trials, their outcomes and figures."""
+    """One sweep: its trials, their outcomes and figures. Exit status 1 where files of trials are damaged: no figure has these."""
     from flows.cli import show_sweeps
     from tasks.sweep.store import SweepStore
 
@@ -38,7 +38,14 @@ def show_(sweep_id: SweepId, as_json: JsonOption = False) -> None:
     if (imported := _imported(store)) is not None:
         _show_imported(store, imported, as_json=as_json)
         return
-    print_json(show_sweeps.sweep_json(store)) if as_json else show_sweeps.print_sweep(out, store)
+    if as_json:
+        found = show_sweeps.sweep_json(store)
+        print_json(found)
+        damaged = found["damaged"]
+    else:
+        damaged = show_sweeps.print_sweep(out, store)
+    if damaged:
+        raise typer.Exit(1)
 
 
 def _imported(store: SweepStore) -> Imported | None:

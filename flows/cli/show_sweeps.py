@@ -139,7 +139,7 @@ def sweep_json(store: SweepStore) -> dict[str, Any]:
                 "packages": packages,
                 "folder": str(store.trial_dir(trial.key)),
                 "outcome": word if result or damage else None,
-                "reason": result.remark if result else damage,
+                "reason": damage or (result.remark if result else None),
                 "attempt": result.attempt if result else None,
                 "emulated": trial.emulated or (result is not None and result.emulated),
                 "summary": dict(rows[trial.key].summary) if result else {},
@@ -156,6 +156,7 @@ def sweep_json(store: SweepStore) -> dict[str, Any]:
         "packages": lists,
         "held": _held_json(sweep),
         "superseded": [entry.model_dump() for entry in plan.superseded],
+        "damaged": [row.problem for row in sweep.rows if row.problem is not None],
     }
 
 
@@ -168,7 +169,8 @@ def _held_json(sweep: Sweep) -> dict[str, Any] | None:
     return held_json(held) if held is not None else None
 
 
-def print_sweep(out: Console, store: SweepStore) -> None:
+def print_sweep(out: Console, store: SweepStore) -> list[str]:
+    """Returns what is wrong with files of its trials, which it says too."""
     shown = shown_of(store)
     print_rows(out, shown.headings, shown.trials)
     for line in shown.superseded:
@@ -179,6 +181,9 @@ def print_sweep(out: Console, store: SweepStore) -> None:
     for line in shown.held:
         out.print(line, highlight=False, soft_wrap=True)
     print_where(out, store)
+    for line in shown.damaged:
+        out.print(line, style="red", highlight=False, markup=False, soft_wrap=True)
+    return shown.damaged
 
 
 def _number(value: float | None, form: str, scale: float = 1.0) -> str:

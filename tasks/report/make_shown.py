@@ -44,6 +44,7 @@ def made_shown(sweep: Sweep, made: Made) -> Shown:
         headings=["trial", "outcome", metric_of("throughput").unit, "step, ms", "waits for host", "loss", "s", "reason"],
         trials=[[row.trial.name, *_cells(*ended_as(sweep.dir, row))] for row in sweep.rows],
         superseded=[f"{entry.key} was run again as {entry.by}: {entry.why}" for entry in sweep.plan.superseded],
+        damaged=[row.problem for row in sweep.rows if row.problem is not None],
         comparison=shown_comparison(made),
         held=[held_sentence(one) for one in held if one is not None and one.seconds] or [NOT_KNOWN],
     )
@@ -111,7 +112,7 @@ def ended_as(sweep_dir: Path, row: TrialRow) -> tuple[str, TrialResult | None, s
         result = read_result(sweep_dir / TRIALS / row.trial.key, row.trial.key)
     except DamagedFile as error:
         return UNREADABLE, None, str(error)
-    return str(result.outcome) if result else "to do", result, None
+    return str(result.outcome) if result else "to do", result, row.problem if result else None
 
 
 def _cells(word: str, result: TrialResult | None, damage: str | None) -> tuple[str, ...]:
@@ -126,7 +127,7 @@ def _cells(word: str, result: TrialResult | None, damage: str | None) -> tuple[s
         _number(summary.get("data_wait_share"), "{:.1f} %", 100),
         _number(summary.get("final_loss"), "{:.4f}"),
         f"{result.finished_at - result.started_at:.1f}",
-        result.remark or "",
+        "left out: a file of it is damaged" if damage else result.remark or "",
     )
 
 

@@ -90,5 +90,6 @@ class Shown(Strict):
     headings: list[str]
     trials: list[list[str]]
     superseded: list[str]
+    damaged: list[str] = Field(default_factory=list, description="what is wrong with files of trials, which no figure has then")
     comparison: ShownComparison | None = Field(description="null: there is nothing to compare")
     held: list[str]

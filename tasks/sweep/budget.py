@@ -19,13 +19,20 @@ def rounds_that_fit(plan: Plan) -> tuple[float, int] | None:
 
 
 def check_budget(plan: Plan) -> None:
-    """For a new plan: raise ConfigError where its budget is known to be too short for one round."""
-    if plan.decide is not None and (found := rounds_that_fit(plan)) is not None and found[1] < 1:
-        raise too_short(plan, plan.decide.budget_s, found[0], len(plan.trials))
+    """For a new plan: raise ConfigError where its budget is too short for one round. Cells without history take their window at least."""
+    if plan.decide is None:
+        return
+    first = {trial.cell: trial for trial in plan.trials}
+    known = expected_seconds(plan)
+    least = {cell: known.get(cell, float(trial.parameters.get("measure_s") or 0.0)) for cell, trial in first.items()}
+    round_s = TrialTimes(least).of_round(first.values()) or 0.0
+    if round_s > plan.decide.budget_s:
+        about = "about" if known.keys() >= first.keys() else "at least"
+        raise too_short(plan, plan.decide.budget_s, round_s, len(plan.trials), about=about, instead=", or --repeats 1")
 
 
-def too_short(plan: Plan, budget_s: float, round_s: float, trials: int) -> ConfigError:
-    """What to say of a budget, s, in which no round of so many trials fits, which takes `round_s`."""
-    problem = f"{duration.text(budget_s)} is too short: a round of {trials} trials takes about {duration.text(round_s)} here"
+def too_short(plan: Plan, budget_s: float, round_s: float, trials: int, *, about: str = "about", instead: str = "") -> ConfigError:
+    """What to say of a budget, s, in which no round of so many trials fits, which takes `about` `round_s`. `instead`: of more time."""
+    problem = f"{duration.text(budget_s)} is too short: a round of {trials} trials takes {about} {duration.text(round_s)} here"
     where = "--budget" if plan.request.budget_s is not None or plan.suite.rounds is None else f"{plan.suite.file}, rounds.budget"
-    return ConfigError.one(where, None, "", problem, f"give more, such as --budget {duration.text(4 * round_s)}, or --repeats 1")
+    return ConfigError.one(where, None, "", problem, f"give more, such as --budget {duration.text(4 * round_s)}{instead}")

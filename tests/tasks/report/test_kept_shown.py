@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from io import StringIO
 from pathlib import Path
@@ -9,10 +10,12 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 from cluster.journal.journal import JournalFollower
 from experiments.config.paths import runs_root
 from experiments.trial import Outcome
+from flows.cli.commands import app
 from flows.cli.show_sweeps import print_sweep
 from tasks.analysis.results import load_sweep
 from tasks.report import kept_shown, make_shown
@@ -116,6 +119,24 @@ def test_a_damaged_trial_is_told_of_and_its_sweep_not_kept(sweep_dir: Path, put_
     assert put_together == [SWEEP_ID] * 2
     path.write_bytes(whole)
     assert "unreadable" not in show() and put_together == [SWEEP_ID] * 2, "it is again what was kept"
+
+
+def test_a_trial_of_a_damaged_journal_is_left_out_and_named(sweep_dir: Path) -> None:
+    """Its result can be read, but figures without it are others."""
+    whole = CliRunner().invoke(app, ["show", SWEEP_ID])
+    assert whole.exit_code == 0 and "left out" not in whole.output
+    path = trial_dirs(sweep_dir)[1] / "journal.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    for damaged in (lines[:-1], lines[:-5], [*lines[:9], lines[9].replace(b"0", b"1", 1), *lines[10:]]):
+        path.write_bytes(b"".join(damaged))
+        told = CliRunner().invoke(app, ["show", SWEEP_ID])
+        assert told.exit_code == 1 and str(path) in told.output and told.output.count("left out: a file of it is damaged") == 1
+        found = CliRunner().invoke(app, ["show", SWEEP_ID, "--json"])
+        data = json.loads(found.stdout)
+        assert found.exit_code == 1 and [str(path) in problem for problem in data["damaged"]] == [True]
+        assert [trial["reason"] for trial in data["trials"] if trial["folder"] == str(path.parent)] == data["damaged"]
+    path.write_bytes(b"".join(lines))
+    assert CliRunner().invoke(app, ["show", SWEEP_ID]).output == whole.output
 
 
 @pytest.mark.parametrize("lacks", ["known_spread.json", "certificates.json"])

@@ -44,6 +44,23 @@ def test_a_budget_too_short_for_a_round_is_refused_before_anything_starts(histor
     check_budget(planned(budget_s=1.0))
 
 
+def test_without_history_a_round_takes_its_windows_at_least(history: dict[str, float]) -> None:
+    trials = [make_trial(at).model_copy(update={"parameters": {"measure_s": 12.0}}) for at in (1, 2)]
+    del history[trials[1].cell]
+
+    def plan(budget_s: float) -> Plan:
+        return make_plan(trials, request=Request(suite="made_up", budget_s=budget_s), decide=DecideSettings(budget_s=budget_s))
+
+    check_budget(plan(32.0))  # 20 s are known, and a window of 12 s
+    said = "--budget.*31s is too short: a round of 2 trials takes at least 32s here.*--budget 2m8s, or --repeats 1"
+    with pytest.raises(ConfigError, match=said):
+        check_budget(plan(31.0))
+    history.clear()
+    check_budget(plan(24.0))
+    with pytest.raises(ConfigError, match="takes at least 24s"):
+        check_budget(plan(23.0))
+
+
 def test_more_time_for_a_sweep_with_a_budget() -> None:
     plan = planned(budget_s=100.0, most=8, until_decided=True, looks=[Look(round=3, spent=0.75)])
     store = saved(plan, t1=Outcome.OK)
