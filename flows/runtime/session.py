@@ -61,7 +61,7 @@ class Session:
         self._records = TrialRecords(store, plan, progress, self._publisher, logger)
         self._slot_log = head_start.slot_log if head_start else SlotLog(store.dir / SLOTS)
         self._policy = Policy(retries=plan.suite.retries, disturbed=plan.suite.retries_disturbed, hang_timeout_s=plan.suite.hang_timeout_s)
-        self._failures = FirstFailures({trial.pool for trial in plan.trials})
+        self._failures = FirstFailures({trial.pool for trial in plan.trials}, len({trial.cell for trial in plan.trials}))
         known = load_pools()
         self.pools = {
             name: self._pool_trials(PoolSlots(find_pool(known, name), plan.trials), pool_wait_s)

@@ -21,8 +21,8 @@ def accepted(nights: Sequence[Night], item: CellVerdict, since: str, on: str, by
 def accept_change(name: str, cell: str, metric: str | None, date: str | None, note: str) -> list[str]:
     """Accept the changes of a cell on a night; of all its metrics if `metric` is None. Returns a line for each record.
 
-    `cell`: see `find_cell`. `date`: None is the last night with verdicts. Raises StoreError where there is no such night or cell, or
-    nothing of it changed.
+    `cell`: see `find_cell`. `date`: None is the last night with verdicts. Raises StoreError where there is no such night, cell or
+    metric, or nothing of it changed.
     """
     store = NightStore(name)
     dates = [night.date for night in store.all() if night.judgements]
@@ -30,6 +30,9 @@ def accept_change(name: str, cell: str, metric: str | None, date: str | None, no
         raise StoreError(f"no night of {name} was judged yet; `sweep nights` shows them")
     night = store.load(date or dates[-1])
     chosen = find_cell([each for each in night.cells if each.role == "history"], cell)
+    metrics = sorted({item.metric for item in night.cell_verdicts})
+    if metric is not None and metric not in metrics:
+        raise StoreError(f"{metric!r} is no metric that {name} judges: {', '.join(metrics)}")
     moved = [item for item in night.cell_verdicts if item.cell == chosen.cell and item.verdict in CHANGED and metric in (None, item.metric)]
     if not moved:
         verdicts = "; ".join(f"{item.metric} {item.word}" for item in night.cell_verdicts if item.cell == chosen.cell) or "not measured"

@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from experiments.trial import Outcome, Trial, TrialResult
 
-ENOUGH = 3  # cells that fail alike, before any other has ended in another way
+ENOUGH = 3  # trials that fail alike, each of another cell where there are so many, before any has ended in another way
 _DIGITS = re.compile(r"\b[0-9a-f]{8,}\b|\d+")  # keys, addresses, counts: what differs between trials that fail alike
 _DISK_FULL = "disk_full"
 
@@ -16,9 +16,10 @@ _DISK_FULL = "disk_full"
 class FirstFailures:
     """Watches the first ends of a flow's trials. Its methods may be called from several threads. `why`: once it has seen enough."""
 
-    def __init__(self, pools: Collection[str] = ()) -> None:
-        """`pools`: of the sweep. Each of them must have shown the failure: one bad pool says nothing of the others."""
-        self._pools, self._lock = set(pools), threading.Lock()
+    def __init__(self, pools: Collection[str] = (), cells: int = ENOUGH) -> None:
+        """`pools`: of the sweep. Each of them must have shown the failure: one bad pool says nothing of the others. `cells`: how many it
+        has: of fewer than ENOUGH all must have failed, and their repeats count too."""
+        self._pools, self._cells, self._lock = set(pools), min(ENOUGH, cells), threading.Lock()
         self._alike: list[Trial] | None = []  # None: a trial has ended in another way
         self._what: tuple[Outcome, str] | None = None
         self.why: str | None = None
@@ -37,10 +38,11 @@ class FirstFailures:
             self._what = what
             self._alike.append(trial)
             cells = {one.cell for one in self._alike}
-            if len(cells) < ENOUGH or not {one.pool for one in self._alike} >= self._pools:
+            if len(self._alike) < ENOUGH or len(cells) < self._cells or not {one.pool for one in self._alike} >= self._pools:
                 return None
+            of = "1 cell" if len(cells) == 1 else f"{len(cells)} cells"
             self.why = (
-                f"stopped: the first {len(self._alike)} trials, of {len(cells)} cells, all ended as {result.outcome} ({result.reason}); "
+                f"stopped: the first {len(self._alike)} trials, of {of}, all ended as {result.outcome} ({result.reason}); "
                 "mend that and resume the sweep"
             )
             return self.why

@@ -134,6 +134,8 @@ def test_a_change_is_accepted_with_its_first_night_and_the_cell_by_its_name(tmp_
         accept_change("made-up", "two", None, None, "")
     with pytest.raises(StoreError, match="no cell of this nightly; name one of these"):
         accept_change("made-up", "three", None, None, "")
+    with pytest.raises(StoreError, match=r"'latenzy' is no metric that made-up judges: throughput$"):
+        accept_change("made-up", "one", "latenzy", None, "")
     lines = accept_change("made-up", "one", None, None, "worth it")
     assert lines[0] == f"one: throughput slower since {DATES[18]} is the new baseline"
     assert "recorded here, but not shown in MLflow" in lines[1]

@@ -37,6 +37,19 @@ def test_repeats_of_one_cell_are_one_cell() -> None:
     assert noted(watch, *((trial, failed(trial)) for trial in trials)) == [None] * 8
 
 
+def test_of_one_or_two_cells_all_must_fail_and_their_repeats_count() -> None:
+    one, other = cells(2)
+    again = make_trial(1, repeat=2)
+    watch = FirstFailures({"cpu"}, 2)
+    said = noted(watch, (one, failed(one)), (other, failed(other)), (again, failed(again)))
+    assert said[:2] == [None, None]
+    assert said[2] == f"stopped: the first 3 trials, of 2 cells, all ended as crashed ({SAID}); mend that and resume the sweep"
+    repeats = [make_trial(1, repeat=repeat) for repeat in range(1, 4)]
+    assert noted(FirstFailures({"cpu"}, 2), *((trial, failed(trial)) for trial in repeats)) == [None] * 3, "the other may do better"
+    alone = noted(FirstFailures({"cpu"}, 1), *((trial, failed(trial)) for trial in repeats))
+    assert alone[:2] == [None, None] and alone[2] is not None and "3 trials, of 1 cell, all" in alone[2]
+
+
 def test_what_differs_in_numbers_and_keys_alone_is_the_same() -> None:
     watch = FirstFailures({"cpu"})
     reasons = ["step 3 of 0123456789abcdef", "step 17 of fedcba9876543210", "step 4 of 00000000ffffffff"]
