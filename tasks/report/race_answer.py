@@ -9,7 +9,7 @@ from experiments.config import duration
 from experiments.trial import label
 from tasks.analysis.cell import Cell
 from tasks.analysis.race import Dropout, Race, State, Why
-from tasks.report.answer import MOST_NAMES, Answer, figures_of, superlative, value_of
+from tasks.report.answer import MOST_NAMES, Answer, superlative, value_of
 from tasks.report.next_step import NextStep, Outlook
 from tasks.report.text_format import OUTCOMES, listed, percent, plural, times
 from tasks.sweep.round_time import trial_times
@@ -46,7 +46,7 @@ def race_answer(race: Race, cells: Sequence[Cell], outlook: Outlook) -> Answer |
         headline = f"{best.short} was measured {superlative(best.metric)}, but its loss parity is {best.parity_note or 'unproven'}"
         return Answer(headline, best, count, certainty=[f"{value}, {what}.", *_parity(best, unproven=True), *tail])
     headline = f"{best.short} is {superlative(best.metric)}"
-    return Answer(headline, best, count, winner=best, figures=figures_of(best), certainty=[won, *tail])
+    return Answer(headline, best, count, winner=best, figures=[(value, what)], certainty=[won, *tail])
 
 
 def no_race_answer(race: Race) -> str:

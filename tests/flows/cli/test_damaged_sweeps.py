@@ -88,7 +88,7 @@ def test_a_damaged_result_is_a_row_of_its_sweep(both: tuple[SweepStore, SweepSto
     code, text = said("list")
     assert code == 0 and "damaged" in text and "1 unreadable" in text
     code, text = said("show", GOOD, "--json")
-    assert code == 0 and str(path) in text and '"outcome": "unreadable"' in text
+    assert code == 1 and str(path) in text and '"outcome": "unreadable"' in text
     (entry,) = states(new.load_plan())
     assert entry.state == "again" and str(path) in str(entry.why), "and it is measured anew"
     assert new.states(new.load_plan()) == {path.parent.name: None} and sweeps.exit_status(new.states(new.load_plan())) == 1

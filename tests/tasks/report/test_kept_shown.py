@@ -124,13 +124,13 @@ def test_a_damaged_trial_is_told_of_and_its_sweep_not_kept(sweep_dir: Path, put_
 def test_a_trial_of_a_damaged_journal_is_left_out_and_named(sweep_dir: Path) -> None:
     """Its result can be read, but figures without it are others."""
     whole = CliRunner().invoke(app, ["show", SWEEP_ID])
-    assert whole.exit_code == 0 and "left out" not in whole.output
+    assert whole.exit_code == 0 and "left out" not in show()
     path = trial_dirs(sweep_dir)[1] / "journal.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     for damaged in (lines[:-1], lines[:-5], [*lines[:9], lines[9].replace(b"0", b"1", 1), *lines[10:]]):
         path.write_bytes(b"".join(damaged))
         told = CliRunner().invoke(app, ["show", SWEEP_ID])
-        assert told.exit_code == 1 and str(path) in told.output and told.output.count("left out: a file of it is damaged") == 1
+        assert told.exit_code == 1 and str(path) in told.output and show().count("left out: a file of it is damaged") == 1
         found = CliRunner().invoke(app, ["show", SWEEP_ID, "--json"])
         data = json.loads(found.stdout)
         assert found.exit_code == 1 and [str(path) in problem for problem in data["damaged"]] == [True]
