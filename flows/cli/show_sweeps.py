@@ -156,7 +156,7 @@ def sweep_json(store: SweepStore) -> dict[str, Any]:
         "packages": lists,
         "held": _held_json(sweep),
         "superseded": [entry.model_dump() for entry in plan.superseded],
-        "damaged": [row.problem for row in sweep.rows if row.problem is not None],
+        "damaged": sweep.problems,
     }
 
 

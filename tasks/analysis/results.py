@@ -63,6 +63,11 @@ class Sweep:
         return self.plan.sweep_id
 
     @property
+    def problems(self) -> list[str]:
+        """What is wrong with files of its trials, which no figure has then."""
+        return [row.problem for row in self.rows if row.problem]
+
+    @property
     def ended(self) -> bool:
         """Whether it has trials, and each has a result."""
         return bool(self.rows) and all(row.result is not None for row in self.rows)

@@ -46,9 +46,9 @@ def _found(sweep: SweepOnPage, link: str, shown: Path) -> str:
     """What one sweep found, with its page, or why that is not said here."""
     if sweep.kind == "A/A":
         return TWINS
-    if not (found := finding(sweep)):
+    said = "the table above." if sweep.folder == shown else md(finding(sweep))
+    if not said:
         return ONCE
-    said = "the table above." if sweep.folder == shown else md(found)
     return f"{link}: {md(sweep.devices)}, profile {md(sweep.plan.profile)}, {sweep.trials}: {said}"
 
 

@@ -44,7 +44,7 @@ def made_shown(sweep: Sweep, made: Made) -> Shown:
         headings=["trial", "outcome", metric_of("throughput").unit, "step, ms", "waits for host", "loss", "s", "reason"],
         trials=[[row.trial.name, *_cells(*ended_as(sweep.dir, row))] for row in sweep.rows],
         superseded=[f"{entry.key} was run again as {entry.by}: {entry.why}" for entry in sweep.plan.superseded],
-        damaged=[row.problem for row in sweep.rows if row.problem is not None],
+        damaged=sweep.problems,
         comparison=shown_comparison(made),
         held=[held_sentence(one) for one in held if one is not None and one.seconds] or [NOT_KNOWN],
     )

@@ -83,7 +83,7 @@ def _of_steps(folder: Path) -> list[str]:
 
 def _of_trees(sweep: Sweep) -> list[str]:
     """Whether all trials ran the planned code. A trial that ended before it told its environment ran none that could be seen."""
-    problems = [f"{sweep.dir}: {row.problem}" for row in sweep.rows if row.problem]
+    problems = [f"{sweep.dir}: {problem}" for problem in sweep.problems]
     if sweep.plan.tree is None:
         return [*problems, f"{sweep.dir / PLAN} does not tell which code was to run"]
     for (tree, planned), rows in strays(sweep).items():

@@ -96,7 +96,7 @@ def render_report(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None
     markdown, html = sweep_dir / _name(REPORT, emulated), sweep_dir / _name(REPORT_PAGE, emulated)
     atomic_write(markdown, render_markdown(report))
     atomic_write(html, render_html(report))
-    damage = [row.problem for row in sweep.rows if row.problem]
+    damage = sweep.problems
     headline = headline_of(report)
     drawn = [path for _, path in figures]
     return ReportPaths(markdown, html, drawn, results, headline_markdown(headline), headline.line, damage, (source, report))

@@ -23,8 +23,9 @@ from experiments.parameters import as_reference
 from experiments.spec.load import load_suite
 from experiments.spec.matrix import expand
 from experiments.summary import summarise
-from experiments.trial import DataSource, Trial
+from experiments.trial import DataSource
 from experiments.workloads import bert, bert_inference
+from tests.trial_support import cpu_trial
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -164,21 +165,7 @@ def test_one_document_costs_what_torch_counts(data: DataSource) -> None:
 def test_a_trial_of_micro_batches_counts_all_samples_and_real_tokens(data: DataSource, tmp_path: Path) -> None:
     given = {**VARIOUS, "padding": "removed", "attention": "sdpa", "accumulation_steps": 3, "steps": 4, "warmup_steps": 2, "threads": 1}
     parameters = bert.Parameters(**given).model_dump(mode="json")
-    trial = Trial(
-        key="0" * 16,
-        key_parts={},
-        sweep_id="s",
-        suite="s",
-        workload="bert",
-        pool="cpu",
-        device="cpu",
-        cell="c",
-        repeat=1,
-        index=0,
-        axes={},
-        parameters=parameters,
-        data=data,
-    )
+    trial = cpu_trial("bert", parameters, data)
     with Recorder(JournalWriter(tmp_path / "journal.jsonl", 1)) as recorder:
         TrialSession(trial, Ranks(), recorder, tmp_path).run()
     journal = read_journal(tmp_path / "journal.jsonl")

@@ -21,8 +21,9 @@ from experiments.metrics import Direction, metric_of
 from experiments.spec.load import load_suite
 from experiments.spec.matrix import expand
 from experiments.summary import summarise
-from experiments.trial import DataSource, Trial
+from experiments.trial import DataSource
 from experiments.workloads import bridgetower, bridgetower_inference
+from tests.trial_support import cpu_trial
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -39,21 +40,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> DataSource:
 
 def run(folder: Path, data: DataSource, **parameters: Any) -> tuple[SessionContext, Journal]:
     values = bridgetower_inference.Parameters(**{**SHORT, **parameters}).model_dump(mode="json")
-    trial = Trial(
-        key="0" * 16,
-        key_parts={},
-        sweep_id="s",
-        suite="s",
-        workload="bridgetower_inference",
-        pool="cpu",
-        device="cpu",
-        cell="c",
-        repeat=1,
-        index=0,
-        axes={},
-        parameters=values,
-        data=data,
-    )
+    trial = cpu_trial("bridgetower_inference", values, data)
     folder.mkdir(exist_ok=True)
     with Recorder(JournalWriter(folder / "journal.jsonl", 1)) as recorder:
         context = TrialSession(trial, Ranks(), recorder, folder).run()

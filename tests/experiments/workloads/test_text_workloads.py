@@ -22,9 +22,10 @@ from experiments.datasets import texts
 from experiments.spec.load import load_suite
 from experiments.spec.matrix import expand
 from experiments.summary import summarise
-from experiments.trial import DataSource, Trial
+from experiments.trial import DataSource
 from experiments.workloads import bert, bert_inference, t5, t5_inference
 from tasks.sweep import dataset
+from tests.trial_support import cpu_trial
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -176,21 +177,7 @@ def test_a_trial_infers_and_has_its_latency(name: str, module: Any, values: dict
     parameters = module.Parameters(
         **{**values, "steps": 3, "warmup_steps": 2, "threads": 1, "precision": "bf16", "execution": "synchronous"}
     ).model_dump(mode="json")
-    trial = Trial(
-        key="0" * 16,
-        key_parts={},
-        sweep_id="s",
-        suite="s",
-        workload=name,
-        pool="cpu",
-        device="cpu",
-        cell="c",
-        repeat=1,
-        index=0,
-        axes={},
-        parameters=parameters,
-        data=data,
-    )
+    trial = cpu_trial(name, parameters, data)
     with Recorder(JournalWriter(tmp_path / "journal.jsonl", 1)) as recorder:
         context = TrialSession(trial, Ranks(), recorder, tmp_path).run()
     journal = read_journal(tmp_path / "journal.jsonl")

@@ -24,10 +24,11 @@ from experiments.datasets import scenes, winoground
 from experiments.spec.load import load_suite
 from experiments.spec.matrix import expand
 from experiments.summary import summarise
-from experiments.trial import DataSource, Trial
+from experiments.trial import DataSource
 from experiments.workloads import bridgetower
 from experiments.workloads import winoground as workload
 from experiments.workloads.bridgetower.model import config, inputs
+from tests.trial_support import cpu_trial
 
 EXAMPLES = 5
 
@@ -115,24 +116,6 @@ def drawn_source(home: Path) -> DataSource:
     return DataSource(uri=str(home / "scenes"), fingerprint="f", tokenizer=str(home / "scenes" / "tokenizer"))
 
 
-def a_trial(values: workload.Parameters, data: DataSource) -> Trial:
-    return Trial(
-        key="0" * 16,
-        key_parts={},
-        sweep_id="s",
-        suite="s",
-        workload="winoground",
-        pool="cpu",
-        device="cpu",
-        cell="c",
-        repeat=1,
-        index=0,
-        axes={},
-        parameters=values.model_dump(mode="json"),
-        data=data,
-    )
-
-
 def test_the_local_copy_is_read_in_its_own_layout(home: Path, tmp_path: Path) -> None:
     found = list(winoground.read(home / "data"))
     assert len(found) == EXAMPLES and all(example.tag == "Noun" for example in found)
@@ -184,7 +167,7 @@ def test_scores_are_those_of_the_model_pair_by_pair(home: Path, family: str) -> 
 
 @pytest.mark.parametrize("family", ["clip", "bridgetower"])
 def test_a_trial_reports_the_three_scores_beside_chance(home: Path, tmp_path: Path, family: str) -> None:
-    trial = a_trial(parameters(home, family), source(home))
+    trial = cpu_trial("winoground", parameters(home, family).model_dump(mode="json"), source(home))
     before = torch.get_num_threads()
     try:
         with Recorder(JournalWriter(tmp_path / "journal.jsonl", 1)) as recorder:
@@ -209,7 +192,7 @@ RANDOM: dict[str, Any] = {"weights": "random", "size": "tiny", "dataset": "drawn
 @pytest.mark.parametrize("family", ["clip", "bridgetower"])
 def test_random_weights_give_the_speed_and_no_scores(home: Path, tmp_path: Path, family: str) -> None:
     values = {"family": family, "batch_size": 2, "steps": 3, "warmup_steps": 1, "threads": 1, **RANDOM}
-    trial = a_trial(workload.Parameters.model_validate(values), drawn_source(home))
+    trial = cpu_trial("winoground", workload.Parameters.model_validate(values).model_dump(mode="json"), drawn_source(home))
     with torch.random.fork_rng(devices=[]), Recorder(JournalWriter(tmp_path / "journal.jsonl", 1)) as recorder:
         context = TrialSession(trial, Ranks(), recorder, tmp_path).run()
     journal = read_journal(tmp_path / "journal.jsonl")

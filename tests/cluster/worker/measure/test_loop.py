@@ -26,6 +26,7 @@ from experiments.summary import summarise
 from experiments.trial import Trial
 from experiments.workloads import synthetic
 from experiments.workloads.flava.workload import Flava
+from tests.trial_support import cpu_trial
 
 FAULTY = Path(__file__).parents[3] / "workloads_for_tests"
 BASE: dict[str, Any] = {"batch_size": 8, "steps": 6, "warmup_steps": 2, "threads": 1}
@@ -39,20 +40,7 @@ def _threads() -> Any:
 
 
 def trial(workload: str = "synthetic", **parameters: Any) -> Trial:
-    return Trial(
-        key="0" * 16,
-        key_parts={},
-        sweep_id="s",
-        suite="s",
-        workload=workload,
-        pool="cpu",
-        device="cpu",
-        cell="c",
-        repeat=1,
-        index=0,
-        axes={},
-        parameters={**BASE, **parameters},
-    )
+    return cpu_trial(workload, {**BASE, **parameters})
 
 
 def run(folder: Path, one: Trial, *, probe: str | None = None) -> Journal:

@@ -24,9 +24,9 @@ from experiments.components.workload import Unsupported
 from experiments.parameters import SAME_MATHEMATICS, TrainingParameters
 from experiments.step_record import RMS
 from experiments.summary import summarise
-from experiments.trial import Trial
 from tasks.analysis.results import write_steps
 from tasks.tracking.log_trial import step_metrics
+from tests.trial_support import cpu_trial
 
 STEPS = 40
 SETTINGS: dict[str, Any] = {"learning_rate": 1e-2, "beta2": 0.99, "weight_decay": 0.2, "adam_eps": 1e-6}
@@ -191,20 +191,7 @@ def test_the_settings_reach_torchaos_optimiser(monkeypatch: pytest.MonkeyPatch) 
 def test_rms_goes_from_the_step_to_parquet_results_and_mlflow(tmp_path: Path) -> None:
     parameters = {"batch_size": 8, "steps": 6, "warmup_steps": 2, "threads": 1, "evaluate": False, "spikes_after": 2}
     parameters |= {"update_rule": "stable_adamw", "rms_tensors": "*.bias", "learning_rate": 0.01}
-    one = Trial(
-        key="0" * 16,
-        key_parts={},
-        sweep_id="s",
-        suite="s",
-        workload="synthetic",
-        pool="cpu",
-        device="cpu",
-        cell="c",
-        repeat=1,
-        index=0,
-        axes={},
-        parameters=parameters,
-    )
+    one = cpu_trial("synthetic", parameters)
     (tmp_path / "trial.json").write_text(one.model_dump_json())
     threads = torch.get_num_threads()
     with Recorder(JournalWriter(tmp_path / "journal.jsonl", 1)) as recorder:
