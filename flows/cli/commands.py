@@ -70,12 +70,13 @@ def plan(
     as_json: JsonOption = False,
 ) -> None:
     """Show the expanded matrix, what of it is done, and how long it would take. Starts nothing."""
+    from experiments.config.errors import ConfigError
     from flows.cli import show_plan
     from tasks.sweep import plan as planning
     from tasks.sweep.store import SweepStore
 
     if (suite is None) == (sweep is None):
-        raise typer.BadParameter("give a suite, or --sweep and a sweep's id: one of the two")
+        raise ConfigError.one("SUITE, --sweep", None, "", "both are given" if suite else "neither is given", "give one of the two")
     if sweep:
         sweep_plan = planning.renew(SweepStore(sweep_id_of(sweep)).load_plan(), build_environments=False)
         against: str | None = sweep_plan.sweep_id

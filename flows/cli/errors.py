@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import os
+import re
 import time
 import traceback
 from pathlib import Path
@@ -11,17 +13,48 @@ from typing import Any
 from experiments.config.errors import Problem, UserError
 
 
+# what typer says without naming a parameter -> which word is wrong, what is wrong with it, and what may have been meant
+_WORDS = (
+    (r"No such command '(?P<name>.+?)'\.(?: Did you mean (?P<near>.+?)\?)?", "unknown command"),
+    (r"Got unexpected extra argument\(s\) \((?P<name>.+)\)", "is more than the command takes"),
+)
+
+
 def of_use(error: Any) -> str:
-    """What to print of a wrong option or argument, which typer found: which it is, what is wrong with it, and what is right."""
-    command = error.ctx.command_path if error.ctx else "sweep"
-    parameter, refused = getattr(error, "param", None), error.__cause__
-    if parameter is None or not hasattr(refused, "errors"):  # pydantic's, of a value
-        return f"{error.format_message().rstrip('.')}; `{command} --help` shows what it takes"
+    """What to print of a wrong command, option or argument, which typer found: which it is, what is wrong with it, and what is right."""
+    name, problem, hint = _wrong(error)
+    return str(Problem(name, None, "", problem, hint or f"`{error.ctx.command_path if error.ctx else 'sweep'} --help` shows what it takes"))
+
+
+def _wrong(error: Any) -> tuple[str, str, str]:
+    """(the option, argument or command, what is wrong with it, a hint or nothing). typer's classes are private: told by what they have."""
+    option, parameter = getattr(error, "option_name", None), getattr(error, "param", None)
+    if option is not None:
+        if not hasattr(error, "possibilities"):
+            return option, "needs a value", f"write it as {option} VALUE"
+        near = difflib.get_close_matches(option, error.possibilities or [], n=1)
+        return option, "unknown option", f"did you mean {near[0]!r}?" if near else ""
+    if parameter is not None:
+        name = max(parameter.opts, key=len) if parameter.param_type_name == "option" else parameter.name.rstrip("_").upper()
+        return name, *_of_value(parameter, error)
+    for pattern, problem in _WORDS:
+        if found := re.fullmatch(pattern, error.message):
+            meant = found.groupdict().get("near")
+            return found["name"], problem, f"did you mean {meant}?" if meant else ""
+    return "", error.format_message().rstrip("."), ""
+
+
+def _of_value(parameter: Any, error: Any) -> tuple[str, str]:
+    """(what is wrong with a parameter's value, a hint or nothing)."""
+    if not hasattr(error.__cause__, "errors"):  # pydantic's, of a value
+        return (error.message.rstrip("."), "") if error.message else ("is missing", "")
     from experiments.config.validate import say
 
-    name = max(parameter.opts, key=len) if parameter.param_type_name == "option" else parameter.human_readable_name.upper()
-    problem, hint = say(refused.errors(include_url=False))
-    return str(Problem(name, None, "", problem.rstrip("."), hint or f"`{command} --help` shows what it takes"))
+    items = error.__cause__.errors(include_url=False)
+    if choices := [str(getattr(choice, "value", choice)) for choice in parameter.type_descriptor.choices or ()]:
+        items = [{**items[0], "type": "literal_error", "ctx": {"expected": " or ".join(map(repr, choices))}}]
+    problem, hint = say(items)
+    return problem.rstrip("."), hint
 
 
 def line_of(error: Exception) -> str:

@@ -139,12 +139,14 @@ def publish(
     check: Annotated[Path | None, typer.Option("--check", help="tell instead whether this page is as it was written")] = None,
 ) -> None:
     """Write a results page from whole sweeps: plans, raw steps, reports, a README, a manifest. Refuses what was edited or put together."""
+    from experiments.config.errors import ConfigError
     from tasks.report.manifest import check_published
     from tasks.report.publish import publish as publish_sweeps
     from tasks.sweep.store import SweepStore
 
     if (check is None) == (to is None) or bool(sweep_ids_) == (to is None):
-        raise typer.BadParameter("give sweeps and --to FOLDER, or --check FOLDER alone")
+        hint = "give sweeps and --to FOLDER, or --check FOLDER alone"
+        raise ConfigError.one("--to, --check", None, "", "one of them is needed: --to with sweeps, --check without", hint)
     if to is not None:
         readme = publish_sweeps([SweepStore(sweep_id_of(sweep_id)) for sweep_id in sweep_ids_ or []], to)
         out.print(f"published: {readme}", highlight=False, soft_wrap=True)

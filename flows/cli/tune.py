@@ -39,12 +39,15 @@ def tune(
     """Find the best setting of a suite: all run in the first rounds, and those that are surely behind, break a limit or fail drop out,
     until one is left, the rest are level, or time is up."""
     from experiments.config.duration import option_seconds
+    from experiments.config.errors import ConfigError
     from tasks.report.text_format import plural
     from tasks.rounds.race_plan import plan_race
     from tasks.sweep.constraints import parse_constraint
 
-    if (maximise is not None and minimise is not None) or (metric := maximise or minimise) is None:
-        raise typer.BadParameter("give --maximise METRIC or --minimise METRIC: one of the two")
+    metric = maximise or minimise
+    if metric is None or (maximise is not None and minimise is not None):
+        given = "both are given" if metric else "neither is given"
+        raise ConfigError.one("--maximise, --minimise", None, "", given, "give one of the two, with a metric")
     limits = [parse_constraint(text) for text in where or []]
     seconds = option_seconds("--budget", budget)
     request = request_of(suite, profile, pool, set_, only).model_copy(update={"pool_wait_s": pool_wait})

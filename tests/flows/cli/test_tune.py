@@ -39,8 +39,8 @@ def test_the_plan_is_kept_before_it_runs(started: list[Plan]) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--budget 2m", "one of the two"),
-        ("--budget 2m --maximise throughput --minimise peak_memory_bytes", "one of the two"),
+        ("--budget 2m", "--maximise, --minimise: neither is given; give one of the two, with a metric"),
+        ("--budget 2m --maximise throughput --minimise peak_memory_bytes", "--maximise, --minimise: both are given; "),
         ("--maximise throughput", "--budget"),
         ("--budget soon --maximise throughput", "is not a duration"),
         ("--budget 2m --maximise speed", "unknown metric"),
