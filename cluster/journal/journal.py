@@ -29,7 +29,6 @@ from experiments.journal_mark import JournalMark
 
 VERSION = 2  # of the journals that are written; those before had no close record and no version
 CHANGED = "the file was changed after it was written; `sweep resume` keeps it aside and runs the trial again"
-LATER = "read it with that version"
 
 Record = dict[str, Any]
 _TAIL = 65_536  # bytes; the last line of a journal is short
@@ -41,6 +40,14 @@ class JournalError(DamagedFile):
     def __init__(self, path: Path, line: int, problem: str, hint: str = CHANGED) -> None:
         super().__init__(path, f"line {line}" if line else "", problem, hint)
         self.line = line
+
+
+class LaterJournal(JournalError):
+    """A later version of this program wrote the journal: nothing is wrong with it, and this version can neither read it nor replace it."""
+
+    def __init__(self, path: Path, line: int, version: int) -> None:
+        problem = f"is of version {version}, and this one reads journals to version {VERSION}"
+        super().__init__(path, line, problem, "read it with that version")
 
 
 def encode(record: Record, previous: int) -> tuple[bytes, int]:
@@ -119,12 +126,14 @@ class Section:
 
 
 def _section(record: Record, start: int, path: Path, number: int) -> Section:
-    """The section that an attempt record begins. Raises JournalError for one that this version cannot read."""
+    """The section that an attempt record begins. Raises LaterJournal, and JournalError for one that begins no attempt."""
     version, attempt, trial = record.get("version", 1), record.get("attempt"), record.get("trial")
-    if not isinstance(version, int) or version > VERSION:
-        raise JournalError(path, number, f"is of version {version}, and this one reads journals to version {VERSION}", LATER)
-    if not isinstance(attempt, int) or not isinstance(record.get("t"), float | int) or not isinstance(trial, str | None):
-        raise JournalError(path, number, "begins no attempt: it lacks attempt, t or trial")
+    if isinstance(version, int) and version > VERSION:
+        raise LaterJournal(path, number, version)
+    if not isinstance(version, int) or not isinstance(attempt, int) or not isinstance(record.get("t"), float | int):
+        raise JournalError(path, number, "begins no attempt: it lacks version, attempt or t")
+    if not isinstance(trial, str | None):
+        raise JournalError(path, number, "begins no attempt: its trial has no name")
     return Section(start, attempt, trial, version)
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from experiments.config.errors import Problem, UserError
 
-
 # what typer says without naming a parameter -> which word is wrong, what is wrong with it, and what may have been meant
 _WORDS = (
     (r"No such command '(?P<name>.+?)'\.(?: Did you mean (?P<near>.+?)\?)?", "unknown command"),

@@ -234,8 +234,12 @@ def _lacks(pool: Pool) -> tuple[str, str] | None:
 def renew(plan: Plan, *, build_environments: bool = True, say: Say = lambda text: None) -> Plan:
     """The plan with the current code, data and libraries. A trial whose key changes is superseded; `why` names the changed parts.
 
-    Environments are built as in `make_plan`. Raises ConfigError, CommitError, DatasetError.
+    Environments are built as in `make_plan`. Raises ConfigError, CommitError, DatasetError, and LaterJournal where a later version of this
+    program wrote a trial's journal: under another key the trial would run again beside it.
     """
+    store = SweepStore(plan.sweep_id)
+    for trial in plan.trials:
+        checked(trial, store.trial_dir(trial.key))
     pools = load_pools()
     inputs = CurrentInputs(pools, Variants(pools, build_them=build_environments, say=say))
     trials, superseded = [], list(plan.superseded)
@@ -260,7 +264,7 @@ def key_changes(old: Mapping[str, str], new: Mapping[str, str]) -> str:
 
 
 def states(plan: Plan) -> list[TrialState]:
-    """For an existing sweep: the state of each trial of its plan. One whose record is damaged is to be done again."""
+    """For an existing sweep: the state of each trial of its plan. One whose record is damaged is to be done again. Raises LaterJournal."""
     store = SweepStore(plan.sweep_id)
     why = {entry.by: entry.why for entry in plan.superseded}
     entries = []

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from cluster import launchers
-from cluster.journal.journal import VERSION, Journal, JournalError, JournalFollower, read_journal
+from cluster.journal.journal import VERSION, Journal, JournalError, JournalFollower, LaterJournal, read_journal
 from cluster.sampler.state_file import read_records
 from cluster.trial_layout import DEVICE_STATE, JOURNAL, LAUNCH, RESULT, STEPS, TRIAL, kept_aside
 from experiments.config.errors import DamagedFile
@@ -91,14 +91,21 @@ def checked(trial: Trial, folder: Path) -> Checked:
 
     Files that stayed the same since this process last looked are not read again: a resume asks several times. A record that was read in
     full before is not parsed again while its bytes are the same (whole_records.py), but for its result; `keep_whole` keeps that for other
-    processes.
+    processes. Raises LaterJournal: such a record is not damaged, so its trial must not run again here.
     """
-    return _checked(trial.key, folder, tuple(_stamp(f"{folder}/{name}") for name in _RECORD))
+    found = _look(trial, folder)
+    if isinstance(found.damage, LaterJournal):
+        raise found.damage
+    return found
 
 
 def damage_of(trial: Trial, folder: Path) -> DamagedFile | None:
-    """The first thing that is wrong with a trial's record, as `checked` finds it; None for a whole one."""
-    return checked(trial, folder).damage
+    """The first thing that is wrong with a trial's record, as `checked` finds it, a LaterJournal too; None for a whole one."""
+    return _look(trial, folder).damage
+
+
+def _look(trial: Trial, folder: Path) -> Checked:
+    return _checked(trial.key, folder, tuple(_stamp(f"{folder}/{name}") for name in _RECORD))
 
 
 @lru_cache(maxsize=100_000)  # of the largest sweeps: with fewer, a pass over all trials would find none of the last pass

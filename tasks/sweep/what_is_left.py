@@ -21,7 +21,7 @@ class Left:
 
 
 def what_is_left(store: SweepStore, plan: Plan) -> Left:
-    """The plan's trials by what has become of them."""
+    """The plan's trials by what has become of them. Raises LaterJournal where a later version of this program wrote a trial's journal."""
     left = Left()
     for trial in plan.trials:
         folder = store.trial_dir(trial.key)

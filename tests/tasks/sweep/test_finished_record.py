@@ -10,16 +10,18 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from cluster.journal.journal import JournalError, JournalWriter, encode, read_journal
+from cluster.journal.journal import JournalError, JournalWriter, LaterJournal, encode, read_journal
 from cluster.sampler.state_file import mark_of, read_records
 from experiments.config.errors import DamagedFile
 from experiments.json_file import parse_model
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.analysis.results import load_sweep
 from tasks.sweep import trial_record
+from tasks.sweep.plan import renew, states
 from tasks.sweep.result_file import read_result
 from tasks.sweep.store import Plan, SweepStore
 from tasks.sweep.trial_record import damage_of, journal_of, keep_aside, last_attempt
+from tasks.sweep.what_is_left import what_is_left
 from tests.tasks.plan_support import make_plan, make_result, make_trial, saved
 
 STEP = {"measured": True, "loss": 0.5, "samples": 8, "total_s": 0.125, "forward_backward_s": -0.1}
@@ -145,6 +147,24 @@ def test_a_journal_without_its_close_record_is_right_while_nothing_says_that_the
         store.save_result(make_result(trial, Outcome.OK))
         found = str(damage(trial, folder))
         assert ("ends before attempt 1 was closed" in found) == (kept > 0), "without an attempt record it is no journal of this version"
+
+
+def test_a_journal_of_a_later_version_is_refused_and_its_trial_does_not_run_again(
+    store: SweepStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither under its key nor under that of today's code: what can read it is the version that wrote it."""
+    trial = store.load_plan().trials[0]
+    monkeypatch.setattr("cluster.journal.journal.VERSION", 3)
+    folder = measured(store, trial)
+    monkeypatch.undo()
+    said = f"{folder / 'journal.jsonl'}, line 1: is of version 3, and this one reads journals to version 2; read it with that version"
+    plan = store.load_plan()
+    for refuses in (lambda: what_is_left(store, plan), lambda: states(plan), lambda: renew(plan)):
+        trial_record._checked.cache_clear()
+        with pytest.raises(LaterJournal) as caught:
+            refuses()
+        assert str(caught.value) == said
+    assert str(damage(trial, folder)) == said
 
 
 def killed(path: Path, trial: Trial, attempt: int) -> None:
