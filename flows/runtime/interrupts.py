@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
+from cluster.pools.pool import load_pools
 from experiments.trial import Trial
 from tasks.report.text_format import plural
 
@@ -29,7 +30,7 @@ def heeded(running: Callable[[], Iterable[Trial]], resume: str) -> Iterator[None
     """Inside the block SIGTERM raises Terminated, a closed terminal TerminalClosed and Ctrl-C KeyboardInterrupt.
 
     A second Ctrl-C kills all processes of the trials that are `running` on this machine, says so and how to `resume`, and ends this process
-    with status 1. What a shell's `nohup` has it ignore stays ignored.
+    with status 1. What a shell's `nohup` has it ignore stays ignored. Raises ConfigError where pools.yaml is wrong.
     """
     handlers: dict[int, Callable[[int, FrameType | None], None]] = {
         signal.SIGTERM: _terminated,
@@ -69,6 +70,7 @@ class _Interrupted:
 
     def __init__(self, running: Callable[[], Iterable[Trial]], resume: str) -> None:
         self._running, self._resume, self._count = running, resume, 0
+        self._ray_pools = {name for name, pool in load_pools().items() if not pool.embedded}  # now: the handler reads no file
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         TOLD_TO_END.set()
@@ -78,8 +80,9 @@ class _Interrupted:
         from cluster.launchers import processes
 
         signal.signal(number, signal.SIG_IGN)
-        killed = sum(processes.end_all(trial.key) for trial in self._running())
+        trials = list(self._running())
+        killed = sum(processes.end_all(trial.key) for trial in trials)
         were = f"{plural(killed, 'process')} of trials on this machine {'was' if killed == 1 else 'were'} killed"
-        text = f"\ninterrupted twice: {were}; a Ray job may run on (`sweep stop` ends it)\n"
-        os.write(2, f"{text}go on with it: {self._resume}\n".encode())  # the console's lock may be held
+        jobs = "; a Ray job may run on (`sweep stop` ends it)" if any(trial.pool in self._ray_pools for trial in trials) else ""
+        os.write(2, f"\ninterrupted twice: {were}{jobs}\ngo on with it: {self._resume}\n".encode())  # the console's lock may be held
         os._exit(1)
