@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from flows.cli.options import OnlyOption, PoolOption, PoolWaitOption, ProfileOption, SetOption, SuiteName, app, clean_errors, err
-from flows.cli.start_sweep import request_of, start
+from flows.cli.start_sweep import request_of, start, tell
 
 
 @app.command(
@@ -51,7 +51,7 @@ def tune(
     limits = [parse_constraint(text) for text in where or []]
     seconds = option_seconds("--budget", budget)
     request = request_of(suite, profile, pool, set_, only).model_copy(update={"pool_wait_s": pool_wait})
-    plan = plan_race(request, metric=metric, maximise=maximise is not None, budget_s=seconds, where=limits, parity=parity)
+    plan = plan_race(request, metric=metric, maximise=maximise is not None, budget_s=seconds, where=limits, parity=parity, say=tell)
     settings, references = (sum(trial.reference is kind for trial in plan.trials) for kind in (False, True))
     beside = f", and {plural(references, 'reference')} for loss parity" if references else ""
     err.print(f"race of {plural(settings, 'setting')}{beside}", highlight=False)

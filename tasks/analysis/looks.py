@@ -34,24 +34,43 @@ NO_LOOK = Levels(0.0, LEVEL)
 def cells_of_plan(
     rows: Sequence[TrialRow], plan: Plan, *, emulated: bool = False, known: SpreadLookup | None = None, folder: Path | None = None
 ) -> list[Cell]:
-    """The cells of a sweep as `make_cells` has them, with verdicts by the plan's looks where it has such.
+    """The cells of a sweep as `make_cells` has them, with verdicts by the plan's looks where it has such, and without any where it is a race:
+    that has a rule of its own (tasks/analysis/race.py), which compares settings with the leader.
 
     Values and loss parity are of all trials. A speed-up and its verdict are of the look that decided them, else of the last one.
     `folder`: the sweep's, which keeps what its looks found.
     """
-    if plan.decide is None:
+    if plan.decide is None and plan.race is None:
         return make_cells(rows, plan.suite, emulated=emulated, known=known)
     cells = laid_out_cells(rows, plan.suite, emulated=emulated, known=known)
+    if plan.decide is not None:
+        _judge_by_looks(cells, rows, plan.suite, plan.decide.looks, emulated=emulated, known=known, folder=folder)
+    else:
+        for cell, baseline in compared_pairs(cells):
+            cell.speedup = ratio_of(cell, baseline)
+    gate_on_parity(cells)
+    return shown(cells)
+
+
+def _judge_by_looks(
+    cells: Sequence[Cell],
+    rows: Sequence[TrialRow],
+    suite: Suite,
+    looks: Sequence[Look],
+    *,
+    emulated: bool,
+    known: SpreadLookup | None,
+    folder: Path | None,
+) -> None:
+    """Give each cell that has a baseline the comparison of the look that decided it, else of the last one."""
     mine = [row for row in rows if row.emulated == emulated]
-    seen = _look(mine, plan.suite, plan.decide.looks, emulated=emulated, known=known, folder=folder)
+    seen = _look(mine, suite, looks, emulated=emulated, known=known, folder=folder)
     for cell, baseline in compared_pairs(cells):
         last = seen.get(cell.trial.cell)
         cell.levels = last.levels if last else NO_LOOK
         take(cell, last.found if last else Comparison(ratio_of(cell, baseline), Verdict.UNDECIDED, NOT_LOOKED))
         if last and last.decided and cell.verdict is not None:
             cell.decided_after = last.round
-    gate_on_parity(cells)
-    return shown(cells)
 
 
 def _look(

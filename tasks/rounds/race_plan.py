@@ -21,25 +21,34 @@ from tasks.analysis.race import State, race_of
 from tasks.analysis.results import load_sweep
 from tasks.analysis.same_work import groups_of_work, set_work
 from tasks.analysis.trial_row import TrialRow
-from tasks.sweep.constraints import Constraint
+from tasks.report.text_format import plural
+from tasks.sweep.constraints import OPTION, Constraint
 from tasks.sweep.plan import TrialMaker, arguments_of, expected_seconds, make_plan, once_more
 from tasks.sweep.race_settings import RaceSettings
 from tasks.sweep.round_time import trial_times
 from tasks.sweep.store import Plan, Request, SweepStore
+from tasks.sweep.variants import Say
 
 
 def plan_race(
-    request: Request, *, metric: str, maximise: bool, budget_s: float, where: Sequence[Constraint] = (), parity: bool = False
+    request: Request,
+    *,
+    metric: str,
+    maximise: bool,
+    budget_s: float,
+    where: Sequence[Constraint] = (),
+    parity: bool = False,
+    say: Say = lambda text: None,
 ) -> Plan:
     """The plan of a race: its first round, of all settings and, with `parity`, of the references that loss parity needs.
 
-    Raises ConfigError, as `make_plan`, and for a metric that has no ratios or is better the other way, settings on several pools or that do
+    Settings whose parameters say that they break a limit do not run, and `say` is told how many these are. Raises ConfigError, as `make_plan`, and for a metric that has no ratios or is better the other way, settings on several pools or that do
     not do the same work, fewer than two of them, references that cannot be, and a budget that is too short for one round.
     """
     option = "--maximise" if maximise else "--minimise"
     _check_metric(option, metric, maximise=maximise)
     plan, suite = make_plan(request)
-    suite = _of_race(suite, metric, parity=parity)
+    suite = _within_limits(_of_race(suite, metric, parity=parity), where, say)
     cells = matrix.expand(suite)
     maker = TrialMaker(plan.sweep_id, load_pools())
     trials = [maker.make(suite, cell, 1, index, seed=matrix.seed_of(suite, cell, 1)) for index, cell in enumerate(cells)]
@@ -125,6 +134,26 @@ def _of_race(suite: Suite, metric: str, *, parity: bool) -> Suite:
     report = suite.report.model_copy(update={"metric": metric, "published": None})
     seeds = max(suite.parity_reference, REFERENCE_SEEDS) if parity else 0
     return suite.model_copy(update={"report": report, "parity_reference": seeds, "repeats": 1, "rounds": None})
+
+
+def _within_limits(suite: Suite, where: Sequence[Constraint], say: Say) -> Suite:
+    """The suite without the cells, and their references, that break a limit on a metric whose value a parameter of that name gives:
+    the batch size, where it is a number. Raises ConfigError where fewer than two settings keep it."""
+    for limit in where:
+        cells = [cell for cell in matrix.expand(suite) if not cell.reference]
+        values = [cell.parameters.get(limit.metric) for cell in cells]
+        kept = [not isinstance(value, int | float) or limit.keeps(value) for value in values]
+        lost = kept.count(False)
+        if not lost:
+            continue
+        if len(kept) - lost < 2:
+            known = ", ".join(str(value) for value in dict.fromkeys(values))
+            problem = f"{plural(len(kept) - lost, 'setting')} of {len(kept)} can keep it, and a race needs two"
+            raise ConfigError.one(OPTION, None, limit.text, problem, f"{limit.metric} is {known} in this suite: take another limit")
+        say(f"{plural(lost, 'setting')} cannot keep {limit.text}, and {'does' if lost == 1 else 'do'} not run")
+        remaining = [value for value, keeps in zip(values, kept, strict=True) if keeps]
+        suite = suite.model_copy(update={"only": {**suite.only, limit.metric: list(dict.fromkeys(remaining))}})
+    return suite
 
 
 def _check_metric(option: str, name: str, *, maximise: bool) -> None:

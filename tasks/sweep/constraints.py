@@ -35,6 +35,10 @@ class Constraint(Strict):
         """As `--where` takes it, in the metric's unit."""
         return f"{self.metric}{self.sign}{self.limit:.12g}"
 
+    def keeps(self, value: float) -> bool:
+        """Whether a value, in the metric's unit, is within the limit."""
+        return value <= self.limit if self.sign == "<=" else value >= self.limit
+
 
 def parse_constraint(text: str) -> Constraint:
     """A constraint as the command line has it. Raises ConfigError for an unknown metric, another sign, or a value of another unit."""

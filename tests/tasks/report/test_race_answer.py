@@ -11,10 +11,11 @@ import pytest
 from experiments.trial import Outcome
 from tasks.analysis.race import Dropout, Why
 from tasks.analysis.trial_row import TrialRow
+from tasks.report.comparison_table import build_table
 from tasks.report.model import Report, make_report
 from tasks.report.next_step import FINISH, NextStep
 from tasks.report.race_answer import why_out
-from tests.tasks.race_support import changed, race_rows, race_sweep, with_metric
+from tests.tasks.race_support import changed, race_plan, race_rows, race_sweep, with_metric
 
 EVERYONE = (0, 1, 2, 3)
 LIMIT = [{"metric": "peak_memory_bytes", "sign": "<=", "limit": 1000.0}]
@@ -35,6 +36,17 @@ def test_the_last_one_is_the_fastest_and_the_next_is_named() -> None:
     (figure,) = report.answer.figures  # no speed-up: a grid's verdict of it is not the race's
     assert figure[0].endswith("samples/s") and report.next_step is None
     assert report.title.endswith(" · race")
+
+
+def test_settings_have_a_ratio_to_the_baseline_and_no_verdict_of_the_grid() -> None:
+    """The race's own rule says who is behind: beside it `undecided` of a comparison that decided nothing would contradict it."""
+    baseline, *others = (report := reported(race_rows([100, 50, 80, 40], [EVERYONE] * 3))).cells
+    assert baseline.speedup is None
+    for cell, ratio in zip(others, (0.5, 0.8, 0.4), strict=True):
+        assert cell.speedup is not None and cell.speedup.value == pytest.approx(ratio, rel=0.05)
+        assert (cell.verdict, cell.why_undecided) == (None, None)
+    assert build_table(report.cells, race_plan([]).suite).signs == ""
+    assert not any("ndecided" in caution for caution in report.cautions)
 
 
 def test_level_settings_are_no_winner() -> None:

@@ -119,6 +119,44 @@ def test_no_round_starts_where_none_ran_or_one_was_interrupted() -> None:
     assert one_more_heat(ran(plan, {4: Outcome.CANCELLED}), plan, 0.0) is None
 
 
+# --- limits that the parameters say
+
+
+@pytest.mark.parametrize(
+    ("sign", "limit", "sizes", "told"),
+    [
+        ("<=", 64.0, {16, 32, 64}, ["3 settings cannot keep batch_size<=64, and do not run"]),
+        ("<=", 63.0, {16, 32}, ["6 settings cannot keep batch_size<=63, and do not run"]),
+        (">=", 128.0, {128}, ["9 settings cannot keep batch_size>=128, and do not run"]),
+        ("<=", 128.0, {16, 32, 64, 128}, []),
+    ],
+)
+def test_a_setting_whose_batch_size_breaks_a_limit_does_not_run(sign: str, limit: float, sizes: set[int], told: list[str]) -> None:
+    said: list[str] = []
+    where = Constraint.model_validate({"metric": "batch_size", "sign": sign, "limit": limit})
+    plan = planned(where=[LIMIT, where], say=said.append)
+    assert ({trial.parameters["batch_size"] for trial in plan.trials}, len(plan.trials)) == (sizes, 3 * len(sizes))
+    assert said == told and plan.race is not None and plan.race.where == [LIMIT, where]
+    store = SweepStore(plan.sweep_id)
+    store.save_plan(plan)
+    assert store.load_plan() == plan
+
+
+def test_nor_does_its_reference() -> None:
+    plan = planned(GPU, parity=True, where=[Constraint(metric="batch_size", sign="<=", limit=48)])
+    assert {trial.parameters["batch_size"] for trial in plan.trials} == {32, 48}
+    assert {trial.parameters["batch_size"] for trial in plan.trials if trial.reference} == {32, 48}
+
+
+def test_a_limit_that_fewer_than_two_settings_can_keep_is_refused() -> None:
+    with pytest.raises(ConfigError) as caught:
+        planned(where=[Constraint(metric="batch_size", sign="<=", limit=8)])
+    assert str(caught.value) == (
+        "--where: batch_size<=8: 0 settings of 12 can keep it, and a race needs two; "
+        "batch_size is 16, 32, 64, 128 in this suite: take another limit"
+    )
+
+
 # --- loss parity
 
 
