@@ -34,8 +34,9 @@ NO_LOOK = Levels(0.0, LEVEL)
 def cells_of_plan(
     rows: Sequence[TrialRow], plan: Plan, *, emulated: bool = False, known: SpreadLookup | None = None, folder: Path | None = None
 ) -> list[Cell]:
-    """The cells of a sweep as `make_cells` has them, with verdicts by the plan's looks where it has such, and without any where it is a race:
-    that has a rule of its own (tasks/analysis/race.py), which compares settings with the leader.
+    """The cells of a sweep as `make_cells` has them, with verdicts by the plan's looks where it has such.
+
+    A race's have none: its own rule (tasks/analysis/race.py) compares settings with the leader.
 
     Values and loss parity are of all trials. A speed-up and its verdict are of the look that decided them, else of the last one.
     `folder`: the sweep's, which keeps what its looks found.

@@ -42,8 +42,9 @@ def plan_race(
 ) -> Plan:
     """The plan of a race: its first round, of all settings and, with `parity`, of the references that loss parity needs.
 
-    Settings whose parameters say that they break a limit do not run, and `say` is told how many these are. Raises ConfigError, as `make_plan`, and for a metric that has no ratios or is better the other way, settings on several pools or that do
-    not do the same work, fewer than two of them, references that cannot be, and a budget that is too short for one round.
+    Settings whose parameters say that they break a limit do not run, and `say` is told how many these are. Raises ConfigError, as
+    `make_plan`, and for a metric that has no ratios or is better the other way, settings on several pools or that do not do the same work,
+    fewer than two of them, references that cannot be, and a budget that is too short for one round.
     """
     option = "--maximise" if maximise else "--minimise"
     _check_metric(option, metric, maximise=maximise)
