@@ -70,6 +70,7 @@ def sweep(
     handed = handover.CURRENT.get()
     with store.lease() if handed is None else nullcontext():
         plan = load_or_plan(store, request, get_run_logger().info)
+        store.clear_status()
         prefect_runs.reconcile(store, get_run_logger())
         store.add_flow_run(str(flow_run.id))
         prefect_runs.rename(str(flow_run.id), store.sweep_id, get_run_logger())

@@ -13,29 +13,27 @@ from rich.markup import escape
 
 from cluster.pools.busy import Look, other_work
 from cluster.pools.pool import load_pools
-from cluster.trial_layout import REPORT
 from experiments.config import duration
-from experiments.config.errors import DamagedFile, UserError
+from experiments.config.errors import UserError
 from experiments.trial import Outcome, Trial
 from flows.cli import live_table
+from flows.cli.nothing_to_do import ended_before, nothing_to_do
 from flows.cli.show_comparison import print_comparison, print_where
 from flows.cli.starting import TrialLook, starting
 from flows.runtime import prefect_api
 from flows.runtime.command_environment import prepare_environment
 from flows.runtime.handover import CURRENT, Handover
 from flows.runtime.interrupts import Terminated, heeded
-from flows.runtime.open_flow_runs import open_flow_runs
 from flows.runtime.prefect_server import OwnServer, PrefectServerError, own_server
 from flows.runtime.progress import CURRENT as PROGRESS
 from flows.runtime.progress import SweepProgress
 from tasks.analysis.ab import SLOWER, UNDECIDED
 from tasks.report.ab_summary import status_of
 from tasks.report.text_format import plural
+from tasks.rounds.growth import seconds_run
 from tasks.sweep.head_start import HeadStart, head_start
 from tasks.sweep.plan import expected_seconds
 from tasks.sweep.store import Plan, SweepStore, exit_status
-from tasks.sweep.what_is_left import what_is_left
-from tasks.tracking.published import is_published
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import State
@@ -65,8 +63,10 @@ def run_sweep(
     store = SweepStore(plan.sweep_id)
     with store.lease():
         server = prepare_environment()
-        if budget is None and (end := _complete(store, plan, server)) is not None:
-            err.print("nothing is left to run, and MLflow has all of it: no flow is started", highlight=False)
+        asked = budget is not None or until_decided is not None
+        if (ended := ended_before(store, plan, server, more_asked=asked)) is not None:
+            end = FlowEnd(ended.status, ended.message, finished=True)
+            err.print(nothing_to_do(store, plan, more_asked=asked), highlight=False, markup=False, soft_wrap=True)
         else:
             end = _run_held(store, plan, server, err, look, lambda expected: _run_flow(plan, expected, err, budget, until_decided))
     return _say_end(store, end, out, err)
@@ -102,31 +102,9 @@ def _what_lacks(states: dict[str, Outcome | None]) -> str:
     return "" if ended == len(states) else f"; incomplete: {ended} of {plural(len(states), 'trial')} ended"
 
 
-def _complete(store: SweepStore, plan: Plan, server: str | None) -> FlowEnd | None:
-    """How a sweep ended in which a flow would find nothing to do; None if there is something to do.
-
-    The last flow ended well, all trials are done and their files whole, none is to come, all is published, and Prefect knows that it ended.
-    """
-    left = what_is_left(store, plan)
-    states: dict[str, Outcome | None] = {trial.key: result.outcome for trial, result in left.done}
-    try:
-        status = store.load_status()
-    except DamagedFile:
-        return None
-    if left.begun or left.rest or left.damaged or status is None or status.status != exit_status(states):
-        return None
-    from tasks.rounds.growth import growth, seconds_run
-
-    more = growth(plan)
-    if more is not None and more(store, plan, seconds_run(store, plan)) is not None:
-        return None
-    whole = (store.dir / REPORT).exists() and is_published(store, plan) and not open_flow_runs(store, server)
-    return FlowEnd(status.status, status.message, finished=True) if whole else None
-
-
 def _run_held(store: SweepStore, plan: Plan, server: str | None, err: Console, look: Look | None, run: Run) -> FlowEnd:
     """Run a sweep whose lease this process holds. `server`: a Prefect server's URL."""
-    err.print(f"sweep [bold]{plan.sweep_id}[/]: {_size(plan)}, results in {store.dir}", highlight=False, soft_wrap=True)
+    err.print(f"sweep [bold]{plan.sweep_id}[/]: {_size(store, plan)}, results in {store.dir}", highlight=False, soft_wrap=True)
     _warn_of_other_work(plan, err, look)
     if server is not None:
         prefect_api.check(server)
@@ -179,13 +157,19 @@ def _server(keep: ExitStack | None) -> AbstractContextManager[OwnServer]:
     return own_server() if keep is None else nullcontext(keep.enter_context(own_server()))
 
 
-def _size(plan: Plan) -> str:
-    """15 trials; of a plan that grows, what makes it end."""
-    if plan.decide is None:
+def _size(store: SweepStore, plan: Plan) -> str:
+    """15 trials; of a plan that grows, what makes it end: of its budget what is left, which is what a resume was given."""
+    budget_s = plan.decide.budget_s if plan.decide else plan.race.budget_s if plan.race else None
+    if budget_s is None:
         return plural(len(plan.trials), "trial")
+    ran_s = seconds_run(store, plan)
+    left = duration.text(budget_s - ran_s) if budget_s > ran_s else "no time"
+    fits = f"until no other fits in {left}{' more' if ran_s else ''}"
+    if plan.decide is None:
+        settings = plural(len({trial.cell for trial in plan.trials if not trial.reference}), "setting")
+        return f"rounds of {settings} until the race is decided, or {fits}"
     cells = plural(len({trial.cell for trial in plan.trials}), "cell")
-    until = "until all comparisons are decided, or " if plan.decide.until_decided else ""
-    return f"rounds of {cells} {until}until no other fits in {duration.text(plan.decide.budget_s)}"
+    return f"rounds of {cells} {'until all comparisons are decided, or ' if plan.decide.until_decided else ''}{fits}"
 
 
 def _warn_of_other_work(plan: Plan, err: Console, look: Look | None) -> None:

@@ -68,7 +68,10 @@ def _check_room(store: SweepStore, plan: Plan, budget_s: float) -> None:
     """Raise ConfigError where a round of what is undecided takes longer than the time that was given for it."""
     assert plan.decide is not None
     rows = load_sweep(store.dir).rows
-    cells = undecided_cells(cells_of_plan(rows, plan, folder=store.dir)) if plan.decide.until_decided and plan.decide.looks else []
+    looked = plan.decide.until_decided and bool(plan.decide.looks)
+    cells = undecided_cells(cells_of_plan(rows, plan, folder=store.dir)) if looked else []
+    if looked and not cells:
+        return  # no round is to come
     open_cells = {one.trial.cell for cell in cells for one in (cell, cell.baseline) if one is not None}
     first: dict[str, Trial] = {trial.cell: trial for trial in plan.trials if not open_cells or trial.cell in open_cells}
     times = trial_times([(row.trial, row.result) for row in rows if row.result is not None])

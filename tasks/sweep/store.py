@@ -292,6 +292,10 @@ class SweepStore:
         """Record how the last flow of this sweep ended: its exit status and a line for the user."""
         atomic_write(self.dir / STATUS, Status(status=status, message=message, at=time.time()).model_dump_json(indent=1))
 
+    def clear_status(self) -> None:
+        """Forget how an earlier flow ended: one works on the sweep again, and may be killed."""
+        (self.dir / STATUS).unlink(missing_ok=True)
+
     def load_status(self) -> Status | None:
         """What `save_status` wrote; None if no flow has ended. Raises DamagedFile."""
         return read_model(self.dir / STATUS, Status, f"remove it; `sweep resume {self.sweep_id}` writes it again")

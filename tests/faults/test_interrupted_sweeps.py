@@ -223,5 +223,5 @@ def test_killed_or_interrupted_between_the_first_launch_and_the_flow(tmp_path: P
     assert no_process_left(store)
 
     status, text = sweep("resume", "last", folder=tmp_path)
-    assert status == 0 and "nothing is left to run" in text, text
+    assert status == 0 and "nothing to do" in text, text
     assert flow_states() == ["COMPLETED"]  # no further one

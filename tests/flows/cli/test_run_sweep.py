@@ -13,12 +13,15 @@ import pytest
 from rich.console import Console
 
 from experiments.trial import Outcome
+from flows.cli import nothing_to_do
 from flows.cli import run_sweep as module
 from flows.cli.run_sweep import FlowEnd, run_sweep
 from flows.runtime import handover
 from flows.runtime.prefect_server import PrefectServerError
-from tasks.sweep.store import Plan, SweepStore
+from tasks.rounds.budget import with_budget
+from tasks.sweep.store import DecideSettings, Plan, SweepStore
 from tests.tasks.plan_support import SWEEP_ID, make_plan, make_trial, saved
+from tests.tasks.race_support import race_settings
 
 PLAN = make_plan([make_trial(1)])
 
@@ -67,9 +70,9 @@ class Stage:
         self.done.append("flow")
         return self.flow()
 
-    def sweep(self) -> tuple[int, str]:
+    def sweep(self, plan: Plan = PLAN, **asked: Any) -> tuple[int, str]:
         """The exit status, and what was printed."""
-        status = run_sweep(PLAN, Console(file=StringIO()), self.err)
+        status = run_sweep(plan, Console(file=StringIO()), self.err, **asked)
         assert handover.CURRENT.get() is None and not SweepStore(SWEEP_ID).is_held()
         return status, self.err.file.getvalue()  # type: ignore[attr-defined]
 
@@ -124,7 +127,7 @@ def test_a_complete_sweep_starts_a_flow_where_prefect_takes_an_earlier_one_for_r
     (store.dir / "report.md").touch()
     store.save_status(0, "as it was")
     store.add_flow_run("a-flow")
-    monkeypatch.setattr(module, "is_published", lambda store, plan: True)
+    monkeypatch.setattr(nothing_to_do, "is_published", lambda store, plan: True)
     (store.dir.parent / ".prefect").mkdir()
     with closing(sqlite3.connect(store.dir.parent / ".prefect" / "prefect.db")) as database, database:
         database.execute("create table flow_run (id text, state_type text)")
@@ -132,7 +135,7 @@ def test_a_complete_sweep_starts_a_flow_where_prefect_takes_an_earlier_one_for_r
         if state is not None:
             database.execute("insert into flow_run values ('a-flow', ?)", (state,))
     _, text = stage.sweep()
-    assert (stage.done == []) is complete and ("nothing is left to run" in text) is complete
+    assert (stage.done == []) is complete and ("nothing to do: every trial is done" in text) is complete
 
 
 @pytest.mark.parametrize(
@@ -154,7 +157,52 @@ def test_a_sweep_that_is_complete_starts_nothing(
     (store.dir / "report.md").touch()
     if status is not None:
         store.save_status(status, "as it was")
-    monkeypatch.setattr(module, "is_published", lambda store, plan: published)
+    monkeypatch.setattr(nothing_to_do, "is_published", lambda store, plan: published)
     ended, text = stage.sweep()
-    assert (stage.done == []) is complete and ("nothing is left to run" in text) is complete
+    assert (stage.done == []) is complete and ("nothing to do: every trial is done" in text) is complete
     assert ended == (status if complete else 1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "comes", "complete"),
+    [
+        ({}, True, True),  # the last flow said that no round is to come: by its clock, not by what trials alone took
+        ({"budget": "20m"}, True, False),
+        ({"until_decided": False}, True, False),
+        ({"budget": "20m"}, False, True),
+        ({"until_decided": True}, False, True),
+    ],
+)
+def test_a_sweep_with_rounds_starts_something_where_more_is_asked_for_and_a_round_is_to_come(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any], comes: bool, complete: bool
+) -> None:
+    plan = PLAN.model_copy(update={"decide": DecideSettings(budget_s=60.0, until_decided=True)})
+    store = saved(plan, t1=Outcome.OK)
+    (store.dir / "report.md").touch()
+    store.save_status(0, "as it was")
+    monkeypatch.setattr(nothing_to_do, "is_published", lambda store, plan: True)
+    monkeypatch.setattr(nothing_to_do, "growth", lambda plan: lambda store, plan, ran_s: plan if comes else None)
+    status, text = stage.sweep(plan, **asked)
+    assert (stage.done == []) is complete and ("nothing to do: every trial is done" in text) is complete
+    assert status == (0 if complete else 1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, "2 trials"),
+        ({"decide": DecideSettings(budget_s=1500.0)}, "rounds of 2 cells until no other fits in 25m"),
+        (
+            {"decide": DecideSettings(budget_s=90.0, until_decided=True)},
+            "rounds of 2 cells until all comparisons are decided, or until no other fits in 1m30s",
+        ),
+        ({"race": race_settings(budget_s=600.0)}, "rounds of 2 settings until the race is decided, or until no other fits in 10m"),
+    ],
+)
+def test_a_resume_says_the_time_that_is_left_which_is_what_it_was_given(settings: dict[str, Any], said: str) -> None:
+    plan = make_plan([make_trial(1), make_trial(2)], **settings)
+    store = saved(plan)
+    assert module._size(store, plan) == said
+    saved(plan, t1=Outcome.OK)  # which took a minute
+    if plan.decide or plan.race:
+        assert module._size(store, with_budget(store, plan, 1200.0)) == f"{said.rpartition(' ')[0]} 20m more"

@@ -10,6 +10,7 @@ from experiments.config.errors import ConfigError
 from experiments.spec.schema import MOST_ROUNDS
 from experiments.stats.look import Look
 from experiments.trial import Outcome
+from tasks.rounds import budget as rounds_budget
 from tasks.rounds.budget import with_budget
 from tasks.sweep import budget
 from tasks.sweep.budget import check_budget, rounds_that_fit
@@ -95,3 +96,10 @@ def test_more_time_that_is_too_short_for_a_round_is_refused() -> None:
     store = saved(plan, t1=Outcome.OK, t2=Outcome.OK)
     with pytest.raises(ConfigError, match="59s is too short: a round of 2 trials takes about 2m here"):
         with_budget(store, plan, 59.0)
+
+
+def test_no_time_is_too_short_where_nothing_is_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = planned(until_decided=True, looks=[Look(round=1, spent=0.75)])
+    store = saved(plan, t1=Outcome.OK, t2=Outcome.OK)
+    monkeypatch.setattr(rounds_budget, "undecided_cells", lambda cells: [])
+    assert with_budget(store, plan, 1.0).decide is not None

@@ -1,0 +1,59 @@
+"""Sweeps that have ended, of which a resume would run nothing: no server is started for them, and what else could be done is said."""
+
+from __future__ import annotations
+
+from cluster.trial_layout import REPORT
+from experiments.config.errors import DamagedFile
+from flows.runtime.open_flow_runs import open_flow_runs
+from tasks.rounds.growth import growth, seconds_run
+from tasks.sweep.store import Plan, Status, SweepStore, exit_status
+from tasks.sweep.what_is_left import what_is_left
+from tasks.tracking.published import is_published
+
+
+def ended_before(store: SweepStore, plan: Plan, server: str | None, *, more_asked: bool) -> Status | None:
+    """How a sweep ended in which a flow would find nothing to do; None if there is something to do.
+
+    The last flow came to its end, all trials are done and their files whole, all is published, and Prefect knows that it ended. That flow
+    also said that no round is to come; where more is asked for (`--budget`), no round of it would start. Raises LaterJournal.
+    """
+    left = what_is_left(store, plan)
+    states = {trial.key: result.outcome for trial, result in left.done}
+    try:
+        status = store.load_status()
+    except DamagedFile:
+        return None
+    if left.begun or left.rest or left.damaged or status is None or status.status != exit_status(dict(states)):
+        return None
+    more = growth(plan) if more_asked else None
+    if more is not None and more(store, plan, seconds_run(store, plan)) is not None:
+        return None
+    whole = (store.dir / REPORT).exists() and is_published(store, plan) and not open_flow_runs(store, server)
+    return status if whole else None
+
+
+def nothing_to_do(store: SweepStore, plan: Plan, *, more_asked: bool) -> str:
+    """A line that says why there is nothing to do in such a sweep, and what could be done."""
+    from tasks.analysis.looks import cells_of_plan, undecided_cells
+    from tasks.analysis.race import State, race_of
+    from tasks.analysis.results import load_sweep
+
+    all_done = "nothing to do: every trial is done and in MLflow"
+    more = f"`sweep resume {store.sweep_id} --budget 20m`"
+    if plan.aa is not None:
+        return f"{all_done}; `sweep aa` measures more pairs in a sweep of their own"
+    if plan.name.startswith("nightly-"):
+        return all_done
+    rows = load_sweep(store.dir).rows
+    if plan.race is not None:
+        if race_of(plan, rows).state is State.OPEN:
+            return f"{all_done}, and no other round fits; {more} gives it more time"
+        return f"{all_done}, and the race is decided; `sweep tune` starts another"
+    emulated = bool(rows) and all(row.emulated for row in rows)
+    undecided = undecided_cells(cells_of_plan(rows, plan, emulated=emulated, folder=store.dir))
+    if more_asked and (undecided or not (plan.decide and plan.decide.until_decided)):
+        return f"{all_done}, and no other round can be added: `limit` in the suite says how many trials it may have"
+    if undecided:
+        return f"{all_done}; {more} goes on with what is undecided"
+    hint = f"{more.removesuffix('`')} --no-until-decided` measures all cells in further rounds"
+    return f"{all_done}, and no comparison is undecided; {hint}"

@@ -1,0 +1,65 @@
+"""What a resume says of a sweep of which nothing is left: why, and what could be done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from experiments.stats.look import Look
+from flows.cli.nothing_to_do import nothing_to_do
+from tasks.analysis import results
+from tasks.analysis.results import Sweep
+from tasks.analysis.trial_row import TrialRow
+from tasks.sweep.store import AaSettings, DecideSettings
+from tests.tasks.plan_support import make_suite
+from tests.tasks.race_support import race_plan, race_rows
+
+DONE = "nothing to do: every trial is done and in MLflow"
+APART, ALIKE = ([100.0, 50.0], [100.0, 99.9])  # samples/s of two settings
+
+
+def said(monkeypatch: pytest.MonkeyPatch, rows: Sequence[TrialRow], *, more: bool = False, **plan: Any) -> str:
+    made = race_plan(rows).model_copy(update={"race": None, **plan})
+    store: Any = SimpleNamespace(sweep_id="made-up", dir=None)
+    monkeypatch.setattr(results, "load_sweep", lambda folder: Sweep(folder, made, rows))
+    return nothing_to_do(store, made, more_asked=more)
+
+
+def rounds(rates: Sequence[float], count: int = 4) -> list[TrialRow]:
+    return race_rows(rates, [(0, 1)] * count, sd=0.01)
+
+
+def test_what_is_undecided_goes_on_with_a_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert said(monkeypatch, rounds(ALIKE)) == f"{DONE}; `sweep resume made-up --budget 20m` goes on with what is undecided"
+
+
+@pytest.mark.parametrize("more", [False, True])
+def test_what_is_decided_goes_on_only_if_all_cells_are_to(monkeypatch: pytest.MonkeyPatch, more: bool) -> None:
+    decide = DecideSettings(budget_s=60.0, until_decided=True, looks=[Look(round=4, spent=0.75)])
+    hint = "`sweep resume made-up --budget 20m --no-until-decided` measures all cells in further rounds"
+    assert said(monkeypatch, rounds(APART), more=more, decide=decide) == f"{DONE}, and no comparison is undecided; {hint}"
+
+
+def test_a_sweep_that_is_full_says_what_limits_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    decide = DecideSettings(budget_s=60.0, until_decided=True, looks=[Look(round=4, spent=0.75)])
+    full = f"{DONE}, and no other round can be added: `limit` in the suite says how many trials it may have"
+    assert said(monkeypatch, rounds(ALIKE), more=True, decide=decide) == full
+    assert said(monkeypatch, rounds(APART), more=True, decide=decide.model_copy(update={"until_decided": False})) == full
+
+
+def test_a_race(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = rounds(APART)
+    assert said(monkeypatch, rows, race=race_plan(rows).race) == f"{DONE}, and the race is decided; `sweep tune` starts another"
+    rows = rounds(ALIKE, 2)
+    hint = "`sweep resume made-up --budget 20m` gives it more time"
+    assert said(monkeypatch, rows, race=race_plan(rows).race) == f"{DONE}, and no other round fits; {hint}"
+
+
+def test_sweeps_that_have_no_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = rounds(ALIKE)
+    more_pairs = f"{DONE}; `sweep aa` measures more pairs in a sweep of their own"
+    assert said(monkeypatch, rows, aa=AaSettings(pairs=2)) == more_pairs
+    assert said(monkeypatch, rows, suite=make_suite("nightly-regression")) == DONE
