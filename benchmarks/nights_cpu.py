@@ -23,7 +23,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -66,8 +66,9 @@ def main() -> None:
     with _webhook(work / "received.jsonl") as url, own_server() as server:
         os.environ["PREFECT_API_URL"] = server.wait()
         _block(url)
+        began = log.records[0]["date"] if log.records else (datetime.now(UTC).date() - timedelta(days=options.nights - 1)).isoformat()
         for number in range(1, options.nights + 1):
-            night = (date.fromisoformat(options.first) + timedelta(days=number - 1)).isoformat()
+            night = (date.fromisoformat(options.first or began) + timedelta(days=number - 1)).isoformat()
             if number not in log.ended:
                 _night(clone, log, number, night, plant=number == options.plant)
     nights_cpu_page.write(options.out, work, _git(clone, "rev-parse", "origin/HEAD"))
@@ -102,7 +103,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="where the page, its figures and its data go")
     parser.add_argument("--work", type=Path, required=True, help="scratch folder: clone, runs, what the webhook received")
-    parser.add_argument("--first", default="2026-11-01", help="date of the first night")
+    parser.add_argument("--first", help="date of the first night; if not given, the last one is today")
     parser.add_argument("--nights", type=int, default=21, help="with fewer the page says what was not reached")
     parser.add_argument("--plant", type=int, default=15, help="the night before which the slow-down is committed")
     return parser.parse_args()

@@ -48,6 +48,7 @@ def nightly(name: str = "regression", date: str | None = None, budget: str | Non
     log = get_run_logger()
     definition = load_night(name)
     nights = NightStore(definition.nightly)
+    nights.check_opens(date or today())
     night, opened = nights.claim(date or today(), seconds(budget) if budget else definition.budget_s)
     prefect_runs.rename(str(flow_run.id), f"{night.name} {night.date}", log)
     sweep = SweepStore(night.sweep_id)

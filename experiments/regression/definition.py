@@ -153,7 +153,7 @@ def cell_id(suite: str, workload: str, pool: str, parameters: Mapping[str, Any],
 def drop_to_fit(costs: Mapping[str, float], values: Mapping[str, float], budget_s: float, fixed_s: float = 0.0) -> list[str]:
     """Which cells to leave out so that the rest takes no longer than the budget: lowest value first, of equals the most expensive.
 
-    `costs`: cell -> expected seconds; a cell without an expected duration is absent, and stays. `fixed_s`: what is measured in any case.
+    `costs`: cell -> expected seconds. `fixed_s`: what is measured in any case.
     """
     total = fixed_s + sum(costs.values())
     dropped = []

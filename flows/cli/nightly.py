@@ -33,10 +33,11 @@ def nightly(
     """Run tonight's regression sweep now, or go on with it; exit status 3 if something got worse. One sweep for each date."""
     from experiments.config.duration import option_seconds
     from experiments.regression.definition import load_night
-    from tasks.nightly.store import check_date, today
+    from tasks.nightly.store import NightStore, today
 
     definition = load_night(name)
-    night = check_date(date) if date else today()
+    night = date or today()
+    NightStore(definition.nightly).check_opens(night)
     budget_s = option_seconds("--budget", budget) if budget else definition.budget_s
     if plan:
         from flows.cli import show_night
@@ -49,7 +50,7 @@ def nightly(
 
     status = run_night(name, definition.nightly, night, budget, pool or [], err if as_json else out, err)
     if as_json:
-        from tasks.nightly.store import NightStore, night_json
+        from tasks.nightly.store import night_json
 
         print_json(night_json(NightStore(definition.nightly).load(night)))
     raise typer.Exit(status)

@@ -34,26 +34,36 @@ def ended_before(store: SweepStore, plan: Plan, server: str | None, *, more_aske
 
 def nothing_to_do(store: SweepStore, plan: Plan, *, more_asked: bool) -> str:
     """A line that says why there is nothing to do in such a sweep, and what could be done."""
-    from tasks.analysis.looks import cells_of_plan, undecided_cells
+    return f"nothing to do: every trial is done and in MLflow{_what_else(store, plan, more_asked=more_asked)}"
+
+
+def _what_else(store: SweepStore, plan: Plan, *, more_asked: bool) -> str:
+    if plan.name.startswith("nightly-"):
+        return ""
+    if plan.aa is not None:
+        return "; `sweep aa` measures more pairs in a sweep of their own"
+    more = f"sweep resume {store.sweep_id} --budget 20m"
+    return _of_race(store, plan, more) if plan.race is not None else _of_rounds(store, plan, more, more_asked=more_asked)
+
+
+def _of_race(store: SweepStore, plan: Plan, more: str) -> str:
     from tasks.analysis.race import State, race_of
     from tasks.analysis.results import load_sweep
 
-    all_done = "nothing to do: every trial is done and in MLflow"
-    more = f"`sweep resume {store.sweep_id} --budget 20m`"
-    if plan.aa is not None:
-        return f"{all_done}; `sweep aa` measures more pairs in a sweep of their own"
-    if plan.name.startswith("nightly-"):
-        return all_done
+    if race_of(plan, load_sweep(store.dir).rows).state is State.OPEN:
+        return f", and no other round fits; `{more}` gives it more time"
+    return ", and the race is decided; `sweep tune` starts another"
+
+
+def _of_rounds(store: SweepStore, plan: Plan, more: str, *, more_asked: bool) -> str:
+    from tasks.analysis.looks import cells_of_plan, undecided_cells
+    from tasks.analysis.results import load_sweep
+
     rows = load_sweep(store.dir).rows
-    if plan.race is not None:
-        if race_of(plan, rows).state is State.OPEN:
-            return f"{all_done}, and no other round fits; {more} gives it more time"
-        return f"{all_done}, and the race is decided; `sweep tune` starts another"
     emulated = bool(rows) and all(row.emulated for row in rows)
     undecided = undecided_cells(cells_of_plan(rows, plan, emulated=emulated, folder=store.dir))
     if more_asked and (undecided or not (plan.decide and plan.decide.until_decided)):
-        return f"{all_done}, and no other round can be added: `limit` in the suite says how many trials it may have"
+        return ", and no other round can be added: `limit` in the suite says how many trials it may have"
     if undecided:
-        return f"{all_done}; {more} goes on with what is undecided"
-    hint = f"{more.removesuffix('`')} --no-until-decided` measures all cells in further rounds"
-    return f"{all_done}, and no comparison is undecided; {hint}"
+        return f"; `{more}` goes on with what is undecided"
+    return f", and no comparison is undecided; `{more} --no-until-decided` measures all cells in further rounds"

@@ -17,12 +17,13 @@ from cluster.pools.pool import Pool, load_pools
 from cluster.source_tree import source_tree
 from experiments import workloads
 from experiments.config.errors import ConfigError
-from experiments.regression.definition import METRICS, NightCells, NightFile, cell_id, drop_to_fit
+from experiments.regression.definition import METRICS, NightCells, NightFile, cell_id
 from experiments.spec import matrix
 from experiments.spec.load import load_suite
 from experiments.spec.schema import ReportSettings, Suite
 from experiments.trial import Scalar, Trial
-from tasks.nightly.store import AA_CONTROL, SLOWED_CONTROL, Dropped, Night, NightCell, Role
+from tasks.nightly.fit import drop
+from tasks.nightly.store import AA_CONTROL, SLOWED_CONTROL, Night, NightCell, Role
 from tasks.sweep.plan import TrialMaker, expected_seconds, once_more
 from tasks.sweep.store import Plan, Request
 from tasks.sweep.variants import check_commits
@@ -73,13 +74,10 @@ def plan_night(definition: NightFile, night: Night, pool_names: Sequence[str] = 
     )
     expected = expected_seconds(plan)
     cells = [_night_cell(entry, trial, expected.get(trial.cell)) for entry, trial in zip(entries, first, strict=True)]
-    dropped = _drop(cells, definition, night.budget_s)
+    windows = [float(trial.parameters.get("measure_s") or 0.0) for trial in first]
+    dropped = drop(cells, windows, definition, night.budget_s)
     left_out = {entry.cell for entry in dropped}
     kept = [(cell, trial) for cell, trial in zip(cells, first, strict=True) if cell.role != "history" or cell.cell not in left_out]
-    if all(cell.role != "history" for cell, _ in kept):
-        least = definition.repeats * round_seconds([cell for cell, _ in kept])
-        problem = f"{night.budget_s:.0f} s leave no time for a cell; what the night measures itself with takes {least:.0f} s"
-        raise ConfigError.one(f"nightly {definition.nightly}", None, "budget", problem, "give it more")
     night = night.model_copy(update={"cells": [cell for cell, _ in kept], "dropped": dropped})
     plan = plan.model_copy(update={"trials": []})
     return with_repeats(plan, [trial for _, trial in kept], definition.repeats), night
@@ -201,21 +199,6 @@ def _night_cell(entry: NightEntry, trial: Trial, expected_s: float | None) -> Ni
         minimum_effect=minimum,
         expected_s=expected_s,
     )
-
-
-def _drop(cells: Sequence[NightCell], definition: NightFile, budget_s: float) -> list[Dropped]:
-    """The cells to leave out. Pools work in parallel: one that takes longer than the budget loses its cells of lowest value."""
-    dropped = []
-    for pool in dict.fromkeys(cell.pool for cell in cells):
-        mine = [cell for cell in cells if cell.pool == pool]
-        fixed = definition.repeats * sum(cell.expected_s or 0.0 for cell in mine if cell.role != "history")
-        costs = {cell.cell: definition.repeats * cell.expected_s for cell in mine if cell.role == "history" and cell.expected_s is not None}
-        values = {cell.cell: cell.value for cell in mine if cell.role == "history"}
-        for identity in drop_to_fit(costs, values, budget_s, fixed):
-            cell = next(cell for cell in mine if cell.cell == identity and cell.role == "history")
-            why = f"value {cell.value:g}, {costs[identity]:.0f} s: does not fit the budget of {budget_s:.0f} s"
-            dropped.append(Dropped(cell=identity, name=cell.name, why=why))
-    return dropped
 
 
 def _as_suite(definition: NightFile, entries: Sequence[NightEntry]) -> Suite:

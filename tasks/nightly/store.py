@@ -226,6 +226,22 @@ class NightStore:
         """Write night.json, whole or not at all."""
         atomic_write(self.folder(night.date) / "night.json", sealed_text(night))
 
+    def check_opens(self, night: str) -> None:
+        """Raise StoreError where no night of this date may begin: it is to come, or a later one is over. One that has begun may go on.
+
+        A night measures today's code, which later verdicts would have to have been compared with.
+        """
+        if os.path.lexists(self.folder(night) / "night.json"):
+            return
+        if night > today():
+            raise StoreError(f"--date {night} is to come: today is {today()} (UTC); leave it out for today's night")
+        later = [other.date for other in self.all() if other.date > night and (other.closed or other.judgements)]
+        if later:
+            raise StoreError(
+                f"--date {night} is before the night of {later[-1]}, which is over: the verdicts since rest on the nights that there were; "
+                f"give a later date, or none for today's night"
+            )
+
     def claim(self, night: str, budget_s: float) -> tuple[Night, bool]:
         """The night, and whether this call opened it. All who claim one date at once get the same sweep. Raises StoreError."""
         folder = self.folder(night)

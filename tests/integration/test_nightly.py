@@ -35,6 +35,7 @@ TONIGHT = "2026-11-21"
 @pytest.fixture
 def definition(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWEEPBENCH_EXTRA", str(ROOT / "tests" / "workloads_for_tests"))
+    monkeypatch.setattr("tasks.nightly.store.today", lambda: TONIGHT)
 
 
 def made_up_past(plan: Plan, commit: str | None = None) -> None:

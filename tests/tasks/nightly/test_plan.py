@@ -69,6 +69,24 @@ def test_what_does_not_fit_is_dropped_and_named(monkeypatch: pytest.MonkeyPatch)
         planned(30)
 
 
+def test_cells_without_history_count_as_the_others_of_their_pool_and_a_first_night_as_its_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, _ = planned()
+    canary, good, *_ = (trial.cell for trial in plan.trials)
+    monkeypatch.setattr("tasks.nightly.plan.expected_seconds", lambda _: {canary: 30.0, good: 10.0})
+    assert planned(200)[1].dropped == []  # two repeats of 30, 10 and three times their mean
+    (dropped,) = planned(199)[1].dropped
+    assert dropped.name == "two · cpu · raise · steps 30"
+    assert dropped.why == "value 1, 40 s without history, as the pool's other cells: does not fit the budget of 199 s"
+    assert len(planned(160)[1].dropped) == 1
+    with pytest.raises(ConfigError, match="159 s leave no time for a cell; what the night measures itself with takes 140 s"):
+        planned(159)
+    monkeypatch.setattr("tasks.nightly.plan.expected_seconds", lambda _: {})
+    assert planned(10)[1].dropped == []  # of nothing is more known than that no trial takes less than a second
+    assert planned(9)[1].dropped[0].why == "value 1, 2 s at least, without history: does not fit the budget of 9 s"
+    with pytest.raises(ConfigError, match="7 s leave no time for a cell; what the night measures itself with takes 6 s"):
+        planned(7)
+
+
 def test_what_cannot_be_judged_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="names a cell twice"):
         planned(cells=[{"suite": "two", "set": {"steps": 30}}] * 2)

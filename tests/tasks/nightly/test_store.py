@@ -32,6 +32,27 @@ def test_a_date_has_one_sweep_however_many_claim_it(tmp_path: Path) -> None:
     assert NightStore("n", tmp_path).dates() == ["2026-11-21", "2026-11-22"]
 
 
+def test_a_night_to_come_and_one_before_a_night_that_is_over_do_not_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.nightly.store.today", lambda: "2026-11-22")
+    nights = NightStore("n", tmp_path)
+    for free in ("2026-11-22", "2026-11-01"):
+        nights.check_opens(free)
+    with pytest.raises(StoreError, match=r"^--date 2026-11-23 is to come: today is 2026-11-22 \(UTC\); leave it out for today's night$"):
+        nights.check_opens("2026-11-23")
+    night, _ = nights.claim("2026-11-20", 60.0)
+    nights.check_opens("2026-11-19")  # nothing is judged yet
+    nights.claim("2026-11-18", 60.0)
+    nights.save(night.model_copy(update={"closed_at": 1.0}))
+    with pytest.raises(
+        StoreError, match=r"^--date 2026-11-19 is before the night of 2026-11-20, which is over: the verdicts since rest on"
+    ):
+        nights.check_opens("2026-11-19")
+    for goes_on in ("2026-11-18", "2026-11-20", "2026-11-21"):  # the first two have begun
+        nights.check_opens(goes_on)
+    with pytest.raises(StoreError, match="is not a date"):
+        nights.check_opens("yesterday")
+
+
 @pytest.mark.parametrize("wrong", ["2026-13-01", "21.11.2026", "2026-11-21T02:00", "../x", ""])
 def test_what_is_no_date_is_refused(wrong: str, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="is not a date; write it as"):
