@@ -17,10 +17,13 @@ def runs_root() -> Path:
 
 def extra_folders() -> list[Path]:
     """Folders of $SWEEPBENCH_EXTRA; each may hold suites/, workloads/ and pools.yaml. Raises ConfigError for one that is not there."""
-    folders = []
-    for text in filter(None, os.environ.get("SWEEPBENCH_EXTRA", "").split(os.pathsep)):
-        folder = Path(text).resolve()
+    folders = named_extra_folders()
+    for folder in folders:
         if not folder.is_dir():
-            raise ConfigError.one("SWEEPBENCH_EXTRA", None, "", f"{text} is not a folder", f"name folders, separated by {os.pathsep!r}")
-        folders.append(folder)
+            raise ConfigError.one("SWEEPBENCH_EXTRA", None, "", f"{folder} is not a folder", f"name folders, separated by {os.pathsep!r}")
     return folders
+
+
+def named_extra_folders() -> list[Path]:
+    """As `extra_folders`, whether they are there or not."""
+    return [Path(text).resolve() for text in filter(None, os.environ.get("SWEEPBENCH_EXTRA", "").split(os.pathsep))]

@@ -15,7 +15,7 @@ from typing import Any
 
 from experiments.atomic_file import atomic_write
 from experiments.config.errors import ConfigError, choose
-from experiments.config.paths import extra_folders
+from experiments.config.paths import extra_folders, named_extra_folders
 from flows.cli.schema import Kind, schema_text
 
 _TEMPLATES = Path(__file__).resolve().parent / "templates"
@@ -40,17 +40,22 @@ class Written:
 
 
 def target_folder(to: Path | None) -> Path:
-    """Where skeletons go: `to`, else the folder that $SWEEPBENCH_EXTRA names. Raises ConfigError for none, and for several."""
-    if to is not None:
-        if to.exists() and not to.is_dir():
-            raise ConfigError.one("--to", None, "", f"{to} is a file", "name a folder; it is made where it is not there")
-        return to.resolve()
-    folders = extra_folders()
-    if len(folders) != 1:
-        named = ", ".join(map(str, folders))
-        problem = f"${_VARIABLE} names several folders ({named})" if folders else f"is needed, since ${_VARIABLE} is not set"
+    """Where skeletons go: `to`, else the folder that $SWEEPBENCH_EXTRA names. Raises ConfigError for none, and for several, OSError.
+
+    One that the variable names is made where it is not there: nothing else could be looked up before.
+    """
+    named = named_extra_folders()
+    if to is None and len(named) != 1:
+        problem = (
+            f"${_VARIABLE} names several folders ({', '.join(map(str, named))})" if named else f"is needed, since ${_VARIABLE} is not set"
+        )
         raise ConfigError.one("--to", None, "", problem, "give --to FOLDER, such as --to my-bench")
-    return folders[0]
+    folder = named[0] if to is None else to.resolve()
+    if to is not None and folder.exists() and not folder.is_dir():
+        raise ConfigError.one("--to", None, "", f"{to} is a file", "name a folder; it is made where it is not there")
+    if folder in named and not folder.exists():
+        folder.mkdir(parents=True)
+    return folder
 
 
 def write_workload(name: str, data: Data, folder: Path) -> Written:

@@ -82,6 +82,18 @@ def test_a_second_skeleton_goes_where_the_variable_says(tmp_path: Path, monkeypa
     assert f"    export SWEEPBENCH_EXTRA='{tmp_path}/a b':$SWEEPBENCH_EXTRA\n" in elsewhere.output
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_a_folder_that_the_variable_names_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: bool) -> None:
+    bench = tmp_path / "my" / "bench"
+    monkeypatch.setenv("SWEEPBENCH_EXTRA", str(bench))
+    done = new("workload", "first_one", *(["--to", bench] if told else []))
+    assert done.exit_code == 0, done.output
+    assert (bench / "workloads" / "first_one.py").exists() and "export" not in done.output
+    monkeypatch.setenv("SWEEPBENCH_EXTRA", f"{bench}:{tmp_path / 'absent'}")
+    done = new("workload", "second", "--to", bench)
+    assert done.exit_code == 1 and f"SWEEPBENCH_EXTRA: {tmp_path / 'absent'} is not a folder" in done.output
+
+
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     suite = tmp_path / "suites" / "mine.yaml"
     suite.parent.mkdir()
