@@ -20,17 +20,19 @@ if TYPE_CHECKING:
 Completion = str | tuple[str, str]  # a value, or a value and what it is
 
 
-def _quiet(complete: Callable[[typer.Context, str], Iterable[Completion]]) -> Callable[[typer.Context, str], list[Completion]]:
+def quiet(complete: Callable[..., Iterable[Completion]]) -> Callable[..., list[Completion]]:
+    """The same completions; none where there is an error."""
+
     @wraps(complete)
-    def wrapped(ctx: typer.Context, incomplete: str) -> list[Completion]:
+    def wrapped(*arguments: Any, **named: Any) -> list[Completion]:
         with suppress(Exception):
-            return list(complete(ctx, incomplete))
+            return list(complete(*arguments, **named))
         return []
 
     return wrapped
 
 
-@_quiet
+@quiet
 def profile_choices(ctx: typer.Context, incomplete: str) -> Iterable[Completion]:
     """The profiles of the suite."""
     from experiments.spec.load import profile_names
@@ -38,7 +40,7 @@ def profile_choices(ctx: typer.Context, incomplete: str) -> Iterable[Completion]
     return ["auto", *profile_names(_suite_name(ctx))]
 
 
-@_quiet
+@quiet
 def settings(ctx: typer.Context, incomplete: str) -> Iterable[Completion]:
     """`key=` of the workload's parameters; of one that has begun to be typed `key=value`, where its values can be listed."""
     from experiments import workloads
@@ -52,13 +54,13 @@ def settings(ctx: typer.Context, incomplete: str) -> Iterable[Completion]:
     return completions
 
 
-@_quiet
+@quiet
 def axis_values(ctx: typer.Context, incomplete: str) -> Iterable[Completion]:
     """`axis=value` of the suite's cells."""
     return [f"{axis}={value}" for axis, values in _axis_values(_suite(ctx)).items() for value in values]
 
 
-@_quiet
+@quiet
 def trial_names(ctx: typer.Context, incomplete: str) -> Iterable[Completion]:
     """The trials of the sweep, spelled without spaces; their keys to who begins with one."""
     from tasks.sweep.find_sweep import LAST, newest_sweep

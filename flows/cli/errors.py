@@ -84,10 +84,10 @@ def _kept(error: Exception) -> str:
     """Keep the traceback, and say where; on a machine where no file can be written, say so."""
     from experiments.config.paths import runs_root
 
-    path: Path = runs_root() / "errors" / f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.getpid()}.txt"
     try:
+        path: Path = runs_root() / "errors" / f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.getpid()}.txt"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
-    except OSError as problem:
-        return f"its traceback could not be kept ({problem.strerror})"
+    except (OSError, UserError) as problem:
+        return f"its traceback could not be kept ({problem.strerror if isinstance(problem, OSError) else problem})"
     return f"its traceback is in {path}"

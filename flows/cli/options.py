@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from flows.cli.application import Application
-from flows.cli.complete import axis_values, profile_choices, settings
+from flows.cli.complete import axis_values, profile_choices, quiet, settings
 from flows.cli.errors import line_of
 
 app = Application(
@@ -38,24 +38,28 @@ def _console(*, stderr: bool) -> Console:
 out, err = _console(stderr=False), _console(stderr=True)
 
 
+@quiet
 def suite_names() -> list[str]:
     from experiments.spec.load import list_suites
 
     return [info.name for info in list_suites()]
 
 
+@quiet
 def workload_names() -> list[str]:
     from experiments import workloads
 
     return workloads.names()
 
 
+@quiet
 def sweep_ids() -> list[str]:
     from tasks.sweep.store import list_sweeps
 
     return ["last", *list_sweeps()]
 
 
+@quiet
 def _pool_names() -> list[str]:
     from cluster.pools.pool import load_pools
 
