@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from cluster.stack import control
-from cluster.stack.errors import StackError
+from experiments.config.errors import UserError
 from experiments.config.paths import REPOSITORY
 
 
@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
                 print(json.dumps({"stopped": stopped}))
             return 0
         rows = control.up(options.root, say) if options.command == "up" else control.status(options.root)
-    except StackError as error:
+    except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

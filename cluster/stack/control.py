@@ -34,7 +34,7 @@ _NOT_INHERITED = ("RAY_ADDRESS", "RAY_AUTH_TOKEN", "PREFECT_API_KEY", "PREFECT_A
 def up(root: Path = REPOSITORY, say: Say = print) -> list[dict[str, Any]]:
     """Start the components that do not run, restart dead ones, register the deployments and return `status`.
 
-    Raises StackError and KeyboardInterrupt, after stopping what this call started. `say` prints a line for the user.
+    Raises StackError and KeyboardInterrupt, after stopping what this call started, and DamagedFile. `say` prints a line for the user.
     """
     settings = load(root)
     with _locked(settings):
@@ -173,7 +173,7 @@ def _environment(settings: Settings) -> dict[str, str]:
 def _prepare(settings: Settings, say: Say) -> None:
     """Make the folders, the Ray token, and MLflow's empty database or, where it is to be used, PostgreSQL's files.
 
-    The token's file is readable by its owner alone before anything is written to it. Raises StackError.
+    The token's file is readable by its owner alone before anything is written to it. Raises StackError, DamagedFile.
     """
     for folder in (settings.runs / ".prefect", settings.artifacts):
         folder.mkdir(parents=True, exist_ok=True)
@@ -188,6 +188,7 @@ def _prepare(settings: Settings, say: Say) -> None:
         if postgresql.prepare(settings):
             say(f"PostgreSQL: new databases {' and '.join(DATABASES)} in {settings.postgresql_data}")
     else:
+        MLFLOW.check(settings.runs / "mlflow.db")
         MLFLOW.give(settings.runs / "mlflow.db")
 
 

@@ -11,13 +11,17 @@ import asyncio
 import errno
 import os
 import shutil
+import sqlite3
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from importlib.metadata import version
 from logging import getLogger
 from pathlib import Path
+
+from experiments.config.errors import DamagedFile
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,7 @@ class EmptyDatabase:
 
     package: str
     migrate: Callable[[Path], None]
+    anew: str = "it is made anew"  # what is lost with one that is damaged, and what makes it again
 
     def kept(self) -> Path:
         """Where it is kept, whether it is there or not: with the installed packages that it belongs to."""
@@ -38,6 +43,24 @@ class EmptyDatabase:
     def give(self, target: Path) -> bool:
         """Copy the one that is kept, or make one; says whether it did: not over another. Raises OSError."""
         return self.copy(target) or self.make(target)
+
+    def check(self, target: Path, *, thorough: bool = False, timeout_s: float = 1.0) -> None:
+        """Raise DamagedFile where there is a file that SQLite cannot read. `thorough`: all of it, s for each GB; else what tables it has.
+
+        One that stays locked for `timeout_s` or may not be read is no damage: who uses it says that.
+        """
+        if not target.exists():
+            return
+        try:
+            with closing(sqlite3.connect(f"{target.as_uri()}?mode=ro", uri=True, timeout=timeout_s)) as database:
+                database.execute("select name from sqlite_master").fetchall()
+                found = database.execute("pragma quick_check(1)").fetchone()[0] if thorough else "ok"
+        except sqlite3.OperationalError:
+            return
+        except sqlite3.DatabaseError as error:
+            found = str(error)
+        if found != "ok":
+            raise DamagedFile(target, "", f"is damaged ({found})", f"move it away: {self.anew}")
 
     def copy(self, target: Path) -> bool:
         """Copy the one that is kept; says whether it did: not over another, and not where none is kept. Raises OSError."""
@@ -90,7 +113,9 @@ def _migrate_mlflow(path: Path) -> None:
     engine.dispose()
 
 
-PREFECT, MLFLOW = EmptyDatabase("prefect", _migrate_prefect), EmptyDatabase("mlflow", _migrate_mlflow)
+_AGAIN = "nothing measured is lost, `sweep resume ID` publishes each sweep again from its journals"
+MLFLOW = EmptyDatabase("mlflow", _migrate_mlflow, _AGAIN)
+PREFECT = EmptyDatabase("prefect", _migrate_prefect, "it holds what Prefect's pages showed of past flow runs, and nothing measured")
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from flows.runtime.prefect_server import own_server
 from tasks.nightly.recording import records_only
 from tasks.nightly.report import headline
 from tasks.nightly.store import NightStore
+from tasks.tracking.client import check_database
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import State
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 def run_night(definition: str, name: str, date: str, budget: str | None, pools: Sequence[str], out: Console, err: Console) -> int:
     """Run, or go on with, one night of a definition (its path or `name`). Returns the exit status: 3 where something got worse."""
     server = prepare_environment()
+    check_database()
     with ExitStack() as stack:
         if server is None:
             err.print("starting a Prefect server for this command (`make up` starts one that stays) ...", highlight=False)

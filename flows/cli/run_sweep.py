@@ -34,6 +34,7 @@ from tasks.rounds.growth import seconds_run
 from tasks.sweep.head_start import HeadStart, head_start
 from tasks.sweep.plan import expected_seconds
 from tasks.sweep.store import Plan, SweepStore, exit_status
+from tasks.tracking.client import check_database
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import State
@@ -56,13 +57,15 @@ Run = Callable[[dict[str, float]], FlowEnd]  # the flow, told how long cells are
 def run_sweep(
     plan: Plan, out: Console, err: Console, look: Look | None = None, *, budget: str | None = None, until_decided: bool | None = None
 ) -> int:
-    """Run what is left of a planned and saved sweep; returns the exit status. Raises SweepBusy if another process works on it.
+    """Run what is left of a planned and saved sweep; returns the exit status. Raises SweepBusy if another process works on it,
+    and DamagedFile where MLflow's database cannot be read.
 
     `look`: at other work on this machine, where one has begun. `budget`: so much more time for it.
     """
     store = SweepStore(plan.sweep_id)
     with store.lease():
         server = prepare_environment()
+        check_database()
         asked = budget is not None or until_decided is not None
         if (ended := ended_before(store, plan, server, more_asked=asked)) is not None:
             end = FlowEnd(ended.status, ended.message, finished=True)

@@ -78,19 +78,22 @@ def tell(text: str) -> None:
 
 
 def start(plan: Plan, look: Look | None = None, *, page: Console = out) -> int:
-    """Check a new plan, say what profile `auto` took, save it and run it; returns the exit status. Raises ConfigError, StoreError.
+    """Check a new plan, say what profile `auto` took, save it and run it; returns the exit status. Raises ConfigError, StoreError,
+    and DamagedFile where MLflow's database cannot be read.
 
     `page`: where its comparison is printed.
     """
     from flows.runtime.command_environment import prepare_environment
     from tasks.sweep.begin_sweep import begin_sweep
     from tasks.sweep.head_start import template_ahead
+    from tasks.tracking.client import check_database
 
+    prepare_environment()
+    check_database()
     begin_sweep(plan)
     if plan.request.profile == "auto":
         pools_used = ", ".join(dict.fromkeys(trial.pool for trial in plan.trials))
         err.print(f"profile auto: took [bold]{plan.profile}[/], pool {pools_used}", highlight=False)
-    prepare_environment()
     with template_ahead(plan):
         from flows.cli.run_sweep import run_sweep
 

@@ -16,7 +16,7 @@ from experiments.config.paths import runs_root
 from flows.runtime.command_environment import prepare_environment
 from tasks.sweep.store import SweepStore, list_sweeps
 from tasks.tracking import pages
-from tasks.tracking.client import connect, tracking_uri
+from tasks.tracking.client import check_database, connect, tracking_uri
 
 
 class NoUi(UserError):
@@ -26,13 +26,15 @@ class NoUi(UserError):
 def serve(port: int, sweep_id: str | None, out: Console, *, open_: bool | None) -> int:
     """Serve until Ctrl-C. Returns an exit status where a server runs already; does not return where one takes this process's place.
 
-    `sweep_id`: whose charts are shown; None is the newest sweep's. `open_`: in the browser; None: if there is a screen. Raises NoUi.
+    `sweep_id`: whose charts are shown; None is the newest sweep's. `open_`: in the browser; None: if there is a screen.
+    Raises NoUi, DamagedFile.
     """
     prepare_environment()
     uri = tracking_uri()
     served = uri.startswith("http")
     if not served and not (runs_root() / "mlflow.db").exists():
         raise NoUi(f"there is nothing to show yet under {runs_root()}; `sweep run bridgetower` makes it")
+    check_database()
     base = uri.rstrip("/") if served else f"http://127.0.0.1:{port}"
     if not served and not _is_free(port):
         raise NoUi(f"port {port} is in use; choose another: sweep ui --port {port + 1}")

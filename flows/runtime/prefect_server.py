@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from cluster.stack.empty_database import PREFECT
 from experiments.config.errors import UserError
 from experiments.config.paths import runs_root
 
@@ -57,12 +58,13 @@ class OwnServer:
 
 @contextmanager
 def own_server() -> Iterator[OwnServer]:
-    """Start a server on a free port of loopback, and return at once: there is something to do until it answers."""
+    """Start a server on a free port of loopback, and return at once: there is something to do until it answers. Raises DamagedFile."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
     folder = runs_root() / ".prefect"
     folder.mkdir(parents=True, exist_ok=True)
+    PREFECT.check(folder / "prefect.db")
     environment = {**os.environ, **_LEAN, "PREFECT_HOME": str(folder)}
     environment.pop("PREFECT_API_URL", None)
     with open(folder / "server.log", "ab") as log:

@@ -23,8 +23,22 @@ def tracking_uri() -> str:
     return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{runs_root() / 'mlflow.db'}"
 
 
+def check_database(*, thorough: bool = False) -> None:
+    """Raise DamagedFile where MLflow's store is an SQLite file that cannot be read; `thorough`: all of it. Imports no MLflow."""
+    if tracking_uri().startswith(_SQLITE):
+        MLFLOW.check(_database(), thorough=thorough)
+
+
+def _database() -> Path:
+    return Path(tracking_uri().removeprefix(_SQLITE).partition("?")[0])
+
+
 def connect() -> MlflowClient:
-    """A client whose calls fail soon instead of blocking for minutes. A database that is not there yet is made, if it is SQLite."""
+    """A client whose calls fail soon instead of blocking for minutes. A database that is not there yet is made, if it is SQLite.
+
+    Raises DamagedFile for an SQLite file that cannot be read, MlflowException.
+    """
+    check_database()
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
@@ -39,7 +53,7 @@ def connect() -> MlflowClient:
         return MlflowClient(tracking_uri=uri)
     runs_root().mkdir(parents=True, exist_ok=True)
     with FileLock(runs_root() / ".mlflow.lock"):  # without it, of eight processes with a new file seven crashed
-        MLFLOW.give(Path(uri.removeprefix(_SQLITE).partition("?")[0]))  # first: a client that finds none makes one in place
+        MLFLOW.give(_database())  # first: a client that finds none makes one in place
         client = MlflowClient(tracking_uri=uri)
         client.search_experiments(max_results=1)
     return client

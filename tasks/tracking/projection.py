@@ -16,7 +16,7 @@ from tasks.analysis.held_time import HeldTime
 from tasks.sweep.store import Plan, SweepStore, readable_result
 from tasks.sweep.trial_record import measured_journal
 from tasks.tracking import pages
-from tasks.tracking.client import connect, tracking_uri, ui_url
+from tasks.tracking.client import check_database, connect, tracking_uri, ui_url
 from tasks.tracking.finish_sweep import finish_sweep
 from tasks.tracking.log_trial import finish_trial, stamp_of
 from tasks.tracking.runs import SweepRuns, digest_of
@@ -61,7 +61,7 @@ def publish_sweep(
     """Publish every finished trial from its journal and close the sweep's own run. `headline`: what it found, in Markdown, for its note.
 
     Retries for `wait_s` seconds while MLflow does not answer or its database is locked, then raises MLflow's error. Raises DamagedFile for
-    a journal that was changed by others, after publishing all other trials.
+    a journal that was changed by others, after publishing all other trials, and at once for a damaged database, which no waiting mends.
     """
     deadline = time.monotonic() + wait_s
     pause = 1.0
@@ -71,6 +71,7 @@ def publish_sweep(
         except DamagedFile:
             raise
         except Exception as error:
+            check_database(thorough=True)
             if time.monotonic() + pause > deadline:
                 raise
             message = str(error).strip().split("\n", 1)[0][:200]

@@ -13,6 +13,7 @@ import pytest
 
 from cluster.stack import empty_database
 from cluster.stack.empty_database import MLFLOW, PREFECT, EmptyDatabase
+from experiments.config.errors import DamagedFile
 
 
 @pytest.fixture
@@ -121,3 +122,40 @@ def test_mlflows_has_every_table_and_no_row(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as database:
         rows = {name: database.execute(f"select count(*) from {name}").fetchone()[0] for name in ("experiments", "runs", "alembic_version")}
     assert rows == {"experiments": 0, "runs": 0, "alembic_version": 1}
+
+
+def test_a_file_that_sqlite_cannot_read_is_named_with_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "mlflow.db"
+    MLFLOW.check(path)  # there is none
+    path.touch()
+    MLFLOW.check(path, thorough=True)  # empty: to SQLite a database without tables
+    path.write_bytes(b"no database" + bytes(4096))
+    with pytest.raises(DamagedFile) as caught:
+        MLFLOW.check(path)
+    assert str(caught.value) == (
+        f"{path} is damaged (file is not a database); move it away: nothing measured is lost, "
+        "`sweep resume ID` publishes each sweep again from its journals"
+    )
+    with pytest.raises(DamagedFile, match=r"nothing measured$"):
+        PREFECT.check(path)
+
+
+def test_damage_behind_the_first_page_is_found_by_a_thorough_look(tmp_path: Path) -> None:
+    path = tmp_path / "mlflow.db"
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("create table metrics (key text)")
+        database.executemany("insert into metrics values (?)", [("x" * 500,)] * 100)
+    MLFLOW.check(path, thorough=True)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4096] + bytes(len(whole) - 4096))
+    MLFLOW.check(path)
+    with pytest.raises(DamagedFile, match=r"mlflow\.db is damaged \("):
+        MLFLOW.check(path, thorough=True)
+
+
+def test_a_database_that_somebody_writes_is_no_damage(tmp_path: Path) -> None:
+    path = tmp_path / "mlflow.db"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("create table metrics (key text)")
+        database.execute("begin exclusive")
+        MLFLOW.check(path, timeout_s=0.0)

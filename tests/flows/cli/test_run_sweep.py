@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from experiments.config.errors import DamagedFile
 from experiments.trial import Outcome
 from flows.cli import nothing_to_do
 from flows.cli import run_sweep as module
@@ -89,6 +90,14 @@ def test_the_trial_begins_before_the_server_and_the_flow_after_it(stage: Stage) 
     status, text = stage.sweep()
     assert status == 0 and stage.done == ["look", "begin", "server", "wait", "flow", "server ends", "end"]
     assert "starting a Prefect server for this command" in text and f"meanwhile {PLAN.trials[0].name} begins on pool cpu" in text
+
+
+def test_a_damaged_database_of_mlflow_is_said_before_anything_starts(stage: Stage) -> None:
+    path = SweepStore(SWEEP_ID).dir.parent / "mlflow.db"
+    path.write_bytes(b"no database" + bytes(4096))
+    with pytest.raises(DamagedFile, match=f"^{path} is damaged .*nothing measured is lost"):
+        stage.sweep()
+    assert stage.done == [] and not SweepStore(SWEEP_ID).is_held()
 
 
 def test_ctrl_c_while_prefect_starts_ends_what_was_begun(stage: Stage) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 import mlflow.tracking
 import pytest
 
+from experiments.config.errors import DamagedFile
 from experiments.config.paths import runs_root
-from tasks.tracking.client import connect
+from tasks.tracking.client import check_database, connect
 
 
 class Client:
@@ -45,3 +46,14 @@ def test_a_server_makes_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     client: Any = connect()
     assert client.tables == set() and not (runs_root() / "mlflow.db").exists()
+
+
+def test_a_damaged_database_is_named_before_mlflow_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mlflow.tracking, "MlflowClient", None)
+    path = runs_root() / "mlflow.db"
+    path.parent.mkdir()
+    path.write_bytes(b"no database" + bytes(4096))
+    with pytest.raises(DamagedFile, match=f"^{path} is damaged"):
+        connect()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    check_database(thorough=True)  # it is the server's then

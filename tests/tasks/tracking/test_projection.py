@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from cluster.journal.journal import JournalError
+from experiments.config.errors import DamagedFile
+from experiments.config.paths import runs_root
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.analysis.held_files import keep_held
 from tasks.analysis.results import load_sweep
@@ -258,6 +260,23 @@ def test_a_server_that_does_not_answer_is_waited_for_and_then_its_words_are_pass
     assert [record.getMessage() for record in caplog.records] == [
         f"MLflow does not answer (no answer); again in {pause:.0f} s" for pause in slept
     ]
+
+
+def test_a_damaged_database_is_not_waited_for(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = Waits()
+    monkeypatch.setattr(projection, "time", waits)
+    plan = make_plan([make_trial(1)])
+    saved(plan, t1=Outcome.OK)
+    path = runs_root() / "mlflow.db"
+
+    def fail(*_: object) -> None:
+        path.write_bytes(b"no database" + bytes(4096))
+        raise RuntimeError("(sqlite3.DatabaseError) file is not a database")
+
+    monkeypatch.setattr(projection, "_publish_once", fail)
+    with pytest.raises(DamagedFile, match=f"^{path} is damaged"):
+        project(plan)
+    assert waits.slept == []
 
 
 def test_a_server_that_comes_back_gets_everything(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
