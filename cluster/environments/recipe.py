@@ -13,8 +13,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from packaging.requirements import InvalidRequirement, Requirement
-
 from cluster.packages import installed
 from experiments.config.credentials import credentials_in
 from experiments.config.errors import ConfigError, Problem, choose
@@ -106,6 +104,8 @@ def _problem(line: Line) -> Problem | None:
         pointing = line.text.startswith(("-e", "--editable"))
         hint = "give a wheel: what lies in a folder changes without a trace"
         return Problem(str(line.file), line.number, line.text, "is a folder, not a version", hint) if pointing else None
+    from packaging.requirements import InvalidRequirement, Requirement  # only for a suite that names an environment
+
     text = re.split(r"\s--hash|\s--config-settings|\s--global-option", line.text)[0].strip()
     try:
         wanted = Requirement(text)

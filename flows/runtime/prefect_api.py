@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NoReturn
@@ -86,6 +84,9 @@ def leave(status: int) -> NoReturn:
 
 
 def _problem_at(url: str, timeout_s: float) -> str | None:
+    import urllib.error  # which commands that ask nobody do without
+    import urllib.request
+
     try:
         with urllib.request.urlopen(f"{url.rstrip('/')}/health", timeout=timeout_s):  # noqa: S310 - the user's own setting
             return None

@@ -9,6 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from experiments.config.errors import ConfigError
+from experiments.config.paths import runs_root
+from tasks.sweep.kept_imports import kept_imports
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,7 @@ def import_closure(
         imports = imports_of(module.path, module.package)
         pending += imports.at_load
         pending += [each for each in imports.in_functions if not skip_in_functions(each)]
+    kept_imports(runs_root()).save()
     return dict(sorted(closure.items()))
 
 
@@ -109,9 +112,14 @@ def imports_of(path: Path, package: str) -> Imports:
 @lru_cache(maxsize=4096)
 def _imports_in(source: bytes, package: str) -> Imports:
     """Cached by content: a changed file is parsed again, and all trials and devices of a suite share the other files."""
+    kept = kept_imports(runs_root())
+    if (names := kept.find(source, package)) is not None:
+        return Imports(*names)
     imports = list(_walk(ast.parse(source).body, package, in_function=False))
     at_load = dict.fromkeys(name for name, late in imports if not late)
-    return Imports(tuple(at_load), tuple(dict.fromkeys(name for name, late in imports if late and name not in at_load)))
+    names = tuple(at_load), tuple(dict.fromkeys(name for name, late in imports if late and name not in at_load))
+    kept.add(source, package, names)
+    return Imports(*names)
 
 
 def _walk(statements: Sequence[ast.AST], package: str, *, in_function: bool) -> Iterator[tuple[str, bool]]:

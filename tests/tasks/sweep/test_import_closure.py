@@ -9,12 +9,14 @@ import pytest
 from experiments.config.errors import ConfigError
 from tasks.sweep import import_closure as import_closure_module
 from tasks.sweep.import_closure import Imports, SourceTree, import_closure, imports_of
+from tasks.sweep.kept_imports import kept_imports
 
 
 @pytest.fixture(autouse=True)
 def _parsed_anew() -> None:
     """Files are parsed once a process, by content: each test sees the parser itself."""
     import_closure_module._imports_in.cache_clear()
+    kept_imports.cache_clear()
 
 
 def tree(folder: Path, **files: str) -> SourceTree:
