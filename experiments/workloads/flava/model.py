@@ -54,9 +54,9 @@ def codes_seen(model: Any) -> Iterator[list[torch.Tensor]]:
 def flops(size: str, text_length: int, long_text_length: int, *, together: bool = False) -> dict[str, float]:
     """Training FLOPs of a sample by kind of batch: 3 x the forward pass of what is trained, 1 x that of the rest.
 
-    The rest is the codebook and, for an image alone, its unmasked pass, unless passes are `together`. Recomputation by activation checkpointing is not counted.
-    torch's FlopCounterMode counts matrix products on fake tensors. Those of the heads are computed by hand, since they see the masked
-    positions only.
+    The rest is the codebook and, for an image alone, its unmasked pass, which is left out where passes are `together`. Recomputation by
+    activation checkpointing is not counted. torch's FlopCounterMode counts matrix products on fake tensors. Those of the heads are computed
+    by hand, since they see the masked positions only.
     """
     passes = {name: once + layers for name, (once, layers) in _passes(size, text_length, long_text_length).items()}
     settings = config(size)
