@@ -19,7 +19,7 @@ def pass_together(model: FlavaForPreTraining) -> None:
     model.__class__, model.flava.__class__ = TogetherForPreTraining, TogetherModel
 
 
-class TogetherModel(FlavaModel):
+class TogetherModel(FlavaModel):  # type: ignore[misc]  # transformers is untyped
     """A FlavaModel that answers from what `both` computed: first the plain pass, then the masked one."""
 
     ready: list[FlavaModelOutput]
@@ -58,7 +58,7 @@ class TogetherModel(FlavaModel):
         return self.ready.pop(0)
 
 
-class TogetherForPreTraining(FlavaForPreTraining):
+class TogetherForPreTraining(FlavaForPreTraining):  # type: ignore[misc]
     """A FlavaForPreTraining with the losses of the original, from one call of each tower."""
 
     flava: TogetherModel
