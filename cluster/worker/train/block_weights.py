@@ -82,15 +82,15 @@ class Masters:
     @torch.no_grad()
     def take_gradients(self) -> None:
         """Give the masters the gradients of a backward pass, in fp32, and take them from the parameters."""
-        pairs = [(master, kept) for master, kept in zip(self._masters, self._kept, strict=True) if kept.grad is not None]
-        gradients = [torch.empty_like(master) for master, _ in pairs]
-        if pairs:
-            torch._foreach_copy_(gradients, [kept.grad for _, kept in pairs])
-        for (master, kept), gradient in zip(pairs, gradients, strict=True):
+        found = [(master, kept, kept.grad) for master, kept in zip(self._masters, self._kept, strict=True) if kept.grad is not None]
+        gradients = [torch.empty_like(master) for master, *_ in found]
+        if found:
+            torch._foreach_copy_(gradients, [gradient for *_, gradient in found])
+        for (master, kept, _), gradient in zip(found, gradients, strict=True):
             master.grad, kept.grad = gradient, None
 
     @torch.no_grad()
     def give_weights(self) -> None:
         """Round the updated masters to the parameters."""
         if self._kept:
-            torch._foreach_copy_(self._kept, self._masters)
+            torch._foreach_copy_(list[torch.Tensor](self._kept), list[torch.Tensor](self._masters))

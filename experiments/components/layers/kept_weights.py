@@ -37,7 +37,7 @@ class KeptWeights:
             layer.kept = cast
             if compiled:
                 for tensor in cast:  # a CUDA graph of torch.compile's then reads it where it lies, rather than a copy
-                    torch._dynamo.mark_static_address(tensor)  # type: ignore[no-untyped-call]
+                    torch._dynamo.mark_static_address(tensor)
 
     @torch.no_grad()
     def refresh(self) -> None:

@@ -45,7 +45,8 @@ def trained(data: DataSource | None, name: str, **values: Any) -> tuple[TrainSte
 
 
 BRIDGETOWER = {"text_length": 16, "attention": "sdpa"}
-CASES: list[tuple[str, dict[str, Any]]] = [("bridgetower", BRIDGETOWER), ("vit", {"model": "tiny", "attention": "sdpa"})]
+VIT = {"model": "tiny", "attention": "sdpa"}
+CASES: list[tuple[str, dict[str, Any]]] = [("bridgetower", BRIDGETOWER), ("vit", VIT)]
 
 
 @pytest.mark.parametrize(("name", "values"), CASES, ids=[name for name, _ in CASES])
@@ -69,16 +70,16 @@ def test_blocks_in_bf16_compute_what_autocast_does_up_to_its_rounding(data: Data
     assert {one.dtype for one in kept.trained} == {torch.float32}
 
 
-@pytest.mark.parametrize(("how", "graphs"), [("linear_bf16", 4), ("bf16", 6)])  # the first layer of a tower is given fp32, the others bf16
-def test_compiled_layers_take_them(how: str, graphs: int, data: DataSource, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("how", ["linear_bf16", "bf16"])
+def test_compiled_layers_take_them(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Cpu, "compile_backend", "aot_eager")
     torch.compiler.reset()
-    _, expected = trained(data, "bridgetower", **BRIDGETOWER, block_weights=how, learning_rate=1e-4)
+    _, expected = trained(None, "vit", **VIT, block_weights=how)
     counters: Any = torch._dynamo.utils.counters
     counters.clear()
-    _, losses = trained(data, "bridgetower", **BRIDGETOWER, block_weights=how, learning_rate=1e-4, compile="layer")
+    _, losses = trained(None, "vit", **VIT, block_weights=how, compile="layer")
     assert losses == pytest.approx(expected, abs=0.005)
-    assert counters["stats"]["unique_graphs"] == graphs and not counters["graph_break"]
+    assert counters["stats"]["unique_graphs"] == 1 and not counters["graph_break"]
     torch.compiler.reset()
 
 

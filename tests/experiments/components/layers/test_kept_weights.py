@@ -93,6 +93,23 @@ def test_compiled_it_is_one_graph_with_the_same_numbers(cast_once: bool) -> None
     torch.compiler.reset()
 
 
+def test_layers_of_one_shape_share_a_compiled_graph() -> None:
+    low_precision.traced_whole()
+    torch.compiler.reset()
+    counters: Any = torch._dynamo.utils.counters
+    counters.clear()
+    layers = nn.ModuleList(LowPrecisionLinear(nn.Linear(32, 32), "fp8", fused=True) for _ in range(3))
+    kept = keep(layers, compiled=True)
+    assert kept is not None
+    kept.refresh()
+    outputs = []
+    for layer in layers:
+        layer.compile(backend="aot_eager")
+        outputs.append(layer(torch.ones(32, 32).bfloat16().requires_grad_()))
+    assert counters["stats"]["unique_graphs"] == 1 and not torch.equal(outputs[0], outputs[1])
+    torch.compiler.reset()
+
+
 def test_only_fused_fp8_layers_keep_theirs() -> None:
     layers = nn.ModuleList(
         [LowPrecisionLinear(nn.Linear(16, 16), "fp8_simulated"), LowPrecisionLinear(nn.Linear(16, 16), "int8_switchback", fused=True)]
