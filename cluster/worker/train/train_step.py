@@ -68,7 +68,7 @@ class TrainStep:
         self.rms = RmsWatch(watched, self.optimizer, page_locked=locked) if watched and self.optimizer else None
         self.scaler = parallel.scaler(device.scaler(around(parameters.precision)), self.model) if self.trains else None
         recorded = parameters.cuda_graph and not records_itself(workload)
-        self._graphs = StepGraphs(self._compute, self.trained if self.trains else ()) if recorded else None
+        self._graphs = StepGraphs(self._compute, trained if self.trains else ()) if recorded else None
         self._all_steps = parameters.warmup_steps + parameters.steps
         # FSDP1 fails where the last micro-batch leaves out parameters that an earlier one used: then ranks exchange gradients each time
         self._micro_batches_alike = getattr(workload, "steps_alike", True)
