@@ -31,7 +31,7 @@ SAME_NUMBERS = frozenset(
 # Parameters that change how the same mathematics is computed, and so its rounding, or more where the implementation is wrong. Loss parity
 # shows which: a cell that differs from its baseline in one of them has to prove that it learns the same
 NUMERICS = frozenset(
-    {"precision", "autocast", "allow_tf32", "cast_weights", "kernels", "fsdp_compute", "fsdp_reduce"}
+    {"precision", "autocast", "allow_tf32", "cast_weights", "block_weights", "kernels", "fsdp_compute", "fsdp_reduce"}
     | {"linear"}  # of earlier sweeps: what `precision` says of the blocks' linear layers today
     | {"optimizer", "compile", "attention", "layout", "activation_checkpointing", "parallel", "fsdp_units", "build_on", "threads"}
     | {"compile_mode", "image_decode", "engine", "ddp", "hpu_graphs", "hpu_lazy", "cross_entropy", "padding", "memory_format"}
@@ -43,7 +43,7 @@ SAME_MATHEMATICS = SAME_NUMBERS | NUMERICS
 NOT_OF_THE_MODEL = SAME_NUMBERS | frozenset(
     {"devices", "batch_size", "steps", "warmup_steps", "update_rule", "optimizer", "clip_grad_norm", "learning_rate", "beta2"}
     | {"weight_decay", "adam_eps", "learning_rate_schedule", "learning_rate_warmup", "compile", "compile_mode", "activation_checkpointing"}
-    | {"parallel", "fsdp_units", "fsdp_reduce", "fsdp_compute", "kernels", "accumulation_steps", "cuda_graph"}
+    | {"parallel", "fsdp_units", "fsdp_reduce", "fsdp_compute", "block_weights", "kernels", "accumulation_steps", "cuda_graph"}
 )
 # What a reference computes with besides its precision, where its workload has the parameter
 REFERENCE_ARITHMETIC: Mapping[str, Any] = {
@@ -52,6 +52,7 @@ REFERENCE_ARITHMETIC: Mapping[str, Any] = {
     "linear": "plain",  # of earlier sweeps
     "kernels": "stock",
     "padding": "kept",
+    "block_weights": "fp32",
     "fsdp_compute": "fp32",
     "fsdp_reduce": "fp32",
 }
@@ -161,6 +162,11 @@ class TrainingParameters(Strict):
     fsdp_reshard: bool = Field(True, description="free a unit's gathered parameters after its forward pass, gather them again for backward")
     fsdp_reduce: Literal["fp32", "bf16", "fp16"] = Field("fp32", description="type in which FSDP reduces gradients")
     fsdp_compute: Literal["fp32", "bf16", "fp16"] = Field("fp32", description="type in which FSDP gathers parameters; the shards stay fp32")
+    block_weights: Literal["fp32", "linear_bf16", "bf16"] = Field(
+        "fp32",
+        description="the blocks' weights, training in bf16 on one device: fp32, cast in each pass; linear_bf16: those of linear layers "
+        "in bf16, with fp32 copies in the optimiser; bf16: all of them, and blocks compute in bf16 throughout",
+    )
     limit_all_gathers: bool = Field(True, description="fsdp1: the host waits rather than gather far ahead; fsdp2 needs no limit")
     build_on: Literal["device", "host"] = Field("device", description="where weights are made; host: for a model too large for one device")
     autocast: bool = Field(
@@ -218,6 +224,18 @@ class TrainingParameters(Strict):
             raise ValueError(
                 f"autocast false: with precision {self.precision} {what} would be computed in fp32; set autocast to true, or {how}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _keeps_block_weights(self) -> Self:
+        said = f"block_weights {self.block_weights}"
+        if self.block_weights == "fp32":
+            return self
+        if around(self.precision) != "bf16" or not self.autocast:
+            asked = f"precision {self.precision}" if self.autocast else "autocast false"
+            raise ValueError(f"{said}: weights that bf16 autocast would cast, and this is {asked}; use precision bf16, or leave it at fp32")
+        if self.accumulation_steps > 1:
+            raise ValueError(f"{said}: with accumulation_steps {self.accumulation_steps} gradients would add up in bf16; use fp32")
         return self
 
     def casts(self) -> bool:

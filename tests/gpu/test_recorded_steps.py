@@ -33,6 +33,22 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> DataSource:
         ("bridgetower", {"text_length": 16, "attention": "sdpa", "precision": "bf16"}),
         ("bridgetower", {"text_length": 16, "attention": "sdpa", "precision": "fp16", "compile": "layer"}),
         ("bridgetower", {"text_length": 16, "attention": "sdpa", "precision": "fp8", "kernels": "fused", "compile": "layer"}),
+        (
+            "bridgetower",
+            {
+                "text_length": 16,
+                "attention": "sdpa",
+                "precision": "bf16",
+                "block_weights": "bf16",
+                "compile": "layer",
+                "optimizer": "fused",
+            },
+        ),
+        (
+            "bridgetower",
+            {"text_length": 16, "attention": "sdpa", "precision": "fp8", "kernels": "fused", "block_weights": "bf16", "compile": "layer"},
+        ),
+        ("clip", {"model": "tiny", "precision": "bf16", "block_weights": "linear_bf16"}),
         ("clip", {"model": "tiny", "precision": "bf16"}),
         ("vit", {"model": "tiny", "precision": "bf16", "attention": "sdpa", "optimizer": "fused"}),
         ("bridgetower_inference", {"text_length": 16, "attention": "sdpa", "precision": "bf16"}),

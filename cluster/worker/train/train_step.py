@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from cluster.worker.train import compiling, optimizers, parallel
+from cluster.worker.train import block_weights, compiling, optimizers, parallel
 from cluster.worker.train.checkpointing import SELECTIVE
 from cluster.worker.train.choose_engine import choose_engine
 from cluster.worker.train.engine import Engine
@@ -20,6 +20,7 @@ from experiments.precision import LOW, around
 
 if TYPE_CHECKING:
     from cluster.devices import Batch, Device
+    from experiments.components.layers.kept_weights import KeptWeights
     from experiments.components.workload import Workload
 
 
@@ -37,6 +38,10 @@ class TrainStep:
         self.trains = trains(workload)
         if parameters.accumulation_steps > 1 and not self.trains:
             raise Unsupported("accumulation_steps: this workload trains nothing, so there are no gradients to add up; set it to 1")
+        if parameters.block_weights != "fp32" and not self.trains:
+            raise Unsupported(
+                "block_weights: this workload trains nothing, so there is no optimiser to keep weights in fp32; set it to fp32"
+            )
         self.sharded = self.engine.sharded and self.trains
         # What was done to linear layers that have a precision of their own, for the journal
         self.converted = self._convert_linears(model)
@@ -47,6 +52,7 @@ class TrainStep:
             watched_tensors(self.plain, parameters.rms_tensors) if parameters.rms_tensors and self.trains else {}
         )  # before wrapping changes their names
         layers = workload.layers(self.plain)
+        self._masters = block_weights.keep(parameters, layers, device.kind)
         self.engine.prepare_layers(self.plain, layers)
         for part in graph_units(workload, self.plain):
             self.engine.graphs(part, training=self.trains, find_unused=workload.find_unused_parameters)
@@ -55,16 +61,20 @@ class TrainStep:
         if self.engine.world_size > 1 and self.trains:
             units = shard_units(workload, self.plain, layers)
             self.model = self.engine.distribute(self.model, find_unused=workload.find_unused_parameters, units=units)
-        self.trained = [parameter for parameter in self.plain.parameters() if parameter.requires_grad]
+        trained = [parameter for parameter in self.plain.parameters() if parameter.requires_grad]
+        self.trained = self._masters.trained(trained) if self._masters else trained  # what the optimiser has
         self.optimizer = self.engine.optimizer(self.trained) if self.trains else None
         locked = device.kind == "cuda"
         self.rms = RmsWatch(watched, self.optimizer, page_locked=locked) if watched and self.optimizer else None
         self.scaler = parallel.scaler(device.scaler(around(parameters.precision)), self.model) if self.trains else None
         recorded = parameters.cuda_graph and not records_itself(workload)
-        self._graphs = StepGraphs(self._compute, self.trained if self.trains else ()) if recorded else None
+        self._graphs = StepGraphs(self._compute, trained if self.trains else ()) if recorded else None
         self._all_steps = parameters.warmup_steps + parameters.steps
         # FSDP1 fails where the last micro-batch leaves out parameters that an earlier one used: then ranks exchange gradients each time
         self._micro_batches_alike = getattr(workload, "steps_alike", True)
+        self._kept = self._keep_weights()
+        if self._kept:
+            self._kept.refresh()
 
     def _convert_linears(self, model: torch.nn.Module) -> str | None:
         """Give the blocks' linear layers the trial's precision where it is theirs alone. Says what was done. Raises Unsupported."""
@@ -73,6 +83,14 @@ class TrainStep:
         from experiments.components.layers.convert import convert  # only now: what it imports takes time that other trials need not spend
 
         return convert(model, self.workload.layers(model), self.parameters, self.device.kind)
+
+    def _keep_weights(self) -> KeptWeights | None:
+        """Weights in 8 bits that are cast once for each update, where a precision has such. Shards are cast once they are gathered."""
+        if self.parameters.precision not in LOW or self.parameters.kernels != "fused" or self.sharded:
+            return None
+        from experiments.components.layers.kept_weights import keep
+
+        return keep(self.plain, compiled=self.parameters.compile != "none")
 
     def _compile_model(self, units: list[torch.nn.Module]) -> None:
         self.engine.compile_model(units)
@@ -132,6 +150,8 @@ class TrainStep:
         if self.optimizer is None:
             return
         optimizers.set_rate(self.optimizer, self.learning_rate(step))
+        if self._masters:
+            self._masters.take_gradients()
         if self.scaler:
             if self.parameters.clip_grad_norm is not None or self.rms:
                 self.scaler.unscale_(self.optimizer)  # the limit and RMS_t apply to unscaled gradients
@@ -143,6 +163,10 @@ class TrainStep:
             self.engine.clip(self.model, self.trained)
             self._watch(step)
             self.optimizer.step()
+        if self._masters:
+            self._masters.give_weights()
+        if self._kept:
+            self._kept.refresh()
         self.engine.after_update(self.optimizer)
 
     def _watch(self, step: int) -> None:

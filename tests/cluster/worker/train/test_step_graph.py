@@ -198,3 +198,25 @@ def test_a_trial_asks_for_it_on_cuda_and_one_device(monkeypatch: pytest.MonkeyPa
         step = TrainStep(made, made.model(), parameters, Gpu())
         step.forward_backward(next(iter(made.batches())))
         assert step.launched == launched
+
+
+def test_weights_kept_in_bf16_give_a_recorded_steps_gradients_to_their_masters(monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = []
+    for recorded in (False, True):
+        recorder = Rerun([])
+        monkeypatch.setattr(step_graph, "CudaRecorder", lambda recorder=recorder: recorder)
+        values: dict[str, Any] = {"batch_size": 4, "precision": "bf16", "block_weights": "linear_bf16", "learning_rate": 0.1}
+        parameters = synthetic.Parameters(**values, steps=8, cuda_graph=recorded)
+        made = synthetic.Synthetic(Context(parameters, None, "cpu", 0, 1, 4))
+        monkeypatch.setattr(Gpu, "autocast", lambda self, precision: torch.autocast("cpu", torch.bfloat16))
+        torch.manual_seed(0)
+        step = TrainStep(made, made.model(), parameters, Gpu())
+        recorder.trained[:] = [one for one in step.plain.parameters() if one.requires_grad]
+        batches = iter(made.batches())
+        for number in range(1, 6):
+            step.forward_backward(next(batches))
+            step.update(number)
+        assert recorder.replayed == (3 if recorded else 0)
+        weights.append([one.detach().clone() for one in step.trained])
+    assert any(one.dtype is torch.bfloat16 for one in step.plain.parameters())
+    assert all(torch.equal(one, other) for one, other in zip(*weights, strict=True))
