@@ -35,7 +35,7 @@ NUMERICS = frozenset(
     {"precision", "autocast", "allow_tf32", "cast_weights", "kernels", "fsdp_compute", "fsdp_reduce"}
     | {"linear"}  # of earlier sweeps: what `precision` says of the blocks' linear layers today
     | {"optimizer", "compile", "attention", "layout", "activation_checkpointing", "parallel", "fsdp_units", "build_on", "threads"}
-    | {"compile_mode", "image_decode", "engine", "ddp", "hpu_graphs", "hpu_lazy", "cross_entropy", "padding", "memory_format"}
+    | {"compile_mode", "image_decode", "engine", "ddp", "hpu_graphs", "hpu_lazy", "cross_entropy", "padding", "prediction", "memory_format"}
 )
 # What a loss curve may be compared across. The number of steps is not among them: the learning rate's schedule depends on it
 SAME_MATHEMATICS = SAME_NUMBERS | NUMERICS
@@ -52,6 +52,7 @@ REFERENCE_ARITHMETIC: Mapping[str, Any] = {
     "linear": "plain",  # of earlier sweeps
     "kernels": "stock",
     "padding": "kept",
+    "prediction": "all",
     "fsdp_compute": "fp32",
     "fsdp_reduce": "fp32",
 }

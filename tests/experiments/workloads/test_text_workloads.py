@@ -56,12 +56,15 @@ def test_t5s_parameters_are_the_published_ones(size: Any) -> None:
     assert sum(parameter.numel() for parameter in model.parameters()) == published[size]
 
 
-def test_berts_parameters_are_the_published_ones() -> None:
+@pytest.mark.parametrize(("size", "parameters"), [("base", 110_650_880), ("large", 336_689_408)])
+def test_berts_parameters_are_the_published_ones(size: Any, parameters: int) -> None:
+    """bert-large-uncased has 335,174,458 with 30,522 words, each of which is a row of 1024 and a bias of the head."""
     from transformers import BertForMaskedLM
 
     with torch.device("meta"):
-        model = BertForMaskedLM(bert.config(bert.Parameters(model="base")))
-    assert sum(parameter.numel() for parameter in model.parameters()) == 110_650_880
+        model = BertForMaskedLM(bert.config(bert.Parameters(model=size)))
+    assert sum(parameter.numel() for parameter in model.parameters()) == parameters
+    assert size == "base" or parameters == 335_174_458 + (32_000 - 30_522) * 1025
 
 
 def test_flops_are_the_published_ones_and_what_torch_counts(data: DataSource) -> None:
@@ -70,7 +73,7 @@ def test_flops_are_the_published_ones_and_what_torch_counts(data: DataSource) ->
     assert t5.flops("3b", 1024, 128) == pytest.approx(11.18e12, rel=0.01)
     from torch.utils.flop_counter import FlopCounterMode
 
-    for module, values in ((bert, BERT), (t5, T5)):
+    for module, values in ((bert, BERT), (bert, {**BERT, "prediction": "masked"}), (t5, T5)):
         one = build(module, data, values)
         model, batch = one.model(), one.prepare(next(one.batches()))
         with torch.no_grad(), FlopCounterMode(display=False) as counter:
