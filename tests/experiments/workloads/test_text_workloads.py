@@ -192,13 +192,19 @@ def test_a_trial_infers_and_has_its_latency(name: str, module: Any, values: dict
         module.Parameters(**values, learning_rate=1.0)
 
 
-def test_summaries_are_written_to_their_full_length(data: DataSource) -> None:
-    one = build(t5_inference, data, T5)
-    model, calls = one.model(), []
-    model.decoder.register_forward_hook(lambda module, arguments, given, output: calls.append(given["input_ids"].shape), with_kwargs=True)
-    with torch.inference_mode():
-        one.loss(model, one.prepare(next(one.batches())))
-    assert calls == [(4, 1)] * 8, "one token at a time, the earlier ones' keys and values kept"
+def test_summaries_are_written_to_their_full_length_in_either_attention(data: DataSource) -> None:
+    scores = []
+    for attention in ("eager", "sdpa"):
+        one = build(t5_inference, data, {**T5, "attention": attention})
+        torch.manual_seed(0)
+        model, calls = one.model(), list[Any]()
+        model.decoder.register_forward_hook(
+            lambda module, arguments, given, output, calls=calls: calls.append(given["input_ids"].shape), with_kwargs=True
+        )
+        with torch.inference_mode():
+            scores.append(float(one.loss(model, one.prepare(next(one.batches())))))
+        assert calls == [(4, 1)] * 8, "one token at a time, the earlier ones' keys and values kept"
+    assert scores[1] == pytest.approx(scores[0], rel=1e-4)
 
 
 def test_of_t5_in_inference_the_two_stacks_are_compiled_and_in_no_cuda_graph(data: DataSource) -> None:
