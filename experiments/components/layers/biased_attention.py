@@ -2,8 +2,8 @@
 
 transformers' own `sdpa` adds bias and mask in the bias's type, which under autocast is fp32, twice the bytes of a tensor as large as all
 scores; adds a bias of zeros where a summary attends to its document; and in version 5.17 leaves the bias with its heads last in memory,
-where fused kernels want its keys. Of the fused kernels on CUDA, FlashAttention takes no bias, and cuDNN's, which torch prefers on Hopper, gives the
-bias no gradient (aten::_scaled_dot_product_cudnn_attention_backward returns those of query, key and value): the memory-efficient one
+where fused kernels want its keys. Of the fused kernels on CUDA, FlashAttention takes no bias, and cuDNN's, which torch prefers on Hopper,
+gives it no gradient (aten::_scaled_dot_product_cudnn_attention_backward returns those of query, key and value): the memory-efficient one
 does.
 """
 
