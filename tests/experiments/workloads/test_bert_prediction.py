@@ -10,6 +10,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
+from cluster.devices.cpu import Cpu
 from cluster.journal.journal import JournalWriter, read_journal
 from cluster.worker.measure.recorder import Recorder
 from cluster.worker.rank_group import Ranks
@@ -121,6 +122,21 @@ def losses(data: DataSource, folder: Path, **values: Any) -> list[float]:
 def test_a_trial_learns_what_it_does_with_the_whole_head(data: DataSource, tmp_path: Path, values: dict[str, Any], rel: float) -> None:
     found = {prediction: losses(data, tmp_path / prediction, prediction=prediction, **values) for prediction in ("all", "masked")}
     assert len(found["all"]) == 4 and found["masked"] == pytest.approx(found["all"], rel=rel)
+
+
+def test_compiled_whole_it_learns_the_same_with_one_graph_for_all_batches(
+    data: DataSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """dynamo's graph, run as it is: no C++ compiler is called. Samples of various lengths, and so various numbers of tokens to be told."""
+    monkeypatch.setattr(Cpu, "compile_backend", "eager")
+    expected = losses(data, tmp_path / "eager", lengths="drawn", evaluate=False)
+    torch.compiler.reset()
+    counters: Any = torch._dynamo.utils.counters
+    counters.clear()
+    found = losses(data, tmp_path / "compiled", lengths="drawn", prediction="masked", compile="model", evaluate=False)
+    graphs, breaks = counters["stats"]["unique_graphs"], sum(counters["graph_break"].values())
+    torch.compiler.reset()
+    assert found == pytest.approx(expected, rel=1e-5) and (graphs, breaks) == (1, 0)
 
 
 def test_the_reference_computes_the_whole_head_and_inference_has_none_to_leave_out() -> None:
