@@ -67,6 +67,8 @@ class Parameters(TextParameters):
                 f"compile_mode {self.compile_mode}: with padding removed each number of tokens would be a CUDA graph of its own; "
                 "use default or max-autotune-no-cudagraphs, or padding kept"
             )
+        if self.padding == "removed" and self.cuda_graph:
+            raise ValueError("cuda_graph: with padding removed each number of tokens would be a graph of its own; use padding kept")
         if self.attention == "varlen" and self.padding != "removed":
             raise ValueError("attention varlen: for samples that follow one another; set padding to removed, or attention to sdpa")
         if self.attention == "varlen" and self.dropped():

@@ -194,6 +194,7 @@ def test_a_trial_of_micro_batches_counts_all_samples_and_real_tokens(data: DataS
             "compile_mode reduce-overhead: with padding removed",
         ),
         ({"padding": "removed", "compile": "layer", "compile_mode": "max-autotune"}, "compile_mode max-autotune: with padding removed"),
+        ({"padding": "removed", "cuda_graph": True}, "cuda_graph: with padding removed"),
     ],
 )
 def test_what_cannot_be_is_refused(values: dict[str, Any], why: str) -> None:
