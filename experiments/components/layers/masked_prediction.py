@@ -9,7 +9,7 @@ from torch.nn import functional
 from transformers import BertForMaskedLM
 
 
-class MaskedPrediction(BertForMaskedLM):
+class MaskedPrediction(BertForMaskedLM):  # type: ignore[misc]
     """transformers' BertForMaskedLM, the same parameters by the same names, that returns its loss alone.
 
     MLPerf's reference gathers so too: `gather_indexes` of "masked_lm_positions" (mlcommons/training, BERT, run_pretraining.py).

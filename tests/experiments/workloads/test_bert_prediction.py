@@ -39,7 +39,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> DataSource:
 
 def build(data: DataSource, **values: Any) -> Any:
     parameters = bert.Parameters(**{**GIVEN, **values})
-    return bert.build(Context(parameters, data, "cpu", 0, 1, parameters.batch_size))
+    return bert.build(Context(parameters, data, "cpu", 0, 1, GIVEN["batch_size"]))
 
 
 def test_places_and_labels_are_those_of_the_tokens_to_be_told() -> None:
