@@ -35,7 +35,7 @@ NUMERICS = frozenset(
     | {"linear"}  # of earlier sweeps: what `precision` says of the blocks' linear layers today
     | {"optimizer", "compile", "attention", "layout", "activation_checkpointing", "parallel", "fsdp_units", "build_on", "threads"}
     | {"compile_mode", "image_decode", "engine", "ddp", "hpu_graphs", "hpu_lazy", "cross_entropy", "padding", "memory_format"}
-    | {"cuda_graph", "passes"}
+    | {"prediction", "cuda_graph", "passes"}
 )
 # What a loss curve may be compared across. The number of steps is not among them: the learning rate's schedule depends on it
 SAME_MATHEMATICS = SAME_NUMBERS | NUMERICS
@@ -53,6 +53,7 @@ REFERENCE_ARITHMETIC: Mapping[str, Any] = {
     "kernels": "stock",
     "padding": "kept",
     "block_weights": "fp32",
+    "prediction": "all",
     "fsdp_compute": "fp32",
     "fsdp_reduce": "fp32",
 }
