@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from experiments.components.inference import InferenceParameters
+from experiments.components.inference import RecordedParameters
 
 TEXT_LENGTH = 77
 CALLS = {"ddim": 0, "pndm": 1}  # of the UNet, beyond one for each denoising step
@@ -18,7 +18,7 @@ SIZES: dict[str, tuple[tuple[tuple[int, ...], int, int, int], tuple[tuple[int, .
 }
 
 
-class Parameters(InferenceParameters):
+class Parameters(RecordedParameters):
     """Stable Diffusion's own settings."""
 
     same_work = ("model", "image_size", "denoising_steps", "scheduler", "text_encoder")
