@@ -31,5 +31,5 @@ def test_images_are_those_of_single_launches(values: dict[str, Any]) -> None:
         with torch.inference_mode(), step._autocast():
             images[graph] = step.model(batches[0]).clone()
     for pair in ((images[True], images[False]), (torch.stack(losses[True]), torch.stack(losses[False]))):
-        torch.testing.assert_close(*pair, rtol=1e-3, atol=1e-3)
+        torch.testing.assert_close(*pair, rtol=1e-3, atol=5e-3)
     assert float(losses[True][0]) != float(losses[True][1]), "each batch its own images"

@@ -16,7 +16,6 @@ from cluster.worker.train.train_step import TrainStep
 from experiments.components.workload import Context, Unsupported
 from experiments.workloads import bridgetower_inference, stable_diffusion
 
-
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
