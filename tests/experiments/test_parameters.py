@@ -138,3 +138,13 @@ def test_threads_that_load_are_one_at_least() -> None:
         TrainingParameters(loader="threads")
     assert TrainingParameters(loader="threads", dataloader_workers=1).loader == "threads"
     assert TrainingParameters().loader == "processes"
+
+
+def test_a_recorded_step_holds_no_graph_and_recomputes_nothing() -> None:
+    for mode in CUDA_GRAPHS:
+        with pytest.raises(ValidationError, match=f"cuda_graph: compile_mode {mode} records graphs of its own"):
+            TrainingParameters(cuda_graph=True, compile="model", compile_mode=mode)
+    for how in (True, "selective"):
+        with pytest.raises(ValidationError, match="cuda_graph: what is recomputed reads the state of random numbers"):
+            TrainingParameters(cuda_graph=True, activation_checkpointing=how)  # type: ignore[arg-type]
+    TrainingParameters(cuda_graph=True, compile="layer", accumulation_steps=2)

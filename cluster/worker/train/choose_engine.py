@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 def why_not(parameters: TrainingParameters, device: Device) -> str | None:
     """Why this combination of engine, mode and device cannot run; None if it can."""
     kind = device.kind
+    if parameters.cuda_graph and kind != "cuda":
+        return f"cuda_graph: only on cuda, and this is {kind}"
     if kind != "hpu":
         hpu_only = {
             "engine optimum_habana": parameters.engine == "optimum_habana",

@@ -13,7 +13,8 @@ from cluster.worker.train.checkpointing import SELECTIVE
 from cluster.worker.train.choose_engine import choose_engine
 from cluster.worker.train.engine import Engine
 from cluster.worker.train.rms import RmsWatch, watched_tensors
-from experiments.components.workload import Unsupported, compile_units, graph_units, shard_units, step_kind, trains
+from cluster.worker.train.step_graph import StepGraphs
+from experiments.components.workload import Unsupported, compile_units, graph_units, records_itself, shard_units, step_kind, trains
 from experiments.parameters import TrainingParameters
 from experiments.precision import LOW, around
 
@@ -60,6 +61,8 @@ class TrainStep:
         locked = device.kind == "cuda"
         self.rms = RmsWatch(watched, self.optimizer, page_locked=locked) if watched and self.optimizer else None
         self.scaler = parallel.scaler(device.scaler(around(parameters.precision)), self.model) if self.trains else None
+        recorded = parameters.cuda_graph and not records_itself(workload)
+        self._graphs = StepGraphs(self._compute, self.trained if self.trains else ()) if recorded else None
         self._all_steps = parameters.warmup_steps + parameters.steps
         # FSDP1 fails where the last micro-batch leaves out parameters that an earlier one used: then ranks exchange gradients each time
         self._micro_batches_alike = getattr(workload, "steps_alike", True)
@@ -81,6 +84,11 @@ class TrainStep:
             for unit in units:
                 unit.forward = cuda_graphs.Recorded(unit.forward)  # compiled or not
 
+    @property
+    def launched(self) -> int:
+        """Steps so far that ran without the CUDA graph that the trial asks for; 0 if it asks for none."""
+        return self._graphs.launched if self._graphs else 0
+
     def place(self, batch: Batch) -> Batch:
         return self.device.place(batch, self.workload.prepare, prefetch=self.parameters.prefetch_to_device)
 
@@ -89,6 +97,9 @@ class TrainStep:
 
         Ranks exchange gradients in the last one's backward pass alone, unless micro-batches may use different parameters.
         """
+        return self._graphs(*batches) if self._graphs else self._compute(*batches)
+
+    def _compute(self, *batches: Batch) -> torch.Tensor:
         if not self.trains:
             with torch.inference_mode(), self._autocast():
                 loss = self.workload.loss(self.model, *batches)
