@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import Field, model_validator
 
 from experiments.config.scalar_text import yaml_text
-from experiments.parameters import CUDA_GRAPHS, QUEUED, SYNCHRONOUS, BatchSize, Execution, TrainingParameters
+from experiments.parameters import QUEUED, SYNCHRONOUS, BatchSize, Execution, TrainingParameters
 from experiments.precision import around
 
 if TYPE_CHECKING:
@@ -56,24 +56,6 @@ class InferenceParameters(TrainingParameters):
 
     def casts(self) -> bool:
         return self.cast_weights
-
-
-class RecordedParameters(InferenceParameters):
-    """Parameters of inference whose forward pass a CUDA graph can hold: nothing in it makes the host wait, and its shapes repeat."""
-
-    cuda_graph: bool = Field(
-        False,
-        description="cuda: what `compile: model` would compile is recorded as CUDA graphs at its first call, compiled or not, and replayed",
-    )
-
-    @model_validator(mode="after")
-    def _records_once(self) -> RecordedParameters:
-        if self.cuda_graph and self.compile_mode in CUDA_GRAPHS:
-            raise ValueError(
-                f"cuda_graph: compile_mode {self.compile_mode} records CUDA graphs itself; use default or max-autotune-no-cudagraphs, "
-                "or leave cuda_graph at false"
-            )
-        return self
 
 
 def ready(model: nn.Module, parameters: Any) -> nn.Module:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from experiments.components.inference import RecordedParameters, ready
+from experiments.components.inference import InferenceParameters, ready
 from experiments.components.workload import Batch, Context
 from experiments.workloads.bridgetower.parameters import Parameters as TrainingSettings
 from experiments.workloads.bridgetower.workload import BridgeTower
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-class Parameters(RecordedParameters, TrainingSettings):
+class Parameters(InferenceParameters, TrainingSettings):
     """bridgetower's settings, and what differs where nothing is trained."""
 
     augment: bool = Field(False, description="random crop of 80 to 100 % of each side")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cluster.worker.train import compiling, cuda_graphs, optimizers, parallel
+from cluster.worker.train import compiling, optimizers, parallel
 from cluster.worker.train.engine import Engine
 from experiments.components.workload import Unsupported
 from experiments.parameters import TrainingParameters, lazy_mode
@@ -46,7 +46,7 @@ def _why_no_graphs(parameters: TrainingParameters) -> str | None:
 
 def choose_engine(parameters: TrainingParameters, device: Device, world_size: int) -> Engine:
     """The engine that the parameters name. Raises Unsupported if the parameters do not go together on this device."""
-    on_its_own = why_not(parameters, device) or compiling.why_not(parameters, device) or cuda_graphs.why_not(parameters, device)
+    on_its_own = why_not(parameters, device) or compiling.why_not(parameters, device)
     if reason := on_its_own or parallel.why_not(parameters) or optimizers.why_not(parameters, device.kind):
         raise Unsupported(reason)
     if parameters.engine == "optimum_habana":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from cluster.worker.train import compiling, cuda_graphs, optimizers, parallel
+from cluster.worker.train import compiling, optimizers, parallel
 from cluster.worker.train.checkpointing import SELECTIVE
 from cluster.worker.train.choose_engine import choose_engine
 from cluster.worker.train.engine import Engine
@@ -37,7 +37,6 @@ class TrainStep:
         self.trains = trains(workload)
         if parameters.accumulation_steps > 1 and not self.trains:
             raise Unsupported("accumulation_steps: this workload trains nothing, so there are no gradients to add up; set it to 1")
-        self._recorded = cuda_graphs.asked(parameters)
         self.sharded = self.engine.sharded and self.trains
         # What was done to linear layers that have a precision of their own, for the journal
         self.converted = self._convert_linears(model)
@@ -80,9 +79,6 @@ class TrainStep:
         if self.engine.records_cuda_graphs and not self.trains:
             for unit in units:  # one may be called often in a step, as a UNet is; what it gave has then been used
                 unit.register_forward_pre_hook(compiling.mark_step)
-        if self._recorded:
-            for unit in units:
-                unit.forward = cuda_graphs.Recorded(unit.forward)  # compiled or not
 
     @property
     def launched(self) -> int:
@@ -103,9 +99,7 @@ class TrainStep:
         if not self.trains:
             with torch.inference_mode(), self._autocast():
                 loss = self.workload.loss(self.model, *batches)
-                return (
-                    loss.clone() if self.engine.records_cuda_graphs or self._recorded else loss
-                )  # the next step's graph may write where it lies
+                return loss.clone() if self.engine.records_cuda_graphs else loss  # the next step's graph may write where it lies
         *earlier, last = batches
         losses = []
         for batch in earlier:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from experiments.components.inference import RecordedParameters
+from experiments.components.inference import InferenceParameters
 
 TEXT_LENGTH = 77
 CALLS = {"ddim": 0, "pndm": 1}  # of the UNet, beyond one for each denoising step
@@ -18,7 +18,7 @@ SIZES: dict[str, tuple[tuple[tuple[int, ...], int, int, int], tuple[tuple[int, .
 }
 
 
-class Parameters(RecordedParameters):
+class Parameters(InferenceParameters):
     """Stable Diffusion's own settings."""
 
     same_work = ("model", "image_size", "denoising_steps", "scheduler", "text_encoder")
@@ -35,6 +35,9 @@ class Parameters(RecordedParameters):
     )
     memory_format: Literal["contiguous", "channels_last"] = Field(
         "contiguous", description="of the UNet's and VAE's weights, and so of what convolutions make of images: channels first or last"
+    )
+    cuda_graph: bool = Field(
+        False, description="cuda: the UNet and the decoder are each recorded as a CUDA graph at their first call, and replayed"
     )
     autocast: bool = Field(False, description="bf16, fp16 by operation, for weights that are not cast")
 

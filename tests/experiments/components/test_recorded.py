@@ -1,4 +1,4 @@
-"""CUDA graphs of a forward pass: what is recorded, when again, where inputs and outputs lie. No GPU: a replay here computes anew."""
+"""CUDA graphs of parts of a model: what is recorded, when again, where inputs and outputs lie. No GPU: a replay here computes anew."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-from pydantic import ValidationError
 
 from cluster.devices.cpu import Cpu
-from cluster.worker.train import cuda_graphs
-from cluster.worker.train.choose_engine import choose_engine
 from cluster.worker.train.train_step import TrainStep
+from experiments.components import recorded
 from experiments.components.workload import Context, Unsupported
-from experiments.workloads import bridgetower_inference, stable_diffusion
+from experiments.workloads import stable_diffusion
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -26,47 +24,47 @@ class Gpu(Cpu):
 
 
 @pytest.fixture
-def recorded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was recorded and replayed, in order. A replay computes from where inputs lay and writes to where the output lay."""
-    done: list[str] = []
+    told: list[str] = []
 
     def record(call: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
         output = call()
         (written,) = output if isinstance(output, tuple) else (output,)
-        done.append("record")
+        told.append("record")
 
         def replay() -> None:
-            done.append("replay")
+            told.append("replay")
             again = call()
             written.copy_(again[0] if isinstance(again, tuple) else again)
 
         return replay, output
 
-    monkeypatch.setattr(cuda_graphs, "record", record)
-    monkeypatch.setattr(cuda_graphs, "HOST", "another")  # here the device's memory is the host's
-    return done
+    monkeypatch.setattr(recorded, "record", record)
+    monkeypatch.setattr(recorded, "HOST", "another")  # here the device's memory is the host's
+    return told
 
 
-def test_a_graph_for_each_kind_of_input_which_is_copied_and_an_output_that_is_written_over(recorded: list[str]) -> None:
-    called = cuda_graphs.Recorded(lambda vector, scale, *, shift: vector * scale + shift)
+def test_a_graph_for_each_kind_of_input_which_is_copied_and_an_output_that_is_written_over(done: list[str]) -> None:
+    called = recorded.Recorded(lambda vector, scale, *, shift: vector * scale + shift)
     one, two = torch.tensor([1.0, 2.0]), torch.tensor([5.0, 7.0])
     shift = torch.tensor(1.0)
     with torch.inference_mode():
         first = called(one, 2, shift=shift)
-        assert first.tolist() == [3, 5] and recorded == ["record", "replay"]
+        assert first.tolist() == [3, 5] and done == ["record", "replay"]
         second = called(two, 2, shift=shift * 2)
-        assert second.tolist() == [12, 16] and recorded[2:] == ["replay"]
+        assert second.tolist() == [12, 16] and done[2:] == ["replay"]
         assert second is first, "written over"
         assert (one.tolist(), two.tolist(), shift.item()) == ([1, 2], [5, 7], 1), "a caller's tensors stay as they are"
         for number, (vector, scale) in enumerate([(one, 3), (torch.ones(3), 2), (one.double(), 2)], 1):
             assert called(vector, scale, shift=shift).shape == vector.shape
-            assert recorded.count("record") == 1 + number, "another value, shape or type"
-    assert called(one, 2, shift=shift).tolist() == [3, 5] and recorded.count("replay") == 5, "outside of inference mode it computes"
+            assert done.count("record") == 1 + number, "another value, shape or type"
+    assert called(one, 2, shift=shift).tolist() == [3, 5] and done.count("replay") == 5, "outside of inference mode it computes"
 
 
-def test_weights_are_cast_in_the_graph_and_the_cache_of_autocast_is_left_as_it_was(recorded: list[str]) -> None:
+def test_weights_are_cast_in_the_graph_and_the_cache_of_autocast_is_left_as_it_was(done: list[str]) -> None:
     kept: list[bool] = []
-    called = cuda_graphs.Recorded(lambda vector: kept.append(torch.is_autocast_cache_enabled()) or vector + 1)
+    called = recorded.Recorded(lambda vector: kept.append(torch.is_autocast_cache_enabled()) or vector + 1)
     with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
         called(torch.ones(1))
         assert kept[0] is False and torch.is_autocast_cache_enabled()
@@ -74,21 +72,11 @@ def test_weights_are_cast_in_the_graph_and_the_cache_of_autocast_is_left_as_it_w
 
 def test_what_lies_on_the_host_no_graph_can_read() -> None:
     with torch.inference_mode(), pytest.raises(Unsupported, match="cuda_graph: argument shift of the forward pass lies on the host"):
-        cuda_graphs.Recorded(lambda shift: shift)(shift=torch.ones(1))
-
-
-def test_only_a_gpu_records_and_only_once() -> None:
-    parameters = stable_diffusion.Parameters(cuda_graph=True)
-    choose_engine(parameters, Gpu(), 1)
-    with pytest.raises(Unsupported, match="cuda_graph: only on cuda, and this is cpu"):
-        choose_engine(parameters, Cpu(), 1)
-    choose_engine(stable_diffusion.Parameters(), Cpu(), 1)
-    with pytest.raises(ValidationError, match="cuda_graph: compile_mode reduce-overhead records CUDA graphs itself"):
-        bridgetower_inference.Parameters(cuda_graph=True, compile="model", compile_mode="reduce-overhead")
+        recorded.Recorded(lambda shift: shift)(shift=torch.ones(1))
 
 
 @pytest.mark.parametrize("scheduler", ["ddim", "pndm"])
-def test_all_denoising_steps_of_all_images_replay_one_graph(recorded: list[str], scheduler: str) -> None:
+def test_all_denoising_steps_of_all_images_replay_one_graph(done: list[str], scheduler: str) -> None:
     """And the decoder another; the images are those of single launches, in a batch after the first too."""
     losses = {}
     for graph in (False, True):
@@ -99,9 +87,9 @@ def test_all_denoising_steps_of_all_images_replay_one_graph(recorded: list[str],
         step = TrainStep(one, one.model(), parameters, Gpu())
         batches = one.batches()
         losses[graph] = [float(step.forward_backward(next(batches))) for _ in range(2)]
-        assert graph or not recorded
+        assert graph or not done
     assert losses[True] == losses[False] and losses[True][0] != losses[True][1]
     calls = 3 + (scheduler == "pndm")
-    assert recorded.count("record") == 2 and recorded.count("replay") == 2 * (calls + 1)
+    assert done.count("record") == 2 and done.count("replay") == 2 * (calls + 1)
     step.evaluate()
-    assert recorded.count("replay") == 2 * (calls + 1), "evaluation launches each kernel"
+    assert done.count("replay") == 2 * (calls + 1), "evaluation launches each kernel"

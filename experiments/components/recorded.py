@@ -1,41 +1,25 @@
-"""CUDA graphs of a forward pass, as `cuda_graph` asks for them: recorded once for each kind of input, then replayed by one launch.
+"""Parts of a model as CUDA graphs, for a workload whose step calls them many times: each is recorded once for each kind of input.
 
-Unlike torch.compile's own (compiling.py) they need no compilation, so they cost seconds; what they record may be compiled too, which its
-kernels are then launched without. What a graph asks of a forward pass (docs.pytorch.org, CUDA Graphs): that its inputs lie where they lay,
-so each call copies them there; that the host waits for nothing on the way; and that its output is used before the next call, which writes
-over it.
+What is recorded may be compiled: a replay then launches its kernels. What a graph asks of a part (docs.pytorch.org, CUDA Graphs): that its
+inputs lie where they lay, so each call copies them there; that the host waits for nothing on the way; and that its output is used before
+the next call, which writes over it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
-from experiments.components.inference import RecordedParameters
 from experiments.components.workload import Unsupported
-from experiments.parameters import TrainingParameters
-
-if TYPE_CHECKING:
-    from cluster.devices import Device
 
 WARM_UP = 3  # calls before one is recorded, as torch asks for: they compile, and set up the libraries' memory
 
 HOST = "cpu"  # torch's name
 
 Replay = Callable[[], object]
-
-
-def asked(parameters: TrainingParameters) -> bool:
-    """Whether the trial's forward pass is to be recorded."""
-    return isinstance(parameters, RecordedParameters) and parameters.cuda_graph
-
-
-def why_not(parameters: TrainingParameters, device: Device) -> str | None:
-    """Why this device cannot record; None if it can, or need not."""
-    return f"cuda_graph: only on cuda, and this is {device.kind}" if asked(parameters) and device.kind != "cuda" else None
 
 
 class _Recording(NamedTuple):
@@ -45,7 +29,7 @@ class _Recording(NamedTuple):
 
 
 class Recorded:
-    """A module's forward pass by CUDA graphs: one for each kind of input, recorded at the first call of its kind.
+    """A function, such as a module's forward pass, by CUDA graphs: one for each kind of input, recorded at the first call of its kind.
 
     A kind is the tensors' shapes and types, and all other arguments' values. Outside of inference mode, as where held-out metrics are
     computed, nothing is recorded. Raises Unsupported for a tensor on the host.

@@ -1,4 +1,4 @@
-"""What only a GPU can show of CUDA graphs of a forward pass: a replay computes what single launches do. `make test-gpu` runs it."""
+"""Images by CUDA graphs of UNet and decoder are those of single launches. `make test-gpu` runs it."""
 
 from __future__ import annotations
 
