@@ -124,7 +124,7 @@ class StableDiffusion:
 
             self._records = False
             for unit in self.graph_units(model):
-                unit.forward = Recorded(unit.forward)  # type: ignore[method-assign]  # compiled or not
+                unit.forward = Recorded(unit.forward)  # compiled or not
         return model(batch).float().mean()  # type: ignore[no-any-return]
 
     def samples(self, batch: Batch) -> int:
