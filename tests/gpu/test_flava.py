@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 from torch import nn
@@ -9,6 +11,7 @@ from torch import nn
 from experiments.workloads.flava.attention import FusedSelfAttention, padding_mask
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # compile in this process: none is left behind
 WIDTH, HEADS = 1408, 16
 # (batch, tokens, whether some are padding): text alone, a pair's image and text, both together
 SHAPES = [(4, 512, False), (8, 197, False), (8, 77, True), (4, 275, True)]

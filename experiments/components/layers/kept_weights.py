@@ -12,6 +12,8 @@ from torch import nn
 from experiments.components.layers.fused import FP8, FP8_TOP, SMALLEST, cast_into
 from experiments.components.layers.low_precision import LowPrecisionLinear
 
+APART = 4  # floats from one scale to the next: cuBLAS takes scales at addresses that are multiples of 16 bytes only
+
 
 def keep(model: nn.Module, *, compiled: bool) -> KeptWeights | None:
     """Let the model's fp8 layers with fused kernels read weights that are cast by `refresh`; None if it has no such layer.
@@ -27,7 +29,7 @@ class KeptWeights:
 
     def __init__(self, layers: list[LowPrecisionLinear], *, compiled: bool) -> None:
         self._weights = [layer.weight.detach() for layer in layers]
-        self._scales = torch.empty(len(layers), dtype=torch.float32, device=self._weights[0].device)
+        self._scales = torch.empty(len(layers), APART, dtype=torch.float32, device=self._weights[0].device)[:, 0]
         self._casts = [
             (weight.new_empty(weight.shape, dtype=FP8), weight.new_empty(weight.shape[::-1], dtype=FP8), self._scales[at : at + 1])
             for at, weight in enumerate(self._weights)

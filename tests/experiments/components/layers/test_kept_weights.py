@@ -121,3 +121,14 @@ def test_a_cast_takes_16_bits() -> None:
     x, small = torch.ones(16, 16), torch.empty(16, 16, dtype=fused.FP8)
     with pytest.raises(ValueError, match="cast_into takes 16-bit tensors, and this is"):
         fused.cast_into(x, torch.ones(1), small, small)
+
+
+def test_each_scale_lies_where_cublas_takes_it() -> None:
+    layers = nn.ModuleList(LowPrecisionLinear(nn.Linear(16, 16), "fp8", fused=True) for _ in range(3))
+    kept = keep(layers, compiled=False)
+    assert kept is not None
+    kept.refresh()
+    for layer in layers:
+        scale = layer.kept[2]  # type: ignore[index]
+        assert scale.shape == (1,) and scale.data_ptr() % 16 == 0
+        assert float(scale) == float(layer.weight.detach().bfloat16().float().abs().max() / fused.FP8_TOP)  # type: ignore[union-attr,operator]
