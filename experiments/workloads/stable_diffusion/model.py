@@ -33,7 +33,7 @@ class Diffusion(nn.Module):
     def __init__(self, unet: Any, vae: Any, text_encoder: Any, parameters: Parameters, *, latent: int, hpu: bool) -> None:
         from diffusers import StableDiffusionPipeline
 
-        from experiments.workloads.stable_diffusion.schedulers import Ddim, Pndm
+        from experiments.components.layers.schedulers import Ddim, Pndm
 
         super().__init__()
         self.unet, self.vae, self.text_encoder = unet, vae, text_encoder

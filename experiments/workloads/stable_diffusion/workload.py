@@ -120,7 +120,7 @@ class StableDiffusion:
     def loss(self, model: nn.Module, batch: Batch) -> torch.Tensor:
         """The images; of them the mean brightness, 0 to 1. Not finite where a pixel is not."""
         if self._records:
-            from experiments.components.recorded import Recorded
+            from experiments.components.layers.recorded import Recorded
 
             self._records = False
             for unit in self.graph_units(model):

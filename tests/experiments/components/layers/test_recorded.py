@@ -10,7 +10,7 @@ import torch
 
 from cluster.devices.cpu import Cpu
 from cluster.worker.train.train_step import TrainStep
-from experiments.components import recorded
+from experiments.components.layers import recorded
 from experiments.components.workload import Context, Unsupported
 from experiments.workloads import stable_diffusion
 
