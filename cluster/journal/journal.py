@@ -24,30 +24,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from experiments.config.errors import DamagedFile
+from cluster.journal.errors import JournalError, LaterJournal
 from experiments.journal_mark import JournalMark
 
 VERSION = 2  # of the journals that are written; those before had no close record and no version
-CHANGED = "the file was changed after it was written; `sweep resume` keeps it aside and runs the trial again"
 
 Record = dict[str, Any]
 _TAIL = 65_536  # bytes; the last line of a journal is short
-
-
-class JournalError(DamagedFile):
-    """The journal is not as its trial left it. The message names the file and the line."""
-
-    def __init__(self, path: Path, line: int, problem: str, hint: str = CHANGED) -> None:
-        super().__init__(path, f"line {line}" if line else "", problem, hint)
-        self.line = line
-
-
-class LaterJournal(JournalError):
-    """A later version of this program wrote the journal: nothing is wrong with it, and this version can neither read it nor replace it."""
-
-    def __init__(self, path: Path, line: int, version: int) -> None:
-        problem = f"is of version {version}, and this one reads journals to version {VERSION}"
-        super().__init__(path, line, problem, "read it with that version")
 
 
 def encode(record: Record, previous: int) -> tuple[bytes, int]:
@@ -129,11 +112,12 @@ def _section(record: Record, start: int, path: Path, number: int) -> Section:
     """The section that an attempt record begins. Raises LaterJournal, and JournalError for one that begins no attempt."""
     version, attempt, trial = record.get("version", 1), record.get("attempt"), record.get("trial")
     if isinstance(version, int) and version > VERSION:
-        raise LaterJournal(path, number, version)
-    if not isinstance(version, int) or not isinstance(attempt, int) or not isinstance(record.get("t"), float | int):
-        raise JournalError(path, number, "begins no attempt: it lacks version, attempt or t")
-    if not isinstance(trial, str | None):
-        raise JournalError(path, number, "begins no attempt: its trial has no name")
+        problem = f"is of version {version}, and this one reads journals to version {VERSION}"
+        raise LaterJournal(path, number, problem, "read it with that version")
+    if not (
+        isinstance(version, int) and isinstance(attempt, int) and isinstance(trial, str | None) and type(record.get("t")) in (float, int)
+    ):
+        raise JournalError(path, number, "begins no attempt: it lacks version, attempt, t or trial")
     return Section(start, attempt, trial, version)
 
 

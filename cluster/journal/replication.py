@@ -13,7 +13,8 @@ import threading
 import time
 from pathlib import Path
 
-from cluster.journal.journal import JournalError, JournalFollower, Record, decode, encode
+from cluster.journal.errors import JournalError
+from cluster.journal.journal import JournalFollower, Record, decode, encode
 from cluster.journal.object_store import Storage, StorageError
 from cluster.trial_layout import journal_segment
 

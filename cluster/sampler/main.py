@@ -29,7 +29,8 @@ from typing import Any, Protocol
 
 import psutil
 
-from cluster.journal.journal import JournalError, JournalWriter
+from cluster.journal.errors import JournalError
+from cluster.journal.journal import JournalWriter
 from cluster.sampler.clock_lock import ClockLock
 from cluster.sampler.trial_processes import TrialProcesses
 

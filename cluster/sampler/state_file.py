@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cluster.journal.journal import JournalError, JournalFollower, Record, attempt_in
+from cluster.journal.errors import JournalError
+from cluster.journal.journal import JournalFollower, Record, attempt_in
 from cluster.trial_layout import DEVICE_STATE, RESULT
 from experiments.device_state import DeviceState, measured_window, summarise_state
 from experiments.journal_mark import JournalMark

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from cluster.disk_full import DISK_FULL, is_disk_full
-from cluster.journal.journal import JournalError, read_journal
+from cluster.journal.errors import JournalError
+from cluster.journal.journal import read_journal
 from cluster.journal.object_store import StorageError
 from cluster.journal.replication import STORAGE_LOST
 from cluster.sampler.state_file import mark_of, read_state

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cluster import trial_layout
-from cluster.journal.journal import JournalError, JournalWriter, read_journal
+from cluster.journal.errors import JournalError
+from cluster.journal.journal import JournalWriter, read_journal
 from cluster.trial_layout import JOURNAL, PROBES, RESULT, TRIAL
 from cluster.worker.outcome import TrialEnded
 from experiments.atomic_file import atomic_write

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from cluster.journal.journal import JournalError, JournalFollower
+from cluster.journal.errors import JournalError
+from cluster.journal.journal import JournalFollower
 from cluster.trial_layout import HELD_TIME, JOURNAL, SLOTS, TRIALS
 from experiments.atomic_file import atomic_write
 from experiments.config.errors import DamagedFile

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from cluster import launchers
-from cluster.journal.journal import JournalError, JournalFollower, Record
+from cluster.journal.errors import JournalError
+from cluster.journal.journal import JournalFollower, Record
 from cluster.launchers import Launch, LaunchError, LaunchRefused
 from cluster.trial_layout import JOURNAL
 from experiments.trial import Outcome, Trial

@@ -12,7 +12,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from cluster import launchers
-from cluster.journal.journal import VERSION, Journal, JournalError, JournalFollower, LaterJournal, read_journal
+from cluster.journal.errors import JournalError, LaterJournal
+from cluster.journal.journal import VERSION, Journal, JournalFollower, read_journal
 from cluster.sampler.state_file import read_records
 from cluster.trial_layout import DEVICE_STATE, JOURNAL, LAUNCH, RESULT, STEPS, TRIAL, kept_aside
 from experiments.config.errors import DamagedFile

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from cluster.journal import journal as module
-from cluster.journal.journal import Journal, JournalError, JournalFollower, JournalWriter, decode, encode, last_checksum, read_journal
+from cluster.journal.errors import JournalError
+from cluster.journal.journal import Journal, JournalFollower, JournalWriter, decode, encode, last_checksum, read_journal
 from experiments.atomic_file import atomic_write
 
 

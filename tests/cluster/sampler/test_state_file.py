@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from cluster.journal.journal import JournalError, JournalWriter
+from cluster.journal.errors import JournalError
+from cluster.journal.journal import JournalWriter
 from cluster.sampler.state_file import read_records, read_state
 
 STEPS = [

@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from cluster.journal.journal import JournalError
+from cluster.journal.errors import JournalError
 from cluster.pools.errors import PoolError
 from experiments.config.errors import ConfigError, UserError
 from flows.cli.commands import app

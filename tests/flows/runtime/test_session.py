@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cluster import launchers
-from cluster.journal.journal import JournalError
+from cluster.journal.errors import JournalError
 from cluster.launchers import Launch, LaunchError
 from experiments.trial import Outcome, Trial, TrialResult
 from flows.runtime import session as flows_session

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cluster.journal.journal import JournalError
+from cluster.journal.errors import JournalError
 from cluster.launchers import LaunchError
 from experiments.trial import Outcome, Trial, TrialResult
 from flows.runtime import trial_records

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from cluster.journal.journal import JournalError, JournalWriter, LaterJournal, encode, read_journal
+from cluster.journal.errors import JournalError, LaterJournal
+from cluster.journal.journal import JournalWriter, encode, read_journal
 from cluster.sampler.state_file import mark_of, read_records
 from experiments.config.errors import DamagedFile
 from experiments.json_file import parse_model

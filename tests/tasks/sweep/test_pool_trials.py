@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from cluster import launchers
-from cluster.journal.journal import JournalError
+from cluster.journal.errors import JournalError
 from cluster.launchers import Launch
 from cluster.pools.node_locks import NodeLocks
 from cluster.pools.pool import load_pools

@@ -7,7 +7,8 @@ import re
 import pytest
 
 from cluster import launchers
-from cluster.journal.journal import JournalError, JournalFollower, JournalWriter, Record
+from cluster.journal.errors import JournalError
+from cluster.journal.journal import JournalFollower, JournalWriter, Record
 from cluster.launchers import LaunchError
 from experiments.trial import Outcome
 from tasks.sweep import begin_attempt

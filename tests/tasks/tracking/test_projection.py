@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cluster.journal.journal import JournalError
+from cluster.journal.errors import JournalError
 from experiments.config.errors import DamagedFile
 from experiments.config.paths import runs_root
 from experiments.trial import Outcome, Trial, TrialResult
