@@ -103,6 +103,16 @@ class Cell:
         """Its value by its own repeats and what past sweeps know of its pool. The sweep's other cells do not enter it."""
         return repeats_interval(self.estimates, known=self.known) if self.estimates else None
 
+    @cached_property
+    def level(self) -> float:
+        """Its value to rank it by: in a sweep of several stretches without what those did to it, as far as other cells show that. It needs a
+        value."""
+        assert self.estimate is not None
+        if self.layout is None or self.layout.one_stretch:
+            return self.estimate.value
+        level = self.layout.level(self.number)
+        return math.exp(level) if self.metric.scale is Scale.LOG else level
+
     @property
     def values(self) -> list[float]:
         """The metric of each repeat that has it."""

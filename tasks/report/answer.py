@@ -111,19 +111,34 @@ def _answer(cells: Sequence[Cell], work: str, asked: _Asked) -> Answer | None:
     if not standing:
         return None
     best, others = standing[0], standing[1:]
-    struck = _struck(cells, best)
     if not others:
+        struck = _struck(cells, best)
         return Answer(_alone(best), best, 1, certainty=["There is nothing to compare it with.", *struck], work=work)
     if max(len(cell.measured) for cell in standing) < 2:
-        headline, certainty = f"Each cell ran once: no setting is called {_better(best.metric)}", [_measured(best), *struck]
+        headline, certainty = f"Each cell ran once: no setting is called {_better(best.metric)}", [_measured(best), *_struck(cells, best)]
         return Answer(headline, best, len(standing), certainty=certainty, next_step=_more(standing, asked.outlook), work=work)
-    found = [Duel(other, comparison) for other, comparison in zip(others, judge_best(best, others, asked.minimum), strict=True)]
+    best, found = _duels(standing, asked.minimum)
+    struck = _struck(cells, best)
     if not all(duel.won for duel in found):
         return _no_clear_winner(best, found, struck, asked, work)
-    if not all(best.may_lead(other) for other in others):
+    if not all(best.may_lead(duel.other) for duel in found):
         return _unproven(best, found, standing, struck, asked, work)
     headline, certainty = f"{best.short} is {superlative(best.metric)}", [_lead(best, found), *struck]
     return Answer(headline, best, len(standing), winner=best, figures=figures_of(best), certainty=certainty, work=work)
+
+
+def _duels(standing: Sequence[Cell], minimum: float | None) -> tuple[Cell, list[Duel]]:
+    """The best cell and what it is to each other one, from the best value down. A cell that another one beats is not the best, whatever its
+    value: where trials are missing, or ran on another host, values and comparisons may say different things."""
+    best = standing[0]
+    for _ in standing:
+        others = [cell for cell in standing if cell is not best]
+        found = [Duel(other, comparison) for other, comparison in zip(others, judge_best(best, others, minimum), strict=True)]
+        beaten_by = [duel for duel in found if duel.found.verdict is Verdict.SLOWER]
+        if not beaten_by:
+            break
+        best = min(beaten_by, key=lambda duel: duel.found.ratio.value).other
+    return best, found
 
 
 def _no_clear_winner(best: Cell, found: Sequence[Duel], struck: Sequence[str], asked: _Asked, work: str) -> Answer:
@@ -246,7 +261,8 @@ def _alone(cell: Cell) -> str:
 
 def _measured(best: Cell) -> str:
     value, what = value_of(best)
-    return f"Best measured: {best.short}, {value}, {what}."
+    where = "" if best.layout is None or best.layout.one_stretch else ", by trials beside each other"
+    return f"Best measured{where}: {best.short}, {value}, {what}."
 
 
 def _lead(best: Cell, found: Sequence[Duel]) -> str:
@@ -282,4 +298,4 @@ def _of(cell: Cell) -> float:
 
 
 def _goodness(cell: Cell) -> float:
-    return -_of(cell) if cell.metric.lower_is_better else _of(cell)
+    return -cell.level if cell.metric.lower_is_better else cell.level
