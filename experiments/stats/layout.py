@@ -4,8 +4,10 @@
 
 y is the logarithm of a rate, or a score or count itself. What a round does to all cells (the machine is slower for a while), what a stretch
 of the sweep does to them (another host, another day) and a drift along it cancel: a cell is compared by trials that have others of their
-stretch beside them. Cells that no stretch has both of, not even by way of other cells, are not compared. No variance is pooled over cells: a test of whether they are alike finds too little in two or three trials (a noisy
-baseline among quiet cells passes it, and then every other cell looks different from it); benchmarks/bench_coverage.py has the figures.
+stretch beside them. Cells that no stretch has both of, not even by way of other cells, are not compared.
+
+No variance is pooled over cells: a test of whether they are alike finds too little in two or three trials (a noisy baseline among quiet
+cells passes it, and then every other cell looks different from it); benchmarks/bench_coverage.py has the figures.
 
 Effects are fitted by weighted least squares. A cell's variance is its sum of squared residuals by the trace of its block of the residual
 maker (HC2: MacKinnon & White 1985, Journal of Econometrics 29). The standard error of a difference adds up the variances of the trials that
@@ -71,8 +73,8 @@ class Layout:
     def difference(self, a: int, b: int, *, level: float = LEVEL) -> Estimate:
         """Cell `a` less cell `b`, on the linear scale; `n`: the fewer trials of the two.
 
-        Unbounded where a cell has one trial and no spread is known, where no degree of freedom is left, and where the two are `apart`. Where
-        they have no round in common, not even by way of other cells, rounds are left out. Raises KeyError for a cell that has no trial.
+        Unbounded where a cell has one trial and no spread is known, where no degree of freedom is left, and where the two are `apart`.
+        Where they have no round in common, not even by way of other cells, rounds are left out. Raises KeyError for a cell that has no trial.
         """
         one, other = self._index[a], self._index[b]
         if len(self._names) > 2 and self.spreads_differ(a, b):
@@ -109,8 +111,8 @@ class Layout:
         return next(used), next(used)
 
     def level(self, cell: int) -> float:
-        """The cell's mean without what rounds and stretches did to it, as far as other cells show that: as if its trials had been spread over
-        them as all trials are. Raises KeyError for a cell that has no trial."""
+        """The cell's mean without what rounds and stretches did to it, as far as other cells show that: as if its trials had been spread
+        over them as all trials are. Raises KeyError for a cell that has no trial."""
         fit, at = self._fit, self._index[cell]
         everywhere = fit.counts @ fit.between / fit.counts.sum()
         return self._centre + float(fit.means[at] - (fit.between[at] - everywhere) @ fit.effects)

@@ -105,8 +105,8 @@ class Cell:
 
     @cached_property
     def level(self) -> float:
-        """Its value to rank it by: in a sweep of several stretches without what those did to it, as far as other cells show that. It needs a
-        value."""
+        """Its value to rank it by: in a sweep of several stretches without what those did to it, as far as other cells show that. It needs
+        a value."""
         assert self.estimate is not None
         if self.layout is None or self.layout.one_stretch:
             return self.estimate.value

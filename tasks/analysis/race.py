@@ -263,8 +263,8 @@ class _Replay:
         return [Dropout(at, number, Why.STRUCK) for at, status in self.parity.items() if status is ParityStatus.STRUCK and still[at]]
 
     def _logs(self, number: int) -> Array:
-        """(racers, blocks): a round, or each part of it that one stretch of the sweep has. What went on elsewhere, or later, is not compared
-        with what ran before. More blocks than rounds make the levels stricter."""
+        """(racers, blocks): a round, or each part of it that one stretch of the sweep has. What went on elsewhere, or later, is not
+        compared with what ran before. More blocks than rounds make the levels stricter."""
         values = self.settings.better * self._values(self.settings.metric, number, logarithmic=True)
         blocks = []
         for at in range(number):

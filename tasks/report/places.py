@@ -42,8 +42,8 @@ def _of_pool(pool: str, found: Sequence[Stretch]) -> str:
     which = listed([_named(one, differ) for one in found], _NAMED)
     return (
         f"The trials of pool {pool} differ in {listed(differ)}: {which}. Trials of one host and code without a pause of "
-        f"{PAUSE_S / 60:.0f} minutes are compared with each other, so verdicts leave out what differs between these; a cell's own value and "
-        "the order of values do not."
+        f"{PAUSE_S / 60:.0f} minutes are compared with each other, so verdicts leave out what differs between these; a cell's own value "
+        "and the order of values do not."
     )
 
 
