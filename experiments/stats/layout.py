@@ -74,7 +74,7 @@ class Layout:
         """Cell `a` less cell `b`, on the linear scale; `n`: the fewer trials of the two.
 
         Unbounded where a cell has one trial and no spread is known, where no degree of freedom is left, and where the two are `apart`.
-        Where they have no round in common, not even by way of other cells, rounds are left out. Raises KeyError for a cell that has no trial.
+        Where they have no round in common, not even by way of other cells, rounds are left out. Raises KeyError for a cell without a trial.
         """
         one, other = self._index[a], self._index[b]
         if len(self._names) > 2 and self.spreads_differ(a, b):

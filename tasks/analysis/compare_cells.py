@@ -79,7 +79,7 @@ def _known(cell: Cell, known: SpreadLookup | None) -> Spread | None:
 
 
 def _lay_out(cells: Sequence[Cell]) -> None:
-    """Give the cells of a pool their layout: all trials with the metric, their rounds (repeats), stretches, and the order of their start."""
+    """Give the cells of a pool their layout: all trials with the metric, their rounds (repeats), stretches and order."""
     trials = [(cell, row, estimate) for cell in cells for row, estimate in zip(cell.measured, cell.estimates, strict=True)]
     if not trials:
         return
