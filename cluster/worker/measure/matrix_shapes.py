@@ -60,7 +60,7 @@ class Operand(NamedTuple):
 class Product:
     """One call of a matrix product, without its values. `op`: one of OPERATORS. `operands`: its tensors in order, None for one left out.
 
-    `out_dtype` and `fast`: of scaled products alone. `scaling`: of _scaled_mm_v2, recipe and swizzle of the left scale and of the right one.
+    `out_dtype` and `fast`: of scaled products alone. `scaling`: of _scaled_mm_v2, recipe and swizzle of the left scale and of the right.
     """
 
     op: str

@@ -9,7 +9,7 @@ from tasks.analysis.cell import Cell
 from tasks.analysis.waterfall import ATTENTION, CLOCK, DROPS, SHAPES, Waterfall, traced, waterfall_of
 from tasks.report.comparison_table import TextTable
 from tasks.report.section import Block, Bullets, ReportSource, Section
-from tasks.report.tables import without_empty
+from tasks.report.tables import turned, without_empty
 from tasks.report.text_format import listed, number, percent, quantity
 
 NAME = "waterfall"
@@ -32,6 +32,7 @@ WITHIN = {
     ATTENTION: "attention is within the matrix products, since the workload does not say how many FLOPs are attention's",
 }
 _HEADER = ["cell", "peak", *DROPS, "reached", "MFU, not traced", "rate of matrix products", "attainable"]
+_BESIDE = 4  # cells beside each other: as many have room at 800 px
 _PRODUCTS = 6  # rows of a cell
 _REPEATED = 1.02  # times the model's FLOPs, from which on it is said
 _COVERED = 0.995  # share of the matrix products' time from which on their shapes count as all known
@@ -46,9 +47,10 @@ def section(source: ReportSource) -> Section | None:
     notes = [*problems, *_not_apart(found), *_not_covered(found), *_repeated(found)]
     products = products_table([cell for cell, _ in found])
     ranks = ranks_table([cell for cell, _ in found])
-    blocks: list[Block] = [waterfall_table(found)] if found else []
+    blocks: list[Block] = list(waterfall_tables(found))
     blocks += [Bullets(notes)] if notes else []
-    blocks += [table for table in (products, ranks) if table.rows]
+    blocks += [products] if products.rows else []
+    blocks += turned(ranks, "share of the step", _BESIDE)
     return Section(NAME, "Where the peak goes", blocks, ABOUT, f"{ABOUT} {MORE}")
 
 
@@ -66,8 +68,12 @@ def waterfalls(cells: Sequence[Cell]) -> tuple[list[tuple[Cell, Waterfall]], lis
     return found, problems
 
 
-def waterfall_table(found: Sequence[tuple[Cell, Waterfall]]) -> TextTable:
-    """A row for each cell, left to right from the peak to what was reached."""
+def waterfall_tables(found: Sequence[tuple[Cell, Waterfall]]) -> list[TextTable]:
+    """A row for each drop, from the peak down to what was reached, and a column for each cell; in several tables where there are many."""
+    return turned(_table(found), "share of the peak", _BESIDE)
+
+
+def _table(found: Sequence[tuple[Cell, Waterfall]]) -> TextTable:
     rows = [
         [
             cell.short,

@@ -144,9 +144,9 @@ def test_a_scaled_product_by_recipe_is_one_too(tmp_path: Path, scale: tuple[int,
     """What torch.nn.functional.scaled_mm calls, traced by this torch's own profiler."""
     left, right = (torch.ones(rows, 64).to(torch.float8_e4m3fn) for rows in (32, 48))
     left_scale, right_scale = torch.ones(scale), torch.ones(scale and (1, 48))
-    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiler:
-        with contextlib.suppress(RuntimeError):  # a CPU need not have it; the call is traced in any case
-            torch._scaled_mm_v2(left, right.t(), [left_scale], [recipe], [], [right_scale], [recipe], [], None, torch.bfloat16, [], True)
+    recording = profile(activities=[ProfilerActivity.CPU], record_shapes=True)
+    with recording as profiler, contextlib.suppress(RuntimeError):  # a CPU need not have it; the call is traced in any case
+        torch._scaled_mm_v2(left, right.t(), [left_scale], [recipe], [], [right_scale], [recipe], [], None, torch.bfloat16, [], True)
     profiler.export_chrome_trace(str(tmp_path / "trace.json"))
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     [found] = [one for event in events if event.get("cat") == "cpu_op" and (one := product_of(event)) and one.op == "_scaled_mm_v2"]
