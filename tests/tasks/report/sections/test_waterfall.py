@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -98,10 +99,21 @@ def test_a_gain_has_a_plus_and_what_is_not_known_is_said() -> None:
     assert attention.startswith("MP-1 and MP-2: attention is within the matrix products")
 
 
+def test_a_disturbed_trace_is_named_and_what_holds_of_all_cells_names_none() -> None:
+    disturbed = row(workers(0), profile=FULL, device="cuda", summary=CLOCK)
+    assert disturbed.result is not None
+    told = replace(disturbed, result=disturbed.result.model_copy(update={"disturbed": "another process"}))
+    lines = report_of([told, traced(1)]).section(NAME).block(Bullets).lines
+    shapes = "Every cell: what the matrix shapes cost is within the matrix products, since no rate that they attain was measured."
+    assert lines == ["MP-0: other work disturbed the trial that was traced.", shapes]
+
+
 def test_several_ranks_have_a_row_each() -> None:
     [one, two] = made([traced(), traced(1, {**FULL, "ranks": [RANK, {**SECOND, "step_s": 20.0, "data_wait_s": 11.0}]})])
     table = ranks_table([one, two])
-    assert [line[:3] for line in table.rows] == [["MP-1", "0", "10,000 ms"], ["MP-1", "1", "20,000 ms"]], "one rank is in the table above"
+    assert [line[:3] for line in table.rows] == [["MP-1", "rank 0", "10,000 ms"], ["MP-1", "rank 1", "20,000 ms"]], (
+        "one rank is in the table above"
+    )
     assert dict(zip(table.header[3:], table.rows[1][3:], strict=True)) == {
         "matrix products": "20.0 %",
         "attention": "10.0 %",
