@@ -119,6 +119,11 @@ class Cell:
         return [estimate.value for estimate in self.estimates]
 
     @property
+    def ran_once(self) -> bool:
+        """Whether but one of its trials has ended, however."""
+        return sum(row.outcome != "to do" for row in self.rows) == 1
+
+    @property
     def outcome(self) -> str:
         """`ok` if any repeat was; else how the first that ended did; else `to do`.
 
@@ -158,8 +163,10 @@ class Cell:
         return self.reference == REFERENCE or (self.reference != "" and other.reference != REFERENCE)
 
     def mean(self, name: str) -> float | None:
-        """Mean of a summary metric over the repeats that ended ok; None where none knows it."""
-        known = numbers(row.summary.get(name) for row in self.rows if row.outcome == "ok")
+        """Mean of a summary metric over the repeats that ended ok, without those that were disturbed, where others were not; None where none
+        knows it."""
+        rows = [row for row in self.rows if row.outcome == "ok"]
+        known = numbers(row.summary.get(name) for row in [row for row in rows if not row.disturbed] or rows)
         return sum(known) / len(known) if known else None
 
 

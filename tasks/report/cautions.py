@@ -73,9 +73,11 @@ def _of_repeats(cells: Sequence[Cell]) -> list[str]:
     if not once:
         return []
     if len(once) == len(cells):
-        who = "Each cell ran once" if len(cells) > 1 else "The cell ran once"
+        who = "Each cell" if len(cells) > 1 else "The cell"
     else:
-        who = f"{plural(len(once), 'cell')} of {len(cells)} ({listed([cell.short for cell in once], 4)}) ran once"
+        who = f"{plural(len(once), 'cell')} of {len(cells)} ({listed([cell.short for cell in once], 4)})"
+    alone = all(cell.ran_once for cell in once)
+    who += " ran once" if alone else f" {'has' if who.startswith(('Each', 'The', '1 ')) else 'have'} one trial that counts"
     return [f"{who}: one trial does not show what varies between trials, so it gets no verdict; three repeats do."]
 
 

@@ -61,7 +61,8 @@ def scaling_sentences(cells: Sequence[Cell]) -> list[str]:
         several = [alike for alike in _alike_but_for_devices(group) if alike[-1].devices > alike[0].devices]
         if several:
             most = max(alike[-1].devices for alike in several)
-            best = max((alike for alike in several if alike[-1].devices == most), key=lambda alike: _rate(alike[-1]))
+            on_most = [alike for alike in several if alike[-1].devices == most]
+            best = max(on_most, key=lambda alike: (not (alike[-1].struck or alike[0].struck), _rate(alike[-1])))
             found.append(_sentence(best[-1], best[0]))
     return found
 
@@ -76,7 +77,9 @@ def _sentence(cell: Cell, fewest: Cell) -> str:
     name = " · ".join(label(axis, value) for axis, value in cell.axes.items() if axis in cell.varied and axis != DEVICES)
     grows = f"from {fewest.devices} to {cell.devices} devices the rate of all together grows {times(ratio.value)} {interval(ratio)}"
     linear = f"{percent(ratio.value / _more(cell, fewest))} of linear"
-    said = f"{grows}, {linear}{f'; undecided: {why}' if why in _DOUBT else ''}."
+    doubt = [f"undecided: {why}"] if why in _DOUBT else []
+    doubt += ["not claimed, since the loss differs from its reference's"] if cell.struck or fewest.struck else []
+    said = f"{'; '.join([f'{grows}, {linear}', *doubt])}."
     return f"{name}: {said}" if name else f"{said[:1].upper()}{said[1:]}"
 
 
