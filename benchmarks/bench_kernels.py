@@ -98,7 +98,7 @@ def passes(rows: int, columns: int) -> list[dict[str, Any]]:
     work: dict[str, tuple[Callable[[], object], float]] = {
         "rows to int8": (lambda: fused.quantise_rows(x), 3 * size),
         "rows to int8, compiled": (lambda: compiled(x), 3 * size),
-        "cast both ways": (lambda: fused._cast_both_ways(x, scale, fused.FP8, fused.FP8_TOP), 4 * size),
+        "cast both ways": (lambda: torch.ops.sweepbench.cast_both_ways(x, scale, fused.FP8), 4 * size),
         "largest magnitude": (lambda: fused.largest(x, by_row=False), 2 * size),
         "copy": (x.clone, 4 * size),
     }

@@ -14,7 +14,7 @@ from experiments.precision import FUSED, LOW, SAYS, Precision, around
 BatchSize = Annotated[int, Field(ge=1, le=1_000_000)] | Literal["max"]
 CompileMode = Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"]
 CUDA_GRAPHS: frozenset[CompileMode] = frozenset({"reduce-overhead", "max-autotune"})  # modes in which torch.compile records CUDA graphs
-NOT_COMPILED: Mapping[str, Any] = {"compile": "none", "compile_mode": "default", "compile_cache": "kept"}
+NOT_COMPILED: Mapping[str, Any] = {"compile": "none", "compile_mode": "default", "compile_cache": "kept", "cuda_graph": False}
 
 STATES_8BIT, STATES_BF16 = "states_8bit", "states_bf16"  # of `optimizer`
 LOW_STATES = (STATES_8BIT, STATES_BF16)
@@ -27,15 +27,15 @@ SAME_NUMBERS = frozenset(
     {"dataloader_workers", "loader", "prefetch_factor", "pin_memory", "prefetch_to_device", "keep_decoded", "evaluate", "profile_steps"}
     | {"communication_steps", "ddp_bucket_view", "ddp_static_graph", "fsdp_reshard", "limit_all_gathers", "rung", "strategy"}
     | {"rms_tensors", "spikes_after", "injected_slowdown", "execution", "measure_s", "compile_cache", "cores_per_device"}
-    | {"cuda_graph"}
 )
 # Parameters that change how the same mathematics is computed, and so its rounding, or more where the implementation is wrong. Loss parity
 # shows which: a cell that differs from its baseline in one of them has to prove that it learns the same
 NUMERICS = frozenset(
-    {"precision", "autocast", "allow_tf32", "cast_weights", "kernels", "fsdp_compute", "fsdp_reduce"}
+    {"precision", "autocast", "allow_tf32", "cast_weights", "block_weights", "kernels", "fsdp_compute", "fsdp_reduce"}
     | {"linear"}  # of earlier sweeps: what `precision` says of the blocks' linear layers today
     | {"optimizer", "compile", "attention", "layout", "activation_checkpointing", "parallel", "fsdp_units", "build_on", "threads"}
     | {"compile_mode", "image_decode", "engine", "ddp", "hpu_graphs", "hpu_lazy", "cross_entropy", "padding", "memory_format"}
+    | {"prediction", "cuda_graph", "passes"}
 )
 # What a loss curve may be compared across. The number of steps is not among them: the learning rate's schedule depends on it
 SAME_MATHEMATICS = SAME_NUMBERS | NUMERICS
@@ -43,7 +43,7 @@ SAME_MATHEMATICS = SAME_NUMBERS | NUMERICS
 NOT_OF_THE_MODEL = SAME_NUMBERS | frozenset(
     {"devices", "batch_size", "steps", "warmup_steps", "update_rule", "optimizer", "clip_grad_norm", "learning_rate", "beta2"}
     | {"weight_decay", "adam_eps", "learning_rate_schedule", "learning_rate_warmup", "compile", "compile_mode", "activation_checkpointing"}
-    | {"parallel", "fsdp_units", "fsdp_reduce", "fsdp_compute", "kernels", "accumulation_steps"}
+    | {"parallel", "fsdp_units", "fsdp_reduce", "fsdp_compute", "block_weights", "kernels", "accumulation_steps", "cuda_graph"}
 )
 # What a reference computes with besides its precision, where its workload has the parameter
 REFERENCE_ARITHMETIC: Mapping[str, Any] = {
@@ -52,6 +52,8 @@ REFERENCE_ARITHMETIC: Mapping[str, Any] = {
     "linear": "plain",  # of earlier sweeps
     "kernels": "stock",
     "padding": "kept",
+    "block_weights": "fp32",
+    "prediction": "all",
     "fsdp_compute": "fp32",
     "fsdp_reduce": "fp32",
 }
@@ -156,6 +158,9 @@ class TrainingParameters(Strict):
     compile_mode: CompileMode = Field(
         "default", description="torch.compile's mode: reduce-overhead and max-autotune record CUDA graphs, both max-autotune try kernels"
     )
+    cuda_graph: bool = Field(
+        False, description="cuda: record a step, forward and backward, as one CUDA graph at the third batch of a shape, and replay it"
+    )
     compile_cache: Literal["kept", "fresh"] = Field(
         "kept", description="kept: graphs that earlier trials compiled are used again; fresh: an empty cache, so compilation is measured"
     )
@@ -171,6 +176,11 @@ class TrainingParameters(Strict):
     fsdp_reshard: bool = Field(True, description="free a unit's gathered parameters after its forward pass, gather them again for backward")
     fsdp_reduce: Literal["fp32", "bf16", "fp16"] = Field("fp32", description="type in which FSDP reduces gradients")
     fsdp_compute: Literal["fp32", "bf16", "fp16"] = Field("fp32", description="type in which FSDP gathers parameters; the shards stay fp32")
+    block_weights: Literal["fp32", "linear_bf16", "bf16"] = Field(
+        "fp32",
+        description="the blocks' weights, training in bf16 on one device: fp32, cast in each pass; linear_bf16: those of linear layers "
+        "in bf16, with fp32 copies in the optimiser; bf16: all of them, and blocks compute in bf16 throughout",
+    )
     limit_all_gathers: bool = Field(True, description="fsdp1: the host waits rather than gather far ahead; fsdp2 needs no limit")
     build_on: Literal["device", "host"] = Field("device", description="where weights are made; host: for a model too large for one device")
     autocast: bool = Field(
@@ -230,6 +240,18 @@ class TrainingParameters(Strict):
             )
         return self
 
+    @model_validator(mode="after")
+    def _keeps_block_weights(self) -> Self:
+        said = f"block_weights {self.block_weights}"
+        if self.block_weights == "fp32":
+            return self
+        if around(self.precision) != "bf16" or not self.autocast:
+            asked = f"precision {self.precision}" if self.autocast else "autocast false"
+            raise ValueError(f"{said}: weights that bf16 autocast would cast, and this is {asked}; use precision bf16, or leave it at fp32")
+        if self.accumulation_steps > 1:
+            raise ValueError(f"{said}: with accumulation_steps {self.accumulation_steps} gradients would add up in bf16; use fp32")
+        return self
+
     def casts(self) -> bool:
         """Whether operations see weights of 16 bits without autocast, by what `how_to_cast` says."""
         return self.fsdp_compute != "fp32"
@@ -269,6 +291,18 @@ class TrainingParameters(Strict):
             raise ValueError(
                 f"prefetch_factor has no effect with dataloader_workers 0, since nobody loads ahead; leave it at {default}, or give at "
                 "least 1 of dataloader_workers"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _records_a_step(self) -> Self:
+        if not self.cuda_graph:
+            return self
+        if self.compile_mode in CUDA_GRAPHS:
+            raise ValueError(f"cuda_graph: compile_mode {self.compile_mode} records graphs of its own, which none can hold; use default")
+        if self.activation_checkpointing:
+            raise ValueError(
+                "cuda_graph: what is recomputed reads the state of random numbers on the host; set activation_checkpointing to false"
             )
         return self
 

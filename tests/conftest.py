@@ -263,3 +263,14 @@ def _end(process: psutil.Process) -> str:
     except psutil.Error as error:
         return str(error)
     return command
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """torch computes with one thread, so that losses are the same on every machine."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

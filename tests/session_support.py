@@ -119,6 +119,8 @@ class FakeTrainStep:
         self.world, self.model = world, None
         self.steps: list[int] = []
 
+    launched = 0
+
     def place(self, batch: Any) -> Any:
         self.world.launch(COPY)
         self.world.beside_free_at = self.world.device_free_at + BESIDE

@@ -75,7 +75,10 @@ def measure(context: SessionContext, steps: Steps, started_at: float) -> dict[st
     steps.run(range(2, parameters.warmup_steps + 1), warm_up)
     compiling = _compilation(context)
     recorder.phase("measure")
+    launched = context.train_step.launched
     rank_window, last = _window(context, steps)
+    if several := context.train_step.launched - launched:
+        recorder.note(f"cuda_graph: {several} steps of the window ran without a graph; more warmup_steps would have recorded it before")
     return {
         **window_record(context.ranks.gather(rank_window)),
         "time_to_first_step_s": to_first_step,

@@ -42,11 +42,15 @@ class MemoryUse:
 
     @classmethod
     def of(cls, model: torch.nn.Module, optimizer: torch.optim.Optimizer | None, memory: DeviceMemory, kind: str) -> MemoryUse:
-        """The use of `memory`, of which `model` and `optimizer` have their tensors of device kind `kind`. Buffers count as parameters."""
+        """The use of `memory`, of which `model` and `optimizer` have their tensors of device kind `kind`.
+
+        Buffers count as parameters, fp32 copies of bf16 parameters as states of the optimiser.
+        """
         weights = list(model.parameters())
         parameters = bytes_of([*weights, *model.buffers()], kind)
-        gradients = bytes_of((weight.grad for weight in weights if weight.grad is not None), kind)
-        states = bytes_of(_states(optimizer), kind) if optimizer else 0
+        own = [*weights, *masters(weights, optimizer)]
+        gradients = bytes_of((weight.grad for weight in own if weight.grad is not None), kind)
+        states = bytes_of([*_states(optimizer), *own[len(weights) :]], kind) if optimizer else 0
         return cls(
             parameters,
             gradients,
@@ -100,6 +104,12 @@ def _asked(reason: str) -> str:
     """The part of an error's message that says how much was asked for, in vain."""
     found = _ASKED.match(reason)
     return found.group() if found else reason[:_HEAD]
+
+
+def masters(weights: Iterable[torch.Tensor], optimizer: torch.optim.Optimizer | None) -> list[torch.Tensor]:
+    """What an optimiser updates that is no parameter of the model: fp32 copies of bf16 ones."""
+    own = {id(weight) for weight in weights}
+    return [one for group in (optimizer.param_groups if optimizer else ()) for one in group["params"] if id(one) not in own]
 
 
 def _states(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:

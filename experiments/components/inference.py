@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 # Parameters of training only. A suite that sets one is refused: as an axis it would compare a setting with itself.
 OF_TRAINING = frozenset(
     {"optimizer", "update_rule", "learning_rate", "weight_decay", "beta2", "adam_eps", "learning_rate_schedule", "learning_rate_warmup"}
-    | {"clip_grad_norm", "rms_tensors", "activation_checkpointing", "accumulation_steps", "dropout", "freeze_text_pooler"}
-    | {"parallel", "ddp", "ddp_bucket_view", "ddp_static_graph", "communication_steps", "spikes_after"}
+    | {"clip_grad_norm", "rms_tensors", "activation_checkpointing", "accumulation_steps", "dropout", "prediction", "freeze_text_pooler"}
+    | {"parallel", "ddp", "ddp_bucket_view", "ddp_static_graph", "communication_steps", "spikes_after", "block_weights"}
 )
 
 

@@ -139,3 +139,8 @@ def graph_units(workload: Workload, model: torch.nn.Module) -> list[torch.nn.Mod
     """The modules that HPU graphs record: the model, unless the workload has a method `graph_units(model)` that names parts of it."""
     named = getattr(workload, "graph_units", None)
     return list(named(model)) if named is not None else [model]
+
+
+def records_itself(workload: Workload) -> bool:
+    """Whether the workload sees to `cuda_graph` by itself (attribute `records_itself`), for a step that no single graph can hold."""
+    return bool(getattr(workload, "records_itself", False))

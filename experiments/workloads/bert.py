@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
-from experiments.components.data.masked_text import Masked, Padding
+from experiments.components.data.masked_text import Masked, Padding, Prediction, most_told
 from experiments.components.data.splits import Splits
 from experiments.components.data.text import Passages, TextParameters, check_vocabulary
 from experiments.components.data.unpadding import MULTIPLE, Lengths
@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-# width, layers, heads, MLP, vocabulary, positions. base: bert-base with the document's vocabulary. tiny is ours, for CPUs
+# width, layers, heads, MLP, vocabulary, positions. large, base: Devlin et al. 2018, section 3, with the document's vocabulary. tiny is
+# ours, for CPUs
 SIZES: dict[str, tuple[int, int, int, int, int, int]] = {
+    "large": (1024, 24, 16, 4096, 32_000, 512),
     "base": (768, 12, 12, 3072, 32_000, 512),
     "tiny": (64, 2, 2, 256, 4096, 512),
 }
@@ -37,7 +39,9 @@ class Parameters(TextParameters):
 
     same_work = ("model", "sequence_length", "lengths")
 
-    model: Literal["base", "tiny"] = Field("tiny", description="base: 110.65 M parameters, vocabulary 32,000; tiny for CPUs")
+    model: Literal["large", "base", "tiny"] = Field(
+        "tiny", description="large: 336.69 M parameters, base: 110.65 M, both with a vocabulary of 32,000; tiny for CPUs"
+    )
     sequence_length: int = Field(512, ge=8, le=512, description="tokens of a sample, at most")
     lengths: Lengths = Field(
         "full", description="of samples: all full; drawn, half of sequence_length in the mean, skewed as Wikipedia's; own: a row's own text"
@@ -48,7 +52,10 @@ class Parameters(TextParameters):
     attention: Literal["eager", "sdpa", "varlen"] = Field(
         "eager", description="matrix products and softmax; torch's fused kernels; or FlashAttention's for padding removed, on cuda"
     )
-    dropout: float | None = Field(None, ge=0, lt=1, description="null: the model's own, 0.1 in base, 0 in tiny")
+    prediction: Prediction = Field(
+        "all", description="tokens of which the head computes scores: all, or the masked ones, 15 % of them; their loss is the same"
+    )
+    dropout: float | None = Field(None, ge=0, lt=1, description="null: the model's own, 0.1 in large and base, 0 in tiny")
     learning_rate: float = Field(5e-5, gt=0, le=10)
 
     @model_validator(mode="after")
@@ -60,6 +67,8 @@ class Parameters(TextParameters):
                 f"compile_mode {self.compile_mode}: with padding removed each number of tokens would be a CUDA graph of its own; "
                 "use default or max-autotune-no-cudagraphs, or padding kept"
             )
+        if self.padding == "removed" and self.cuda_graph:
+            raise ValueError("cuda_graph: with padding removed each number of tokens would be a graph of its own; use padding kept")
         if self.attention == "varlen" and self.padding != "removed":
             raise ValueError("attention varlen: for samples that follow one another; set padding to removed, or attention to sdpa")
         if self.attention == "varlen" and self.dropped():
@@ -108,7 +117,7 @@ class Bert:
         if reason := self._why_not():
             raise Unsupported(reason)
         self.splits = Splits(context, (self.parameters.text_column, self.parameters.text_column))
-        self._loaded = Counter[str]()  # samples, tokens, computed tokens (with padding), pairs of them, of the batches so far
+        self._loaded = Counter[str]()  # `counts` of Masked, of the batches so far
 
     def _why_not(self) -> str | None:
         if self.parameters.padding == "removed" and self.parameters.hpu_graphs:
@@ -130,10 +139,12 @@ class Bert:
         from transformers import BertForMaskedLM
 
         from experiments.components.layers.document_attention import registered_both_ways
+        from experiments.components.layers.masked_prediction import MaskedPrediction
 
         check_vocabulary(self.splits.tokenizer(), self.vocabulary)
         attention = registered_both_ways() if self.parameters.attention == "varlen" else self.parameters.attention
-        model = BertForMaskedLM._from_config(config(self.parameters), attn_implementation=attention)
+        kind = MaskedPrediction if self.parameters.prediction == "masked" else BertForMaskedLM
+        model = kind._from_config(config(self.parameters), attn_implementation=attention)
         return model.train()  # type: ignore[no-any-return]
 
     def layers(self, model: Any) -> list[nn.Module]:
@@ -152,7 +163,10 @@ class Bert:
 
     def masked_loss(self, model: nn.Module, batch: Batch) -> torch.Tensor:
         """The mean cross-entropy of the tokens that are to be told."""
-        return model(**self.inputs(model, batch), labels=batch["labels"]).loss  # type: ignore[no-any-return]
+        inputs = self.inputs(model, batch)
+        if "predicted" in batch:
+            return model(**inputs, predicted=batch["predicted"], labels=batch["labels"])  # type: ignore[no-any-return]
+        return model(**inputs, labels=batch["labels"]).loss  # type: ignore[no-any-return]
 
     def inputs(self, model: nn.Module, batch: Batch) -> dict[str, Any]:
         """What the network takes of a batch, labels aside: its tokens, and what keeps samples and padding out of each other's attention."""
@@ -181,10 +195,11 @@ class Bert:
 
     def flops_per_sample(self) -> float | None:
         """Of the tokens that are computed, padding included where it is kept; else of the samples loaded so far, None before the first."""
-        if self.parameters.padding == "kept":
-            return flops(self.parameters.model, self.parameters.sequence_length)
-        tokens, pairs = self._mean("computed"), self._mean("pairs")
-        return None if tokens is None else flops(self.parameters.model, tokens, pairs)
+        if self.parameters.padding == "removed":
+            tokens, pairs, predicted = self._mean("computed"), self._mean("pairs"), self._mean("predicted")
+            return None if tokens is None else flops(self.parameters.model, tokens, pairs, predicted)
+        length = self.parameters.sequence_length
+        return flops(self.parameters.model, length, predicted=most_told(length) if self.parameters.prediction == "masked" else None)
 
     def linear_flops_per_sample(self) -> float:
         """Of `flops_per_sample`, those of the blocks' linear layers."""
@@ -203,18 +218,19 @@ class Bert:
 
     def _masked(self, rows: Any) -> Masked:
         passages = Passages(self.splits, rows, self.parameters.sequence_length, self.parameters.lengths)
-        return Masked(passages, vocabulary=self.vocabulary, padding=self.parameters.padding)
+        return Masked(passages, vocabulary=self.vocabulary, padding=self.parameters.padding, prediction=self.parameters.prediction)
 
 
-def flops(size: str, tokens: float, pairs: float | None = None) -> float:
-    """Training FLOPs of a sample: 3 x the forward pass's matrix products, the head's over all tokens, as transformers computes it.
+def flops(size: str, tokens: float, pairs: float | None = None, predicted: float | None = None) -> float:
+    """Training FLOPs of a sample: 3 x the forward pass's matrix products.
 
-    `pairs` of query and key are scored; None: all, tokens x tokens. Agrees with the published 367 GFLOP (base, 512 tokens; 86 at 128).
+    `pairs` of query and key are scored; None: all, tokens x tokens. The head computes `predicted` tokens; None: all, as transformers
+    computes it. So it agrees with the published 367 GFLOP (base, 512 tokens; 86 at 128).
     """
     width, layers, _, mlp, vocabulary, _ = SIZES[size]
     scored = tokens * tokens if pairs is None else pairs
     block = tokens * (4 * width * width + 2 * width * mlp) + 2 * scored * width  # q, k, v, out; MLP; scores and their sum
-    return 3 * 2.0 * (layers * block + tokens * (width * width + width * vocabulary))
+    return 3 * 2.0 * (layers * block + (tokens if predicted is None else predicted) * (width * width + width * vocabulary))
 
 
 def linear_flops(size: str, tokens: float) -> float:

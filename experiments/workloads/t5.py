@@ -42,7 +42,9 @@ class Parameters(TextParameters):
     prefix: str = Field("summarize: ", max_length=200, description="before each document")
     source_length: int = Field(1024, ge=8, le=4096, description="tokens of a document, padded or cut")
     target_length: int = Field(128, ge=4, le=1024, description="tokens of a summary, padded or cut")
-    attention: Literal["eager", "sdpa"] = Field("eager", description="sdpa: only with a transformers whose T5 has it")
+    attention: Literal["eager", "sdpa"] = Field(
+        "eager", description="matrix products and softmax; or torch's fused kernels, with transformers 5 and later"
+    )
     dropout: float | None = Field(None, ge=0, lt=1, description="null: the model's own, 0.1, 0 in tiny")
     learning_rate: float = Field(5e-5, gt=0, le=10)
 
@@ -66,14 +68,18 @@ def config(parameters: Parameters) -> Any:
     )
 
 
-def make(parameters: Parameters) -> nn.Module:
+def make(parameters: Parameters, *, trained: bool = True) -> nn.Module:
     """T5ForConditionalGeneration of the named size. Raises Unsupported where transformers lacks the attention asked for."""
     import transformers
 
-    kind = transformers.T5ForConditionalGeneration
-    if parameters.attention == "sdpa" and not kind._supports_sdpa:  # some versions then compute eagerly without a word
-        raise Unsupported(f"attention sdpa: transformers {transformers.__version__} computes T5's attention eagerly only")
-    return kind._from_config(config(parameters), attn_implementation=parameters.attention)  # type: ignore[no-any-return]
+    from experiments.components.layers.biased_attention import registered
+
+    kind, attention = transformers.T5ForConditionalGeneration, "eager"
+    if parameters.attention == "sdpa":
+        if not kind._supports_sdpa:  # some versions then compute eagerly without a word
+            raise Unsupported(f"attention sdpa: transformers {transformers.__version__} computes T5's attention eagerly only")
+        attention = registered(trained=trained)
+    return kind._from_config(config(parameters), attn_implementation=attention)  # type: ignore[no-any-return]
 
 
 def build(context: Context) -> T5:
@@ -85,6 +91,7 @@ class T5:
     """See Workload."""
 
     find_unused_parameters = False
+    trains = True
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -94,7 +101,7 @@ class T5:
     def model(self) -> nn.Module:
         tokenizer = self.splits.tokenizer()
         check_vocabulary(tokenizer, SIZES[self.parameters.model][-1])
-        model: Any = make(self.parameters)
+        model: Any = make(self.parameters, trained=self.trains)
         if (pad := token_id(tokenizer, PADS)) is not None:
             for settings in (model.config, model.generation_config):
                 settings.pad_token_id = settings.decoder_start_token_id = pad  # T5 begins a summary with padding

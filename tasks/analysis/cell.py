@@ -163,8 +163,8 @@ class Cell:
         return self.reference == REFERENCE or (self.reference != "" and other.reference != REFERENCE)
 
     def mean(self, name: str) -> float | None:
-        """Mean of a summary metric over the repeats that ended ok, without those that were disturbed, where others were not; None where none
-        knows it."""
+        """Mean of a summary metric over the repeats that ended ok, without those that were disturbed, where others were not; None where
+        none knows it."""
         rows = [row for row in self.rows if row.outcome == "ok"]
         known = numbers(row.summary.get(name) for row in [row for row in rows if not row.disturbed] or rows)
         return sum(known) / len(known) if known else None

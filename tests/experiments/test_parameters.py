@@ -124,6 +124,31 @@ def test_without_autocast_something_else_gives_16_bits(precision: str) -> None:
         TrainingParameters.model_validate({"precision": other, "autocast": False})
 
 
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (
+            {},
+            "block_weights bf16: weights that bf16 autocast would cast, and this is precision fp32; use precision bf16",
+        ),
+        ({"precision": "fp16"}, "and this is precision fp16"),
+        (
+            {"precision": "bf16", "autocast": False, "parallel": "fsdp2", "fsdp_compute": "bf16"},
+            "and this is autocast false",
+        ),
+        ({"precision": "bf16", "accumulation_steps": 2}, "block_weights bf16: with accumulation_steps 2 gradients would add up in bf16"),
+    ],
+)
+def test_block_weights_are_what_autocast_would_cast(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        TrainingParameters.model_validate({"block_weights": "bf16", **values})
+
+
+def test_block_weights_go_with_bf16_autocast() -> None:
+    for precision in ("bf16", "fp8"):
+        TrainingParameters.model_validate({"precision": precision, "block_weights": "linear_bf16"})
+
+
 def test_in_inference_weights_that_are_cast_need_no_autocast() -> None:
     asked = {"precision": "bf16", "autocast": False}
     InferenceParameters.model_validate({**asked, "cast_weights": True})
@@ -199,3 +224,13 @@ def test_a_reference_takes_what_its_arithmetic_leaves_without_effect() -> None:
     lora = {"precision": "bf16", "tuning": "lora", "cast_weights": True}
     assert as_reference(lora)["cast_weights"] is False and as_reference(lora, "bf16")["cast_weights"] is True
     assert "cast_weights" not in as_reference({"precision": "bf16", "tuning": "full"})
+
+
+def test_a_recorded_step_holds_no_graph_and_recomputes_nothing() -> None:
+    for mode in CUDA_GRAPHS:
+        with pytest.raises(ValidationError, match=f"cuda_graph: compile_mode {mode} records graphs of its own"):
+            TrainingParameters(cuda_graph=True, compile="model", compile_mode=mode)
+    for how in (True, "selective"):
+        with pytest.raises(ValidationError, match="cuda_graph: what is recomputed reads the state of random numbers"):
+            TrainingParameters(cuda_graph=True, activation_checkpointing=how)  # type: ignore[arg-type]
+    TrainingParameters(cuda_graph=True, compile="layer", accumulation_steps=2)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from experiments.components.data.masked_text import told
 from experiments.components.data.unpadding import unpadded
 from experiments.components.layers.document_attention import same_document, varlen_kernel, varlen_of
 from experiments.components.workload import Context
@@ -41,6 +42,7 @@ def test_varlen_sees_all_of_a_sample_forward_and_backward() -> None:
 
 
 def test_without_padding_it_learns_what_the_padded_batch_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And so it does where the head computes the masked tokens alone."""
     monkeypatch.setattr(bert, "Splits", lambda *_: None)
     draw = torch.Generator().manual_seed(0)
     tokens = torch.randint(5, 4096, (4, 512), generator=draw)
@@ -49,18 +51,25 @@ def test_without_padding_it_learns_what_the_padded_batch_does(monkeypatch: pytes
     padded = {"input_ids": tokens, "labels": labels, "real": real}
     batches = {"kept": padded, "removed": unpadded(tokens, labels, real, pad=0)}
     losses, norms = [], []
-    for padding, attention in (("kept", "sdpa"), ("removed", "sdpa"), ("removed", "varlen")):
-        given: dict[str, Any] = {"padding": padding, "attention": attention, "lengths": "drawn", "precision": "bf16"}
-        parameters = bert.Parameters(**given)
+    for padding, attention, prediction in (
+        ("kept", "sdpa", "all"),
+        ("removed", "sdpa", "all"),
+        ("removed", "varlen", "all"),
+        ("kept", "sdpa", "masked"),
+        ("removed", "varlen", "masked"),
+    ):
+        given: dict[str, Any] = {"padding": padding, "attention": attention, "prediction": prediction, "lengths": "drawn"}
+        parameters = bert.Parameters(**given, precision="bf16")
+        batch = {**batches[padding], **(told(batches[padding]["labels"]) if prediction == "masked" else {})}
         one = bert.Bert(Context(parameters, None, "cuda", 0, 1, 4))
         monkeypatch.setattr(bert, "check_vocabulary", lambda *_: None)
         one.splits = type("Splits", (), {"tokenizer": lambda self: None})()  # type: ignore[assignment]
         torch.manual_seed(0)
         model = one.model().cuda()
         with torch.autocast("cuda", torch.bfloat16):
-            loss = one.loss(model, {name: value.cuda() for name, value in batches[padding].items()})
+            loss = one.loss(model, {name: value.cuda() for name, value in batch.items()})
         loss.backward()
         losses.append(loss.item())
         norms.append(torch.nn.utils.get_total_norm([weight.grad for weight in model.parameters() if weight.grad is not None]).item())
-    assert losses[1:] == pytest.approx([losses[0]] * 2, rel=2e-3)
-    assert norms[1:] == pytest.approx([norms[0]] * 2, rel=2e-2)
+    assert losses[1:] == pytest.approx([losses[0]] * 4, rel=2e-3)
+    assert norms[1:] == pytest.approx([norms[0]] * 4, rel=2e-2)

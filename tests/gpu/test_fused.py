@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from experiments.components.layers import fused, low_precision
+from experiments.components.layers.kept_weights import keep
 from experiments.components.layers.low_precision import LowPrecisionLinear
 from experiments.precision import FUSED, Precision
 
@@ -95,6 +96,21 @@ def test_fused_kernels_give_what_plain_operations_give(precision: Precision, com
     limit = 0.05 if precision == "fp8_switchback" else 0.02
     for ours, theirs in zip(found["fused"], found["stock"], strict=True):
         assert error(ours, theirs) < limit, precision
+
+
+def test_kept_weights_are_cast_anew_by_a_recorded_graph() -> None:
+    layers = nn.ModuleList(LowPrecisionLinear(nn.Linear(INPUTS, width).cuda(), "fp8", fused=True) for width in (OUTPUTS, 1280, 64))
+    kept = keep(layers, compiled=True)
+    assert kept is not None
+    for factor in (1, 3, 0.5):  # the first time is recorded, the others are replayed
+        with torch.no_grad():
+            for layer in layers:
+                layer.weight.mul_(factor)  # type: ignore[operator,union-attr]
+        kept.refresh()
+        for layer in layers:
+            expected = fused.cast_fp8(layer.weight.detach())  # type: ignore[operator,union-attr,arg-type]
+            for one, other in zip(layer.kept, expected, strict=True):  # type: ignore[arg-type]
+                assert torch.equal(one.float(), other.float())
 
 
 def test_a_captured_graph_holds_no_break() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cluster.worker.train import compiling, optimizers, parallel
+from cluster.worker.train import block_weights, compiling, optimizers, parallel
 from cluster.worker.train.engine import Engine
 from experiments.components.workload import Unsupported
 from experiments.parameters import TrainingParameters, lazy_mode
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 def why_not(parameters: TrainingParameters, device: Device) -> str | None:
     """Why this combination of engine, mode and device cannot run; None if it can."""
     kind = device.kind
+    if parameters.cuda_graph and kind != "cuda":
+        return f"cuda_graph: only on cuda, and this is {kind}"
     if kind != "hpu":
         hpu_only = {
             "engine optimum_habana": parameters.engine == "optimum_habana",
@@ -45,7 +47,8 @@ def _why_no_graphs(parameters: TrainingParameters) -> str | None:
 def choose_engine(parameters: TrainingParameters, device: Device, world_size: int) -> Engine:
     """The engine that the parameters name. Raises Unsupported if the parameters do not go together on this device."""
     on_its_own = why_not(parameters, device) or compiling.why_not(parameters, device)
-    if reason := on_its_own or parallel.why_not(parameters) or optimizers.why_not(parameters, device.kind):
+    together = parallel.why_not(parameters) or optimizers.why_not(parameters, device.kind) or block_weights.why_not(parameters)
+    if reason := on_its_own or together:
         raise Unsupported(reason)
     if parameters.engine == "optimum_habana":
         from cluster.worker.train.engine_habana import OptimumHabana

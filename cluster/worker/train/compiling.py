@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cluster.devices import Device
 
 INDUCTOR = "inductor"  # the one back end that has modes
+GRAPHS = 32
 
 
 def why_not(parameters: TrainingParameters, device: Device) -> str | None:
@@ -40,6 +41,14 @@ def settings(parameters: TrainingParameters, device: Device) -> dict[str, Any]:
     """What torch.compile is told, beside what to compile: no mode where it is the default, since only one back end takes it."""
     mode = {} if parameters.compile_mode == "default" else {"mode": parameters.compile_mode}
     return {"backend": device.compile_backend, **mode}
+
+
+def allow_graphs() -> None:
+    """Let torch compile more graphs of one function than its 8: to it the layers of all kinds are calls of nn.Module's one function.
+
+    BridgeTower's four kinds come to seven where a layer may be given fp32 or bf16; beyond the limit layers would run eagerly, unsaid.
+    """
+    torch._dynamo.config.recompile_limit = max(GRAPHS, torch._dynamo.config.recompile_limit)
 
 
 def mark_step(*_: Any) -> None:

@@ -43,6 +43,7 @@ class Engine:
             return
         if not layers:
             raise Unsupported("compile layer: this workload names no layers")
+        compiling.allow_graphs()
         for layer in layers:
             layer.compile(**compiling.settings(self.parameters, self.device))
 
@@ -92,10 +93,12 @@ class Engine:
 
         Raises Unsupported where CUDA graphs would hold the gradients, or parameters that come and go.
         """
-        if self.records_cuda_graphs:
+        if self.records_cuda_graphs or self.parameters.cuda_graph:
+            asked = "cuda_graph" if self.parameters.cuda_graph else f"compile_mode {self.parameters.compile_mode}"
+            instead = "set it to false" if self.parameters.cuda_graph else "use default or max-autotune-no-cudagraphs"
             raise Unsupported(
-                f"compile_mode {self.parameters.compile_mode}: on several devices CUDA graphs hold gradients that the all-reduce "
-                "still reads, or parameters that FSDP moves; use default or max-autotune-no-cudagraphs"
+                f"{asked}: on several devices CUDA graphs hold gradients that the all-reduce "
+                f"still reads, or parameters that FSDP moves; {instead}"
             )
         return parallel.distribute(model, self.parameters, self.device.torch_device, find_unused=find_unused, units=units)
 

@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from cluster.worker.train import compiling, optimizers, parallel
+from cluster.worker.train import block_weights, compiling, optimizers, parallel
 from cluster.worker.train.checkpointing import SELECTIVE
 from cluster.worker.train.choose_engine import choose_engine
 from cluster.worker.train.engine import Engine
 from cluster.worker.train.rms import RmsWatch, watched_tensors
-from experiments.components.workload import Unsupported, compile_units, graph_units, shard_units, step_kind, trains
+from cluster.worker.train.step_graph import StepGraphs
+from experiments.components.workload import Unsupported, compile_units, graph_units, records_itself, shard_units, step_kind, trains
 from experiments.parameters import TrainingParameters
 from experiments.precision import LOW, around
 
 if TYPE_CHECKING:
     from cluster.devices import Batch, Device
+    from experiments.components.layers.kept_weights import KeptWeights
     from experiments.components.workload import Workload
 
 
@@ -36,6 +38,10 @@ class TrainStep:
         self.trains = trains(workload)
         if parameters.accumulation_steps > 1 and not self.trains:
             raise Unsupported("accumulation_steps: this workload trains nothing, so there are no gradients to add up; set it to 1")
+        if parameters.block_weights != "fp32" and not self.trains:
+            raise Unsupported(
+                "block_weights: this workload trains nothing, so there is no optimiser to keep weights in fp32; set it to fp32"
+            )
         self.sharded = self.engine.sharded and self.trains
         # What was done to linear layers that have a precision of their own, for the journal
         self.converted = self._convert_linears(model)
@@ -46,6 +52,7 @@ class TrainStep:
             watched_tensors(self.plain, parameters.rms_tensors) if parameters.rms_tensors and self.trains else {}
         )  # before wrapping changes their names
         layers = workload.layers(self.plain)
+        self._masters = block_weights.keep(parameters, layers, device.kind)
         self.engine.prepare_layers(self.plain, layers)
         for part in graph_units(workload, self.plain):
             self.engine.graphs(part, training=self.trains, find_unused=workload.find_unused_parameters)
@@ -54,14 +61,20 @@ class TrainStep:
         if self.engine.world_size > 1 and self.trains:
             units = shard_units(workload, self.plain, layers)
             self.model = self.engine.distribute(self.model, find_unused=workload.find_unused_parameters, units=units)
-        self.trained = [parameter for parameter in self.plain.parameters() if parameter.requires_grad]
+        trained = [parameter for parameter in self.plain.parameters() if parameter.requires_grad]
+        self.trained = self._masters.trained(trained) if self._masters else trained  # what the optimiser has
         self.optimizer = self.engine.optimizer(self.trained) if self.trains else None
         locked = device.kind == "cuda"
         self.rms = RmsWatch(watched, self.optimizer, page_locked=locked) if watched and self.optimizer else None
         self.scaler = parallel.scaler(device.scaler(around(parameters.precision)), self.model) if self.trains else None
+        recorded = parameters.cuda_graph and not records_itself(workload)
+        self._graphs = StepGraphs(self._compute, trained if self.trains else ()) if recorded else None
         self._all_steps = parameters.warmup_steps + parameters.steps
         # FSDP1 fails where the last micro-batch leaves out parameters that an earlier one used: then ranks exchange gradients each time
         self._micro_batches_alike = getattr(workload, "steps_alike", True)
+        self._kept = self._keep_weights()
+        if self._kept:
+            self._kept.refresh()
 
     def _convert_linears(self, model: torch.nn.Module) -> str | None:
         """Give the blocks' linear layers the trial's precision where it is theirs alone. Says what was done. Raises Unsupported."""
@@ -71,11 +84,24 @@ class TrainStep:
 
         return convert(model, self.workload.layers(model), self.parameters, self.device.kind)
 
+    def _keep_weights(self) -> KeptWeights | None:
+        """Weights in 8 bits that are cast once for each update, where a precision has such. Shards are cast once they are gathered."""
+        if self.parameters.precision not in LOW or self.parameters.kernels != "fused" or self.sharded:
+            return None
+        from experiments.components.layers.kept_weights import keep
+
+        return keep(self.plain, compiled=self.parameters.compile != "none")
+
     def _compile_model(self, units: list[torch.nn.Module]) -> None:
         self.engine.compile_model(units)
         if self.engine.records_cuda_graphs and not self.trains:
             for unit in units:  # one may be called often in a step, as a UNet is; what it gave has then been used
                 unit.register_forward_pre_hook(compiling.mark_step)
+
+    @property
+    def launched(self) -> int:
+        """Steps so far that ran without the CUDA graph that the trial asks for; 0 if it asks for none."""
+        return self._graphs.launched if self._graphs else 0
 
     def place(self, batch: Batch) -> Batch:
         return self.device.place(batch, self.workload.prepare, prefetch=self.parameters.prefetch_to_device)
@@ -85,6 +111,9 @@ class TrainStep:
 
         Ranks exchange gradients in the last one's backward pass alone, unless micro-batches may use different parameters.
         """
+        return self._graphs(*batches) if self._graphs else self._compute(*batches)
+
+    def _compute(self, *batches: Batch) -> torch.Tensor:
         if not self.trains:
             with torch.inference_mode(), self._autocast():
                 loss = self.workload.loss(self.model, *batches)
@@ -121,6 +150,8 @@ class TrainStep:
         if self.optimizer is None:
             return
         optimizers.set_rate(self.optimizer, self.learning_rate(step))
+        if self._masters:
+            self._masters.take_gradients()
         if self.scaler:
             if self.parameters.clip_grad_norm is not None or self.rms:
                 self.scaler.unscale_(self.optimizer)  # the limit and RMS_t apply to unscaled gradients
@@ -132,6 +163,10 @@ class TrainStep:
             self.engine.clip(self.model, self.trained)
             self._watch(step)
             self.optimizer.step()
+        if self._masters:
+            self._masters.give_weights()
+        if self._kept:
+            self._kept.refresh()
         self.engine.after_update(self.optimizer)
 
     def _watch(self, step: int) -> None:

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from experiments.components.data.masking import mask_tokens
+from experiments.components.data.masking import IGNORED, mask_tokens, told_of
 from experiments.components.data.text import MASKS, Passages, token_id
-from experiments.components.data.unpadding import unpadded
+from experiments.components.data.unpadding import MULTIPLE, unpadded
 from experiments.components.workload import Batch
 
 if TYPE_CHECKING:
+    import torch
+
     from experiments.components.data.parquet import BatchIndices
 
 Padding = Literal["kept", "removed"]
+Prediction = Literal["all", "masked"]
 
 
 class Masked:
     """BatchIndices -> batches on the host.
 
     input_ids, labels (samples, length); where lengths vary `real` too, false for padding; or without padding what `unpadded` makes of them.
-    counts: samples, tokens, those that are computed (padding included), and pairs of query and key. corrupt [(row, name, why)].
+    With `prediction` masked, `predicted` (n,): the places of the tokens to be told among all, and labels (n,) of these alone (`told`).
+    counts: samples, tokens, those that are computed (padding included), pairs of query and key, and tokens that the head computes.
+    corrupt [(row, name, why)].
     """
 
-    def __init__(self, passages: Passages, *, vocabulary: int, padding: Padding = "kept") -> None:
-        self.passages, self.vocabulary, self.padding = passages, vocabulary, padding
+    def __init__(self, passages: Passages, *, vocabulary: int, padding: Padding = "kept", prediction: Prediction = "all") -> None:
+        self.passages, self.vocabulary, self.padding, self.prediction = passages, vocabulary, padding, prediction
         mask = token_id(passages.tokenizer, MASKS)
         self.mask = vocabulary - 1 if mask is None else mask
 
@@ -42,9 +47,38 @@ class Masked:
             made = {"input_ids": masked, "labels": labels}
             if self.passages.lengths != "full":
                 made["real"] = real
-        return {**made, "counts": _counts(real, documents), "corrupt": batch["corrupt"]}
+        if self.prediction == "masked":
+            size = None if self.padding == "removed" else len(tokens) * most_told(tokens.shape[1])
+            made |= told(made["labels"], size)
+        return {**made, "counts": _counts(real, documents, made["labels"].numel()), "corrupt": batch["corrupt"]}
 
 
-def _counts(real: Any, documents: list[int]) -> dict[str, int]:
+def most_told(length: int) -> int:
+    """Of a row of `length` tokens at most, those to be told, at most."""
+    import torch
+
+    return int(told_of(torch.tensor(length)))
+
+
+def told(labels: torch.Tensor, size: int | None = None) -> Batch:
+    """Of labels (rows, length), those that are not IGNORED: predicted (n,), their places among all tokens, in order, and labels (n,).
+
+    n is filled up with place 0 and no label: to `size`, so that batches are alike, or to a multiple of MULTIPLE. Raises ValueError where
+    there are more than `size`.
+    """
+    import torch
+
+    flat = labels.flatten()
+    places = (flat != IGNORED).nonzero()[:, 0]
+    filled = -len(places) % MULTIPLE if size is None else size - len(places)
+    if filled < 0:
+        raise ValueError(f"{len(places)} labels are more than {size}")
+    return {
+        "predicted": torch.cat([places, places.new_zeros(filled)]),
+        "labels": torch.cat([flat[places], flat.new_full((filled,), IGNORED)]),
+    }
+
+
+def _counts(real: Any, documents: list[int], predicted: int) -> dict[str, int]:
     computed, pairs = sum(documents), sum(length * length for length in documents)
-    return {"samples": len(real), "tokens": int(real.sum()), "computed": computed, "pairs": pairs}
+    return {"samples": len(real), "tokens": int(real.sum()), "computed": computed, "pairs": pairs, "predicted": predicted}

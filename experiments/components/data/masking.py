@@ -13,6 +13,11 @@ IGNORED = -100  # torch's label that no loss is taken of
 SHARE = 0.15  # of the real tokens (Devlin et al. 2018, section 3.1)
 
 
+def told_of(lengths: torch.Tensor) -> torch.Tensor:
+    """Of rows of so many real tokens, how many `mask_tokens` has predicted."""
+    return (lengths * SHARE).round().long().clamp(min=1)
+
+
 def mask_tokens(
     tokens: torch.Tensor, real: torch.Tensor, *, mask: int, vocabulary: int, draw: torch.Generator
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -25,7 +30,7 @@ def mask_tokens(
     import torch
 
     scores = torch.rand(tokens.shape, generator=draw).masked_fill(~real, 2.0)
-    counts = (real.sum(dim=1) * SHARE).round().long().clamp(min=1)
+    counts = told_of(real.sum(dim=1))
     ranks = scores.argsort(dim=1).argsort(dim=1)
     chosen = (ranks < counts[:, None]) & real
     labels = tokens.masked_fill(~chosen, IGNORED)

@@ -9,6 +9,7 @@ The plain arms are slow because of the passes over memory around the matrix prod
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -42,14 +43,30 @@ def _kernels() -> Any:
     return triton_kernels
 
 
+def _operator(schema: str, run: Callable[..., Any], fake: Callable[..., Any]) -> None:
+    """Make `run` the operator of `schema`, which torch.compile takes as one operation; `fake` gives tensors like its results.
+
+    Not by torch.library.custom_op: the layers of Python that this puts around a call cost the host several times what launching the kernel
+    does, and a step has hundreds of calls. None of these operators writes into its inputs or is differentiated.
+    """
+    name = "sweepbench::" + schema[: schema.index("(")]
+    torch.library.define(name, schema[schema.index("(") :], tags=(torch.Tag.pt2_compliant_tag,))
+    torch.library.impl(name, ("cpu", "cuda"), run)
+    torch.library.register_fake(name, fake)
+
+
+def _tiles(length: int, tile: int) -> int:
+    """How many tiles cover a length. Not triton.cdiv, which is made for kernels and slow to call."""
+    return -(-length // tile)
+
+
 def largest(x: torch.Tensor, *, by_row: bool) -> torch.Tensor:
     """The largest magnitude of each row (rows, 1), or of all (1,), fp32. By row first, which joins an operation that worked on rows."""
     rows: torch.Tensor = torch.linalg.vector_norm(x, float("inf"), dim=-1, keepdim=True).float()
     return rows if by_row else rows.amax(dim=0)
 
 
-@torch.library.custom_op("sweepbench::quantise_rows", mutates_args=())
-def _quantise_rows(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _run_quantise_rows(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     import triton
 
     out = torch.empty(x.shape, dtype=torch.int8, device=x.device)
@@ -58,15 +75,17 @@ def _quantise_rows(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return out, scale
 
 
-@_quantise_rows.register_fake
-def _(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _fake_quantise_rows(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return x.new_empty(x.shape, dtype=torch.int8), x.new_empty((x.shape[0], 1), dtype=torch.float32)
+
+
+_operator("quantise_rows(Tensor x) -> (Tensor, Tensor)", _run_quantise_rows, _fake_quantise_rows)
 
 
 def quantise_rows(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """(int8, scale (rows, 1)). Compiled it is plain torch, which becomes part of the kernel that makes x; else one kernel of ours."""
     if not torch.compiler.is_compiling():
-        return _quantise_rows(x.contiguous())  # type: ignore[no-any-return]
+        return torch.ops.sweepbench.quantise_rows(x.contiguous())  # type: ignore[no-any-return]
     scale = largest(x, by_row=True).clamp(min=SMALLEST) / INT8_TOP
     return (x.float() / scale).round().to(torch.int8), scale
 
@@ -77,25 +96,35 @@ def cast_rows(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return (x.float() / scale).clamp(-FP8_TOP, FP8_TOP).to(FP8), scale
 
 
-@torch.library.custom_op("sweepbench::cast_both_ways", mutates_args=())
-def _cast_both_ways(x: torch.Tensor, scale: torch.Tensor, kind: torch.dtype, top: float) -> tuple[torch.Tensor, torch.Tensor]:
-    import triton
-
+def cast_into(x: torch.Tensor, scale: torch.Tensor, out: torch.Tensor, out_t: torch.Tensor) -> None:
+    """Write x (rows, columns) / scale (1,) into `out`, of int8 or e4m3, and transposed into `out_t`. Raises ValueError for x of 32 bits."""
     if x.element_size() != 2:  # from fp32, on an H200 and with Triton 3.6, a quarter of the transposed values was garbage
-        raise ValueError(f"cast_both_ways takes 16-bit tensors, and this is {x.dtype}")
+        raise ValueError(f"cast_into takes 16-bit tensors, and this is {x.dtype}")
+    whole = out.dtype is torch.int8
+    top = INT8_TOP if whole else FP8_TOP
+    if x.device.type == "cpu":  # for tests
+        scaled = (x.float() / scale).clamp(-top, top)
+        out.copy_(scaled.round() if whole else scaled)
+        out_t.copy_(out.t())
+        return
     rows, columns = x.shape
-    out = torch.empty(rows, columns, dtype=kind, device=x.device)
-    out_t = torch.empty(columns, rows, dtype=kind, device=x.device)
     high, wide = 64, 64
-    grid = (triton.cdiv(rows, high), triton.cdiv(columns, wide))
-    _kernels().cast_both_ways[grid](x, scale, out, out_t, rows, columns, TOP=top, ROUND=kind is torch.int8, ROWS=high, COLUMNS=wide)
+    grid = (_tiles(rows, high), _tiles(columns, wide))
+    _kernels().cast_both_ways[grid](x, scale, out, out_t, rows, columns, TOP=top, ROUND=whole, ROWS=high, COLUMNS=wide)
+
+
+def _run_cast_both_ways(x: torch.Tensor, scale: torch.Tensor, kind: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    out, out_t = _fake_cast_both_ways(x, scale, kind)
+    cast_into(x, scale, out, out_t)
     return out, out_t
 
 
-@_cast_both_ways.register_fake
-def _(x: torch.Tensor, scale: torch.Tensor, kind: torch.dtype, top: float) -> tuple[torch.Tensor, torch.Tensor]:
+def _fake_cast_both_ways(x: torch.Tensor, scale: torch.Tensor, kind: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
     rows, columns = x.shape
     return x.new_empty((rows, columns), dtype=kind), x.new_empty((columns, rows), dtype=kind)
+
+
+_operator("cast_both_ways(Tensor x, Tensor scale, ScalarType kind) -> (Tensor, Tensor)", _run_cast_both_ways, _fake_cast_both_ways)
 
 
 def cast_fp8(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -108,22 +137,20 @@ def cast_tensor(x: torch.Tensor, *, fp8: bool) -> tuple[torch.Tensor, torch.Tens
     x = x.bfloat16() if x.dtype is torch.float32 else x
     kind, top = (FP8, FP8_TOP) if fp8 else (torch.int8, INT8_TOP)
     scale = largest(x, by_row=False).clamp(min=SMALLEST) / top
-    small, small_t = _cast_both_ways(x.contiguous(), scale.reshape(1), kind, top)
+    small, small_t = torch.ops.sweepbench.cast_both_ways(x.contiguous(), scale.reshape(1), kind)
     return small, small_t, scale.reshape(1)
 
 
-@torch.library.custom_op("sweepbench::scaled_matmul", mutates_args=())
-def _scaled_matmul(
+def _run_scaled_matmul(
     a: torch.Tensor, b: torch.Tensor, a_scale: torch.Tensor, b_scale: torch.Tensor, bias: torch.Tensor | None, kind: torch.dtype
 ) -> torch.Tensor:
-    import triton
     import triton.language as tl
     from triton.tools.tensor_descriptor import TensorDescriptor
 
     (rows, inner), columns = a.shape, b.shape[0]
     out = torch.empty(rows, columns, dtype=kind, device=a.device)
     high, wide, deep, warps, stages = TILE
-    grid = (triton.cdiv(rows, high) * triton.cdiv(columns, wide),)
+    grid = (_tiles(rows, high) * _tiles(columns, wide),)
     _kernels().scaled_matmul[grid](
         TensorDescriptor.from_tensor(a, [high, deep]),
         TensorDescriptor.from_tensor(b, [wide, deep]),
@@ -147,11 +174,17 @@ def _scaled_matmul(
     return out
 
 
-@_scaled_matmul.register_fake
-def _(
+def _fake_scaled_matmul(
     a: torch.Tensor, b: torch.Tensor, a_scale: torch.Tensor, b_scale: torch.Tensor, bias: torch.Tensor | None, kind: torch.dtype
 ) -> torch.Tensor:
     return a.new_empty((a.shape[0], b.shape[0]), dtype=kind)
+
+
+_operator(
+    "scaled_matmul(Tensor a, Tensor b, Tensor a_scale, Tensor b_scale, Tensor? bias, ScalarType kind) -> Tensor",
+    _run_scaled_matmul,
+    _fake_scaled_matmul,
+)
 
 
 TILE = (128, 256, 128, 8, 4)  # rows, columns, inner, warps, stages: the fastest that benchmarks/bench_kernels.py --tiles found on an H200
@@ -163,7 +196,7 @@ def scaled_matmul(
     """(a b^T) * a_scale (rows, 1) * b_scale (columns, 1) or (1,) + bias, in `kind`. Raises Unsupported for widths not divisible by 16."""
     if a.shape[1] % 16 or b.shape[0] % 16:
         raise Unsupported(f"product of 8-bit {tuple(a.shape)} and {tuple(b.shape)}: widths must be divisible by 16")
-    return _scaled_matmul(a, b, a_scale, b_scale, bias, kind)  # type: ignore[no-any-return]
+    return torch.ops.sweepbench.scaled_matmul(a, b, a_scale, b_scale, bias, kind)  # type: ignore[no-any-return]
 
 
 class SwitchBack(torch.autograd.Function):
@@ -198,9 +231,17 @@ class Fp8TensorWise(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    def forward(
+        ctx: Any,
+        x: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+        w: torch.Tensor,
+        w_t: torch.Tensor,
+        w_scale: torch.Tensor,
+    ) -> torch.Tensor:
+        """`w`, `w_t`, `w_scale`: cast_fp8(weight). `weight` itself is here for its gradient, and is not read."""
         small, small_t, scale = cast_fp8(x)
-        w, w_t, w_scale = cast_fp8(weight)
         ctx.save_for_backward(small_t, scale, w_t, w_scale)
         ctx.has_bias, ctx.kind = bias is not None, weight.dtype
         return _fp8(small, w, scale, w_scale, None if bias is None else bias.to(x.dtype), x.dtype, fast=True)
@@ -216,7 +257,7 @@ class Fp8TensorWise(torch.autograd.Function):
             to_weight = _fp8(small_t, x_t, scale, x_scale, None, ctx.kind, fast=False)
         if ctx.has_bias and ctx.needs_input_grad[2]:
             to_bias = gradient.sum(dim=0, dtype=torch.float32).to(ctx.kind)
-        return to_x, to_weight, to_bias
+        return to_x, to_weight, to_bias, None, None, None
 
 
 def _fp8(
@@ -235,10 +276,17 @@ def _fp8(
     return torch._scaled_mm(a, b.t(), scale_a=a_scale, scale_b=b_scale, bias=bias, out_dtype=kind, use_fast_accum=fast)
 
 
-def apply(precision: Precision, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-    """The layer's output (rows, outputs) in x's type. x (rows, inputs) in 16 bits, weight (outputs, inputs). `precision`: one of FUSED."""
+Cast = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # what cast_tensor gives
+
+
+def apply(precision: Precision, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, kept: Cast | None = None) -> torch.Tensor:
+    """The layer's output (rows, outputs) in x's type. x (rows, inputs) in 16 bits, weight (outputs, inputs). `precision`: one of FUSED.
+
+    `kept`: the weight as cast_fp8 gives it, for fp8, where that has been done before; None: it is cast here.
+    """
     if x.dtype is torch.float32:
         raise Unsupported(f"kernels fused: precision {precision} takes 16-bit inputs; set autocast")
     if precision == "fp8":
-        return Fp8TensorWise.apply(x, weight, bias)  # type: ignore[no-any-return,no-untyped-call]
+        small = cast_fp8(weight.detach()) if kept is None else kept
+        return Fp8TensorWise.apply(x, weight, bias, *small)  # type: ignore[no-any-return,no-untyped-call]
     return SwitchBack.apply(x, weight, bias, precision == "fp8_switchback")  # type: ignore[no-any-return,no-untyped-call]

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional
 
 from experiments.components.layers import fused
-from experiments.components.layers.fused import FP8, FP8_TOP, INT8_TOP, SMALLEST
+from experiments.components.layers.fused import FP8, FP8_TOP, INT8_TOP, SMALLEST, Cast
 from experiments.precision import Precision
 
 ROWS, LEAST_ROWS = 16, 32  # what 8-bit units take: a multiple of the first, and no fewer than the second
@@ -93,6 +93,7 @@ class LowPrecisionLinear(nn.Linear):
         super().__init__(old.in_features, old.out_features, bias=old.bias is not None, device="meta")
         self.weight, self.bias = old.weight, old.bias
         self.precision, self.fused = precision, fused
+        self.kept: Cast | None = None  # the weight in 8 bits, if it is cast once for each update: kept_weights.py
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         kind = x.device.type
@@ -109,7 +110,7 @@ class LowPrecisionLinear(nn.Linear):
 
     def _product(self, x: torch.Tensor) -> torch.Tensor:
         if self.fused:
-            return fused.apply(self.precision, x, self.weight, self.bias)
+            return fused.apply(self.precision, x, self.weight, self.bias, self.kept)
         if self.precision.startswith("fp8"):
             out = SimulatedFp8.apply(x, self.weight, self.precision.endswith("switchback"))  # type: ignore[no-untyped-call]
         else:
@@ -123,5 +124,5 @@ def traced_whole() -> None:
 
     Its own tracing of autograd functions ended in an AssertionError at some widths (torch 2.11, SwitchBack at 2048).
     """
-    for function in (SwitchBack, SimulatedFp8):
+    for function in (SwitchBack, SimulatedFp8, fused.Fp8TensorWise):
         torch.compiler.allow_in_graph(function)  # type: ignore[no-untyped-call]

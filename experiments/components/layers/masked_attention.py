@@ -3,44 +3,41 @@
 Under autocast the query is in 16 bits, while a mask that the model makes is of booleans or in fp32. The kernels want it in the query's
 type. Call by call torch sees to that; a graph of a whole model may hold a mask as it was made, and its kernel then refuses it.
 
-A model that is traced cannot look whether a mask hides anything, so transformers then makes one where it else makes none. Its version 5.17
-makes that of the image's tokens square, also for text that attends to the image.
+Of what is never padded, as an image is, transformers 5.17 makes a mask too, and asks the device whether it hides anything: the host waits
+for the answer. While it is traced or recorded it cannot ask, and keeps a mask that does not fit text which attends to the image. So no
+masks are made under the names that are registered here: a model brings those that it needs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-NAME = "sweepbench_masked_attention"  # at transformers, which refuses any `sdpa` where a model declares no support
+Attention = Callable[..., tuple[torch.Tensor, torch.Tensor | None]]
 
 
-def registered() -> str:
-    """The name at transformers of `masked_sdpa`, which it knows from now on; masks are made for it as for `sdpa`."""
+def registered(name: str, compute: Attention) -> str:
+    """`name`, by which transformers knows an attention from now on; it makes no masks for it.
+
+    There is no `sdpa` in it: that it refuses where a model declares no support.
+    """
     from transformers import AttentionInterface, AttentionMaskInterface
-    from transformers.masking_utils import sdpa_mask
 
-    AttentionInterface.register(NAME, masked_sdpa)
-    AttentionMaskInterface.register(NAME, sdpa_mask)
-    return NAME
+    AttentionInterface.register(name, compute)
+    AttentionMaskInterface.register(name, lambda *_, **__: None)
+    return name
 
 
 def masked_sdpa(
     module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, **given: Any
 ) -> tuple[torch.Tensor, None]:
-    """transformers' own `sdpa` of query, key, value (batch, heads, tokens, head), the mask, (batch, 1, tokens, keys), fitted to them."""
+    """transformers' own `sdpa` of query, key, value (batch, heads, tokens, head), the mask, (batch, 1, 1, keys), in their type."""
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-    output: tuple[torch.Tensor, None] = sdpa_attention_forward(
-        module, query, key, value, in_type_of(query, for_queries(query, mask)), **given
-    )
+    output: tuple[torch.Tensor, None] = sdpa_attention_forward(module, query, key, value, in_type_of(query, mask), **given)
     return output
-
-
-def for_queries(query: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor | None:
-    """A mask that was made for another number of queries, for any number: it hides padding, so it is the same for each query."""
-    return mask if mask is None or mask.shape[-2] in (1, query.shape[-2]) else mask[..., :1, :]
 
 
 def in_type_of(query: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor | None:

@@ -71,22 +71,24 @@ def config(parameters: Parameters) -> Any:
 
 
 def attention_at_transformers(attention: str) -> str:
-    """What transformers calls the attention of text and cross layers. Its own `sdpa` it would refuse: BridgeTower declares no support,
-    although these layers use the attention interface.
+    """What transformers calls the attention of text and cross layers. The text's masks are told (`inputs`), and an image has no padding,
+    so transformers is to make none.
 
-    Raises Unsupported on a transformers whose BridgeTower has no such interface: SDPA would silently be eager there.
+    Raises Unsupported on a transformers whose BridgeTower has no attention interface: SDPA would silently be eager there.
     """
-    if attention != "sdpa":
-        return attention
     from transformers.models.bridgetower import modeling_bridgetower as module
 
     if not hasattr(module, "ALL_ATTENTION_FUNCTIONS"):
+        if attention == "eager":
+            return attention
         import transformers
 
-        raise Unsupported(f"attention sdpa: transformers {transformers.__version__} computes BridgeTower's attention eagerly only")
-    from experiments.components.layers.masked_attention import registered
+        raise Unsupported(f"attention {attention}: transformers {transformers.__version__} computes BridgeTower's attention eagerly only")
+    from experiments.components.layers.masked_attention import masked_sdpa, registered
 
-    return registered()
+    if attention == "eager":
+        return registered("sweepbench_eager", module.eager_attention_forward)
+    return registered("sweepbench_fused", masked_sdpa)
 
 
 def build(parameters: Parameters) -> nn.Module:

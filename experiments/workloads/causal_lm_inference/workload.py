@@ -31,6 +31,7 @@ class CausalLmInference(CausalLm):
     """See Workload."""
 
     trains = False
+    records_itself = True  # a token is a graph, and a step writes many
 
     def __init__(self, context: Context) -> None:
         if context.parameters.cuda_graph and context.device_kind != "cuda":

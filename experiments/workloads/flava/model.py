@@ -51,12 +51,12 @@ def codes_seen(model: Any) -> Iterator[list[torch.Tensor]]:
         del model.image_codebook.get_codebook_indices
 
 
-def flops(size: str, text_length: int, long_text_length: int) -> dict[str, float]:
+def flops(size: str, text_length: int, long_text_length: int, *, together: bool = False) -> dict[str, float]:
     """Training FLOPs of a sample by kind of batch: 3 x the forward pass of what is trained, 1 x that of the rest.
 
-    The rest is the codebook and, for an image alone, its unmasked pass. Recomputation by activation checkpointing is not counted.
-    torch's FlopCounterMode counts matrix products on fake tensors. Those of the heads are computed by hand, since they see the masked
-    positions only.
+    The rest is the codebook and, for an image alone, its unmasked pass, which is left out where passes are `together`. Recomputation by
+    activation checkpointing is not counted. torch's FlopCounterMode counts matrix products on fake tensors. Those of the heads are computed
+    by hand, since they see the masked positions only.
     """
     passes = {name: once + layers for name, (once, layers) in _passes(size, text_length, long_text_length).items()}
     settings = config(size)
@@ -69,17 +69,17 @@ def flops(size: str, text_length: int, long_text_length: int) -> dict[str, float
     codes, words = settings.image_config.vocab_size, settings.text_config.vocab_size
     pair_heads = head(codes, (1 - NEGATIVES) * masked_patches) + head(words, (1 - NEGATIVES) * 0.15 * text_length)
     return {
-        "image": 3 * passes["image"] + passes["image"] + passes["codebook"] + 3 * head(codes, masked_patches),
+        "image": (3 if together else 4) * passes["image"] + passes["codebook"] + 3 * head(codes, masked_patches),
         "pair": 3 * (passes["plain"] + passes["masked"] + pair_heads) + passes["codebook"],
         "text": 3 * (passes["text"] + head(words, 0.15 * long_text_length)),
     }
 
 
-def linear_flops(size: str, text_length: int, long_text_length: int) -> dict[str, float]:
+def linear_flops(size: str, text_length: int, long_text_length: int, *, together: bool = False) -> dict[str, float]:
     """Of `flops`, those of the layers' linear layers, by kind of batch."""
     passes = _passes(size, text_length, long_text_length)
     layers = {name: passes[LINEAR + name][1] for name in ("image", "plain", "masked", "text")}
-    return {"image": 4 * layers["image"], "pair": 3 * (layers["plain"] + layers["masked"]), "text": 3 * layers["text"]}
+    return {"image": (3 if together else 4) * layers["image"], "pair": 3 * (layers["plain"] + layers["masked"]), "text": 3 * layers["text"]}
 
 
 def recomputed_flops(size: str, text_length: int, long_text_length: int) -> dict[str, float]:

@@ -17,8 +17,8 @@ NEGATIVES = 0.1  # of the pairs get another pair's text
 
 # hidden, MLP, heads, layers of each tower, multimodal layers, image (pixels), codebook width, codes, vocabulary; 350m to 10b as published.
 # The others are ours, named by their billions of parameters. 16b and 28b, for devices with more memory than the document's, have 3.2 x the
-# 4.8b's, and 3 x what replicas of 16 bytes a parameter leave room for in 141 GB. 5.6b to 7b and 24b to 34b lie less than 10 % apart: they
-# bracket the largest model that fits
+# 4.8b's, and 3 x what replicas of 16 bytes a parameter leave room for in 141 GB. 5.6b to 7b, 10b to 18b and 24b to 34b lie less than 10 %
+# apart: they bracket the largest model that fits on any number of devices, on two and on four
 SIZES: dict[str, tuple[int, ...]] = {
     "350m": (768, 3072, 12, 12, 6, 224, 256, 8192, 30522),
     "900m": (1024, 4096, 16, 24, 12, 224, 256, 8192, 30522),
@@ -30,7 +30,14 @@ SIZES: dict[str, tuple[int, ...]] = {
     "6b": (1856, 8704, 16, 50, 26, 224, 256, 8192, 30522),
     "6.5b": (1920, 8960, 16, 50, 26, 224, 256, 8192, 30522),
     "7b": (1920, 9216, 16, 52, 28, 224, 256, 8192, 30522),
+    "11b": (2176, 10240, 17, 64, 40, 224, 256, 8192, 30522),
+    "12b": (2304, 10496, 18, 64, 40, 224, 256, 8192, 30522),
+    "13b": (2432, 10752, 19, 63, 40, 224, 256, 8192, 30522),
+    "14b": (2560, 11008, 20, 62, 40, 224, 256, 8192, 30522),
+    "15b": (2688, 11264, 21, 61, 40, 224, 256, 8192, 30522),
     "16b": (2816, 11264, 22, 60, 40, 224, 256, 8192, 30522),
+    "17b": (2944, 11776, 23, 60, 40, 224, 256, 8192, 30522),
+    "18b": (3072, 12032, 24, 59, 40, 224, 256, 8192, 30522),
     "24b": (3328, 13312, 26, 68, 44, 224, 256, 8192, 30522),
     "26b": (3456, 13824, 27, 68, 44, 224, 256, 8192, 30522),
     "28b": (3584, 14336, 28, 68, 44, 224, 256, 8192, 30522),
@@ -42,7 +49,9 @@ SIZES: dict[str, tuple[int, ...]] = {
 
 
 Published = Literal["350m", "900m", "1.8b", "2.7b", "4.8b", "10b"]
-Ours = Literal["5.6b", "6b", "6.5b", "7b", "16b", "24b", "26b", "28b", "31b", "34b", "mini", "tiny"]
+Ours = Literal[
+    "5.6b", "6b", "6.5b", "7b", "11b", "12b", "13b", "14b", "15b", "16b", "17b", "18b", "24b", "26b", "28b", "31b", "34b", "mini", "tiny"
+]
 
 
 class Parameters(KeptPairParameters):
@@ -56,6 +65,10 @@ class Parameters(KeptPairParameters):
     long_text_length: int = Field(512, ge=8, le=512, description="tokens of a text alone: captions, one after the other")
     kinds: Literal["drawn", "balanced"] = Field(
         "drawn", description="each step's kind of batch: drawn at random as in the document, or one of each in every three steps"
+    )
+    attention: Literal["eager", "sdpa"] = Field("eager", description="transformers' own, or torch's fused kernels")
+    passes: Literal["apart", "together"] = Field(
+        "apart", description="a tower's plain and masked inputs: in two calls as in the document, or as one batch twice as large"
     )
     learning_rate: float = Field(1e-3, gt=0, le=10)
     weight_decay: float = Field(0.1, ge=0, le=1)

@@ -51,12 +51,19 @@ class Flava:
     def model(self) -> nn.Module:
         from transformers import FlavaForPreTraining
 
+        from experiments.workloads.flava.attention import fuse_attention
+        from experiments.workloads.flava.together import pass_together
+
         check_vocabulary(self.pairs.tokenizer(), self.config.text_config.vocab_size)
         if self.context.rank == 0:
             self.context.note(CAVEAT.rstrip("."))
             if self.parameters.parallel == "fsdp1" and self.context.world_size > 1:
                 self.context.note(FSDP1_ZEROS)
         model = FlavaForPreTraining._from_config(self.config, attn_implementation="eager")
+        if self.parameters.attention == "sdpa":
+            fuse_attention(model)
+        if self.parameters.passes == "together":
+            pass_together(model)
         return model.train()  # type: ignore[no-any-return]
 
     def layers(self, model: Any) -> list[nn.Module]:
@@ -129,13 +136,17 @@ class Flava:
     def flops_per_sample(self) -> float | None:
         """Mean over the three kinds, of which a step draws each with the same chance."""
         shape = self.parameters.model, self.parameters.text_length, self.parameters.long_text_length
-        counted = sum(flops(*shape).values()) / len(KINDS)
+        counted = sum(flops(*shape, together=self._together).values()) / len(KINDS)
         if self.parameters.activation_checkpointing is True:
             more = sum(recomputed_flops(*shape).values()) / len(KINDS)
             self.context.note(f"activation checkpointing computes {more / counted:.1%} on top of the FLOPs that are counted")
         return counted
 
+    @property
+    def _together(self) -> bool:
+        return self.parameters.passes == "together"
+
     def linear_flops_per_sample(self) -> float:
         """Of `flops_per_sample`, those of the linear layers in `layers`."""
         shape = self.parameters.model, self.parameters.text_length, self.parameters.long_text_length
-        return sum(linear_flops(*shape).values()) / len(KINDS)
+        return sum(linear_flops(*shape, together=self._together).values()) / len(KINDS)

@@ -31,16 +31,18 @@ class Diffusion(nn.Module):
     """Text encoder (or None), UNet and VAE. A call makes images of a batch."""
 
     def __init__(self, unet: Any, vae: Any, text_encoder: Any, parameters: Parameters, *, latent: int, hpu: bool) -> None:
-        from diffusers import DDIMScheduler, PNDMScheduler, StableDiffusionPipeline
+        from diffusers import StableDiffusionPipeline
+
+        from experiments.components.layers.schedulers import Ddim, Pndm
 
         super().__init__()
         self.unet, self.vae, self.text_encoder = unet, vae, text_encoder
         self.parameters_of_trial, self.side = parameters, 8 * latent
         with torch.device("cpu"):  # where its tables are, whatever device the weights are made on
             if parameters.scheduler == "ddim":
-                self.scheduler: Any = DDIMScheduler(clip_sample=False, **NOISE)
+                self.scheduler: Any = Ddim(clip_sample=False, **NOISE)
             else:
-                self.scheduler = PNDMScheduler(skip_prk_steps=True, **NOISE)
+                self.scheduler = Pndm(skip_prk_steps=True, **NOISE)
         self.pipeline: Any = StableDiffusionPipeline(
             vae=vae,
             unet=unet,

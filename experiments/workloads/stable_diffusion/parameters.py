@@ -37,6 +37,9 @@ class Parameters(InferenceParameters):
     memory_format: Literal["contiguous", "channels_last"] = Field(
         "contiguous", description="of the UNet's and VAE's weights, and so of what convolutions make of images: channels first or last"
     )
+    cuda_graph: bool = Field(
+        False, description="cuda: the UNet and the decoder are each recorded as a CUDA graph at their first call, and replayed"
+    )
     autocast: bool = Field(False, description="bf16, fp16 by operation, for weights that are not cast")
 
     @model_validator(mode="after")

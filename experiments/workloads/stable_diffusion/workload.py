@@ -30,6 +30,7 @@ class StableDiffusion:
 
     trains = False
     find_unused_parameters = False
+    records_itself = True  # a denoising step is a graph, and a batch takes many
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -37,6 +38,7 @@ class StableDiffusion:
         if self.parameters.memory_format == "channels_last" and context.device_kind == "hpu":
             raise Unsupported("memory_format channels_last: on hpu the graph compiler lays tensors out")
         (_, _, _, own), _, (self.width, _, _, self.vocabulary) = SIZES[self.parameters.model]
+        self._records = self.parameters.cuda_graph  # still to be done, at the first batch
         self.latent = self.parameters.image_size // 8 if self.parameters.image_size else own
 
     def model(self) -> nn.Module:
@@ -56,7 +58,7 @@ class StableDiffusion:
         return unet_blocks(model.unet)
 
     def graph_units(self, model: Any) -> list[nn.Module]:
-        """What an HPU graph may hold: the denoising loop around it counts on the host."""
+        """What a graph may hold: the denoising loop around it counts on the host."""
         return [model.unet, model.vae.decoder]
 
     def compile_units(self, model: Any) -> list[nn.Module]:
@@ -117,6 +119,12 @@ class StableDiffusion:
 
     def loss(self, model: nn.Module, batch: Batch) -> torch.Tensor:
         """The images; of them the mean brightness, 0 to 1. Not finite where a pixel is not."""
+        if self._records:
+            from experiments.components.layers.recorded import Recorded
+
+            self._records = False
+            for unit in self.graph_units(model):
+                unit.forward = Recorded(unit.forward)  # compiled or not
         return model(batch).float().mean()  # type: ignore[no-any-return]
 
     def samples(self, batch: Batch) -> int:

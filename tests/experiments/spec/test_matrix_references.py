@@ -101,6 +101,8 @@ def test_a_reference_computes_plainly(workshop: Workshop) -> None:
     added = next(cell.parameters for cell in expand(suite) if cell.reference and cell.parameters["parallel"] == "fsdp2")
     assert (added["fsdp_reduce"], added["fsdp_compute"], added["precision"]) == ("fp32", "fp32", "fp32")
     assert (added["autocast"], added["allow_tf32"]) == (True, False)
+    suite = workshop.load(REFERENCES + "conditions: [{when: {pool: gpu, precision: bf16}, set: {block_weights: bf16}}]\n")
+    assert {cell.parameters["block_weights"] for cell in expand(suite) if cell.reference} == {"fp32"}
 
 
 def test_the_number_of_seeds_is_none_or_enough(workshop: Workshop) -> None:

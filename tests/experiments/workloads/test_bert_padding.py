@@ -34,6 +34,7 @@ VARIOUS: dict[str, Any] = {"batch_size": 4, "seed": 7, "sequence_length": 96, "l
     "evaluation_samples": 8,
 }
 WAYS = [("kept", "eager"), ("kept", "sdpa"), ("removed", "eager"), ("removed", "sdpa")]
+WITH_HEADS = [(*way, prediction) for prediction in ("all", "masked") for way in WAYS]
 
 
 @pytest.fixture(scope="module")
@@ -54,11 +55,13 @@ def made(one: Any) -> Any:
 
 
 def test_without_padding_it_learns_the_same_as_with_it(data: DataSource) -> None:
-    """In float64: loss, gradients and held-out loss of the padded batch in plain attention, and of all other ways to compute them."""
+    """In float64: loss, gradients and held-out loss of the padded batch in plain attention and with the head over all tokens, and of all
+    other ways to compute them."""
     found = []
-    for padding, attention in WAYS:
-        one = build(data, padding=padding, attention=attention)
+    for padding, attention, prediction in WITH_HEADS:
+        one = build(data, padding=padding, attention=attention, prediction=prediction)
         model, batch = made(one), next(one.batches())
+        assert ("predicted" in batch) is (prediction == "masked")
         assert ("starts" in batch) is (padding == "removed") and one.samples(batch) == 4
         loss = one.loss(model, one.prepare(batch))
         loss.backward()
@@ -151,10 +154,11 @@ def test_flops_and_tokens_are_those_that_are_computed(data: DataSource) -> None:
     assert inferring.flops_per_sample() == pytest.approx(first.flops_per_sample() / 3)
 
 
-def test_one_document_costs_what_torch_counts(data: DataSource) -> None:
+@pytest.mark.parametrize("prediction", ["all", "masked"])
+def test_one_document_costs_what_torch_counts(data: DataSource, prediction: str) -> None:
     from torch.utils.flop_counter import FlopCounterMode
 
-    one = build(data, padding="removed", attention="eager", lengths="own", sequence_length=64, batch_size=1)
+    one = build(data, padding="removed", attention="eager", lengths="own", sequence_length=64, batch_size=1, prediction=prediction)
     model, batch = one.model(), next(one.batches())
     assert batch["starts"].tolist() == [0, 64, 64]
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
@@ -190,6 +194,7 @@ def test_a_trial_of_micro_batches_counts_all_samples_and_real_tokens(data: DataS
             "compile_mode reduce-overhead: with padding removed",
         ),
         ({"padding": "removed", "compile": "layer", "compile_mode": "max-autotune"}, "compile_mode max-autotune: with padding removed"),
+        ({"padding": "removed", "cuda_graph": True}, "cuda_graph: with padding removed"),
     ],
 )
 def test_what_cannot_be_is_refused(values: dict[str, Any], why: str) -> None:

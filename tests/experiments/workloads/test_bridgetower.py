@@ -22,7 +22,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from experiments.components.data.parquet import batch_indices, read_index
 from experiments.components.data.staging import copy as stage
-from experiments.components.layers.masked_attention import NAME
 from experiments.components.workload import Batch, Context, DataError, Unsupported
 from experiments.datasets import scenes
 from experiments.trial import DataSource
@@ -104,7 +103,7 @@ def test_sdpa_computes_what_eager_does(drawn: Path) -> None:
     for attention in ("eager", "sdpa"):
         one = workload(drawn, attention=attention)
         model: Any = one.model()
-        assert model.config.text_config._attn_implementation == {"eager": "eager", "sdpa": NAME}[attention]
+        assert model.config.text_config._attn_implementation == {"eager": "sweepbench_eager", "sdpa": "sweepbench_fused"}[attention]
         losses[attention] = one.loss(model, next(one.batches())).item()
     assert losses["sdpa"] == pytest.approx(losses["eager"], rel=1e-5)
 

@@ -156,7 +156,7 @@ def test_settings_of_training_are_refused(changes: dict[str, Any], default: str)
         bridgetower_inference.Parameters(weights="BridgeTower/bridgetower-base")
 
 
-@pytest.mark.parametrize(("profile", "pool", "count"), [("full", None, 64), ("smoke", None, 4), ("gpu", "cuda", 22)])
+@pytest.mark.parametrize(("profile", "pool", "count"), [("full", None, 64), ("smoke", None, 4), ("gpu", "cuda", 24)])
 def test_the_suite_is_valid_in_every_profile(profile: str, pool: str | None, count: int) -> None:
     suite = load_suite("bridgetower_inference", profile=profile, pools=load_pools(), pool_names=[pool] if pool else None)
     assert len(expand(suite)) == count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from itertools import islice
 from pathlib import Path
@@ -64,11 +65,24 @@ def workload(folder: Path, notes: list[str] | None = None, **parameters: Any) ->
     return flava.build(Context(flava.Parameters(**SHORT, **parameters), data, "cpu", 0, 1, 2, note))
 
 
-def count_of(size: str) -> int:
+def parameters_of(settings: Any) -> int:
     from transformers import FlavaForPreTraining
 
     with torch.device("meta"):
-        return sum(parameter.numel() for parameter in FlavaForPreTraining(flava_model.config(size)).parameters())
+        return sum(parameter.numel() for parameter in FlavaForPreTraining(settings).parameters())
+
+
+def count_of(size: str) -> int:
+    """Parameters of a size, from models of one and two layers: all layers of a kind have as many."""
+    counts = []
+    for towers, multimodal in ((1, 1), (2, 1), (1, 2)):
+        settings = flava_model.config(size)
+        settings.image_config.num_hidden_layers = settings.text_config.num_hidden_layers = towers
+        settings.multimodal_config.num_hidden_layers = multimodal
+        counts.append(parameters_of(settings))
+    one, wider, deeper = counts
+    _, _, _, layers, fusion, *_ = SIZES[size]
+    return one + (layers - 1) * (wider - one) + (fusion - 1) * (deeper - one)
 
 
 @pytest.mark.parametrize(("size", "count"), PUBLISHED.items())
@@ -91,6 +105,27 @@ def test_flops_of_two_depths_tell_those_of_the_whole_model(monkeypatch: pytest.M
     monkeypatch.setitem(SIZES, "deep", (64, 256, 2, 5, 3, 64, 8, 64, 4096))
     whole = flava_model._forward_flops("deep", (5, 3), 16, 24)
     assert {name: sum(parts) for name, parts in flava_model._passes("deep", 16, 24).items()} == whole
+
+
+def test_parameters_counted_from_few_layers_are_those_of_the_whole_model() -> None:
+    assert parameters_of(flava_model.config("350m")) == count_of("350m")
+
+
+def billions(name: str) -> float:
+    return float(name[:-1]) * {"b": 1.0, "m": 1e-3}[name[-1]]
+
+
+@pytest.mark.parametrize("size", [size for size in SIZES if size not in PUBLISHED and size not in ("mini", "tiny")])
+def test_sizes_of_ours_have_as_many_parameters_as_their_names_say(size: str) -> None:
+    assert count_of(size) / 1e9 == pytest.approx(billions(size), rel=0.0203)
+
+
+def test_sizes_that_bracket_a_limit_on_two_gpus_lie_within_a_tenth() -> None:
+    tried: dict[str, list[int]] = {}
+    for cell in expand(load_suite("flava", profile="h200_x2_fit", pools=load_pools())):
+        tried.setdefault(cell.axes["strategy"], []).append(count_of(cell.axes["model"]))
+    assert {name: len(counts) for name, counts in tried.items()} == {"ddp": 2, "fsdp2": 2, "fsdp2+ac": 3, "fsdp2+ac+together": 2}
+    assert all(larger < 1.1 * smaller for counts in tried.values() for smaller, larger in itertools.pairwise(sorted(counts)))
 
 
 def test_sizes_of_ours_are_what_their_comment_says() -> None:

@@ -6,9 +6,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import diffusers
 import pytest
 import torch
 from pydantic import ValidationError
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from cluster.devices.cpu import Cpu
 from cluster.pools.pool import load_pools
@@ -84,6 +86,52 @@ def test_images_are_the_same_however_they_are_computed(values: dict[str, Any]) -
     convolutions = [part.weight for part in model.modules() if isinstance(part, torch.nn.Conv2d) and part.kernel_size == (3, 3)]
     last = [weight.is_contiguous(memory_format=torch.channels_last) and not weight.is_contiguous() for weight in convolutions]
     assert len(last) > 10 and set(last) == {"memory_format" in values}
+
+
+class HostReads(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts the operations that hand a tensor's value to the host: on a GPU, each waits until the device has caught up."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.found = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.found += any(name in str(function) for name in ("_local_scalar_dense", "is_nonzero", "item"))
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("scheduler", ["ddim", "pndm"])
+def test_the_schedulers_give_diffusers_images_and_read_nothing_from_the_device(scheduler: str) -> None:
+    one = build(scheduler=scheduler)
+    model = made(one)
+    batches = [next(one.batches()), next(one.batches())]
+    images, reads = [], []
+    for own in (True, False):
+        if not own:
+            stock = {"ddim": diffusers.DDIMScheduler, "pndm": diffusers.PNDMScheduler}[scheduler]
+            model.pipeline.scheduler = stock.from_config(model.scheduler.config)
+        with torch.inference_mode(), HostReads() as host:
+            images.append([model(batch) for batch in batches])
+        reads.append(host.found)
+    assert all(torch.equal(*pair) for pair in zip(*images, strict=True))
+    assert reads[0] == 0 < reads[1]
+
+
+@pytest.mark.parametrize("values", [{}, {"attention": "fused_qkv", "memory_format": "channels_last"}], ids=["stock", "fastest"])
+def test_unet_and_decoder_compile_whole_and_once_for_all_denoising_steps(values: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Cpu, "compile_backend", "eager")  # dynamo's graphs as they are: inductor takes minutes
+    torch.compiler.reset()
+    counters: Any = torch._dynamo.utils.counters
+    counters.clear()
+    found = []
+    for compile_ in ("none", "model"):
+        one = build(batch_size=1, compile=compile_, **values)
+        step = TrainStep(one, made(one), one.parameters, Cpu())
+        batches = one.batches()
+        found.append([float(step.forward_backward(next(batches))) for _ in range(2)])
+    assert found[1] == pytest.approx(found[0], abs=1e-6)
+    assert counters["stats"]["unique_graphs"] == 2 and not counters["graph_break"]
+    torch.compiler.reset()
 
 
 def test_gaudi_lays_tensors_out_itself() -> None:
@@ -177,8 +225,9 @@ def test_the_suite_is_the_documents_experiment() -> None:
         assert (values["devices"], values["warmup_steps"]) == (1, 2), "one device; the first two batches are excluded"
         assert values["precision"] == {"gaudi2": "bf16", "a100": "fp16"}[cell.pool]
     assert len(expand(load_suite("stable_diffusion", profile="cuda", pools=load_pools()))) <= 8
-    layout = expand(load_suite("stable_diffusion", profile="layout", pools=load_pools()))
-    assert {(cell.parameters["attention"], cell.parameters["memory_format"]) for cell in layout} == {
-        *((attention, "contiguous") for attention in ("eager", "sdpa", "fused_qkv")),
-        ("sdpa", "channels_last"),
-    }
+    h200 = [cell.parameters for cell in expand(load_suite("stable_diffusion", profile="h200", pools=load_pools()))]
+    assert [(one["cuda_graph"], one["compile"]) for one in h200] == [
+        *((graph, "none") for graph in (False, True, True)),
+        *((graph, "model") for graph in (False, True)),
+    ]
+    assert {(one["execution"], one["precision"], one["batch_size"]) for one in h200} == {("synchronous", "fp16", 1)}

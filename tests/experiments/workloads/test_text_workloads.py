@@ -56,12 +56,15 @@ def test_t5s_parameters_are_the_published_ones(size: Any) -> None:
     assert sum(parameter.numel() for parameter in model.parameters()) == published[size]
 
 
-def test_berts_parameters_are_the_published_ones() -> None:
+@pytest.mark.parametrize(("size", "parameters"), [("base", 110_650_880), ("large", 336_689_408)])
+def test_berts_parameters_are_the_published_ones(size: Any, parameters: int) -> None:
+    """bert-large-uncased has 335,174,458 with 30,522 words, each of which is a row of 1024 and a bias of the head."""
     from transformers import BertForMaskedLM
 
     with torch.device("meta"):
-        model = BertForMaskedLM(bert.config(bert.Parameters(model="base")))
-    assert sum(parameter.numel() for parameter in model.parameters()) == 110_650_880
+        model = BertForMaskedLM(bert.config(bert.Parameters(model=size)))
+    assert sum(parameter.numel() for parameter in model.parameters()) == parameters
+    assert size == "base" or parameters == 335_174_458 + (32_000 - 30_522) * 1025
 
 
 def test_flops_are_the_published_ones_and_what_torch_counts(data: DataSource) -> None:
@@ -70,7 +73,7 @@ def test_flops_are_the_published_ones_and_what_torch_counts(data: DataSource) ->
     assert t5.flops("3b", 1024, 128) == pytest.approx(11.18e12, rel=0.01)
     from torch.utils.flop_counter import FlopCounterMode
 
-    for module, values in ((bert, BERT), (t5, T5)):
+    for module, values in ((bert, BERT), (bert, {**BERT, "prediction": "masked"}), (t5, T5)):
         one = build(module, data, values)
         model, batch = one.model(), one.prepare(next(one.batches()))
         with torch.no_grad(), FlopCounterMode(display=False) as counter:
@@ -189,13 +192,19 @@ def test_a_trial_infers_and_has_its_latency(name: str, module: Any, values: dict
         module.Parameters(**values, learning_rate=1.0)
 
 
-def test_summaries_are_written_to_their_full_length(data: DataSource) -> None:
-    one = build(t5_inference, data, T5)
-    model, calls = one.model(), []
-    model.decoder.register_forward_hook(lambda module, arguments, given, output: calls.append(given["input_ids"].shape), with_kwargs=True)
-    with torch.inference_mode():
-        one.loss(model, one.prepare(next(one.batches())))
-    assert calls == [(4, 1)] * 8, "one token at a time, the earlier ones' keys and values kept"
+def test_summaries_are_written_to_their_full_length_in_either_attention(data: DataSource) -> None:
+    scores = []
+    for attention in ("eager", "sdpa"):
+        one = build(t5_inference, data, {**T5, "attention": attention})
+        torch.manual_seed(0)
+        model, calls = one.model(), list[Any]()
+        model.decoder.register_forward_hook(
+            lambda module, arguments, given, output, calls=calls: calls.append(given["input_ids"].shape), with_kwargs=True
+        )
+        with torch.inference_mode():
+            scores.append(float(one.loss(model, one.prepare(next(one.batches())))))
+        assert calls == [(4, 1)] * 8, "one token at a time, the earlier ones' keys and values kept"
+    assert scores[1] == pytest.approx(scores[0], rel=1e-4)
 
 
 def test_of_t5_in_inference_the_two_stacks_are_compiled_and_in_no_cuda_graph(data: DataSource) -> None:

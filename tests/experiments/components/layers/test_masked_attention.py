@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from experiments.components.layers.masked_attention import for_queries, in_type_of, masked_sdpa
+from experiments.components.layers.masked_attention import in_type_of, masked_sdpa, registered
 
 SEEN = torch.tensor([[True, True, False], [True, False, False]])[:, None, None]  # (batch, 1, 1, keys)
 LEAST = torch.finfo(torch.float32).min
@@ -44,12 +44,13 @@ def test_attention_is_that_of_the_booleans(kind: torch.dtype, monkeypatch: pytes
     torch.testing.assert_close(output.to(kind), expected, rtol=2e-2, atol=2e-2)
 
 
-def test_a_mask_of_padding_made_for_other_queries_serves_these() -> None:
-    """Text of 5 tokens that attends to an image of 3, whose last is padding."""
-    query = torch.zeros(2, 1, 5, 4)
-    square = torch.tensor([True, True, False]).expand(2, 1, 3, 3)
-    fitted = for_queries(query, square)
-    assert fitted is not None and fitted.shape == (2, 1, 1, 3) and fitted[0, 0, 0].tolist() == [True, True, False]
-    for whole in (torch.ones(2, 1, 5, 3), torch.ones(2, 1, 1, 3)):
-        assert for_queries(query, whole) is whole
-    assert for_queries(query, None) is None
+def test_transformers_makes_no_mask_of_its_own_and_keeps_a_told_one() -> None:
+    """As it would of an image's tokens, asking the device or, traced, for other queries than text has."""
+    from transformers import BertConfig
+    from transformers.masking_utils import create_bidirectional_mask
+
+    name = registered("sweepbench_test", masked_sdpa)
+    config = BertConfig(hidden_size=8, num_attention_heads=2, num_hidden_layers=1, attn_implementation=name)
+    states, padded = torch.zeros(2, 3, 8), SEEN[:, 0, 0].long()
+    assert create_bidirectional_mask(config=config, inputs_embeds=states, attention_mask=padded) is None
+    assert create_bidirectional_mask(config=config, inputs_embeds=states, attention_mask=SEEN) is SEEN

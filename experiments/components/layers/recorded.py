@@ -1,0 +1,96 @@
+"""Parts of a model as CUDA graphs, for a workload whose step calls them many times: each is recorded once for each kind of input.
+
+What is recorded may be compiled: a replay then launches its kernels. What a graph asks of a part (docs.pytorch.org, CUDA Graphs): that its
+inputs lie where they lay, so each call copies them there; that the host waits for nothing on the way; and that its output is used before
+the next call, which writes over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+
+from experiments.components.workload import Unsupported
+
+WARM_UP = 3  # calls before one is recorded, as torch asks for: they compile, and set up the libraries' memory
+
+HOST = "cpu"  # torch's name
+
+Replay = Callable[[], object]
+
+
+class _Recording(NamedTuple):
+    inputs: list[torch.Tensor]  # where a replay reads
+    output: Any  # where it writes
+    replay: Replay
+
+
+class Recorded:
+    """A function, such as a module's forward pass, by CUDA graphs: one for each kind of input, recorded at the first call of its kind.
+
+    A kind is the tensors' shapes and types, and all other arguments' values. Outside of inference mode, as where held-out metrics are
+    computed, nothing is recorded. Raises Unsupported for a tensor on the host.
+    """
+
+    def __init__(self, forward: Callable[..., Any]) -> None:
+        self.forward = forward
+        self._recordings: dict[tuple[object, ...], _Recording] = {}
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        if not torch.is_inference_mode_enabled():
+            return self.forward(*given, **named)
+        values = (*given, *named.values())
+        kind = (len(given), *named, *((value.shape, value.dtype) if isinstance(value, torch.Tensor) else value for value in values))
+        if (recording := self._recordings.get(kind)) is None:
+            recording = self._recordings[kind] = self._record(given, named)
+        tensors = (value for value in values if isinstance(value, torch.Tensor))
+        for place, value in zip(recording.inputs, tensors, strict=True):
+            place.copy_(value)
+        recording.replay()
+        return recording.output
+
+    def _record(self, given: tuple[Any, ...], named: dict[str, Any]) -> _Recording:
+        inputs: list[torch.Tensor] = []
+
+        def placed(name: object, value: Any) -> Any:
+            if not isinstance(value, torch.Tensor):
+                return value
+            if value.device.type == HOST:
+                raise Unsupported(f"cuda_graph: argument {name} of the forward pass lies on the host, where no graph can read it")
+            inputs.append(value.clone())
+            return inputs[-1]
+
+        places = [placed(at, value) for at, value in enumerate(given)]
+        named_places = {name: placed(name, value) for name, value in named.items()}
+        with _weights_cast_anew():
+            replay, output = record(lambda: self.forward(*places, **named_places))
+        return _Recording(inputs, output, replay)
+
+
+def record(call: Callable[[], Any]) -> tuple[Replay, Any]:
+    """Record what a call launches: what replays it, and its output, which each replay writes anew."""
+    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(WARM_UP):
+            call()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    # thread_local: the thread that pins the loader's batches may allocate host memory meanwhile
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        output = call()
+    return graph.replay, output
+
+
+@contextmanager
+def _weights_cast_anew() -> Iterator[None]:
+    """Autocast keeps the weights that it has cast until it ends; a graph would read them from where they lay."""
+    cached = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(cached)
