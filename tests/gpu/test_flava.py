@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from experiments.workloads.flava.attention import FusedSelfAttention, padding_mask
+from experiments.components.layers.flava_attention import FusedSelfAttention, padding_mask
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # compile in this process: none is left behind

@@ -51,8 +51,8 @@ class Flava:
     def model(self) -> nn.Module:
         from transformers import FlavaForPreTraining
 
-        from experiments.workloads.flava.attention import fuse_attention
-        from experiments.workloads.flava.together import pass_together
+        from experiments.components.layers.flava_attention import fuse_attention
+        from experiments.components.layers.flava_together import pass_together
 
         check_vocabulary(self.pairs.tokenizer(), self.config.text_config.vocab_size)
         if self.context.rank == 0:

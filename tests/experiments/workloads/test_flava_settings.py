@@ -11,6 +11,7 @@ from torch import nn
 
 from cluster.pools.pool import load_pools
 from experiments.components.flop_count import counting
+from experiments.components.layers.flava_attention import FusedSelfAttention, padding_mask
 from experiments.components.workload import Context
 from experiments.datasets import scenes
 from experiments.spec.load import load_suite
@@ -18,7 +19,6 @@ from experiments.spec.matrix import expand
 from experiments.trial import DataSource
 from experiments.workloads import flava
 from experiments.workloads.flava import model as flava_model
-from experiments.workloads.flava.attention import FusedSelfAttention, padding_mask
 from experiments.workloads.flava.workload import Flava
 
 SETTINGS: list[dict[str, Any]] = [{"attention": "sdpa"}, {"passes": "together"}, {"attention": "sdpa", "passes": "together"}]
