@@ -277,7 +277,7 @@ def _alone(cell: Cell) -> str:
 
 def _measured(best: Cell) -> str:
     value, what = value_of(best)
-    where = "" if best.layout is None or best.layout.one_stretch else ", by trials beside each other"
+    where = "" if best.layout is None or best.layout.one_stretch else ", though not all on one host in one sitting"
     return f"Best measured{where}: {best.short}, {value}, {what}."
 
 

@@ -90,9 +90,9 @@ def provenance_cautions(sweep: Sweep) -> list[str]:
             lines.append(f"Which code ran in {count} is not known: {names}.")
         else:
             lines.append(f"{count} ran other code (tree {tree}) than was planned (tree {planned}): {names}.")
-    for commit, count in later_commits(sweep).items():
-        planned = str(plan.git["commit"])[:12]
-        lines.append(f"{plural(count, 'trial')} ran at commit {commit[:12]}, after the sweep was planned at {planned}.")
+    for commit, trials in later_commits(sweep).items():
+        at = str(plan.git["commit"])[:12]
+        lines.append(f"{plural(trials, 'trial')} ran at commit {commit[:12]}, after the sweep was planned at {at}.")
     if plan.git.get("commit") and plan.git.get("checked") is False:
         lines.append(f"The commit {str(plan.git['commit'])[:12]} is {ASSERTED}: there was no git where the sweep was planned.")
     return lines

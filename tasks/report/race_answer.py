@@ -45,6 +45,9 @@ def race_answer(race: Race, cells: Sequence[Cell], outlook: Outlook) -> Answer |
     if unproven:
         headline = f"{best.short} was measured {superlative(best.metric)}, but its loss parity is {best.parity_note or 'unproven'}"
         return Answer(headline, best, count, certainty=[f"{value}, {what}.", *_parity(best, unproven=True), *tail])
+    if all(one.why not in (Why.BEHIND, Why.LIMIT) for one in race.dropouts):
+        headline = f"{best.short} is the only setting left: none was shown to be worse"
+        return Answer(headline, best, count, certainty=[f"{value}, {what}.", *tail])
     headline = f"{best.short} is {superlative(best.metric)}"
     return Answer(headline, best, count, winner=best, figures=[(value, what)], certainty=[won, *tail])
 

@@ -137,7 +137,7 @@ def _disturbed(found: Sequence[tuple[Cell, Waterfall]]) -> list[str]:
     return [f"{_cells(names, found)}: other work disturbed the trial that was traced."] if names else []
 
 
-def _cells(names: Sequence[str], found: Sequence[tuple[Cell, Waterfall]]) -> str:
+def _cells(names: list[str], found: Sequence[tuple[Cell, Waterfall]]) -> str:
     return "Every cell" if len(names) == len(found) > 1 else listed(names)
 
 

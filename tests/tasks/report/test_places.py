@@ -52,4 +52,4 @@ def test_who_is_fastest_goes_by_trials_beside_each_other_and_not_by_the_mean_of_
     rows = spread_over_hosts(["aaaab", "abbbb"] * 2, rates=[104.0, 100.0, 104.0, 100.0])
     report = report_of(rows)
     assert report.answer is not None and report.answer.best.trial.axes["dataloader_workers"] in (0, 2)
-    assert report.answer.sentences[0].startswith("Best measured, by trials beside each other: MP-")
+    assert report.answer.sentences[0].startswith("Best measured, though not all on one host in one sitting: MP-")
