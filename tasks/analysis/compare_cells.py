@@ -123,7 +123,7 @@ def _find_baselines(cells: Sequence[Cell], suite: Suite) -> None:
         cell.other_work = other_work(cell, named) if named is not None else ""
         cell.baseline = None if cell.other_work else named
         if cell.baseline is not None and cell.baseline is not cell and cell.estimates and cell.baseline.estimates:
-            cell.differs = [name for name, *_ in confounders([cell.baseline, cell])]
+            cell.differs = [name for name, *_ in confounders([cell.baseline, cell], between=True)]
 
 
 def compared_pairs(cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:

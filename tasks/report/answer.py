@@ -247,7 +247,7 @@ def _struck(cells: Sequence[Cell], best: Cell) -> list[str]:
 
 def _lost(cells: Sequence[Cell]) -> list[str]:
     """How many cells were not compared since they have no value, by how they ended."""
-    counts = Counter(OUTCOMES.get(cell.outcome, cell.outcome) for cell in cells)
+    counts = Counter("without the metric" if cell.outcome == "ok" else OUTCOMES.get(cell.outcome, cell.outcome) for cell in cells)
     ended = ", ".join(f"{count} {word}" for word, count in counts.items())
     return [f"{plural(len(cells), 'cell')} {'has' if len(cells) == 1 else 'have'} no value: {ended}."] if cells else []
 

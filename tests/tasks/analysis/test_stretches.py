@@ -55,6 +55,11 @@ def test_cells_that_differ_are_still_told_apart_beside_an_uneven_spread() -> Non
     assert cells[1].speedup.value == pytest.approx(1.05, rel=0.003), "their means differ by 6 %"
 
 
+def test_hosts_that_two_cells_ran_on_equally_often_are_no_difference_between_them() -> None:
+    assert [cell.differs for cell in made(spread_over_hosts(["abab", "baba"]))] == [[], []]
+    assert made(spread_over_hosts(["aabb", "abbb"]))[1].differs == ["host_id"]
+
+
 def test_a_cell_on_one_host_and_its_baseline_on_the_other_are_not_compared() -> None:
     cells = made(spread_over_hosts(["aaa", "bbb"]))
     assert (cells[1].verdict, cells[1].why_undecided) == (Verdict.UNDECIDED, APART)

@@ -85,6 +85,11 @@ def test_a_winner_tells_of_cells_that_have_no_value() -> None:
     assert whole.headline == "MP-1 is fastest" and whole.certainty[1] == "1 cell has no value: 1 does not fit."
 
 
+def test_a_cell_without_the_metric_is_not_said_to_be_ok() -> None:
+    found = answer([*repeats(workers(0), 100.0), *repeats(workers(1), 150.0), row(workers(2), None)])
+    assert found.certainty[1] == "1 cell has no value: 1 without the metric."
+
+
 def test_a_disturbed_cell_alone_says_so() -> None:
     [one] = repeats(workers(0), 100.0, (0.0,))
     assert one.result is not None
