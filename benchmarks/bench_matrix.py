@@ -56,7 +56,7 @@ def suite() -> Suite:
         linked=[{"attention": ["eager", "sdpa"], "learning_rate": [1e-4, 1e-3]}],
         conditions=[
             Condition(when={"device": "hpu"}, set={"batch_size": 48}),
-            Condition(when={"device": "cuda", "precision": ["bf16", "fp16"]}, set={"batch_size": 32, "prefetch_factor": 4}),
+            Condition(when={"device": "cuda", "precision": ["bf16", "fp16"]}, set={"batch_size": 32, "accumulation_steps": 2}),
             Condition(when={"model": "large", "dataloader_workers": 0}, set={"text_length": 77}),
         ],
         exclude=[

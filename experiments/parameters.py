@@ -14,7 +14,7 @@ from experiments.precision import FUSED, LOW, SAYS, Precision, around
 BatchSize = Annotated[int, Field(ge=1, le=1_000_000)] | Literal["max"]
 CompileMode = Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"]
 CUDA_GRAPHS: frozenset[CompileMode] = frozenset({"reduce-overhead", "max-autotune"})  # modes in which torch.compile records CUDA graphs
-NOT_COMPILED: Mapping[str, Any] = {"compile": "none", "compile_mode": "default", "cuda_graph": False}
+NOT_COMPILED: Mapping[str, Any] = {"compile": "none", "compile_mode": "default", "compile_cache": "kept", "cuda_graph": False}
 
 STATES_8BIT, STATES_BF16 = "states_8bit", "states_bf16"  # of `optimizer`
 LOW_STATES = (STATES_8BIT, STATES_BF16)
@@ -66,7 +66,17 @@ def as_reference(parameters: Mapping[str, Any], precision: str = REFERENCE) -> d
         arithmetic["optimizer"] = "foreach"
     if parameters.get("attention") == "varlen":
         arithmetic["attention"] = "sdpa"  # the same pairs of tokens; varlen computes in 16 bits alone
-    return {**parameters, "precision": precision, **arithmetic}
+    if parameters.get("tuning") == "lora" and precision == REFERENCE:
+        arithmetic["cast_weights"] = False  # in fp32 there is nothing to cast
+    found = {**parameters, "precision": precision, **arithmetic}
+    if found.get("compile_cache") == "fresh" and not _compiles(found):
+        found["compile_cache"] = "kept"  # what compiled was of the arithmetic
+    return found
+
+
+def _compiles(parameters: Mapping[str, Any]) -> bool:
+    low = parameters.get("optimizer") in LOW_STATES
+    return parameters.get("compile", "none") != "none" or parameters.get("kernels", "stock") != "stock" or low
 
 
 def numerics_of(parameters: Mapping[str, Any], device: str) -> tuple[tuple[str, str], ...]:
@@ -80,6 +90,8 @@ WITHOUT_EFFECT: Mapping[str, tuple[str, ...]] = {
     "fsdp1": ("ddp_bucket_view", "ddp_static_graph"),
     "fsdp2": ("ddp_bucket_view", "ddp_static_graph", "limit_all_gathers"),
 }
+
+OF_LOADING = ("dataloader_workers", "loader", "prefetch_factor")  # of a loader, which not every workload has
 
 SIDE = "side"  # the axis of an A/B sweep, which is no parameter: tasks/rounds/ab_plan.py
 
@@ -95,6 +107,7 @@ class TrainingParameters(Strict):
     """
 
     same_work: ClassVar[tuple[str, ...]] = ()
+    loads: ClassVar[bool] = True  # whether batches come from a loader; else the workload makes its own where it trains
     how_to_cast: ClassVar[str] = "with parallel fsdp1 or fsdp2 fsdp_compute to {kind}"  # so that operations see 16 bits without autocast
 
     devices: int = Field(1, ge=1, le=4096, description="data-parallel workers, one device each")
@@ -260,6 +273,28 @@ class TrainingParameters(Strict):
         return self
 
     @model_validator(mode="after")
+    def _has_an_effect(self) -> Self:
+        if self.compile_cache == "fresh" and not compiles(self):
+            raise ValueError(
+                "compile_cache fresh has no effect where nothing is compiled; leave it at kept, or set compile to layer or model"
+            )
+        if self.allow_tf32 and self.precision == "fp32":
+            raise ValueError("allow_tf32: precision fp32 would be computed in TF32; set precision to tf32, or allow_tf32 to false")
+        return self
+
+    @model_validator(mode="after")
+    def _loads_as_asked(self) -> Self:
+        for name in OF_LOADING if not self.loads else ():
+            if getattr(self, name) != (default := type(self).model_fields[name].default):
+                raise ValueError(f"{name} has no effect: this workload makes its batches itself; leave it at {yaml_text(default)}")
+        if self.dataloader_workers == 0 and self.prefetch_factor != (default := type(self).model_fields["prefetch_factor"].default):
+            raise ValueError(
+                f"prefetch_factor has no effect with dataloader_workers 0, since nobody loads ahead; leave it at {default}, or give at "
+                "least 1 of dataloader_workers"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _records_a_step(self) -> Self:
         if not self.cuda_graph:
             return self
@@ -295,7 +330,7 @@ def execution(parameters: TrainingParameters) -> Execution:
 
 def compiles(parameters: TrainingParameters) -> bool:
     """Whether a trial compiles: by torch.compile, its model or its optimiser, or by Triton, for kernels of its own."""
-    return parameters.compile != "none" or parameters.kernels != "stock" or parameters.optimizer in LOW_STATES
+    return _compiles({name: getattr(parameters, name) for name in ("compile", "kernels", "optimizer")})
 
 
 def work_parameters(schema: type[TrainingParameters]) -> tuple[str, ...]:

@@ -16,17 +16,8 @@ if TYPE_CHECKING:
 # Parameters of training only. A suite that sets one is refused: as an axis it would compare a setting with itself.
 OF_TRAINING = frozenset(
     {"optimizer", "update_rule", "learning_rate", "weight_decay", "beta2", "adam_eps", "learning_rate_schedule", "learning_rate_warmup"}
-    | {
-        "clip_grad_norm",
-        "rms_tensors",
-        "activation_checkpointing",
-        "accumulation_steps",
-        "dropout",
-        "prediction",
-        "freeze_text_pooler",
-        "block_weights",
-    }
-    | {"parallel", "ddp", "ddp_bucket_view", "ddp_static_graph"}
+    | {"clip_grad_norm", "rms_tensors", "activation_checkpointing", "accumulation_steps", "dropout", "prediction", "freeze_text_pooler"}
+    | {"parallel", "ddp", "ddp_bucket_view", "ddp_static_graph", "communication_steps", "spikes_after", "block_weights"}
 )
 
 
@@ -61,6 +52,12 @@ class InferenceParameters(TrainingParameters):
             raise ValueError(
                 "prefetch_to_device has no effect where execution is synchronous: no batch is computed while another is copied"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _has_what_to_cast(self) -> InferenceParameters:
+        if not self.cast_weights and around(self.precision) not in ("bf16", "fp16"):
+            raise ValueError(f"cast_weights has no effect with precision {self.precision}, whose weights stay in fp32; leave it at true")
         return self
 
     def casts(self) -> bool:

@@ -1,10 +1,13 @@
 """Differences between cells whose trials ran in rounds: the two-way layout, cell and round, in which each cell keeps its own variance.
 
-    y = cell + round (+ slope * place) + error,  the error's standard deviation being the cell's own
+    y = cell + round + stretch (+ slope * place) + error,  the error's standard deviation being the cell's own
 
-y is the logarithm of a rate, or a score or count itself. What a round does to all cells (the machine is slower for a while) and a drift
-along the sweep cancel. No variance is pooled over cells: a test of whether they are alike finds too little in two or three trials (a noisy
-baseline among quiet cells passes it, and then every other cell looks different from it); benchmarks/bench_coverage.py has the figures.
+y is the logarithm of a rate, or a score or count itself. What a round does to all cells (the machine is slower for a while), what a stretch
+of the sweep does to them (another host, another day) and a drift along it cancel: a cell is compared by trials that have others of their
+stretch beside them. Cells that no stretch has both of, not even by way of other cells, are not compared.
+
+No variance is pooled over cells: a test of whether they are alike finds too little in two or three trials (a noisy baseline among quiet
+cells passes it, and then every other cell looks different from it); benchmarks/bench_coverage.py has the figures.
 
 Effects are fitted by weighted least squares. A cell's variance is its sum of squared residuals by the trace of its block of the residual
 maker (HC2: MacKinnon & White 1985, Journal of Econometrics 29). The standard error of a difference adds up the variances of the trials that
@@ -36,6 +39,7 @@ class Layout:
     """The trials of the cells that ran together, (n,) each: `values`, on the scale of comparison; `cells` and `rounds`, any numbers that
     name them; `places`, where in the sweep each ran. `errors`: standard error that each trial's steps imply, not finite where unknown;
     they are a floor under the standard error of a difference. `known`: the spread of single trials, for cells without a second one.
+    `stretches`: any numbers that name the host and time that each trial is of; all one where not given.
 
     Raises ValueError if the lengths differ, there are no trials or a value is not finite.
     """
@@ -49,34 +53,73 @@ class Layout:
         *,
         errors: ArrayLike | None = None,
         known: Spread | None = None,
+        stretches: Sequence[int] | None = None,
     ) -> None:
         given = np.asarray(values, dtype=float)
         n = given.size
         self._places: Array = np.asarray(places, dtype=float)
         self._errors: Array = np.zeros(n) if errors is None else np.asarray(errors, dtype=float)
         self._known = known
-        if not n or {len(cells), len(rounds), self._places.size, self._errors.size} != {n} or not np.isfinite(given).all():
-            raise ValueError("a layout needs as many finite values as cells, rounds, places and errors, and at least one")
-        self._values: Array = given - given.mean()  # differences stay, rounding errors shrink
+        within = [0] * n if stretches is None else stretches
+        if not n or {len(cells), len(rounds), self._places.size, self._errors.size, len(within)} != {n} or not np.isfinite(given).all():
+            raise ValueError("a layout needs as many finite values as cells, rounds, places, errors and stretches, and at least one")
+        self._centre = float(given.mean())
+        self._values: Array = given - self._centre  # differences stay, rounding errors shrink
         self._names, self._cell = np.unique(np.asarray(cells), return_inverse=True)
         self._index = {int(name): index for index, name in enumerate(self._names)}
         self._rounds = np.unique(np.asarray(rounds), return_inverse=True)[1]
+        self._stretches = np.unique(np.asarray(within), return_inverse=True)[1]
 
     def difference(self, a: int, b: int, *, level: float = LEVEL) -> Estimate:
         """Cell `a` less cell `b`, on the linear scale; `n`: the fewer trials of the two.
 
-        Unbounded where a cell has one trial and no spread is known, or no degree of freedom is left. Where the two have no round in common,
-        not even by way of other cells, rounds are left out. Raises KeyError for a cell that has no trial.
+        Unbounded where a cell has one trial and no spread is known, where no degree of freedom is left, and where the two are `apart`.
+        Where they have no round in common, not even by way of other cells, rounds are left out. Raises KeyError for a cell without a trial.
         """
         one, other = self._index[a], self._index[b]
         if len(self._names) > 2 and self.spreads_differ(a, b):
             pairs = self._alone(a, b).difference(a, b, level=level)
             if math.isfinite(pairs.se):
                 return pairs
-        fit = self._fit if self._fit.estimates(one, other) else self._without_rounds
-        se, df = self._error(fit, fit.parts(one, other))
+        fit = self._fit_of(one, other)
         trials = int(min(fit.counts[one], fit.counts[other]))
+        if self.apart(a, b):
+            return estimate_from_mean(float(fit.means[one] - fit.means[other]), math.inf, 1, trials, level)
+        se, df = self._error(fit, fit.parts(one, other))
         return estimate_from_mean(fit.difference(one, other), max(se, fit.floor(one, other)), df, trials, level)
+
+    @property
+    def one_stretch(self) -> bool:
+        """Whether all trials are of one host and time."""
+        return not self._stretches.any()
+
+    def apart(self, a: int, b: int) -> bool:
+        """Whether no stretch has trials of both cells, not even by way of others: then stretch and cell cannot be told from each other."""
+        return not self.one_stretch and not self._fit_of(self._index[a], self._index[b]).estimates(self._index[a], self._index[b])
+
+    def trials(self, a: int, b: int) -> tuple[int, int]:
+        """How many trials of each of two cells their difference is made of. In a sweep of several stretches, one that has nothing beside it
+        to be compared with says nothing."""
+        one, other = self._index[a], self._index[b]
+        fit = self._fit_of(one, other)
+        if self.one_stretch:
+            return int(fit.counts[one]), int(fit.counts[other])
+        if self.apart(a, b):
+            return 0, 0
+        coefficients = fit.coefficients(one, other, self._cell)
+        used = (int((np.abs(coefficients[self._cell == cell]) > _ROUNDING_OF_PARTS).sum()) for cell in (one, other))
+        return next(used), next(used)
+
+    def level(self, cell: int) -> float:
+        """The cell's mean without what rounds and stretches did to it, as far as other cells show that: as if its trials had been spread
+        over them as all trials are. Raises KeyError for a cell that has no trial."""
+        fit, at = self._fit, self._index[cell]
+        everywhere = fit.counts @ fit.between / fit.counts.sum()
+        return self._centre + float(fit.means[at] - (fit.between[at] - everywhere) @ fit.effects)
+
+    def _fit_of(self, one: int, other: int) -> _Fit:
+        """The fit that these two are compared by."""
+        return self._fit if self._fit.estimates(one, other) else self._without_rounds
 
     def spreads_differ(self, a: int, b: int) -> bool:
         """Whether the spreads of cells `a` and `b` differ, as `spread.spreads_differ`. False where one is not known.
@@ -92,16 +135,17 @@ class Layout:
         """The layout of two of the cells."""
         mine = (self._cell == self._index[a]) | (self._cell == self._index[b])
         cells = [int(name) for name in self._names[self._cell[mine]]]
-        rounds = [int(number) for number in self._rounds[mine]]
-        return Layout(self._values[mine], cells, rounds, self._places[mine], errors=self._errors[mine], known=self._known)
+        rounds, stretches = ([int(number) for number in of[mine]] for of in (self._rounds, self._stretches))
+        more = {"errors": self._errors[mine], "known": self._known, "stretches": stretches}
+        return Layout(self._values[mine], cells, rounds, self._places[mine], **more)
 
     @cached_property
     def _fit(self) -> _Fit:
-        return _fit(self._values, self._errors, self._cell, self._rounds, self._places)
+        return _fit(self._values, self._errors, self._cell, _dummies(self._rounds, self._stretches), self._places)
 
     @cached_property
     def _without_rounds(self) -> _Fit:
-        return _fit(self._values, self._errors, self._cell, np.zeros_like(self._rounds), None)
+        return _fit(self._values, self._errors, self._cell, _dummies(self._stretches), None)
 
     def _error(self, fit: _Fit, parts: Array) -> tuple[float, float]:
         """Standard error of a difference and its degrees of freedom. `parts` (c,): what each cell's variance counts in its."""
@@ -124,11 +168,12 @@ class Layout:
 
 _NOTHING_LEFT = 1e-6  # of a cell's degrees of freedom
 _ROUNDING = 1e-12
+_ROUNDING_OF_PARTS = 1e-9
 
 
 @dataclass(frozen=True)
 class _Fit:
-    """A fitted layout of n trials in c cells, with r columns that cells share: rounds and, perhaps, a slope.
+    """A fitted layout of n trials in c cells, with r columns that cells share: rounds, stretches and, perhaps, a slope.
 
     The shared columns are few and the cells many, so the cells are solved for first (Frisch & Waugh 1933, Econometrica 1; Lovell 1963,
     JASA 58): what is left is a regression on the columns less their means in each cell, and no matrix is larger than (n, r). The residual
@@ -142,7 +187,7 @@ class _Fit:
     `means` (c,): of the values. `between` (c, r): the columns' means. `effects` (r,): of the columns. `gain`: G. `normal`: X' W X.
     `weights`, `counts`, `variances` (c,): of each cell; a variance is of one trial. `moments` (c, r, r): X' X of each cell. `errors`: the
     trials' squared own errors in each cell: their sum (c,), with X (c, r) and with X' X (c, r, r). `left` (c,): the trace of each cell's
-    block of M.
+    block of M. `within`: X.
     """
 
     means: Array
@@ -156,6 +201,14 @@ class _Fit:
     moments: Array
     errors: tuple[Array, Array, Array]
     left: Array
+    within: Array
+
+    def coefficients(self, a: int, b: int, cell: NDArray[np.intp]) -> Array:
+        """(n,): what each trial counts in cell a less cell b."""
+        found = -self.weights[cell] * (self.within @ self._gained(a, b))
+        found[cell == a] += 1 / self.counts[a]
+        found[cell == b] -= 1 / self.counts[b]
+        return np.asarray(found)
 
     def difference(self, a: int, b: int) -> float:
         """Cell a less cell b."""
@@ -222,14 +275,15 @@ def _traces(matrix: Array, moments: Array) -> Array:
     return np.asarray(moments.reshape(len(moments), matrix.size) @ matrix.ravel())
 
 
-def _fit(values: Array, errors: Array, cell: NDArray[np.intp], rounds: NDArray[np.intp], places: Array | None) -> _Fit:
-    """Weighted least squares of cells, rounds and, where enough degrees of freedom are left, a slope over `places`.
+def _fit(values: Array, errors: Array, cell: NDArray[np.intp], columns: Array, places: Array | None) -> _Fit:
+    """Weighted least squares of cells, of the `columns` that they share (n, r) and, where enough degrees of freedom are left, a slope over
+    `places`.
 
     A cell that is far noisier than most counts less for what the cells share, in proportion to its variance. The others count alike:
     weights that followed every chance in two or three residuals would overfit.
     """
     counts: Array = np.bincount(cell).astype(float)
-    between, within = _centred(_shared(counts, cell, rounds, places), cell, counts)
+    between, within = _centred(_with_slope(columns, counts, cell, places), cell, counts)
     means = np.bincount(cell, values) / counts
     own = values - means[cell]
     moments = _summed(within[:, :, None] * within[:, None, :], cell, counts.size)
@@ -257,7 +311,7 @@ def _fit(values: Array, errors: Array, cell: NDArray[np.intp], rounds: NDArray[n
         _summed(with_x, cell, counts.size),
         _summed(with_x[:, :, None] * within[:, None, :], cell, counts.size),
     )
-    return _Fit(means, between, effects, gain, normal, weights, counts, variances, moments, of_errors, left)
+    return _Fit(means, between, effects, gain, normal, weights, counts, variances, moments, of_errors, left, within)
 
 
 def _summed(values: Array, cell: NDArray[np.intp], cells: int) -> Array:
@@ -267,9 +321,13 @@ def _summed(values: Array, cell: NDArray[np.intp], cells: int) -> Array:
     return sums
 
 
-def _shared(counts: Array, cell: NDArray[np.intp], rounds: NDArray[np.intp], places: Array | None) -> Array:
-    """(n, r): what cells share: the rounds but the first, and the slope where it can be told from them and enough is left."""
-    columns = np.eye(int(rounds.max()) + 1)[rounds][:, 1:]
+def _dummies(*factors: NDArray[np.intp]) -> Array:
+    """(n, r): a column for each level of each factor (n,) but its first."""
+    return np.column_stack([np.eye(int(factor.max()) + 1)[factor][:, 1:] for factor in factors])
+
+
+def _with_slope(columns: Array, counts: Array, cell: NDArray[np.intp], places: Array | None) -> Array:
+    """(n, r): what cells share: `columns`, and the slope where it can be told from them and enough is left."""
     if places is None or not np.ptp(places) > 0:
         return columns
     slope = (places - places.mean()) / np.ptp(places)

@@ -23,6 +23,7 @@ class Parameters(TrainingParameters):
     """The size of the load."""
 
     same_work = ("width", "depth")
+    loads = False
 
     width: int = Field(128, ge=1, le=65_536)
     depth: int = Field(2, ge=1, le=64)

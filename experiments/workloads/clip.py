@@ -60,6 +60,8 @@ class Parameters(KeptPairParameters):
 
     @model_validator(mode="after")
     def _finite(self) -> Parameters:
+        if self.signal_every is None and self.signal_factor != (default := type(self).model_fields["signal_factor"].default):
+            raise ValueError(f"signal_factor has no effect without signal_every; leave it at {default:g}, or set signal_every")
         if self.signal_every is not None and self.measure_s is not None:
             raise ValueError("signal_every: not with measure_s, since the gradient grows for as long as the window lasts")
         times = (self.warmup_steps + self.steps) // (self.signal_every or self.warmup_steps + self.steps + 1)

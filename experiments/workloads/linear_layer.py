@@ -27,6 +27,7 @@ class Parameters(TrainingParameters):
     """The layers' width."""
 
     same_work = ("width",)
+    loads = False
 
     width: int = Field(64, ge=16, le=16_384, description="inputs of the first layer; the second has four times as many")
     learning_rate: float = Field(1e-3, gt=0, le=10)

@@ -18,12 +18,13 @@ from experiments.stats.spread import Spread
 from experiments.stats.verdict import Verdict
 from tasks.analysis.cell import estimate_of, is_number
 from tasks.analysis.compare_cells import make_cells
+from tasks.analysis.stretches import stretches
 from tasks.analysis.trial_row import TrialRow
 from tasks.sweep.twins import TWIN, TWINS
 
 STATISTICS_VERSION = 1  # raise it whenever the same pairs may get another interval or verdict: certificates of another version do not count
 GROUPS = (2, 3, 5)  # pairs that make a small sweep of two cells with so many repeats
-DISTURBED, NOT_JUDGED = "disturbed", "not judged"
+DISTURBED, NOT_JUDGED, ELSEWHERE = "disturbed", "not judged", "not on one host with one code"
 APART_S = 60.0  # between the trials of a pair: a longer gap, and longer than its longer trial, says that something interrupted them
 
 Comparison = tuple[Estimate, Verdict | None]
@@ -151,7 +152,9 @@ def _why_left_out(a: TrialRow, b: TrialRow, metric: str) -> str | None:
         return NOT_JUDGED
     first, second = sorted((row.result for row in (a, b) if row.result), key=lambda result: result.started_at)
     longest = max(result.finished_at - result.started_at for result in (first, second))
-    return "interrupted" if second.started_at - first.finished_at > max(APART_S, longest) else None
+    if second.started_at - first.finished_at > max(APART_S, longest):
+        return "interrupted"
+    return ELSEWHERE if len(stretches([a, b])) > 1 else None
 
 
 def _logs(pairs: Sequence[Pair], suite: Suite) -> tuple[list[float], list[float]]:

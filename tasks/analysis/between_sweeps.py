@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from experiments.stats.between_sweeps import both_sides
@@ -50,9 +51,10 @@ def _place_of(cell: Cell) -> Place:
 
 
 def _on_equal_hosts(a: Cell, b: Cell) -> bool | None:
-    """Whether the same hosts measured both: by their ids, or by their names where a side is from before there were ids. None: not known."""
+    """Whether the same hosts measured both, each the same share of the trials: by their ids, or by their names where a side is from before
+    there were ids. None: not known."""
     for name in ("host_id", "host"):
-        left, right = ({row.environment.get(name) for row in cell.measured} for cell in (a, b))
+        left, right = (Counter(row.environment.get(name) for row in cell.measured) for cell in (a, b))
         if None not in left | right:
-            return left == right
+            return all(left[host] * right.total() == right[host] * left.total() for host in left | right)
     return None

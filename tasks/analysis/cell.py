@@ -103,10 +103,25 @@ class Cell:
         """Its value by its own repeats and what past sweeps know of its pool. The sweep's other cells do not enter it."""
         return repeats_interval(self.estimates, known=self.known) if self.estimates else None
 
+    @cached_property
+    def level(self) -> float:
+        """Its value to rank it by: in a sweep of several stretches without what those did to it, as far as other cells show that. It needs
+        a value."""
+        assert self.estimate is not None
+        if self.layout is None or self.layout.one_stretch:
+            return self.estimate.value
+        level = self.layout.level(self.number)
+        return math.exp(level) if self.metric.scale is Scale.LOG else level
+
     @property
     def values(self) -> list[float]:
         """The metric of each repeat that has it."""
         return [estimate.value for estimate in self.estimates]
+
+    @property
+    def ran_once(self) -> bool:
+        """Whether but one of its trials has ended, however."""
+        return sum(row.outcome != "to do" for row in self.rows) == 1
 
     @property
     def outcome(self) -> str:
@@ -148,8 +163,10 @@ class Cell:
         return self.reference == REFERENCE or (self.reference != "" and other.reference != REFERENCE)
 
     def mean(self, name: str) -> float | None:
-        """Mean of a summary metric over the repeats that ended ok; None where none knows it."""
-        known = numbers(row.summary.get(name) for row in self.rows if row.outcome == "ok")
+        """Mean of a summary metric over the repeats that ended ok, without those that were disturbed, where others were not; None where
+        none knows it."""
+        rows = [row for row in self.rows if row.outcome == "ok"]
+        known = numbers(row.summary.get(name) for row in [row for row in rows if not row.disturbed] or rows)
         return sum(known) / len(known) if known else None
 
 

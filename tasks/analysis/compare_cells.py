@@ -18,6 +18,7 @@ from tasks.analysis.judge_cells import MINIMUM_EFFECT, Comparison, judge_pairs
 from tasks.analysis.named_settings import named_by
 from tasks.analysis.parity_gate import gate_on_parity
 from tasks.analysis.same_work import other_work, set_work
+from tasks.analysis.stretches import numbers_of
 from tasks.analysis.trial_row import TrialRow
 
 
@@ -78,7 +79,7 @@ def _known(cell: Cell, known: SpreadLookup | None) -> Spread | None:
 
 
 def _lay_out(cells: Sequence[Cell]) -> None:
-    """Give the cells of a pool their layout: all trials with the metric, their rounds (repeats) and the order in which they started."""
+    """Give the cells of a pool their layout: all trials with the metric, their rounds (repeats), stretches and order."""
     trials = [(cell, row, estimate) for cell in cells for row, estimate in zip(cell.measured, cell.estimates, strict=True)]
     if not trials:
         return
@@ -91,6 +92,7 @@ def _lay_out(cells: Sequence[Cell]) -> None:
         [places[when] for when in started],
         errors=[estimate.se for _, _, estimate in trials],
         known=next((cell.known for cell in cells if cell.known), None),
+        stretches=numbers_of([row for _, row, _ in trials]),
     )
     for cell in cells:
         cell.layout = layout if cell.estimates else None
@@ -121,7 +123,7 @@ def _find_baselines(cells: Sequence[Cell], suite: Suite) -> None:
         cell.other_work = other_work(cell, named) if named is not None else ""
         cell.baseline = None if cell.other_work else named
         if cell.baseline is not None and cell.baseline is not cell and cell.estimates and cell.baseline.estimates:
-            cell.differs = [name for name, *_ in confounders([cell.baseline, cell])]
+            cell.differs = [name for name, *_ in confounders([cell.baseline, cell], between=True)]
 
 
 def compared_pairs(cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:

@@ -19,11 +19,12 @@ def value_key(value: Any) -> str:
     return repr(value)
 
 
-def confounders(cells: Sequence[Cell]) -> list[tuple[str, list[tuple[str, list[Cell]]]]]:
+def confounders(cells: Sequence[Cell], *, between: bool = False) -> list[tuple[str, list[tuple[str, list[Cell]]]]]:
     """What differs between cells that were compared and is not an axis: (name, [(value, cells), ...]).
 
     Environment values, versions of packages, and parameters that the suite set differently without an axis. Numbers within 1 % count as
     equal (clocks). Where only a first trial compiles or draws weights, cells in which as many trials did are alike.
+    `between`: without what as many trials of each cell have, such as hosts that all cells ran on equally often.
     """
     differences = []
     names = {axis for cell in cells for axis in cell.axes}
@@ -41,7 +42,7 @@ def confounders(cells: Sequence[Cell]) -> list[tuple[str, list[tuple[str, list[C
             mixes.add(tuple(sorted(Counter(values).items())))
             for value in dict.fromkeys(values):
                 groups.setdefault(value, []).append(cell)
-        if name in _OF_FIRST_TRIALS and len(mixes) == 1:
+        if len(mixes) == 1 and (between or name in _OF_FIRST_TRIALS):
             continue
         if name == "compilation":
             groups.pop("none", None)  # the parameter `compile` tells the same

@@ -14,9 +14,11 @@ from experiments.stats.verdict import Levels, Verdict, among_many, benjamini_hoc
 from tasks.analysis.cell import Cell
 
 MINIMUM_EFFECT = 0.02  # a smaller difference is "same": 2 %
-DISTURBED, ONE_TRIAL, SPREADS_DIFFER, TOO_WIDE, OF_MANY = (
+DISTURBED, APART, ONE_TRIAL, ONE_BESIDE, SPREADS_DIFFER, TOO_WIDE, OF_MANY = (
     "disturbed by other work",
+    "not measured on one host in one sitting",
     "one trial",
+    "one trial on the same host and in the same sitting as the other's",
     "two trials whose spreads differ",
     "too wide an interval",
     "one of many comparisons",
@@ -36,8 +38,9 @@ def ratio_of(cell: Cell, baseline: Cell, *, paired: bool = True) -> Estimate:
     """How many times better `cell` is than `baseline`: > 1 is better, whichever direction the metric has. Both need a trial that has it.
 
     Of a score or a count, by how much it is better: a difference, > 0 is better. A metric that is better neither high nor low counts
-    as one of which more is better. Cells of one pool and sweep are compared in their layout, where rounds and drift cancel. Others, and all
-    where `paired` is False, as independent samples. The interval is unbounded where a cell has one trial and its pool's spread is unknown.
+    as one of which more is better. Cells of one pool and sweep are compared in their layout, where rounds, stretches and drift cancel.
+    Others, and all where `paired` is False, as independent samples. The interval is unbounded where a cell has one trial and its pool's
+    spread is unknown, and where no stretch of the sweep has both.
     """
     one, other = (baseline, cell) if cell.metric.lower_is_better else (cell, baseline)
     if paired and cell.layout is not None and cell.layout is baseline.layout:
@@ -128,12 +131,23 @@ def _too_few(cell: Cell, baseline: Cell) -> str | None:
     """
     if cell.disturbed or baseline.disturbed:
         return DISTURBED
+    if _beside(cell, baseline) == 0:
+        return APART
     least = min(len(cell.measured), len(baseline.measured))
     if least < 2:
         return ONE_TRIAL
+    if (least := _beside(cell, baseline)) < 2:
+        return ONE_BESIDE
     if least == 2 and _spreads_differ(cell, baseline):
         return SPREADS_DIFFER
     return None
+
+
+def _beside(cell: Cell, baseline: Cell) -> int:
+    """How many trials the fewer have of the two that their comparison is made of; all they have where they share no layout."""
+    if cell.layout is None or cell.layout is not baseline.layout:
+        return min(len(cell.measured), len(baseline.measured))
+    return min(cell.layout.trials(cell.number, baseline.number))
 
 
 def _spreads_differ(cell: Cell, baseline: Cell) -> bool:

@@ -49,6 +49,8 @@ class _Arm:
             settings = as_reference(self.settings, precision)
             if kind and "allow_tf32" in settings:  # the few fp32 products that are left there do not matter
                 settings["allow_tf32"] = self.settings["allow_tf32"]
+            if "compile_cache" in settings:  # which changes no number: early references have it as their cell had
+                settings["compile_cache"] = self.settings["compile_cache"]
             if "precision" in self.settings and settings == self.settings:
                 return kind
         return len(_KINDS)

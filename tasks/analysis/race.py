@@ -20,6 +20,7 @@ from enum import StrEnum
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from experiments.metrics import Metric, Scale, metric_of
 from experiments.stats.estimate import Array
@@ -28,6 +29,7 @@ from experiments.stats.race import FIRST_LOOK, Mask, Standing, bounds, standing
 from experiments.trial import Trial
 from tasks.analysis.cell import is_number
 from tasks.analysis.compare_cells import make_cells
+from tasks.analysis.stretches import numbers_of
 from tasks.analysis.trial_row import TrialRow
 from tasks.sweep.constraints import Constraint
 from tasks.sweep.race_settings import RaceSettings
@@ -157,6 +159,7 @@ class _Replay:
         self.racer = {cell: number for number, cell in enumerate(first)}
         self.at = {(self.racer[row.trial.cell], row.trial.repeat): row for row in rows if row.trial.cell in self.racer}
         self.planned = max((number for _, number in self.at), default=0)
+        self.stretch = self._stretches()
         self.racing = np.ones(len(self.trials), bool)
         self.inside = np.full(len(self.trials), not settings.where)
         self.open: dict[int, list[Constraint]] = {}
@@ -260,7 +263,23 @@ class _Replay:
         return [Dropout(at, number, Why.STRUCK) for at, status in self.parity.items() if status is ParityStatus.STRUCK and still[at]]
 
     def _logs(self, number: int) -> Array:
-        return self.settings.better * self._values(self.settings.metric, number, logarithmic=True)
+        """(racers, blocks): a round, or each part of it that one stretch of the sweep has. What went on elsewhere, or later, is not
+        compared with what ran before. More blocks than rounds make the levels stricter."""
+        values = self.settings.better * self._values(self.settings.metric, number, logarithmic=True)
+        blocks = []
+        for at in range(number):
+            of, there = self.stretch[:, at], self.stretch[:, at] >= 0
+            blocks += [np.where(of == one, values[:, at], np.nan) for one in (np.unique(of[there]) if there.any() else (-1,))]
+        return np.column_stack(blocks)
+
+    def _stretches(self) -> NDArray[np.int_]:
+        """(racers, rounds): the number of each trial's stretch among those of its pool; -1 where there is no trial."""
+        numbers = np.full((len(self.trials), self.planned), -1)
+        for pool in {trial.pool for trial in self.trials}:
+            mine = {place: row for place, row in self.at.items() if row.trial.pool == pool}
+            for (racer, number), stretch in zip(mine, numbers_of(list(mine.values())), strict=True):
+                numbers[racer, number - 1] = stretch
+        return numbers
 
     def _values(self, name: str, last: int, *, logarithmic: bool) -> Array:
         """(racers, rounds) to round `last`; NaN where there is none, and for disturbed trials of a racer that has others."""

@@ -104,7 +104,10 @@ def host_law_of(by_host: Cells) -> tuple[VarianceLaw | None, int]:
 
 
 def _nested(past: PastSweeps, device: str | None, metric: str, pool: str | None = None) -> tuple[Cells, Cells]:
-    """(cells by sweep, of `pool` alone; cells by host, of every pool): values of trials, and means of a host's sweeps."""
+    """(cells by sweep and host, of `pool` alone; cells by host, of every pool): values of trials, and means of a host's sweeps.
+
+    A sweep that went on on another host has repeats that differ by their hosts, which is not how far trials lie apart.
+    """
     by_sweep: Cells = {}
     by_host: Cells = {}
     for sweep, trials in past.trials.items():
@@ -112,7 +115,7 @@ def _nested(past: PastSweeps, device: str | None, metric: str, pool: str | None 
         for trial, value in _values(trials, device, metric):
             cell = (trial.cell, trial.version)
             if pool in (None, trial.pool):
-                by_sweep.setdefault(cell, {}).setdefault(sweep, []).append(value)
+                by_sweep.setdefault(cell, {}).setdefault(f"{sweep} {trial.host or ''}", []).append(value)
             if trial.host is not None:
                 on_host.setdefault((cell, trial.host), []).append(value)
         for (cell, host), values in on_host.items():
@@ -121,17 +124,13 @@ def _nested(past: PastSweeps, device: str | None, metric: str, pool: str | None 
 
 
 def _one_host_each(past: PastSweeps, place: Place) -> list[Groups]:
-    """Cells by sweep, those of each set of hosts apart: what two sweeps on one host differ by, not what two hosts do."""
+    """Cells by sweep, those of each host apart: what two sweeps on one host differ by, not what two hosts do."""
     pool, device, metric = place
-    cells: dict[tuple[str, str, tuple[str, ...]], dict[str, list[float]]] = {}
+    cells: dict[tuple[str, str, str | None], dict[str, list[float]]] = {}
     for sweep, trials in past.trials.items():
-        of_cell: dict[tuple[str, str], list[tuple[str, float]]] = {}
         for trial, value in _values(trials, device, metric):
             if trial.pool == pool:
-                of_cell.setdefault((trial.cell, trial.version), []).append((trial.host or "", value))
-        for (cell, version), pairs in of_cell.items():
-            hosts = tuple(sorted({host for host, _ in pairs}))
-            cells.setdefault((cell, version, hosts), {})[sweep] = [value for _, value in pairs]
+                cells.setdefault((trial.cell, trial.version, trial.host), {}).setdefault(sweep, []).append(value)
     return list(cells.values())
 
 

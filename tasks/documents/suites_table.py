@@ -53,10 +53,18 @@ def _found(sweep: SweepOnPage, link: str, shown: Path) -> str:
 
 
 def finding(sweep: SweepOnPage) -> str:
-    """What a published sweep found, as its page's headline says it, and how many DataLoader processes are enough where its table is about
-    them; empty where each cell ran once, unless it asked what fits."""
+    """What a published sweep found, as its page's headline says it; empty where each cell ran once, unless it asked what fits.
+
+    One line of a table has room for one answer: how many DataLoader processes are enough is said of the best cell's row alone, where the
+    sweep's table is about them. Groups of one cell are left out where a sentence holds of all groups together, such as how rates grow.
+    """
     report = report_of(report_source(load_sweep(sweep.folder)), head=True)
     if not sweep.repeated:
         return report.fits
-    loading = [row.sentence for row in saturation(report.cells)] if sweep.plan.suite.report.columns == WORKERS else []
+    together = [line for line in (report.fits, *report.scaling) if line]
+    if len(report.answers) > 1 and together:
+        compared = [answer.line for answer in report.answers if answer.compared > 1]
+        return f"{'; '.join([line.removesuffix('.') for line in together] + compared)}."
+    best = report.answer.best if report.answer and sweep.plan.suite.report.columns == WORKERS else None
+    loading = [row.sentence for row in saturation(report.cells, of=best)] if best else []
     return " ".join([f"{headline_of(report).found}.", *loading])

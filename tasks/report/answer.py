@@ -6,8 +6,9 @@ needs no proof. Nothing else is called faster.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from experiments.metrics import Direction, Kind, Metric, Scale
@@ -18,7 +19,7 @@ from tasks.analysis.cell import Cell
 from tasks.analysis.judge_cells import OF_MANY, Comparison, judge_best, judge_pairs, smallest_effect
 from tasks.analysis.same_work import groups_to_rank
 from tasks.report.next_step import NextStep, Outlook
-from tasks.report.text_format import change, change_interval, difference, listed, percent, plural, quantity, spread
+from tasks.report.text_format import OUTCOMES, change, change_interval, difference, listed, percent, plural, quantity, spread
 
 MOST_NAMES = 4
 
@@ -93,6 +94,7 @@ class _Asked:
 
     outlook: Outlook
     minimum: float | None = None
+    lost: Sequence[Cell] = ()  # cells of the group that have no value
 
 
 def find_answers(cells: Sequence[Cell], outlook: Outlook | None = None, *, minimum: float | None = None) -> list[Answer]:
@@ -102,7 +104,11 @@ def find_answers(cells: Sequence[Cell], outlook: Outlook | None = None, *, minim
     """
     asked = _Asked(outlook or Outlook(), minimum)
     with_value = [cell for cell in cells if cell.estimate and cell.metric.direction is not Direction.NEITHER]
-    answers = [_answer(group, work, asked) for work, group in groups_to_rank(with_value).items()]
+    lost = [cell for cell in cells if not cell.estimate]
+    answers = []
+    for work, group in groups_to_rank(with_value).items():
+        alike = [cell for cell in lost if cell.work == group[0].work and cell.devices == group[0].devices]
+        answers.append(_answer(group, work, replace(asked, lost=alike)))
     return [answer for answer in answers if answer is not None]
 
 
@@ -111,19 +117,37 @@ def _answer(cells: Sequence[Cell], work: str, asked: _Asked) -> Answer | None:
     if not standing:
         return None
     best, others = standing[0], standing[1:]
-    struck = _struck(cells, best)
     if not others:
-        return Answer(_alone(best), best, 1, certainty=["There is nothing to compare it with.", *struck], work=work)
+        certainty = ["There is nothing to compare it with.", *_struck(cells, best), *_lost(asked.lost)]
+        return Answer(_alone(best), best, 1, certainty=certainty, work=work)
     if max(len(cell.measured) for cell in standing) < 2:
-        headline, certainty = f"Each cell ran once: no setting is called {_better(best.metric)}", [_measured(best), *struck]
+        once = "Each cell ran once" if all(cell.ran_once for cell in standing) else "No cell has two trials that count"
+        headline = f"{once}: no setting is called {_better(best.metric)}"
+        certainty = [_measured(best), *_struck(cells, best), *_lost(asked.lost)]
         return Answer(headline, best, len(standing), certainty=certainty, next_step=_more(standing, asked.outlook), work=work)
-    found = [Duel(other, comparison) for other, comparison in zip(others, judge_best(best, others, asked.minimum), strict=True)]
+    best, found = _duels(standing, asked.minimum)
+    struck = [*_struck(cells, best), *_lost(asked.lost)]
     if not all(duel.won for duel in found):
         return _no_clear_winner(best, found, struck, asked, work)
-    if not all(best.may_lead(other) for other in others):
+    if not all(best.may_lead(duel.other) for duel in found):
         return _unproven(best, found, standing, struck, asked, work)
-    headline, certainty = f"{best.short} is {superlative(best.metric)}", [_lead(best, found), *struck]
+    so_far = " so far" if any(cell.outcome == "to do" for cell in asked.lost) else ""
+    headline, certainty = f"{best.short} is {superlative(best.metric)}{so_far}", [_lead(best, found, asked.lost), *struck]
     return Answer(headline, best, len(standing), winner=best, figures=figures_of(best), certainty=certainty, work=work)
+
+
+def _duels(standing: Sequence[Cell], minimum: float | None) -> tuple[Cell, list[Duel]]:
+    """The best cell and what it is to each other one, from the best value down. A cell that another one beats is not the best, whatever its
+    value: where trials are missing, or ran on another host, values and comparisons may say different things."""
+    best = standing[0]
+    for _ in standing:
+        others = [cell for cell in standing if cell is not best]
+        found = [Duel(other, comparison) for other, comparison in zip(others, judge_best(best, others, minimum), strict=True)]
+        beaten_by = [duel for duel in found if duel.found.verdict is Verdict.SLOWER]
+        if not beaten_by:
+            break
+        best = min(beaten_by, key=lambda duel: duel.found.ratio.value).other
+    return best, found
 
 
 def _no_clear_winner(best: Cell, found: Sequence[Duel], struck: Sequence[str], asked: _Asked, work: str) -> Answer:
@@ -221,6 +245,13 @@ def _struck(cells: Sequence[Cell], best: Cell) -> list[str]:
     return said if rest <= 0 else [*said[:MOST_NAMES], f"{rest} more {'was' if rest == 1 else 'were'} measured {better} and struck."]
 
 
+def _lost(cells: Sequence[Cell]) -> list[str]:
+    """How many cells were not compared since they have no value, by how they ended."""
+    counts = Counter("without the metric" if cell.outcome == "ok" else OUTCOMES.get(cell.outcome, cell.outcome) for cell in cells)
+    ended = ", ".join(f"{count} {word}" for word, count in counts.items())
+    return [f"{plural(len(cells), 'cell')} {'has' if len(cells) == 1 else 'have'} no value: {ended}."] if cells else []
+
+
 def figures_of(cell: Cell) -> list[tuple[str, str]]:
     """(number, what it is): the value and, unless it is the baseline itself, the speed-up."""
     figures = [value_of(cell)]
@@ -236,7 +267,7 @@ def value_of(cell: Cell) -> tuple[str, str]:
     assert cell.estimate is not None
     plus = spread(cell.estimate, cell.metric)
     said = f"{plus}, 95 % interval" if plus.startswith("±") else plus.strip("()") or "no interval: it needs repeats"
-    return quantity(cell.estimate.value, cell.metric), said
+    return quantity(cell.estimate.value, cell.metric), f"{said}, disturbed by other work" if cell.disturbed else said
 
 
 def _alone(cell: Cell) -> str:
@@ -246,12 +277,14 @@ def _alone(cell: Cell) -> str:
 
 def _measured(best: Cell) -> str:
     value, what = value_of(best)
-    return f"Best measured: {best.short}, {value}, {what}."
+    where = "" if best.layout is None or best.layout.one_stretch else ", though not all on one host in one sitting"
+    return f"Best measured{where}: {best.short}, {value}, {what}."
 
 
-def _lead(best: Cell, found: Sequence[Duel]) -> str:
+def _lead(best: Cell, found: Sequence[Duel], lost: Sequence[Cell]) -> str:
     own = "It is the baseline. " if best.baseline is best else ""
-    return f"{own}It beats every other cell; the next, {_next(found).other.short}, by {_by(best, _next(found))}."
+    every = f"{'the only other cell' if len(found) == 1 else f'the {len(found)} others'} with a value" if lost else "every other cell"
+    return f"{own}It beats {every}; the next, {_next(found).other.short}, by {_by(best, _next(found))}."
 
 
 def _next(found: Sequence[Duel]) -> Duel:
@@ -282,4 +315,4 @@ def _of(cell: Cell) -> float:
 
 
 def _goodness(cell: Cell) -> float:
-    return -_of(cell) if cell.metric.lower_is_better else _of(cell)
+    return -cell.level if cell.metric.lower_is_better else cell.level

@@ -12,6 +12,7 @@ from experiments.stats.step_interval import LEAST_STEPS, TOO_SHORT
 from tasks.analysis.cell import Cell
 from tasks.analysis.judge_cells import OF_MANY, ONE_TRIAL, SPREADS_DIFFER
 from tasks.analysis.trial_row import TrialRow
+from tasks.report.places import caution_of_places
 from tasks.report.sections.device_state import disturbance_cautions, unjudged_cautions
 from tasks.report.spread_caution import of_unknown_spread
 from tasks.report.text_format import listed, percent, plural
@@ -47,6 +48,7 @@ def caution_groups(rows: Sequence[TrialRow], cells: Sequence[Cell], *, emulated:
                 *_of_length(measured),
             ],
         ),
+        CautionGroup("Hosts and sittings", caution_of_places(measured)),
         CautionGroup("Step times", _of_settling(measured)),
         CautionGroup("Loss parity", _of_loss_parity(cells)),
         CautionGroup("Data and workload", [*_of_media_pipe(cells), *(caveat for name in workloads_ if (caveat := _caveat(name)))]),
@@ -71,9 +73,11 @@ def _of_repeats(cells: Sequence[Cell]) -> list[str]:
     if not once:
         return []
     if len(once) == len(cells):
-        who = "Each cell ran once" if len(cells) > 1 else "The cell ran once"
+        who = "Each cell" if len(cells) > 1 else "The cell"
     else:
-        who = f"{plural(len(once), 'cell')} of {len(cells)} ({listed([cell.short for cell in once], 4)}) ran once"
+        who = f"{plural(len(once), 'cell')} of {len(cells)} ({listed([cell.short for cell in once], 4)})"
+    alone = all(cell.ran_once for cell in once)
+    who += " ran once" if alone else f" {'has' if who.startswith(('Each', 'The', '1 ')) else 'have'} one trial that counts"
     return [f"{who}: one trial does not show what varies between trials, so it gets no verdict; three repeats do."]
 
 

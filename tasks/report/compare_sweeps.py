@@ -220,7 +220,7 @@ def _decide(cells: Sequence[tuple[Cell, Cell]], minimum: float, known: KnownSpre
     pairs = []
     for a, b in cells:
         comparison = found.get(id(b))
-        differs = [name for name, *_ in confounders([a, b])]
+        differs = [name for name, *_ in confounders([a, b], between=True)]
         if comparison is None:
             pairs.append(Pair(a, b, None, None, differs))
         elif b.metric.direction is Direction.NEITHER:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from experiments.trial import label
 from tasks.analysis.cell import Cell
-from tasks.report.text_format import percent
+from tasks.report.text_format import OUTCOMES, percent
 from tasks.report.value_order import parameters_named
 
 _NOT = "does_not_fit"
@@ -47,6 +47,9 @@ def _bracket(name: str, cells: Sequence[Cell], axis: str) -> str:
     prefix = f"{name} " if name else ""
     if fitted is None:
         return f"{prefix}none, since {too_large.axes[axis]}, the smallest tried, does not" if too_large else ""
+    end = size(too_large) if too_large else float("inf")
+    others = [cell for cell in cells if cell.outcome not in ("ok", _NOT) and size(fitted) < size(cell) < end]
+    open_ = "".join(f"; {cell.axes[axis]} {OUTCOMES.get(cell.outcome, cell.outcome)}" for cell in sorted(others, key=size))
     if too_large is None:
-        return f"{prefix}{fitted.axes[axis]}, the largest tried"
-    return f"{prefix}{fitted.axes[axis]}, and {too_large.axes[axis]}, {percent(size(too_large) / size(fitted) - 1)} larger, does not"
+        return f"{prefix}{fitted.axes[axis]}, the largest {'that ended ok' if others else 'tried'}{open_}"
+    return f"{prefix}{fitted.axes[axis]}, and {too_large.axes[axis]}, {percent(size(too_large) / size(fitted) - 1)} larger, does not{open_}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from tasks.analysis.results import Sweep
@@ -43,6 +44,20 @@ def commit_text(plan: Plan) -> str:
     return f"{commit[:12]}{dirty}{f' ({ASSERTED})' if plan.git.get('checked') is False else ''}" if commit else ""
 
 
+def later_commits(sweep: Sweep) -> Mapping[str, int]:
+    """Commit -> how many trials told that they ran at it, where that is not the plan's: the sweep went on there. Without the trials that
+    have a commit of their own."""
+    planned = str(sweep.plan.git.get("commit") or "")
+    told = Counter(str(row.environment["git_commit"]) for row in sweep.rows if row.environment.get("git_commit") and not row.trial.commit)
+    return {commit: count for commit, count in told.items() if planned and commit != planned}
+
+
+def ran_at(sweep: Sweep) -> str:
+    """The plan's commit and, where the sweep went on at others, how many trials ran at which: `0123456789ab; 3 trials at fedcba987654`."""
+    later = [f"{plural(count, 'trial')} at {commit[:12]}" for commit, count in later_commits(sweep).items()]
+    return "; ".join([commit_text(sweep.plan), *later])
+
+
 def commits_text(plan: Plan) -> str:
     """The commits that trials run instead of the code here: `main: 0123456789ab, tree fedcba9876543210`; empty without any."""
     commits = {trial.commit: trial.axes.get("commit") for trial in plan.trials if trial.commit}
@@ -75,6 +90,9 @@ def provenance_cautions(sweep: Sweep) -> list[str]:
             lines.append(f"Which code ran in {count} is not known: {names}.")
         else:
             lines.append(f"{count} ran other code (tree {tree}) than was planned (tree {planned}): {names}.")
+    for commit, trials in later_commits(sweep).items():
+        at = str(plan.git["commit"])[:12]
+        lines.append(f"{plural(trials, 'trial')} ran at commit {commit[:12]}, after the sweep was planned at {at}.")
     if plan.git.get("commit") and plan.git.get("checked") is False:
         lines.append(f"The commit {str(plan.git['commit'])[:12]} is {ASSERTED}: there was no git where the sweep was planned.")
     return lines

@@ -24,7 +24,7 @@ from tasks.report.comparison_table import ComparisonTable
 from tasks.report.manifest import MANIFEST, files_below, listed_files, write_manifest
 from tasks.report.markdown import render_text
 from tasks.report.model import make_report
-from tasks.report.provenance import commit_text, commits_text, tree_text
+from tasks.report.provenance import commits_text, ran_at, tree_text
 from tasks.report.section import Bullets
 from tasks.report.text_format import listed, plural
 from tasks.report.whole_sweep import why_not_whole
@@ -192,7 +192,7 @@ def _facts(sweep: Sweep) -> list[tuple[str, str]]:
     started = [row.result.started_at for row in sweep.rows if row.result]
     many = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0]) if counts else "no"
     software = [f"{name} {text}" for name in VERSIONS if (text := _values(rows, name))]
-    code = f"{f'commit {commit}' if (commit := commit_text(sweep.plan)) else 'no commit known'}, tree {tree_text(sweep)}"
+    code = f"{f'commit {commit}' if (commit := ran_at(sweep)) else 'no commit known'}, tree {tree_text(sweep)}"
     facts = [
         ("Device", _values(rows, "device_name")),
         ("Hosts", _values(rows, "host_id")),

@@ -42,9 +42,12 @@ def race_answer(race: Race, cells: Sequence[Cell], outlook: Outlook) -> Answer |
     if race.state is State.LEVEL:
         headline = f"No clear winner: {best.short} is within {margin} of the {superlative(best.metric)}, and {_apart(others)}"
         return Answer(headline, best, count, certainty=[f"{value}, {what}.", *_parity(best, unproven=unproven), won, *tail])
-    if unproven:
-        headline = f"{best.short} was measured {superlative(best.metric)}, but its loss parity is {best.parity_note or 'unproven'}"
-        return Answer(headline, best, count, certainty=[f"{value}, {what}.", *_parity(best, unproven=True), *tail])
+    alone = all(one.why not in (Why.BEHIND, Why.LIMIT) for one in race.dropouts)
+    if alone or unproven:
+        only = f"{best.short} is the only setting left: none was shown to be worse"
+        measured = f"{best.short} was measured {superlative(best.metric)}, but its loss parity is {best.parity_note or 'unproven'}"
+        certainty = [f"{value}, {what}.", *_parity(best, unproven=unproven), *tail]
+        return Answer(only if alone else measured, best, count, certainty=certainty)
     headline = f"{best.short} is {superlative(best.metric)}"
     return Answer(headline, best, count, winner=best, figures=[(value, what)], certainty=[won, *tail])
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from experiments.config import duration
 from experiments.stats.verdict import Verdict
 from tasks.analysis.cell import Cell
+from tasks.analysis.judge_cells import APART, DISTURBED, ONE_BESIDE
 from tasks.analysis.looks import undecided_cells
 from tasks.analysis.results import Sweep
 from tasks.analysis.rounds_left import SENSIBLE, rounds_left
@@ -45,8 +46,11 @@ def standing_of(sweep: Sweep, cells: Sequence[Cell]) -> Standing | None:
         return Standing(f"No comparison is decided yet: the first look is after {plural(settings.least, 'round')}", first)
     undecided = undecided_cells(compared)
     disturbed = [cell for cell in undecided if cell.disturbed or (cell.baseline is not None and cell.baseline.disturbed)]
+    elsewhere = [cell for cell in undecided if cell.why_undecided in (APART, ONE_BESIDE)]
     minimum = sweep.plan.suite.report.minimum_effect
-    left = {cell.short: None if cell in disturbed else rounds_left(cell, settings.looks, minimum) for cell in undecided}
+    left = {
+        cell.short: None if cell in disturbed or cell in elsewhere else rounds_left(cell, settings.looks, minimum) for cell in undecided
+    }
     takes = [rounds for rounds in left.values() if rounds is not None]
     said = [_decided(compared)]
     step = outlook.rest() if unfinished else None
@@ -60,7 +64,11 @@ def standing_of(sweep: Sweep, cells: Sequence[Cell]) -> Standing | None:
         said.append(f"{which} disturbed by other work: repeat them while nothing else runs there")
         again = max(settings.least, 1) * _round_s(sweep, disturbed)
         step = step or _for(sweep, again)
-    if hopeless := len(undecided) - len(takes) - len(disturbed):
+    if elsewhere:
+        which = "it was" if len(compared) == 1 else f"{len(elsewhere)} were"
+        said.append(f"{which} not measured on one host in one sitting: {plural(settings.least, 'more round')} there would compare them")
+        step = step or _for(sweep, settings.least * _round_s(sweep, elsewhere))
+    if hopeless := len(undecided) - len(takes) - len(disturbed) - len(elsewhere):
         which = "it" if len(compared) == 1 else str(hopeless)
         said.append(f"{which} cannot be decided with a sensible number of repeats: more than {SENSIBLE} rounds as it looks now")
     return Standing("; ".join(said), step, left)
@@ -77,6 +85,8 @@ def stands(cell: Cell, standing: Standing) -> str:
         return f"decided after {plural(cell.decided_after, 'round')}" if cell.decided_after else "decided"
     if cell.struck:
         return "not pursued: the loss is not its reference's"
+    if cell.why_undecided in (DISTURBED, APART, ONE_BESIDE):
+        return f"not compared yet: {cell.why_undecided}"
     rounds = standing.left.get(cell.short)
     return f"about {plural(rounds, 'more round')}" if rounds else f"more than {SENSIBLE} more rounds" if standing.left else "no look yet"
 

@@ -165,6 +165,67 @@ def test_threads_that_load_are_one_at_least() -> None:
     assert TrainingParameters().loader == "processes"
 
 
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"prefetch_factor": 4}, "prefetch_factor has no effect with dataloader_workers 0, .*; leave it at 2, or give at least 1 of"),
+        ({"compile_cache": "fresh"}, "compile_cache fresh has no effect where nothing is compiled; leave it at kept, or set compile to"),
+        ({"allow_tf32": True}, "allow_tf32: precision fp32 would be computed in TF32; set precision to tf32, or allow_tf32 to false"),
+    ],
+)
+def test_what_would_change_nothing_is_refused_with_what_would_be_right(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        TrainingParameters.model_validate(values)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"prefetch_factor": 4, "dataloader_workers": 1},
+        {"prefetch_factor": 2},
+        {"compile_cache": "fresh", "compile": "layer"},
+        {"compile_cache": "fresh", "precision": "fp8", "kernels": "fused"},
+        {"compile_cache": "fresh", "optimizer": "states_bf16"},
+        {"allow_tf32": True, "precision": "bf16"},
+    ],
+)
+def test_where_it_changes_something_it_is_taken(values: dict[str, Any]) -> None:
+    TrainingParameters.model_validate(values)
+
+
+@pytest.mark.parametrize("name", ["canary", "linear_layer", "stable_diffusion"])
+@pytest.mark.parametrize(("asked", "value"), [("dataloader_workers", 2), ("loader", "threads"), ("prefetch_factor", 4)])
+def test_a_workload_that_makes_its_batches_itself_takes_no_loader(name: str, asked: str, value: Any) -> None:
+    schema = workloads.load(name).Parameters
+    with pytest.raises(ValidationError, match=f"{asked} has no effect: this workload makes its batches itself; leave it at"):
+        schema.model_validate({asked: value})
+    schema.model_validate({})
+
+
+@pytest.mark.parametrize(("name", "value"), [("communication_steps", 4), ("spikes_after", 10)])
+def test_inference_has_no_gradients_and_no_loss_that_spikes(name: str, value: int) -> None:
+    with pytest.raises(ValidationError, match=f"{name} has no effect: nothing is trained here; leave it at"):
+        InferenceParameters.model_validate({name: value})
+
+
+def test_inference_in_fp32_has_nothing_to_cast() -> None:
+    for precision in ("fp32", "tf32"):
+        with pytest.raises(ValidationError, match=f"cast_weights has no effect with precision {precision}, .*; leave it at true"):
+            InferenceParameters.model_validate({"precision": precision, "cast_weights": False})
+    InferenceParameters.model_validate({"precision": "bf16", "cast_weights": False})
+
+
+def test_a_reference_takes_what_its_arithmetic_leaves_without_effect() -> None:
+    """Else the reference of a cell that is taken would be refused."""
+    low = {"precision": "fp8", "kernels": "fused", "compile": "none", "compile_cache": "fresh"}
+    assert as_reference(low)["compile_cache"] == "kept"
+    assert as_reference({**low, "compile": "layer"})["compile_cache"] == "fresh"
+    assert as_reference({"precision": "bf16", "optimizer": "states_bf16", "compile_cache": "fresh"})["compile_cache"] == "kept"
+    lora = {"precision": "bf16", "tuning": "lora", "cast_weights": True}
+    assert as_reference(lora)["cast_weights"] is False and as_reference(lora, "bf16")["cast_weights"] is True
+    assert "cast_weights" not in as_reference({"precision": "bf16", "tuning": "full"})
+
+
 def test_a_recorded_step_holds_no_graph_and_recomputes_nothing() -> None:
     for mode in CUDA_GRAPHS:
         with pytest.raises(ValidationError, match=f"cuda_graph: compile_mode {mode} records graphs of its own"):

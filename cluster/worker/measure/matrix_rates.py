@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from cluster.worker.measure.matrix_shapes import Operand, Product
+from cluster.worker.measure.matrix_shapes import SCALED, SCALED_BY_RECIPE, Operand, Product
 from cluster.worker.torch_internals import count_cycles
 
 LOOP_S = 0.01  # of one timed loop: long beside a launch, short beside the time in which a GPU's power limit lowers its clocks
@@ -46,12 +46,16 @@ def seconds_of(product: Product, device: torch.device) -> float:
 def caller(product: Product) -> Callable[[list[torch.Tensor | None]], torch.Tensor]:
     """What computes the product of its operands."""
     function: Callable[..., torch.Tensor] = getattr(torch, product.op)
-    if product.op != "_scaled_mm":
+    if product.op not in (SCALED, SCALED_BY_RECIPE):
         return lambda operands: function(*operands)
     kind = getattr(torch, product.out_dtype) if product.out_dtype else None
 
     def scaled(operands: list[torch.Tensor | None]) -> torch.Tensor:
         left, right, left_scale, right_scale, bias = operands
+        if product.op == SCALED_BY_RECIPE:
+            left_recipe, left_swizzle, right_recipe, right_swizzle = map(list, product.scaling)
+            scales = [left_scale], left_recipe, left_swizzle, [right_scale], right_recipe, right_swizzle
+            return function(left, right, *scales, bias, kind, [], product.fast)
         fast: dict[str, Any] = {"bias": bias, "out_dtype": kind, "use_fast_accum": product.fast}
         return function(left, right, left_scale, right_scale, **fast)
 
@@ -68,8 +72,8 @@ def operand_sets(product: Product, device: torch.device) -> list[list[torch.Tens
 
 
 def _operands(product: Product, device: torch.device, draw: torch.Generator) -> list[torch.Tensor | None]:
-    """The scales of _scaled_mm are 1."""
-    is_scale = [product.op == "_scaled_mm" and at in (2, 3) for at in range(len(product.operands))]
+    """The scales of scaled products are 1."""
+    is_scale = [product.op in (SCALED, SCALED_BY_RECIPE) and at in (2, 3) for at in range(len(product.operands))]
     return [None if one is None else _filled(one, device, draw, scale) for one, scale in zip(product.operands, is_scale, strict=True)]
 
 

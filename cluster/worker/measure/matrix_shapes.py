@@ -17,10 +17,23 @@ from typing import Any, NamedTuple
 from cluster.worker.measure.trace_breakdown import ON_HOST, PRODUCTS, Event
 from cluster.worker.measure.trace_parts import OPERATOR, CountedSteps, Operation
 
-# Operators that multiply matrices -> how many of their arguments are tensors, from the first on, and where the two matrices are among them
-OPERATORS = {"mm": (2, 0), "addmm": (3, 1), "bmm": (2, 0), "baddbmm": (3, 1), "_int_mm": (2, 0), "_scaled_mm": (5, 0)}
-_SCALED = "_scaled_mm"
-_OUT_TYPE, _FAST = 6, 7  # where _scaled_mm's arguments out_dtype and use_fast_accum stand
+# Operators that multiply matrices -> which of their arguments are tensors, and where the two matrices are among these
+SCALED, SCALED_BY_RECIPE = "_scaled_mm", "_scaled_mm_v2"  # the latter is what torch.nn.functional.scaled_mm calls (torch 2.10 and later)
+OPERATORS: Mapping[str, tuple[tuple[int, ...], int]] = {
+    "mm": ((0, 1), 0),
+    "addmm": ((0, 1, 2), 1),
+    "bmm": ((0, 1), 0),
+    "baddbmm": ((0, 1, 2), 1),
+    "_int_mm": ((0, 1), 0),
+    SCALED: ((0, 1, 2, 3, 4), 0),
+    SCALED_BY_RECIPE: ((0, 1, 2, 5, 8), 0),
+}
+# Where in the arguments of scaled products out_dtype and use_fast_accum stand
+_RETURNS = {SCALED: (6, 7), SCALED_BY_RECIPE: (9, 11)}
+_RECIPES = (3, 4, 6, 7)  # of _scaled_mm_v2: recipe and swizzle of the left scale and of the right one
+_RECIPE_OF = {2: 3, 5: 6}  # where a list of scales stands -> where its recipe does
+# torch.nn.functional.ScalingType -> the type of its scale: by tensor, row, and blocks of 128 in fp32; blocks of 32 in e8m0
+_SCALE_TYPES = {"[0]": "float32", "[1]": "float32", "[4]": "float32", "[5]": "float32", "[3]": "float8_e8m0fnu"}
 # C++ names in a trace -> torch's
 _TYPES = {
     "double": "float64",
@@ -47,13 +60,14 @@ class Operand(NamedTuple):
 class Product:
     """One call of a matrix product, without its values. `op`: one of OPERATORS. `operands`: its tensors in order, None for one left out.
 
-    `out_dtype` and `fast`: of _scaled_mm alone.
+    `out_dtype` and `fast`: of scaled products alone. `scaling`: of _scaled_mm_v2, recipe and swizzle of the left scale and of the right.
     """
 
     op: str
     operands: tuple[Operand | None, ...]
     out_dtype: str = ""
     fast: bool = False
+    scaling: tuple[tuple[int, ...], ...] = ()
 
     @property
     def matrices(self) -> tuple[Operand, Operand]:
@@ -73,7 +87,8 @@ class Product:
     @property
     def key(self) -> str:
         """The same for equal products alone, in every process."""
-        return json.dumps([self.op, self.operands, self.out_dtype, self.fast], separators=(",", ":"))
+        more = [self.scaling] if self.scaling else []
+        return json.dumps([self.op, self.operands, self.out_dtype, self.fast, *more], separators=(",", ":"))
 
     def __str__(self) -> str:
         """Such as `addmm 8192x1024 . 1024x4096 bfloat16 NT`: N for a matrix whose rows are contiguous, T for a transposed one."""
@@ -131,23 +146,27 @@ def product_of(event: Event) -> Product | None:
         return None
     arguments: Mapping[str, Sequence[Any]] = event["args"]
     try:
-        operands = tuple(_operand(arguments, at) for at in range(OPERATORS[op][0]))
-        product = Product(op, operands, *_scaled(arguments)) if op == _SCALED else Product(op, operands)
+        operands = tuple(_operand(arguments, at) for at in OPERATORS[op][0])
+        product = Product(op, operands, *_scaled(op, arguments)) if op in _RETURNS else Product(op, operands)
         left, right = product.matrices
     except (KeyError, IndexError, ValueError):
         return None
     return product if len(left.shape) == len(right.shape) >= 2 and product.flops else None
 
 
-def _scaled(arguments: Mapping[str, Sequence[Any]]) -> tuple[str, bool]:
-    """_scaled_mm's out_dtype and use_fast_accum. Raises KeyError and IndexError for what is not known."""
-    values = arguments["Concrete Inputs"]
-    return _SCALAR_TYPES[values[_OUT_TYPE]], values[_FAST] == "True"
+def _scaled(op: str, arguments: Mapping[str, Sequence[Any]]) -> tuple[str, bool, tuple[tuple[int, ...], ...]]:
+    """out_dtype, use_fast_accum and `scaling` of a scaled product. Raises KeyError, IndexError and ValueError for what is not known."""
+    values, (out_type, fast) = arguments["Concrete Inputs"], _RETURNS[op]
+    scaling = tuple(tuple(json.loads(values[at])) for at in _RECIPES) if op == SCALED_BY_RECIPE else ()
+    return _SCALAR_TYPES[values[out_type]], values[fast] == "True", scaling
 
 
 def _operand(arguments: Mapping[str, Sequence[Any]], at: int) -> Operand | None:
-    """Raises KeyError and IndexError for what is not known."""
+    """Of a list of scales its only tensor. Raises KeyError, IndexError and ValueError for what is not known, such as two scales."""
     kind = arguments["Input type"][at]
     if kind == "":
         return None
+    if kind == "TensorList":  # whose tensors' types a trace does not tell
+        [shape], [strides] = arguments["Input Dims"][at], arguments["Input Strides"][at]
+        return Operand(tuple(shape), tuple(strides), _SCALE_TYPES[arguments["Concrete Inputs"][_RECIPE_OF[at]]])
     return Operand(tuple(arguments["Input Dims"][at]), tuple(arguments["Input Strides"][at]), _TYPES[kind])

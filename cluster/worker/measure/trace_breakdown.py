@@ -27,7 +27,7 @@ _GROUPS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("optimiser", r"multi_tensor|adam|_foreach"),
         (
             PRODUCTS,
-            r"gemm|gemv|cutlass|xmma|nvjet|cublas|splitk|aten::(add|b|ba)?b?mm\b|aten::linear|matmul|convol|fprop|dgrad|wgrad",
+            r"gemm|gemv|cutlass|xmma|nvjet|cublas|splitk|aten::(add|b|badd|_int_|_scaled_)?b?mm(_v2)?\b|aten::linear|matmul|convol|fprop|dgrad|wgrad",
         ),
         ("normalisation and softmax", r"layer_?norm|batch_?norm|rms_?norm|gammabeta|softmax"),
         ("dropout and random numbers", r"dropout|philox|distribution|bernoulli|random"),

@@ -16,7 +16,7 @@ SELECTIVE: Literal["selective"] = "selective"  # a value of `activation_checkpoi
 
 # namespace::operation, of any version of torch
 KEPT = (
-    *("aten::mm", "aten::addmm", "aten::_scaled_mm", "aten::_int_mm", "aten::convolution"),
+    *("aten::mm", "aten::addmm", "aten::_scaled_mm", "aten::_scaled_mm_v2", "aten::_int_mm", "aten::convolution"),
     "aten::_scaled_dot_product_flash_attention",
     "aten::_scaled_dot_product_flash_attention_for_cpu",
     "aten::_scaled_dot_product_efficient_attention",

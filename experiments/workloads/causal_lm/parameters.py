@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from experiments.components.checkpoint import check_pinned
 from experiments.components.data.text import TextParameters
+from experiments.precision import around
 
 OWN = "own"  # the model that the folder `weights` holds
 
@@ -63,4 +64,8 @@ class Parameters(ModelParameters):
                     raise ValueError(f"{name} has no effect with tuning full; set tuning to lora")
         elif self.cast_weights and self.parallel != "ddp":
             raise ValueError("cast_weights: not with shards, whose type of computing is fsdp_compute")
+        elif self.cast_weights and around(self.precision) not in ("bf16", "fp16"):
+            raise ValueError(
+                f"cast_weights has no effect with precision {self.precision}; leave it at false, or set precision to bf16 or fp16"
+            )
         return self

@@ -22,6 +22,7 @@ class Parameters(InferenceParameters):
     """Stable Diffusion's own settings."""
 
     same_work = ("model", "image_size", "denoising_steps", "scheduler", "text_encoder")
+    loads = False
 
     model: Literal["v1-4", "tiny"] = Field("tiny", description="v1-4 as published; tiny for CPUs")
     image_size: int | None = Field(None, ge=64, le=2048, multiple_of=64, description="pixels per side; null: the model's own, 512 in v1-4")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from experiments.components.data.classes import ClassParameters
 from experiments.components.data.splits import FOLDER
@@ -34,6 +34,12 @@ class Parameters(ClassParameters):
     attention: Literal["math", "sdpa"] = Field("math", description="plain matrix products and softmax, or torch's fused kernels")
     learning_rate: float = Field(1e-3, gt=0, le=10)
     weight_decay: float = Field(0.1, ge=0, le=1)
+
+    @model_validator(mode="after")
+    def _augments_images(self) -> Parameters:
+        if self.dataset is None and not self.augment:
+            raise ValueError("augment has no effect on patterns made in memory (dataset null); leave it at true, or give a dataset")
+        return self
 
     def needs(self) -> Needs:
         return Needs(self.columns, classes=SIZES[self.model][-1])

@@ -11,7 +11,7 @@ from tasks.analysis.cell import Cell
 from tasks.analysis.judge_cells import Comparison, judge_pairs
 from tasks.report.answer import superlative
 from tasks.report.section import Bullets, ReportSource, Section
-from tasks.report.text_format import change, change_interval, listed, percent
+from tasks.report.text_format import OUTCOMES, change, change_interval, listed, percent
 
 WORKERS, LOADER = "dataloader_workers", "loader"
 PROCESSES = "processes"  # of LOADER: what others are compared with
@@ -46,15 +46,17 @@ def saturation(cells: Sequence[Cell], of: Cell | None = None) -> list[Saturation
     A cell that loads in its training process has no loader of either kind, so it begins the row of each.
     """
     groups: dict[tuple[tuple[object, ...], str | None], list[Cell]] = {}
+    lost: dict[tuple[tuple[object, ...], str | None], list[Cell]] = {}  # that have no value
     for cell in cells:
-        if cell.estimate and cell.metric.direction is not Direction.NEITHER and isinstance(cell.axes.get(WORKERS), int):
-            groups.setdefault((_rest(cell), _loader(cell.axes)), []).append(cell)
+        if cell.metric.direction is not Direction.NEITHER and isinstance(cell.axes.get(WORKERS), int):
+            kept = groups if cell.estimate else lost
+            kept.setdefault((_rest(cell), _loader(cell.axes)), []).append(cell)
     alone = {rest: [cell for cell in group if _workers(cell) == 0] for (rest, loader), group in groups.items() if loader == PROCESSES}
     found = []
     for (rest, loader), group in groups.items():
         row = sorted(group if loader in (None, PROCESSES) else [*alone.get(rest, []), *group], key=_workers)
         if len(row) > 1 and (of is None or of in group):
-            enough, sentence = _saturation(row)
+            enough, sentence = _saturation(row, lost.get((rest, loader), ()))
             found.append(Saturation(row, enough, loader, rest, sentence))
     return found
 
@@ -95,20 +97,24 @@ def _mp(cell: Cell) -> str:
     return f"MP-{cell.axes[WORKERS]}"
 
 
-def _saturation(row: Sequence[Cell]) -> tuple[Cell, str]:
-    """Which cell has as many as are enough, and the sentence about it. `row` is sorted by workers; the last tells its loader."""
+def _saturation(row: Sequence[Cell], lost: Sequence[Cell]) -> tuple[Cell, str]:
+    """Which cell has as many as are enough, and the sentence about it. `row` is sorted by workers; the last tells its loader. `lost`: those
+    without a value."""
     cell, later = _enough(row)
-    return cell, _sentence(row, cell, later)
+    return cell, _sentence(row, cell, later, [one for one in sorted(lost, key=_workers) if _workers(one) > _workers(cell)])
 
 
-def _sentence(row: Sequence[Cell], cell: Cell, later: Sequence[tuple[Cell, Comparison]]) -> str:
+def _sentence(row: Sequence[Cell], cell: Cell, later: Sequence[tuple[Cell, Comparison]], lost: Sequence[Cell]) -> str:
     where = " · ".join(part for part in row[-1].short.split(" · ") if part != _mp(row[-1]))
     place = f"{where}: " if where else ""
     waits = cell.mean("data_wait_share")
     wait = f"; the device waits for the host {percent(waits)} of the step" if waits is not None else ""
     gain = f"{_against(judge_pairs([(cell, row[0])])[0], cell.metric)} over {_mp(row[0])}" if cell is not row[0] else ""
+    ended = listed([f"{_mp(one)} {OUTCOMES.get(one.outcome, one.outcome)}" for one in lost])
     if not later:
-        return f"{place}{_mp(cell)} is the {superlative(cell.metric)} measured ({gain}), and no larger count was tried{wait}."
+        larger = f"no larger count has a value: {ended}" if lost else "no larger count was tried"
+        return f"{place}{_mp(cell)} is the {superlative(cell.metric)} measured ({gain}), and {larger}{wait}."
+    wait = f"; without a value: {ended}{wait}" if lost else wait
     if cell is row[0] and all(found.verdict is Verdict.UNDECIDED for _, found in later):
         names = listed([f"{_mp(other)} {_against(found, cell.metric)}" for other, found in later])
         undecided = "undecided" if place else "Undecided"

@@ -8,14 +8,14 @@ from dataclasses import replace
 from experiments.stats.estimate import Estimate
 from experiments.trial import label
 from tasks.analysis.cell import DEVICES, Cell
-from tasks.analysis.judge_cells import ONE_TRIAL, SPREADS_DIFFER, judge_pairs
+from tasks.analysis.judge_cells import APART, DISTURBED, ONE_BESIDE, ONE_TRIAL, SPREADS_DIFFER, judge_pairs
 from tasks.analysis.same_work import groups_of_work
 from tasks.report.comparison_table import TextTable
 from tasks.report.section import ReportSource, Section, table_section
 from tasks.report.text_format import interval, percent, quantity, seconds, times
 
 PER_DEVICE = "tflops_per_device"
-_DOUBT = (ONE_TRIAL, SPREADS_DIFFER)  # of a metric itself: why more repeats are needed
+_DOUBT = (DISTURBED, APART, ONE_TRIAL, ONE_BESIDE, SPREADS_DIFFER)  # of a metric itself: why more repeats are needed
 ABOUT = (
     "Over the fewest devices of cells that differ in nothing else. Exposed: how much longer a step's forward and backward take with the "
     "all-reduce of gradients than without it; its part of the step is the communication share."
@@ -61,7 +61,8 @@ def scaling_sentences(cells: Sequence[Cell]) -> list[str]:
         several = [alike for alike in _alike_but_for_devices(group) if alike[-1].devices > alike[0].devices]
         if several:
             most = max(alike[-1].devices for alike in several)
-            best = max((alike for alike in several if alike[-1].devices == most), key=lambda alike: _rate(alike[-1]))
+            on_most = [alike for alike in several if alike[-1].devices == most]
+            best = max(on_most, key=lambda alike: (not (alike[-1].struck or alike[0].struck), _rate(alike[-1])))
             found.append(_sentence(best[-1], best[0]))
     return found
 
@@ -76,7 +77,9 @@ def _sentence(cell: Cell, fewest: Cell) -> str:
     name = " · ".join(label(axis, value) for axis, value in cell.axes.items() if axis in cell.varied and axis != DEVICES)
     grows = f"from {fewest.devices} to {cell.devices} devices the rate of all together grows {times(ratio.value)} {interval(ratio)}"
     linear = f"{percent(ratio.value / _more(cell, fewest))} of linear"
-    said = f"{grows}, {linear}{f'; undecided: {why}' if why in _DOUBT else ''}."
+    doubt = [f"undecided: {why}"] if why in _DOUBT else []
+    doubt += ["not claimed, since the loss differs from its reference's"] if cell.struck or fewest.struck else []
+    said = f"{'; '.join([f'{grows}, {linear}', *doubt])}."
     return f"{name}: {said}" if name else f"{said[:1].upper()}{said[1:]}"
 
 
@@ -91,7 +94,7 @@ def _alike_but_for_devices(cells: Sequence[Cell]) -> list[list[Cell]]:
 
 
 def _with_doubt(ratio: Estimate, why: str) -> str:
-    """x3.80 (3.71–3.89), with why that is undecided where a cell has too few trials for a verdict. `why` is of the metric itself."""
+    """x3.80 (3.71–3.89), with why that is undecided where nothing can be judged. `why` is of the metric itself."""
     return f"{times(ratio.value)} {interval(ratio)}{f' undecided: {why}' if why in _DOUBT else ''}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from tasks.analysis.results import Sweep
-from tasks.report.provenance import commit_text, commits_text, tree_text
+from tasks.report.provenance import commits_text, ran_at, tree_text
 from tasks.report.section import Facts, ReportSource, Section
 from tasks.report.text_format import listed
 
@@ -24,7 +24,7 @@ def sweep_facts(sweep: Sweep) -> list[tuple[str, str]]:
         ("Sweep", sweep.sweep_id),
         ("Planned", _date(plan.created_at)),
         ("Trials", f"{ended} of {len(sweep.rows)} ended" if ended < len(sweep.rows) else f"{ended}, all ended"),
-        ("Commit", commit_text(plan)),
+        ("Commit", ran_at(sweep)),
         ("Tree", tree_text(sweep)),
         ("Commits of trials", commits_text(plan)),
         (COMMAND, plan.command),
@@ -36,7 +36,7 @@ def origin_of(sweep: Sweep) -> list[str]:
     """When the sweep was planned, of which commit, and on what: what a reader asks of any number first. What is not known is left out."""
     devices = dict.fromkeys(str(row.environment["device_name"]) for row in sweep.rows if row.environment.get("device_name"))
     hosts = dict.fromkeys(str(row.environment.get("host") or row.environment.get("host_id") or "") for row in sweep.rows if row.environment)
-    commit = commit_text(sweep.plan)
+    commit = ran_at(sweep)
     where = [listed(list(devices)), f"on {listed(known)}" if (known := [host for host in hosts if host]) else ""]
     return [part for part in (_date(sweep.plan.created_at), f"commit {commit}" if commit else "", " ".join(filter(None, where))) if part]
 

@@ -9,7 +9,7 @@ from tasks.analysis.cell import Cell
 from tasks.analysis.waterfall import ATTENTION, CLOCK, DROPS, SHAPES, Waterfall, traced, waterfall_of
 from tasks.report.comparison_table import TextTable
 from tasks.report.section import Block, Bullets, ReportSource, Section
-from tasks.report.tables import without_empty
+from tasks.report.tables import turned, without_empty
 from tasks.report.text_format import listed, number, percent, quantity
 
 NAME = "waterfall"
@@ -20,10 +20,10 @@ ABOUT = (
     "ran. Below 0 is a gain."
 )
 MORE = (
-    "From steps after the measured window, traced by torch.profiler, which slows the host: launches cost more here than without it, so MFU "
-    "may be above what these steps reached. Of several ranks the mean. Communication is exposed where nothing computes beside it, and "
-    "includes the wait for the slowest rank. What was recomputed is time without FLOPs, so it lowers the rate of the matrix products "
-    "and that of their shapes."
+    "From steps after the measured window of one trial a cell, the first that nothing disturbed, traced by torch.profiler, which slows the "
+    "host: launches cost more here than without it, so MFU, a mean over repeats, may be above what these steps reached. Of several ranks "
+    "the mean. Communication is exposed where nothing computes beside it, and includes the wait for the slowest rank. What was recomputed "
+    "is time without FLOPs, so it lowers the rate of the matrix products and that of their shapes."
 )
 HOW = "Traced steps tell: run the sweep again with --set profile_steps=4."
 WITHIN = {
@@ -32,6 +32,7 @@ WITHIN = {
     ATTENTION: "attention is within the matrix products, since the workload does not say how many FLOPs are attention's",
 }
 _HEADER = ["cell", "peak", *DROPS, "reached", "MFU, not traced", "rate of matrix products", "attainable"]
+_BESIDE = 4  # cells beside each other: as many have room at 800 px
 _PRODUCTS = 6  # rows of a cell
 _REPEATED = 1.02  # times the model's FLOPs, from which on it is said
 _COVERED = 0.995  # share of the matrix products' time from which on their shapes count as all known
@@ -43,12 +44,13 @@ def section(source: ReportSource) -> Section | None:
     if not found and not problems:
         could = any(cell.trial.device == "cuda" and cell.mean("mfu") is not None for cell in source.cells)
         return Section(NAME, "Where the peak goes", [Bullets([HOW])]) if could else None
-    notes = [*problems, *_not_apart(found), *_not_covered(found), *_repeated(found)]
+    notes = [*problems, *_disturbed(found), *_not_apart(found), *_not_covered(found), *_repeated(found)]
     products = products_table([cell for cell, _ in found])
     ranks = ranks_table([cell for cell, _ in found])
-    blocks: list[Block] = [waterfall_table(found)] if found else []
+    blocks: list[Block] = list(waterfall_tables(found))
     blocks += [Bullets(notes)] if notes else []
-    blocks += [table for table in (products, ranks) if table.rows]
+    blocks += [products] if products.rows else []
+    blocks += turned(ranks, "share of the step", _BESIDE)
     return Section(NAME, "Where the peak goes", blocks, ABOUT, f"{ABOUT} {MORE}")
 
 
@@ -66,8 +68,12 @@ def waterfalls(cells: Sequence[Cell]) -> tuple[list[tuple[Cell, Waterfall]], lis
     return found, problems
 
 
-def waterfall_table(found: Sequence[tuple[Cell, Waterfall]]) -> TextTable:
-    """A row for each cell, left to right from the peak to what was reached."""
+def waterfall_tables(found: Sequence[tuple[Cell, Waterfall]]) -> list[TextTable]:
+    """A row for each drop, from the peak down to what was reached, and a column for each cell; in several tables where there are many."""
+    return turned(_table(found), "share of the peak", _BESIDE)
+
+
+def _table(found: Sequence[tuple[Cell, Waterfall]]) -> TextTable:
     rows = [
         [
             cell.short,
@@ -94,7 +100,7 @@ def ranks_table(cells: Sequence[Cell]) -> TextTable:
         ranks = row.profile["ranks"] if row is not None and row.profile else []
         for rank in ranks if len(ranks) > 1 else []:
             shares = [percent(rank[part] / rank["step_s"]) for part in parts]
-            rows.append([cell.short, str(int(rank["rank"])), f"{number(rank['step_s'] * 1000, 4)} ms", *shares])
+            rows.append([cell.short, f"rank {int(rank['rank'])}", f"{number(rank['step_s'] * 1000, 4)} ms", *shares])
     return TextTable(header, rows, names=2, numeric=True)
 
 
@@ -122,7 +128,17 @@ def _drop(share: float | None) -> str:
 def _not_apart(found: Sequence[tuple[Cell, Waterfall]]) -> list[str]:
     """Which drops are within another one, and in which cells."""
     within = {name: [cell.short for cell, one in found if one.drops[name] is None] for name in WITHIN}
-    return [f"{listed(cells)}: {WITHIN[name]}." for name, cells in within.items() if cells]
+    return [f"{_cells(names, found)}: {WITHIN[name]}." for name, names in within.items() if names]
+
+
+def _disturbed(found: Sequence[tuple[Cell, Waterfall]]) -> list[str]:
+    """Whose traced trial was disturbed, since every one of the cell was."""
+    names = [cell.short for cell, _ in found if (row := traced(cell)) is not None and row.disturbed]
+    return [f"{_cells(names, found)}: other work disturbed the trial that was traced."] if names else []
+
+
+def _cells(names: list[str], found: Sequence[tuple[Cell, Waterfall]]) -> str:
+    return "Every cell" if len(names) == len(found) > 1 else listed(names)
 
 
 def _not_covered(found: Sequence[tuple[Cell, Waterfall]]) -> list[str]:

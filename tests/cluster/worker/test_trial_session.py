@@ -218,7 +218,7 @@ def test_tf32_beside_autocast_is_a_switch_of_the_process_and_of_cuda(setting: Se
     assert [line for line in setting.world.log if line.startswith("set_precision")] == ["set_precision bf16", "set_precision tf32"]
     setting.device.kind = "cpu"
     with pytest.raises(Unsupported, match=r"allow_tf32: only on cuda, and this is cpu"):
-        setting.run(allow_tf32=True)
+        setting.run(allow_tf32=True, precision="bf16")
 
 
 def test_sharding_over_one_device_is_said(setting: Setting) -> None:

@@ -10,8 +10,10 @@ import pytest
 from scipy import stats
 
 from experiments.stats import layout as layout_module
+from experiments.stats.estimate import exponential
 from experiments.stats.layout import Layout
 from experiments.stats.spread import Spread
+from experiments.stats.verdict import Verdict, verdict
 
 
 def in_rounds(values: Sequence[Sequence[float]], *, forward: bool = False, **more: object) -> Layout:
@@ -204,3 +206,82 @@ def test_the_floor_adds_up_what_each_trial_contributes() -> None:
     cells, rounds = zip(*trials, strict=True)
     found = Layout(np.zeros(len(trials)), cells, rounds, [0.0] * len(trials), errors=errors).difference(0, 1)
     assert found.se == pytest.approx(math.sqrt(float(coefficients**2 @ errors**2)))
+
+
+HOST = 0.03  # by how much the second host is faster, of the logarithm
+
+
+def on_hosts(hosts: Sequence[str], *, noise: Sequence[Sequence[float]] | None = None, **more: object) -> Layout:
+    """Equal cells, one for each word of `hosts`, whose letters are the hosts of its repeats: b is faster than a; `-` is a missing trial."""
+    trials = [
+        (
+            (HOST if host == "b" else 0.0) + (noise[cell][repeat] if noise else 0.0),
+            cell,
+            repeat,
+            repeat * len(hosts) + cell,
+            "ab".index(host),
+        )
+        for cell, word in enumerate(hosts)
+        for repeat, host in enumerate(word)
+        if host != "-"
+    ]
+    values, cells, rounds, places, stretches = zip(*trials, strict=True)
+    return Layout(values, cells, rounds, places, stretches=stretches, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("hosts", [("aab", "abb"), ("aaab", "aabb", "abbb"), ("aaa", "aba", "abb", "bbb"), ("ab", "ba", "aa")])
+def test_what_a_host_does_to_its_trials_cancels_however_cells_are_spread_over_hosts(hosts: Sequence[str]) -> None:
+    layout = on_hosts(hosts)
+    for cell in range(1, len(hosts)):
+        assert layout.difference(cell, 0).value == pytest.approx(0.0, abs=1e-12), "and not a share of the 3 %"
+        assert not layout.apart(cell, 0)
+    assert len({round(layout.level(cell), 12) for cell in range(len(hosts))}) == 1, "so none is ranked before another"
+
+
+def test_a_round_that_two_hosts_share_leaves_the_pairs_of_the_others() -> None:
+    """Round 3 has one cell on each host: nothing is beside either trial, so what is left is the paired t of two rounds."""
+    noise = random_rows(3, 2, 3, 0.001)
+    found = on_hosts(["aaa", "aab"], noise=noise).difference(1, 0)
+    pairs = in_rounds([row[:2] for row in noise]).difference(1, 0)
+    assert (found.value, found.se, found.df) == pytest.approx((pairs.value, pairs.se, pairs.df))
+    assert on_hosts(["aaa", "aab"]).trials(1, 0) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "counted"),
+    [
+        (("aaa", "bbb"), (0, 0)),
+        (("aaa", "aaa", "bbb"), (0, 0)),
+        (("abb", "bba", "b--"), (3, 1)),
+        (("aab", "aaa"), (2, 2)),
+        (("ab", "aa"), (1, 1)),
+        (("aaa", "aaa"), (3, 3)),
+    ],
+)
+def test_trials_that_nothing_is_beside_do_not_count(hosts: Sequence[str], counted: tuple[int, int]) -> None:
+    """Between the first cell and the last one."""
+    layout = on_hosts(hosts, noise=random_rows(5, len(hosts), 3, 0.001))
+    assert layout.trials(0, len(hosts) - 1) == counted
+    assert layout.apart(0, len(hosts) - 1) is (counted == (0, 0))
+
+
+def test_cells_of_two_hosts_are_not_compared() -> None:
+    layout = on_hosts(["aaa", "bbb"], noise=random_rows(7, 2, 3, 0.0005), known=Spread(0.001, 20))
+    found = layout.difference(1, 0)
+    assert (found.low, found.high, found.se) == (-math.inf, math.inf, math.inf)
+    assert found.value == pytest.approx(HOST, abs=0.002), "the plain difference, which says nothing"
+
+
+def test_a_third_cell_connects_two_that_no_host_has_both_of() -> None:
+    found = on_hosts(["aaaa", "aabb", "bbbb"]).difference(2, 0)
+    assert found.value == pytest.approx(0.0, abs=1e-12)
+
+
+def test_equal_cells_spread_unevenly_over_two_hosts_are_seldom_told_apart() -> None:
+    """500 sweeps of three equal cells, trials 0.3 % apart, hosts 3 % apart: 1 % of verdicts is what is promised."""
+    random, told = np.random.default_rng(11), 0
+    for _ in range(500):
+        words = ["".join(random.choice(list("ab"), 5)) for _ in range(3)]
+        layout = on_hosts(words, noise=(0.003 * random.normal(size=(3, 5))).tolist())
+        told += any(verdict(exponential(layout.difference(cell, 0)), minimum=0.005) in (Verdict.FASTER, Verdict.SLOWER) for cell in (1, 2))
+    assert told <= 10, "of 500 pairs of comparisons; 5 are expected at most"

@@ -228,3 +228,5 @@ def test_a_growing_gradient_and_a_window_of_unknown_length_are_refused() -> None
     with pytest.raises(ValidationError, match="signal_every: not with measure_s"):
         clip.Parameters(signal_every=50, measure_s=30)
     assert clip.Parameters(measure_s=30).signal_every is None
+    with pytest.raises(ValidationError, match="signal_factor has no effect without signal_every; leave it at 10, or set signal_every"):
+        clip.Parameters(signal_factor=2.0)

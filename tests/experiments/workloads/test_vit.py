@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from pydantic import ValidationError
 
 from cluster.pools.pool import load_pools
 from experiments.components.workload import Context
@@ -85,3 +86,9 @@ def test_each_rung_keeps_what_the_one_before_it_set() -> None:
     }.items():
         expected = {**expected, "rung": rung, **change}
         assert cells[rung] == expected, rung
+
+
+def test_patterns_made_in_memory_are_not_augmented() -> None:
+    with pytest.raises(ValidationError, match="augment has no effect on patterns made in memory"):
+        vit.Parameters(augment=False)
+    vit.Parameters(augment=False, dataset="drawn-classes")

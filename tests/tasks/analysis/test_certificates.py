@@ -57,16 +57,19 @@ def test_a_certificate_says_what_ran_where_and_what_it_showed(tmp_path: Path) ->
     rows = pair_rows(*noise(6), environment={"device_name": DEVICE, "host": "box", "host_id": "h1", "tree": "t1"})
     rows = [ended(one, 1000.0 + 20 * place) for place, one in enumerate(rows)]
     rows[3] = ended(rows[3], 1060.0, disturbed="another process")
-    rows[8] = ended(twin_row("A", 5, environment={"device_name": DEVICE, "host_id": "h2", "tree": "t2"}), 1160.0)
+    elsewhere = {"device_name": DEVICE, "host_id": "h2", "tree": "t2"}
+    rows[8:10] = [ended(twin_row(twin, 5, environment=elsewhere), at) for twin, at in (("A", 1160.0), ("B", 1180.0))]
+    rows[11] = ended(twin_row("A", 6, environment=elsewhere), 1220.0)
     certificate = certificate_of(aa_sweep(rows, tmp_path / "one"))
     assert certificate is not None
     assert certificate.subject == GPU and certificate.sweeps == ["one"]
     assert certificate.cells == ["made_up: gpu"] and certificate.suites == ["made_up"]
     assert certificate.statistics == STATISTICS_VERSION and certificate.current
-    assert (certificate.first, certificate.last) == (1000.0, 1230.0)
+    assert (certificate.first, certificate.last) == (1000.0, 1190.0)
     assert (certificate.commits, certificate.trees, certificate.hosts) == (["c0ffee"], ["t1", "t2"], ["h1", "h2"])
-    assert (certificate.pairs, certificate.left_out, certificate.single.of) == (5, {"disturbed": 1}, 5)
-    assert [(group.size, group.covered.of, group.false_verdicts.of) for group in certificate.groups] == [(2, 2, 2), (3, 1, 1), (5, 1, 1)]
+    assert certificate.left_out == {"disturbed": 1, "not on one host with one code": 1}, "the twins of pair 6 differ by their hosts too"
+    assert (certificate.pairs, certificate.single.of) == (4, 4)
+    assert [(group.size, group.covered.of, group.false_verdicts.of) for group in certificate.groups] == [(2, 2, 2), (3, 1, 1), (5, 0, 0)]
     with pytest.raises(KeyError, match="no groups of 4"):
         certificate.group(4)
 

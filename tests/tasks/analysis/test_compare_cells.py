@@ -203,6 +203,15 @@ def test_the_mean_is_over_the_repeats_that_ended_ok() -> None:
     assert [measured.trial.repeat for measured in cell.measured] == [1, 2, 4]
 
 
+def test_the_mean_leaves_out_disturbed_repeats_where_others_were_not() -> None:
+    """As the figures do, of which the page says so."""
+    one, two = repeats(workers(0), 100.0, (0.0, 0.0), summary={"data_wait_share": 0.1})
+    assert two.result is not None
+    told = replace(two, result=two.result.model_copy(update={"disturbed": "a process"}), summary={**two.summary, "data_wait_share": 0.5})
+    assert made([one, told])[0].mean("data_wait_share") == pytest.approx(0.1)
+    assert made([told])[0].mean("data_wait_share") == pytest.approx(0.5)
+
+
 def test_the_mean_leaves_out_what_a_repeat_does_not_know() -> None:
     shares = (0.1, None, math.nan, 0.3)
     [cell] = made([row(workers(0), repeat=place, summary={"mfu": share}) for place, share in enumerate(shares, 1)])

@@ -10,6 +10,7 @@ import pytest
 from experiments.stats.loss_parity import ParityStatus
 from experiments.trial import Outcome
 from tasks.analysis.race import Race, State, Why, race_of
+from tasks.analysis.trial_row import TrialRow
 from tests.tasks.cell_support import row
 from tests.tasks.plan_support import make_plan, make_trial
 from tests.tasks.race_support import changed, made_race, race_plan, race_row, race_rows, with_metric
@@ -176,3 +177,23 @@ def test_a_loss_that_is_its_references_goes_on_and_nothing_is_decided_before() -
     assert set(race.parity.values()) == {ParityStatus.PROVEN} and race.leader == 0
     assert [one.why for one in race.dropouts] in ([], [Why.BEHIND])
     assert parity_race([one for one in rows if one.trial.repeat < 3]).state is State.OPEN
+
+
+def on_two_hosts(first: int, racers: tuple[int, ...]) -> list[TrialRow]:
+    """Equal racers over three rounds, on a host that is 3 % faster: these from round `first` on, or without any all after it."""
+    rows = []
+    for one in race_rows([100] * 4, [EVERYONE] * 3, sd=0.0005):
+        racer, number = one.trial.axes["dataloader_workers"], one.trial.repeat
+        there = racer in racers if number >= first and racers == (2, 3) else number > first
+        summary = {**one.summary, "throughput": float(one.summary["throughput"] or 0) * (1.03 if there else 1.0)}
+        rows.append(replace(one, summary=summary, environment={"host_id": "b" if there else "a"}))
+    return rows
+
+
+@pytest.mark.parametrize("first", [1, 2, 3])
+@pytest.mark.parametrize("racers", [(), (2, 3)], ids=["all later rounds", "two racers"])
+def test_what_ran_on_another_host_drops_nobody(first: int, racers: tuple[int, ...]) -> None:
+    rows = on_two_hosts(first, racers)
+    assert outs(made_race(rows)) == []
+    feigned = outs(made_race([replace(one, environment={"host_id": "a"}) for one in rows]))
+    assert {racer for racer, _, _ in feigned} == ({0, 1} if (first, racers) == (1, (2, 3)) else set()), "where hosts are not told apart"

@@ -91,3 +91,19 @@ def test_where_another_host_lands() -> None:
     assert found["here"].low < 99 and found["here"].high > 101
     assert math.sqrt(found["here"].low * found["here"].high) == pytest.approx((99 * 100 * 101) ** (1 / 3))
     assert replications(past({"a": sweeps["a"]}), own, "throughput") == {}, "two hosts, and no other cell of them"
+
+
+def test_repeats_on_two_hosts_are_not_how_far_trials_lie_apart() -> None:
+    """Ten sweeps of three cells that went on on another host, 5 % faster; trials lie 0.5 % apart."""
+    sweeps = {
+        f"sweep {number}": [
+            past_trial(f"cell {cell}", (100.0 if host == "a" else 105.0) * math.exp(0.005 * sign), host=host)
+            for cell in range(3)
+            for host in "ab"
+            for sign in (-1, 1)
+        ]
+        for number in range(10)
+    }
+    known = learn(past(sweeps), PLACE)
+    assert known.trial is not None and known.trial.sd == pytest.approx(0.005 * math.sqrt(2), rel=0.1)
+    assert known.sweep is None or known.sweep.sd < 0.01, "nor how far sweeps do"

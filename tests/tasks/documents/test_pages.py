@@ -15,7 +15,7 @@ from tasks.documents import write
 from tasks.documents.first_table import first_table
 from tasks.documents.index import index_of
 from tasks.documents.published import Page, pages_in
-from tasks.documents.suites_table import suites_table
+from tasks.documents.suites_table import finding, suites_table
 from tasks.report.publish import publish
 from tasks.sweep.store import SweepStore
 from tests.tasks.fake_sweep import SUITE, Fake, make_sweep, trial_dirs
@@ -144,3 +144,16 @@ def test_only_what_is_stale_is_written(root: Path, tmp_path: Path, monkeypatch: 
     assert write.write_documents(root) == [other, new]
     assert (same.read_text(), other.read_text(), new.read_text()) == ("a", "c", "d")
     assert write.write_documents(root) == []
+
+
+def test_a_row_leaves_out_groups_of_one_cell_where_all_groups_share_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two cells on one device, one on two: how the rate grows is said, what the cell alone has is not."""
+    monkeypatch.setenv("SWEEPBENCH_RUNS", str(tmp_path / "runs"))
+    cells = [(1, 0, 100.0), (1, 1, 150.0), (2, 0, 190.0)]
+    fakes = [Fake({"pool": "cpu", "model": "a", "devices": n, "dataloader_workers": w}, rate, repeats=3) for n, w, rate in cells]
+    publish([kept(tmp_path / "runs", REPEATED, fakes)], tmp_path / "page")
+    [page] = pages_in(tmp_path)
+    said = finding(page.sweeps[0])
+    assert said.startswith("MP-0: from 1 to 2 devices the rate of all together grows x1.90 (")
+    assert "; devices 1: " in said and "MP-1 · devices 1 is fastest: 150" in said.replace("devices 1 · MP-1", "MP-1 · devices 1")
+    assert "devices 2: " not in said and said.endswith(".") and not said.endswith("..")

@@ -69,7 +69,41 @@ def test_one_trial_a_cell_calls_nothing_faster() -> None:
     losses = [row(workers(count), loss, metric="eval_loss_after") for count, loss in enumerate((0.3, 0.2))]
     assert answer(losses, settings(metric="eval_loss_after")).headline == "Each cell ran once: no setting is called better"
     failed = row(workers(1), None, repeat=2, outcome=Outcome.CRASHED)
-    assert answer([*rows, failed]).headline == found.headline, "a repeat that failed is no second trial"
+    counts = "No cell has two trials that count: no setting is called faster"
+    assert answer([*rows, failed]).headline == counts, "a repeat that failed is no second trial, and MP-1 did not run once"
+    assert answer([*rows, row(workers(1), None, repeat=2, outcome=None)]).headline == found.headline, "nor is one that is to do"
+
+
+def test_a_winner_tells_of_cells_that_have_no_value() -> None:
+    """Eight cells were planned: two have ended, one did not fit."""
+    ended = [*repeats(workers(0), 100.0), *repeats(workers(1), 150.0), row(workers(2), None, outcome=Outcome.DOES_NOT_FIT)]
+    found = answer([*ended, *(row(workers(count), None, outcome=None) for count in range(3, 8))])
+    assert found.headline == "MP-1 is fastest so far"
+    assert found.certainty[0].startswith("It beats the only other cell with a value; the next, MP-0, by x1.50")
+    assert found.certainty[1] == "6 cells have no value: 1 does not fit, 5 to do."
+    whole = answer(ended)
+    assert whole.headline == "MP-1 is fastest" and whole.certainty[1] == "1 cell has no value: 1 does not fit."
+
+
+def test_a_cell_without_the_metric_is_not_said_to_be_ok() -> None:
+    found = answer([*repeats(workers(0), 100.0), *repeats(workers(1), 150.0), row(workers(2), None)])
+    assert found.certainty[1] == "1 cell has no value: 1 without the metric."
+
+
+def test_a_disturbed_cell_alone_says_so() -> None:
+    [one] = repeats(workers(0), 100.0, (0.0,))
+    assert one.result is not None
+    disturbed = replace(one, result=one.result.model_copy(update={"disturbed": "another process"}))
+    assert answer([disturbed]).headline.endswith(", disturbed by other work")
+
+
+def test_a_cell_that_another_beats_is_not_called_the_best_by_its_mean() -> None:
+    """Rounds 1 and 2 were slow and MP-0 ran only later: its mean is higher, and in every common round MP-1 is faster."""
+    slow, fast = 60.0, 100.0
+    rates = [(1, number, (slow if number <= 2 else fast) * 1.1 * (1 + 0.001 * (-1) ** number)) for number in range(1, 7)]
+    rates += [(0, number, fast * (1 + 0.0005 * (-1) ** (number // 2))) for number in range(3, 7)]
+    found = answer([row(workers(count), rate, repeat=number) for count, number, rate in rates])
+    assert found.best.axes["dataloader_workers"] == 1 and found.headline == "MP-1 is fastest"
 
 
 def test_of_one_and_two_trials_the_single_one_is_not_beaten() -> None:

@@ -8,10 +8,13 @@ from scipy import stats
 
 from experiments.stats.verdict import Verdict
 from experiments.trial import Outcome
+from tasks.analysis.between_sweeps import HOSTS_NOT_KNOWN, NOT_KNOWN, spread_between
 from tasks.analysis.known_spread import keep_known, known_for
 from tasks.analysis.results import load_sweep
+from tasks.analysis.spread_history import KnownSpreads
 from tasks.analysis.spread_store import write_spread
 from tasks.report.compare_sweeps import CompareError, Comparison, compare, in_turns, render_markdown, write_comparison
+from tests.tasks.cell_support import made, row, workers
 from tests.tasks.fake_sweep import Fake, make_sweep
 from tests.tasks.spread_support import DEVICE, write_history
 
@@ -22,13 +25,13 @@ def cells(factor: float = 1.0, pool: str = "cpu", **more: object) -> list[Fake]:
     """Six cells, three repeats; `factor` on the rate of MP-1."""
     return [
         Fake(
-            {"pool": pool, "precision": precision, "dataloader_workers": workers},
-            rate=100 * (factor if workers == 1 else 1),
+            {"pool": pool, "precision": precision, "dataloader_workers": count},
+            rate=100 * (factor if count == 1 else 1),
             repeats=3,
             **more,  # type: ignore[arg-type]
         )
         for precision in ("fp32", "bf16")
-        for workers in (0, 1, 2)
+        for count in (0, 1, 2)
     ]
 
 
@@ -244,6 +247,15 @@ def test_the_sweeps_that_are_compared_say_nothing_of_the_spread_between_trials(t
     write_history(tmp_path, trial_sd=0.01)
     (pair,) = compare(a, b).pairs
     assert pair.b.known is not None and pair.b.known.sd == pytest.approx(0.01, rel=0.3), "what a third sweep shows"
+
+
+@pytest.mark.parametrize(
+    ("of_a", "of_b", "alike"), [("xxy", "xxy", True), ("xy", "xxyy", True), ("xxy", "xyy", False), ("xx", "xy", False)]
+)
+def test_two_sweeps_on_the_same_hosts_are_alike_where_each_has_its_share(of_a: str, of_b: str, alike: bool) -> None:
+    a, b = (made([row(workers(0), repeat=n, environment={"host_id": host}) for n, host in enumerate(word, 1)])[0] for word in (of_a, of_b))
+    _, why = spread_between(a, b, KnownSpreads({}))
+    assert why == (NOT_KNOWN if alike else HOSTS_NOT_KNOWN)
 
 
 BEFORE_IDS: dict[str, object] = {"host_id": None}

@@ -76,8 +76,10 @@ def test_nothing_is_said_where_nothing_shows_it(tried: tuple[tuple[str, str, Out
 
 def test_a_crash_is_neither() -> None:
     assert said(("1b", "ddp", OK), ("2b", "ddp", Outcome.CRASHED), ("4b", "ddp", NOT)) == (
-        "Largest that fits: 1b, and 4b, 300 % larger, does not."
+        "Largest that fits: 1b, and 4b, 300 % larger, does not; 2b crashed."
     )
+    larger = said(("1b", "ddp", OK), ("2b", "ddp", NOT), ("1b", "fsdp", OK), ("2b", "fsdp", Outcome.CRASHED))
+    assert larger == "Largest that fits: ddp 1b, and 2b, 100 % larger, does not; fsdp 1b, the largest that ended ok; 2b crashed."
 
 
 def test_it_is_the_headline_where_each_size_stands_alone_and_a_detail_elsewhere() -> None:

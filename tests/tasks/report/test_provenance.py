@@ -8,7 +8,7 @@ from typing import Any
 
 from tasks.analysis.results import Sweep
 from tasks.analysis.trial_row import TrialRow
-from tasks.report.provenance import commit_text, commits_text, provenance_cautions, tree_text
+from tasks.report.provenance import commit_text, commits_text, provenance_cautions, ran_at, tree_text
 from tests.tasks.cell_support import row, workers
 from tests.tasks.plan_support import make_plan, make_trial
 
@@ -68,3 +68,12 @@ def test_a_commit_that_nobody_checked_says_so() -> None:
     assert provenance_cautions(one) == [f"The commit {'c' * 12} is asserted, not checked: there was no git where the sweep was planned."]
     checked = sweep(ran(0, PLANNED), git={"commit": "c" * 40, "dirty": False, "checked": True})
     assert commit_text(checked.plan) == "c" * 12 and provenance_cautions(checked) == []
+
+
+def test_a_sweep_that_went_on_at_a_later_commit_says_so() -> None:
+    first, later = "c" * 40, "d" * 40
+    told = [replace(ran(count, PLANNED), environment={"tree": PLANNED, "git_commit": at}) for count, at in enumerate((first, later, later))]
+    one = sweep(*told, git={"commit": first, "dirty": False})
+    assert ran_at(one) == f"{'c' * 12}; 2 trials at {'d' * 12}"
+    assert provenance_cautions(one) == [f"2 trials ran at commit {'d' * 12}, after the sweep was planned at {'c' * 12}."]
+    assert ran_at(sweep(told[0], git={"commit": first, "dirty": False})) == "c" * 12

@@ -139,3 +139,14 @@ def test_the_section_has_rounds_and_dropouts_and_other_sweeps_have_none() -> Non
     assert sorted(one[0] for one in dropouts.rows) == ["MP-1", "MP-2", "MP-3"]
     plain = replace(sweep, plan=sweep.plan.model_copy(update={"race": None}))
     assert "race" not in make_report(plain).section_names
+
+
+def test_who_is_left_since_all_others_crashed_is_not_called_the_fastest() -> None:
+    rows = race_rows([100, 50, 80, 40], [EVERYONE, (0,), (0,)])
+    for racer in (1, 2, 3):
+        rows = changed(rows, racer, 1, rate=None, outcome=Outcome.CRASHED)
+    report = reported(rows)
+    assert report.headline == "MP-0 is the only setting left: none was shown to be worse" and report.winners == []
+    assert report.answer is not None
+    assert any("(3 crashed)" in line for line in report.answer.certainty)
+    assert not any("chance of a wrong winner" in line for line in report.answer.certainty)

@@ -12,7 +12,7 @@ from tasks.analysis.rounds_left import SENSIBLE
 from tasks.analysis.trial_row import TrialRow
 from tasks.report.model import Report
 from tasks.report.next_step import NextStep
-from tasks.report.standing import standing_of
+from tasks.report.standing import standing_of, stands
 from tasks.sweep.store import DecideSettings
 from tests.tasks.cell_support import repeats, report_of, settings, source_of, workers
 
@@ -88,3 +88,14 @@ def test_a_sweep_that_compares_nothing_or_has_no_budget_says_nothing(plan: dict[
     cells = rows((100.0, QUIET)) if plan else rows((100.0, QUIET), (130.0, QUIET))
     source = source_of(cells, **plan)
     assert standing_of(source.sweep, source.cells) is None
+
+
+def test_what_was_not_measured_on_one_host_needs_rounds_there_and_not_more_than_is_sensible() -> None:
+    made = rows((100.0, QUIET), (103.0, QUIET))
+    away = [replace(one, environment={"host_id": str(one.trial.axes["dataloader_workers"])}) for one in made]
+    source = source_of(away, decide=DecideSettings(budget_s=600.0, until_decided=True, looks=LOOKS))
+    standing = standing_of(source.sweep, source.cells)
+    assert standing is not None and standing.step is not None
+    told = "it was not measured on one host in one sitting: 3 more rounds there would compare them"
+    assert standing.line == f"The comparison with the baseline is undecided; {told}"
+    assert stands(source.cells[1], standing) == "not compared yet: not measured on one host in one sitting"

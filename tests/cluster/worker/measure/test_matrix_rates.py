@@ -27,6 +27,8 @@ SCALED = Product(
     ),
     "bfloat16",
 )
+V2 = Product("_scaled_mm_v2", SCALED.operands, "bfloat16", scaling=((0,), (), (0,), ()))
+PRODUCTS = [MM, ADDMM, BMM, BADDBMM, INT, SCALED, *([V2] if hasattr(torch, "_scaled_mm_v2") else [])]
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +38,7 @@ def _little(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matrix_rates, "LOOP_S", 0.0)
 
 
-@pytest.mark.parametrize("product", [MM, ADDMM, BMM, BADDBMM, INT, SCALED], ids=lambda product: product.op)
+@pytest.mark.parametrize("product", PRODUCTS, ids=lambda product: product.op)
 def test_operands_are_as_in_the_step_and_are_multiplied(product: Product) -> None:
     operands = operand_sets(product, CPU)[0]
     for made, asked in zip(operands, product.operands, strict=True):
@@ -46,7 +48,7 @@ def test_operands_are_as_in_the_step_and_are_multiplied(product: Product) -> Non
     found = caller(product)(operands)
     left, right = (
         (tensor.double() for tensor in operands[-2:] if tensor is not None)
-        if product is not SCALED
+        if product not in (SCALED, V2)
         else (
             operands[0].double(),  # type: ignore[union-attr]
             operands[1].double(),  # type: ignore[union-attr]

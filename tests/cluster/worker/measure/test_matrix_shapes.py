@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,31 @@ def test_a_scaled_product_has_its_scales_and_what_it_returns() -> None:
     assert (found.out_dtype, found.fast) == ("bfloat16", True) and str(found) == "_scaled_mm 32x64 . 64x48 float8_e4m3fn float8_e5m2 NT"
 
 
+@pytest.mark.skipif(not hasattr(torch, "_scaled_mm_v2"), reason="torch before 2.10 has no _scaled_mm_v2")
+@pytest.mark.parametrize(("scale", "recipe"), [((), 0), ((32, 1), 1)], ids=["by tensor", "by row"])
+def test_a_scaled_product_by_recipe_is_one_too(tmp_path: Path, scale: tuple[int, ...], recipe: int) -> None:
+    """What torch.nn.functional.scaled_mm calls, traced by this torch's own profiler."""
+    left, right = (torch.ones(rows, 64).to(torch.float8_e4m3fn) for rows in (32, 48))
+    left_scale, right_scale = torch.ones(scale), torch.ones(scale and (1, 48))
+    recording = profile(activities=[ProfilerActivity.CPU], record_shapes=True)
+    with recording as profiler, contextlib.suppress(RuntimeError):  # a CPU need not have it; the call is traced in any case
+        torch._scaled_mm_v2(left, right.t(), [left_scale], [recipe], [], [right_scale], [recipe], [], None, torch.bfloat16, [], True)
+    profiler.export_chrome_trace(str(tmp_path / "trace.json"))
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    [found] = [one for event in events if event.get("cat") == "cpu_op" and (one := product_of(event)) and one.op == "_scaled_mm_v2"]
+    assert found.flops == 2 * 32 * 64 * 48 and found.matrices[1] == Operand((64, 48), (1, 64), "float8_e4m3fn")
+    of_right = Operand(tuple(right_scale.shape), right_scale.stride(), F32)
+    assert found.operands[2:] == (Operand(scale, left_scale.stride(), F32), of_right, None)
+    assert (found.out_dtype, found.fast, found.scaling) == ("bfloat16", True, ((recipe,), (), (recipe,), ()))
+    assert str(found) == "_scaled_mm_v2 32x64 . 64x48 float8_e4m3fn NT"
+
+
+V2_TYPES = ["c10::Float8_e4m3fn"] * 2 + ["TensorList", "ScalarList", "ScalarList"] * 2 + ["", "Scalar", "ScalarList", "Scalar"]
+V2_DIMS = [[32, 64], [64, 48], [[]], [], [], [[]], [], [], [], [], [], []]
+V2_STRIDES = [[64, 1], [1, 64], [[]], [], [], [[]], [], [], [], [], [], []]
+V2_VALUES = ["", "", "", "[0]", "[]", "", "[0]", "[]", "", "15", "[]", "True"]
+
+
 def test_what_a_product_is_written_into_is_no_operand() -> None:
     made = event_of("mm", [[5, 8], [8, 5], [5, 5]], [[8, 1], [1, 8], [5, 1]], ["float"] * 3)
     assert product_of(made) == of("mm", ((5, 8), (8, 1)), ((8, 5), (1, 8)))
@@ -147,6 +173,10 @@ def test_what_a_product_is_written_into_is_no_operand() -> None:
     [
         event_of("_scaled_mm", DIMS, STRIDES, FP8, ["", "", "", "", "", "", "99", "True"]),
         event_of("_scaled_mm", DIMS, STRIDES, FP8),
+        event_of("_scaled_mm_v2", V2_DIMS, V2_STRIDES, V2_TYPES, [*V2_VALUES[:3], "[2]", *V2_VALUES[4:]]),
+        event_of(
+            "_scaled_mm_v2", [*V2_DIMS[:2], [[], []], *V2_DIMS[3:]], [*V2_STRIDES[:2], [[], []], *V2_STRIDES[3:]], V2_TYPES, V2_VALUES
+        ),
         event_of("mm", [[5, 8], [8, 5]], [[8, 1], [1, 8]], ["c10::complex<float>"] * 2),
         event_of("mm", [[5, 8], [8, 5]], [[8, 1], [1, 8]], ["float", ""]),
         event_of("mm", [[0, 8], [8, 5]], [[8, 1], [1, 8]], ["float", "float"]),

@@ -71,3 +71,8 @@ def test_a_trace_without_operations_has_no_table_and_no_steps_are_an_error() -> 
 )
 def test_groups(name: str, group: str) -> None:
     assert group_of(name) == group
+
+
+@pytest.mark.parametrize("name", ["mm", "addmm", "bmm", "baddbmm", "_int_mm", "_scaled_mm", "_scaled_mm_v2"])
+def test_every_operator_that_multiplies_matrices_is_a_product(name: str) -> None:
+    assert group_of(f"aten::{name}") == "matrix products"

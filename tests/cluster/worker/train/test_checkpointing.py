@@ -144,14 +144,15 @@ def test_what_is_kept_are_operations_of_this_torch() -> None:
 
 def test_the_kept_operations_are_the_products_with_weights_and_fused_attention_of_every_device() -> None:
     """Those of a GPU too: this torch registers them, and nothing here runs them."""
-    products = {"aten::mm", "aten::addmm", "aten::_scaled_mm", "aten::_int_mm", "aten::convolution"}
+    products = {"aten::mm", "aten::addmm", "aten::_scaled_mm", "aten::_scaled_mm_v2", "aten::_int_mm", "aten::convolution"}
     kinds = ("flash_attention", "flash_attention_for_cpu", "efficient_attention", "cudnn_attention", "fused_attention_overrideable")
     attention = {f"aten::_scaled_dot_product_{kind}" for kind in kinds} | {"torch_attn::_varlen_attn"}
     assert set(checkpointing.KEPT) == products | attention
     lacking = set(checkpointing.KEPT) - {
         str(operation).removesuffix(".default").replace(".", "::", 1) for operation in checkpointing.kept_operations()
     }
-    assert lacking <= {"torch_attn::_varlen_attn"}, "which is registered with torch.nn.attention.varlen"
+    varlen = "which is registered with torch.nn.attention.varlen; torch before 2.10 has no _scaled_mm_v2"
+    assert lacking <= {"torch_attn::_varlen_attn", "aten::_scaled_mm_v2"}, varlen
 
 
 def test_an_operation_that_this_torch_lacks_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -174,6 +174,10 @@ def test_of_adapters_it_is_not_known_which_of_a_layers_products_are_in_8_bits(da
         ({"lora_rank": 4}, "lora_rank has no effect with tuning full"),
         ({"cast_weights": True}, "cast_weights has no effect with tuning full"),
         ({"tuning": "lora", "cast_weights": True, "parallel": "fsdp2"}, "cast_weights: not with shards"),
+        (
+            {"tuning": "lora", "cast_weights": True},
+            "cast_weights has no effect with precision fp32; leave it at false, or set precision to",
+        ),
         ({"model": "llama3-9b"}, "llama3-8b"),
     ],
 )

@@ -50,6 +50,17 @@ def test_the_largest_count_may_be_the_fastest_measured() -> None:
     )
 
 
+def test_a_larger_count_without_a_value_was_tried_and_is_named() -> None:
+    rows = [one for count, rate in ((0, 100.0), (1, 150.0)) for one in repeats(workers(count), rate)]
+    lost = [row(workers(2), None, outcome=Outcome.CRASHED), row(workers(4), None, outcome=None)]
+    [found] = saturation(made([*rows, *lost]))
+    assert found.sentence == (
+        "MP-1 is the fastest measured (x1.50 (1.500–1.500) over MP-0), and no larger count has a value: MP-2 crashed and MP-4 to do."
+    )
+    [level] = saturation(made([*repeats(workers(0), 100.0), *repeats(workers(1), 100.1), *lost]))
+    assert level.sentence == "MP-0 is enough; MP-1 adds nothing; without a value: MP-2 crashed and MP-4 to do."
+
+
 def test_saturations_margin_is_two_percent() -> None:
     for ratio, enough in (
         (1.019, "MP-0 is enough; MP-1 adds nothing."),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from experiments.stats.loss_parity import Parity, ParityStatus
 from tasks.analysis.results import load_sweep
 from tasks.report.model import make_report
 from tasks.report.sections.scaling import scaling, scaling_sentences
@@ -113,3 +115,15 @@ def test_a_rate_of_each_device_grows_by_their_number_and_one_trial_is_undecided(
 def test_without_two_numbers_of_devices_or_a_rate_there_is_no_sentence() -> None:
     assert scaling_sentences(grown({4: 100.0})) == scaling_sentences([]) == []
     assert scaling_sentences(grown({1: 1.0, 2: 2.0}, "step_time_median_s")) == []
+
+
+def test_what_is_struck_or_disturbed_is_not_boasted_of() -> None:
+    """Of two settings the one whose loss is its reference's is told of, though slower; where there is no other, the sentence says so."""
+    cells = grown({1: 100.0, 4: 380.0})
+    cells[-1].parity = Parity(ParityStatus.STRUCK)
+    [line] = scaling_sentences(cells)
+    assert line.endswith(" of linear; not claimed, since the loss differs from its reference's.")
+    rows = [one for n, rate in ((1, 100.0), (4, 380.0)) for one in repeats({"pool": "cpu", "devices": n}, rate)]
+    rows = [replace(one, result=one.result.model_copy(update={"disturbed": "a process"})) for one in rows if one.result]
+    [line] = scaling_sentences(made(rows, settings(columns="devices", baseline={})))
+    assert line.endswith(" of linear; undecided: disturbed by other work.")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tasks.analysis.results import load_sweep
+from tasks.report.comparison_table import TextTable
 from tasks.report.model import make_report
 from tasks.report.section import Bullets
-from tasks.report.sections.waterfall import HOW, NAME, products_table, ranks_table, waterfall_table, waterfalls
+from tasks.report.sections.waterfall import HOW, NAME, products_table, ranks_table, waterfall_tables, waterfalls
 from tasks.report.write import write_report
 from tests.tasks.analysis.test_waterfall import PROFILE, RANK, TERA
 from tests.tasks.cell_support import column, made, report_of, row, workers
@@ -24,10 +26,21 @@ def traced(workers_: int = 0, profile: Any = FULL, device: str = "cuda", **summa
     return row(workers(workers_), profile=profile, device=device, summary={**CLOCK, **summary})
 
 
-def test_a_row_goes_from_the_peak_to_what_was_reached() -> None:
+def line_of(table: TextTable, name: str) -> list[str]:
+    """The values of one row, from left to right."""
+    return next(list(values) for told, *values in table.rows if told == name)
+
+
+def test_of_many_cells_no_table_is_wider_than_four() -> None:
+    tables = [block for block in report_of([traced(n) for n in range(9)]).section(NAME).blocks if isinstance(block, TextTable)]
+    assert [len(table.header) for table in tables] == [5, 5, 2] and tables[2].header[1] == "MP-8"
+    assert len({tuple(line[0] for line in table.rows) for table in tables}) == 1
+
+
+def test_a_column_goes_from_the_peak_to_what_was_reached() -> None:
     table = report_of([traced()]).section(NAME).table
-    assert dict(zip(table.header, table.rows[0], strict=True)) == {
-        "cell": "cpu · MP-0",
+    assert table.header == ["share of the peak", "cpu · MP-0"] and table.numeric
+    assert dict(table.rows) == {
         "peak": "1,000 TFLOP/s",
         "clock": "−20.0 %",
         "matrix products": "−30.0 %",
@@ -47,9 +60,9 @@ def test_the_rate_that_the_shapes_attain_parts_the_products_drop() -> None:
     """600 TFLOP/s of the 800 that the clock leaves, of which 500 were reached. Of one cell a tenth of the time is not known."""
     some = {**ATTAINED, "ranks": [{**ATTAINED["ranks"][0], "covered_s": 3.6}], "not_measured": {"5 s were over": 2}}
     section = report_of([traced(profile=ATTAINED), traced(1, some), traced(2)]).section(NAME)
-    assert column(section.table, "matrix shapes") == ["−20.0 %", "−20.0 %", "–"]
-    assert column(section.table, "matrix products") == ["−10.0 %", "−10.0 %", "−30.0 %"]
-    assert column(section.table, "attainable") == ["600.0 TFLOP/s", "600.0 TFLOP/s", "–"]
+    assert line_of(section.table, "matrix shapes") == ["−20.0 %", "−20.0 %", "–"]
+    assert line_of(section.table, "matrix products") == ["−10.0 %", "−10.0 %", "−30.0 %"]
+    assert line_of(section.table, "attainable") == ["600.0 TFLOP/s", "600.0 TFLOP/s", "–"]
     unknown, covered = section.block(Bullets).lines
     assert unknown == "MP-2: what the matrix shapes cost is within the matrix products, since no rate that they attain was measured."
     assert covered == (
@@ -80,16 +93,27 @@ def test_the_products_that_took_longest_have_a_row_each() -> None:
 def test_a_gain_has_a_plus_and_what_is_not_known_is_said() -> None:
     unsaid = {**FULL, "attention_flops_per_sample": None}
     section = report_of([traced(clock_mean_mhz=2200.0), traced(1, unsaid, clock_mean_mhz=None), traced(2, unsaid)]).section(NAME)
-    assert column(section.table, "clock") == ["+10.0 %", "–", "−20.0 %"] and column(section.table, "attention") == ["−6.0 %", "–", "–"]
+    assert line_of(section.table, "clock") == ["+10.0 %", "–", "−20.0 %"] and line_of(section.table, "attention") == ["−6.0 %", "–", "–"]
     clock, _, attention = section.block(Bullets).lines
     assert clock == "MP-1: the clock is within the next drop, since it was not sampled or the data sheet's is not known."
     assert attention.startswith("MP-1 and MP-2: attention is within the matrix products")
 
 
+def test_a_disturbed_trace_is_named_and_what_holds_of_all_cells_names_none() -> None:
+    disturbed = row(workers(0), profile=FULL, device="cuda", summary=CLOCK)
+    assert disturbed.result is not None
+    told = replace(disturbed, result=disturbed.result.model_copy(update={"disturbed": "another process"}))
+    lines = report_of([told, traced(1)]).section(NAME).block(Bullets).lines
+    shapes = "Every cell: what the matrix shapes cost is within the matrix products, since no rate that they attain was measured."
+    assert lines == ["MP-0: other work disturbed the trial that was traced.", shapes]
+
+
 def test_several_ranks_have_a_row_each() -> None:
     [one, two] = made([traced(), traced(1, {**FULL, "ranks": [RANK, {**SECOND, "step_s": 20.0, "data_wait_s": 11.0}]})])
     table = ranks_table([one, two])
-    assert [line[:3] for line in table.rows] == [["MP-1", "0", "10,000 ms"], ["MP-1", "1", "20,000 ms"]], "one rank is in the table above"
+    assert [line[:3] for line in table.rows] == [["MP-1", "rank 0", "10,000 ms"], ["MP-1", "rank 1", "20,000 ms"]], (
+        "one rank is in the table above"
+    )
     assert dict(zip(table.header[3:], table.rows[1][3:], strict=True)) == {
         "matrix products": "20.0 %",
         "attention": "10.0 %",
@@ -106,7 +130,7 @@ def test_several_ranks_have_a_row_each() -> None:
 def test_a_trace_that_cannot_be_is_named_and_the_other_cells_have_theirs() -> None:
     impossible = {**FULL, "ranks": [{**RANK, "matrix_s": 0.5}]}
     found, problems = waterfalls(made([traced(), traced(1, impossible)]))
-    assert [line[0] for line in waterfall_table(found).rows] == ["MP-0"]
+    assert [table.header[1:] for table in waterfall_tables(found)] == [["MP-0"]]
     [problem] = problems
     assert problem.startswith("MP-1: its matrix products would have run at 4000 TFLOP/s of 800: ")
     report = report_of([traced(1, impossible)])
@@ -135,7 +159,7 @@ def test_what_the_window_says_of_flops_and_peak_reaches_both_reports(tmp_path: P
     fakes = [Fake({"pool": "cpu", "model": "a", "dataloader_workers": n}, window=window) for n in (0, 1)]
     folder = make_sweep(tmp_path, fakes)
     table = make_report(load_sweep(folder)).section(NAME).table
-    assert column(table, "reached") == ["24.0 %", "24.0 %"] and "clock" not in table.header, "no state was sampled"
+    assert line_of(table, "reached") == ["24.0 %", "24.0 %"] and "clock" not in column(table, "share of the peak"), "no state was sampled"
     paths = write_report(folder)
     assert "## Where the peak goes" in paths.markdown.read_text() and "figures/waterfall.svg" in paths.markdown.read_text()
     assert "Where the peak goes" in paths.html.read_text() and (folder / "figures" / "waterfall.svg").exists()
