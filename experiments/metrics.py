@@ -368,9 +368,16 @@ def metric_of(name: str, *, unlisted: bool = True) -> Metric:
         listed = _UNLISTED
     if listed is None:
         near = choose(name, names())
-        hint = near if near.startswith("did") else "docs/metrics.md lists them all"
+        hint = near if near.startswith("did") else _with_word(name)
         raise ConfigError.one("metric", None, name, "unknown metric", hint)
     return listed if listed.name == name else replace(listed, name=name)
+
+
+def _with_word(word: str) -> str:
+    """A hint at a name with this word, such as `loss`: sooner at one with a direction, and sooner at one that ends with it."""
+    found = [name for name in names() if f"_{word}_" in f"_{name}_"]
+    best = min(found, key=lambda name: (metric_of(name).direction is Direction.NEITHER, not name.endswith(word)), default=None)
+    return f"did you mean {best!r}?" if best else "docs/metrics.md lists them all"
 
 
 def names() -> list[str]:

@@ -38,7 +38,7 @@ def other_work(pool: Pool, since: Look | None = None, sleep: Callable[[float], N
 
 
 def _cpu_use(before: Look, wait: Callable[[], None]) -> tuple[float, list[str]]:
-    """The share of all cores' time that is in use, 0 to 1, and the busiest processes other than this one, as `name pid`."""
+    """The share of all cores' time that is in use, 0 to 1, and the busiest processes other than this one, as `name pid 7`."""
     own = os.getpid()
     wait()
     after, total = _times(), psutil.cpu_times()
@@ -50,7 +50,7 @@ def _cpu_use(before: Look, wait: Callable[[], None]) -> tuple[float, list[str]]:
     mine = sum(value for (pid, _), value in used.items() if pid == own)
     idle = spent.get("idle", 0.0) + spent.get("iowait", 0.0)
     busiest = sorted((one for one in used.items() if one[1] > 0 and one[0][0] != own), key=lambda one: -one[1])[:_NAMED]
-    return max(0.0, (seconds - idle - mine) / seconds), [f"{name} {pid}" for (pid, name), _ in busiest]
+    return max(0.0, (seconds - idle - mine) / seconds), [f"{name} pid {pid}" for (pid, name), _ in busiest]
 
 
 def _times() -> dict[tuple[int, str], float]:

@@ -27,7 +27,7 @@ def serve(port: int, sweep_id: str | None, out: Console, *, open_: bool | None) 
     """Serve until Ctrl-C. Returns an exit status where a server runs already; does not return where one takes this process's place.
 
     `sweep_id`: whose charts are shown; None is the newest sweep's. `open_`: in the browser; None: if there is a screen.
-    Raises NoUi, DamagedFile.
+    Raises NoUi, DamagedFile, StoreError for a sweep that is not there.
     """
     prepare_environment()
     uri = tracking_uri()
@@ -36,9 +36,9 @@ def serve(port: int, sweep_id: str | None, out: Console, *, open_: bool | None) 
         raise NoUi(f"there is nothing to show yet under {runs_root()}; `sweep run bridgetower` makes it")
     check_database()
     base = uri.rstrip("/") if served else f"http://127.0.0.1:{port}"
+    page = _charts(base, sweep_id)  # first: an unknown sweep is on no port
     if not served and not _is_free(port):
         raise NoUi(f"port {port} is in use; choose another: sweep ui --port {port + 1}")
-    page = _charts(base, sweep_id)
     if open_ is None:
         open_ = sys.stdout.isatty() and has_screen()
     out.print(f"MLflow UI: {base}{' runs already' if served else '  (Ctrl-C ends it)'}", highlight=False, soft_wrap=True)

@@ -6,11 +6,12 @@ from pathlib import Path
 
 from cluster.trial_layout import PLAN
 from experiments.parameters import SIDE
-from tasks.analysis.ab import ab_pairs, ab_status
+from tasks.analysis.ab import AbPair, ab_pairs, ab_status
 from tasks.analysis.results import Sweep, load_sweep
 from tasks.report.ab_answer import ab_headline, ab_word, ratio_text, value_text
 from tasks.report.comparison_table import TextTable
 from tasks.report.markdown import code, md, table_markdown
+from tasks.report.marks import rounds_of_ratio
 from tasks.report.model import report_of, report_source
 from tasks.report.section import ReportSource
 from tasks.report.text_format import listed
@@ -56,8 +57,14 @@ def pull_request_comment(sweep_dir: Path) -> str:
 def _table(source: ReportSource, settings: AbSettings) -> TextTable:
     pairs = ab_pairs(source.cells, settings)
     metric = pairs[0].b.metric.label if pairs else source.sweep.plan.suite.report.metric
-    rows = [[pair.name, value_text(pair.a), value_text(pair.b), ratio_text(pair), ab_word(pair)] for pair in pairs]
+    rows = [[pair.name, value_text(pair.a), value_text(pair.b), _ratio(pair), ab_word(pair)] for pair in pairs]
     return TextTable([f"{metric} of", *settings.labels, "B over A, its interval", "verdict"], rows)
+
+
+def _ratio(pair: AbPair) -> str:
+    """The ratio, with the rounds that it is of where it is not that of the two values."""
+    rounds = rounds_of_ratio(pair.b)
+    return f"{ratio_text(pair)}{f', of {rounds} alone' if rounds else ''}"
 
 
 def _facts(sweep: Sweep, source: ReportSource, settings: AbSettings) -> list[str]:

@@ -20,7 +20,7 @@ from tasks.analysis.judge_cells import OF_MANY
 from tasks.analysis.known_spread import known_for
 from tasks.analysis.looks import cells_of_plan
 from tasks.analysis.results import load_sweep
-from tasks.report.marks import Mark, in_order, marks_of, why_open
+from tasks.report.marks import Mark, in_order, marks_of, rounds_of_ratio, why_open
 from tasks.report.shown import ShownCell, ShownTable
 from tasks.report.text_format import OUTCOMES, change, change_interval, quantity, spread
 from tasks.report.value_order import ordered_values
@@ -150,8 +150,10 @@ class ComparisonTable:
 
     @property
     def signs(self) -> str:
-        """The same of the terminal's signs."""
-        return "; ".join(f"{mark.sign} {mark}: {self._meaning(mark)}" for mark in self.marks)
+        """The same of the terminal's signs, and of which rounds a speed-up is that is not the ratio of the values beside it."""
+        places = [place for _, row in self.rows for place in row if place.cell is not None and place.change]
+        of_rounds = [f"{place.cell.short} {place.speedup}: {said}" for place in places if place.cell and (said := _of_rounds(place.cell))]
+        return "; ".join([*(f"{mark.sign} {mark}: {self._meaning(mark)}" for mark in self.marks), *of_rounds])
 
     def _meaning(self, mark: Mark) -> str:
         why = f" ({self.why_undecided})" if mark is Mark.UNDECIDED and self.why_undecided else ""
@@ -242,6 +244,8 @@ def table_cell(cell: Cell | None, *, shared_note: str | None = None, shared_why:
         notes.append(f"other work than the baseline's, so not compared: {cell.other_work}")
     if (why := why_open(cell)) and why != f"undecided: {shared_why}":
         notes.append(why)
+    if said := _of_rounds(cell):
+        notes.append(f"its comparison is {said}")
     if cell.differs:
         notes.append(f"also differs from its baseline: {', '.join(cell.differs)}")
     if cell.parity_note and cell.parity_note != shared_note:
@@ -256,6 +260,12 @@ def table_cell(cell: Cell | None, *, shared_note: str | None = None, shared_why:
         marks_of(cell),
         notes=notes,
     )
+
+
+def _of_rounds(cell: Cell) -> str:
+    """What the speed-up is of, where it is not the ratio of the two values; else empty."""
+    rounds = rounds_of_ratio(cell)
+    return f"of {rounds}, measured on both sides; each value is of all rounds of its own" if rounds else ""
 
 
 def _parity(cell: Cell) -> str:

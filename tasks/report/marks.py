@@ -8,7 +8,7 @@ from enum import StrEnum
 from experiments.stats.verdict import DISCOVERY, Verdict
 from tasks.analysis.cell import Cell
 from tasks.analysis.judge_cells import OF_MANY, TOO_WIDE
-from tasks.report.text_format import percent
+from tasks.report.text_format import listed, percent
 
 
 class Mark(StrEnum):
@@ -31,6 +31,7 @@ class Mark(StrEnum):
         return _MEANINGS[self]
 
 
+_ALIKE = 0.02  # relative: the ratio of two values may be so far from the one beside them, as rounds differ a little
 _SIGNS = {Mark.SAME: "=", Mark.UNDECIDED: "?", Mark.OF_MANY: "?*", Mark.UNPROVEN: "†", Mark.STRUCK: "✗"}
 _MEANINGS = {
     Mark.SAME: "the whole interval lies within the smallest effect that counts",
@@ -67,6 +68,21 @@ def why_open(cell: Cell) -> str:
     if ratio.p_value < cell.levels.chance:
         return f"undecided though beside {unchanged:g}: it may be less than the smallest effect that counts"
     return f"undecided though beside {unchanged:g}: a verdict takes a chance of error below {percent(cell.levels.chance)}"
+
+
+def rounds_of_ratio(cell: Cell) -> str:
+    """The rounds by which a cell and its baseline are compared, `round 3`, where the ratio is not that of the two values: each value is of
+    all rounds that the cell itself has, without those that were disturbed. Empty where the two agree to 2 %."""
+    ratio, baseline = cell.speedup, cell.baseline
+    if ratio is None or ratio.linear or baseline is None or cell.estimate is None or baseline.estimate is None:
+        return ""
+    of_values = cell.estimate.value / baseline.estimate.value
+    of_values = 1 / of_values if cell.metric.lower_is_better else of_values
+    own, others = ({row.trial.repeat for row in side.measured} for side in (cell, baseline))
+    if own == others or not own & others or abs(ratio.value / of_values - 1) < _ALIKE:
+        return ""
+    both = sorted(own & others)
+    return f"round{'s' if len(both) > 1 else ''} {listed([str(number) for number in both], len(both))}"
 
 
 def in_order(marks: Iterable[Mark]) -> list[Mark]:

@@ -23,9 +23,9 @@ from tasks.report.comparison_table import build_table
 from tasks.report.filters import constant_labels
 from tasks.report.largest_fit import fit_sentence
 from tasks.report.missing import Missing, find_missing
-from tasks.report.next_step import NextStep, Outlook, outlook_of
+from tasks.report.next_step import NextStep, outlook_of
 from tasks.report.provenance import provenance_cautions
-from tasks.report.race_answer import no_race_answer, race_answer
+from tasks.report.race_answer import no_race_answer, race_answer, race_next_step
 from tasks.report.section import ReportSource, Section
 from tasks.report.sections import outcomes
 from tasks.report.sections.data_loading import saturation
@@ -168,7 +168,7 @@ def report_of(source: ReportSource, answers: list[Answer] | None = None, *, head
         fits="" if emulated else fit_sentence(cells),
         loading=[row.sentence for row in saturation(cells, of=best)] if best is not None and not head else [],
         missing=find_missing(cells),
-        unfinished=None if answers or emulated else _unfinished(cells, outlook_of(sweep)),
+        unfinished=None if answers or emulated else _unfinished(source, cells),
         caution_groups=[] if head else caution_groups(sweep.rows, cells, emulated=emulated, of_code=provenance_cautions(sweep)),
         cells=cells,
         sections=[] if head else [section for make in SECTIONS if (section := make(source)) is not None],
@@ -187,8 +187,11 @@ def answers_of(source: ReportSource) -> list[Answer]:
     return find_answers(source.cells, outlook_of(source.sweep), minimum=plan.suite.report.minimum_effect)
 
 
-def _unfinished(cells: Sequence[Cell], outlook: Outlook) -> NextStep | None:
-    """What is next of a sweep without an answer; None where all has ended, and not because its code is wrong."""
+def _unfinished(source: ReportSource, cells: Sequence[Cell]) -> NextStep | None:
+    """What is next of a sweep without an answer; None where all has ended, and not because its code is wrong or a race had no more time."""
+    outlook = outlook_of(source.sweep)
+    if source.race is not None and (step := race_next_step(source.race, cells, outlook)) is not None:
+        return step
     ended = {cell.outcome for cell in cells}
     if "crashed" in ended and not any(cell.measured for cell in cells):
         return outlook.mended()

@@ -62,6 +62,11 @@ def no_race_answer(race: Race) -> str:
     )
 
 
+def race_next_step(race: Race, cells: Sequence[Cell], outlook: Outlook) -> NextStep | None:
+    """What goes on with a race that is not decided, whether or not a setting leads; None of any other."""
+    return _more(race, cells, outlook) if race.state is State.OPEN else None
+
+
 def why_out(one: Dropout) -> str:
     """Why a setting dropped out, in a few words: `did not fit`, `surely behind: x1.07 (at least x1.03)`."""
     if one.why is Why.ENDED:

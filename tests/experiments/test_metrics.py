@@ -103,6 +103,9 @@ def test_words(name: str, label: str, title: str, words: tuple[str, str]) -> Non
         ("eval_magnitude_x_after", "did you mean 'eval_magnitude_1_after'"),
         ("eval_loss_during", "did you mean 'eval_loss_after'"),
         ("throughputs", "did you mean 'throughput'"),
+        ("loss", "did you mean 'final_loss'"),  # sooner than first_loss, which is better neither high nor low, and loss_spikes
+        ("memory", "did you mean 'peak_memory_bytes'"),
+        ("zebra", "docs/metrics.md lists them all"),
         ("rms.", "docs/metrics.md lists them all"),
     ],
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,12 @@ def row(
         losses=np.asarray(losses, dtype=float),
         **more,
     )
+
+
+def disturbed(one: TrialRow) -> TrialRow:
+    """The row of a trial beside which others worked."""
+    assert one.result is not None
+    return replace(one, result=one.result.model_copy(update={"disturbed": "others used the CPU"}))
 
 
 def repeats(axes: Mapping[str, Any], value: float, deviations: Sequence[float] = EVEN, **more: Any) -> list[TrialRow]:

@@ -59,7 +59,7 @@ def test_an_idle_machine_is_not_busy(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_other_work_is_named_with_its_share_and_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch, 0.8, {(7, "sh"): 0.1, (8, "make"): 0.0, (9, "cc"): 0.4, (10, "ld"): 0.2, (11, "as"): 0.05})
     assert other_work(CPU, sleep=machine.sleep) == (
-        "other processes use 40 % of the CPU (cc 9, ld 10, sh 7), and from 5 % on a trial counts as disturbed"
+        "other processes use 40 % of the CPU (cc pid 9, ld pid 10, sh pid 7), and from 5 % on a trial counts as disturbed"
     )
     assert machine.looked == LOOK_S
 

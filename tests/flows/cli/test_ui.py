@@ -16,6 +16,7 @@ from rich.console import Console
 
 from experiments.trial import Outcome
 from flows.cli import open_page, ui
+from tasks.sweep.store import StoreError
 from tasks.tracking.client import connect
 from tests.flows.cli.test_show import Page
 from tests.tasks.plan_support import SWEEP_ID, make_plan, make_trial, saved
@@ -65,6 +66,8 @@ def test_without_anything_to_show_or_a_port_it_says_so(started: list[Any]) -> No
         port = taken.getsockname()[1]
         with pytest.raises(ui.NoUi, match=f"port {port} is in use; choose another: sweep ui --port {port + 1}"):
             ui.serve(port, None, Console(), open_=False)
+        with pytest.raises(StoreError, match="nope"):
+            ui.serve(port, "nope", Console(), open_=False)
     assert started == []
 
 

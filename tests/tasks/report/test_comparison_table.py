@@ -15,8 +15,8 @@ from tasks.analysis.cell import Cell
 from tasks.analysis.judge_cells import OF_MANY, TOO_WIDE
 from tasks.report.comparison_table import TableCell, comparison_table, table_cell
 from tasks.report.markdown import comparison_markdown, md
-from tasks.report.marks import Mark
-from tests.tasks.cell_support import EVEN, made, places_of, repeats, row, settings, table_of, workers
+from tasks.report.marks import Mark, rounds_of_ratio
+from tests.tasks.cell_support import EVEN, disturbed, made, places_of, repeats, row, settings, table_of, workers
 from tests.tasks.fake_sweep import Fake, make_sweep
 
 
@@ -47,6 +47,20 @@ def test_a_speedup_says_where_it_is_the_same_or_undecided() -> None:
     assert (wide.speedup[:7], wide.words, wide.shown().plain[-1]) == ("x1.10 (", "undecided", "?")
     assert (once.speedup, once.words, once.plus_minus) == ("x1.05 (interval unknown)", "undecided", ""), "against the same round alone"
     assert wide.notes == ["undecided: too wide an interval"] and once.notes == ["undecided: one trial"] and same.notes == []
+
+
+def test_a_ratio_that_is_not_of_the_two_values_says_of_which_rounds_it_is() -> None:
+    """Of side A one trial was left undisturbed, of side B none: 0.64 is that of the third round, and the values' own ratio is 0.54."""
+    base = [row(workers(0), value, repeat=number) for number, value in enumerate((20_000.0, 24_000.0, 32_560.0), 1)]
+    mine = [row(workers(1), value, repeat=number) for number, value in enumerate((15_000.0, 17_500.0, 20_838.0), 1)]
+    table = table_of([*map(disturbed, base[:2]), base[2], *map(disturbed, mine)])
+    said = "of round 3, measured on both sides; each value is of all rounds of its own"
+    ((_, (_, place)),) = table.rows
+    assert place.speedup.startswith("x0.64 ") and f"its comparison is {said}" in place.notes
+    assert f"MP-1 {place.speedup}: {said}" in table.signs and rounds_of_ratio(place.cell) == "round 3"
+    assert said in comparison_markdown(table).replace("\\", "")
+    alike = table_of([*base, *mine])
+    assert "round" not in alike.signs and rounds_of_ratio(alike.rows[0][1][1].cell) == "", "all rounds on both sides"
 
 
 def test_the_marks_are_explained_under_the_table() -> None:

@@ -68,7 +68,15 @@ def test_an_interrupted_race_goes_on_by_resume() -> None:
 
 
 def test_one_round_names_no_one() -> None:
-    assert reported(race_rows([100, 50, 80, 40], [EVERYONE])).headline == "No setting can be judged before two whole rounds."
+    report = reported(race_rows([100, 50, 80, 40], [EVERYONE]))
+    assert report.headline == "No setting can be judged before two whole rounds."
+    assert report.next_step == NextStep("sweep resume made-up --budget 8s", 8.0), "two rounds of four settings, 1 s each"
+
+
+def test_a_race_that_was_killed_in_its_first_round_names_the_command_that_goes_on() -> None:
+    rows = changed(race_rows([100, 50, 80, 40], [EVERYONE]), 3, 1, rate=None, outcome=None)
+    report = reported(rows)
+    assert report.answer is None and report.next_step == NextStep("sweep resume made-up", None, FINISH)
 
 
 def test_where_all_dropped_out_it_says_for_what() -> None:
