@@ -188,7 +188,7 @@ def _is_reference(cell: PlannedCell, suite: Suite) -> bool:
 
 
 def _references(cells: Sequence[PlannedCell], suite: Suite) -> list[Values]:
-    """One cell in the reference's precision, not compiled, for all cells of a pool that learn the same as each other and have none; as the first of them else.
+    """One cell in the reference's precision, not compiled, for all cells of a pool that learn the same and have none; as the first else.
 
     None for the largest batch that fits: what it will be is not known, and fp32 fits less of it.
     """
