@@ -112,15 +112,15 @@ def finish(session: Session, error: BaseException | None) -> State[Any]:
     """Publish what there is, whatever happened; then say how it went, or pass on what interrupted it."""
     problem = session.publish_and_report()
     states = session.store.states(session.plan)
-    cut_off = session.stop.is_set() and growth(session.plan) is not None  # between two rounds all trials that are planned have ended
+    # Between two rounds all trials that are planned have ended. What all crashed gets no other round, so no stop keeps one from it.
+    cut_off = session.stop.is_set() and session.given_up is None and growth(session.plan) is not None
     status = 1 if problem or cut_off or error is not None else exit_status(states)
     counts: dict[str, int] = {}
     for outcome in states.values():
         name = str(outcome) if outcome else "not run"
         counts[name] = counts.get(name, 0) + 1
     message = f"{session.store.sweep_id}: {_NAMES[status]} ({', '.join(f'{n} {name}' for name, n in sorted(counts.items()))})"
-    if problem:
-        message += f"; {problem}"
+    message = "; ".join([message, *filter(None, [session.given_up, problem])])
     session.progress.note = message
     session.end(status, message)
     if error is not None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import warnings
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -93,17 +95,27 @@ class Sweep:
     def export(self, form: str, folder: str | os.PathLike[str]) -> list[Path]:
         """Write it as `csv`, `parquet`, `hf` or `pytorch-hud` into `folder`, as `sweep export` does. Returns the files.
 
-        Raises ConfigError, ExportError.
+        Warns of trials that are left out since their files are damaged. Raises ConfigError, ExportError.
         """
-        return export_sweep(self.folder, Format(form) if form in list(Format) else form, Path(folder))
+        exported = export_sweep(self.folder, Format(form) if form in list(Format) else form, Path(folder))
+        _warn(exported.damage)
+        return exported.files
 
 
 def load(sweep: str | os.PathLike[str] = "last") -> Sweep:
     """A sweep by its id, `last` for the newest, or its folder, such as one of a results page under docs/results.
 
-    Raises UserError where there is none, or its plan cannot be read.
+    Warns of trials that no figure has since their files are damaged. Raises UserError where there is none, or its plan cannot be read.
     """
-    return Sweep(find_sweep(sweep))
+    found = Sweep(find_sweep(sweep))
+    _warn(found._loaded.problems)
+    return found
+
+
+def _warn(problems: Sequence[str]) -> None:
+    """Name what is left out, at the line of who called the function that calls this."""
+    for problem in problems:
+        warnings.warn(f"left out: {problem}", stacklevel=3)
 
 
 def sweeps() -> pd.DataFrame:
@@ -118,7 +130,10 @@ def sweeps() -> pd.DataFrame:
 def compare(a: Sweep | str, b: Sweep | str) -> pd.DataFrame:
     """The cells that both sweeps have, as `sweep compare`: B over A with its interval, and the verdict.
 
-    Raises UserError for one sweep on both sides, or one that cannot be read.
+    Warns of trials that are left out since their files are damaged. Raises UserError for one sweep on both sides, or one that cannot be
+    read.
     """
-    left, right = (side if isinstance(side, Sweep) else load(side) for side in (a, b))
-    return frame_of(pair_records(compare_folders(left.folder, right.folder)))
+    left, right = (side.folder if isinstance(side, Sweep) else find_sweep(side) for side in (a, b))
+    comparison = compare_folders(left, right)
+    _warn(comparison.damage)
+    return frame_of(pair_records(comparison))

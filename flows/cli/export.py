@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.options import app, clean_errors, out, sweep_ids
+from flows.cli.options import app, clean_errors, end_if_left_out, out, sweep_ids
 
 FORMATS = ("csv", "parquet", "hf", "pytorch-hud")  # those of tasks/export/write.py, which takes seconds to import
 
@@ -27,9 +27,14 @@ def export(
     ],
     folder: Annotated[Path, typer.Option("--out", help="a new or empty folder, or an earlier export", metavar="DIR")],
 ) -> None:
-    """Write a sweep's results for other programs. Each row says whether it is of an emulated device. Nothing is sent anywhere."""
+    """Write a sweep's results for other programs. Each row says whether it is of an emulated device. Nothing is sent anywhere.
+
+    Trials whose files are damaged are named, and have no value in what is written; the exit status is then 1.
+    """
     from tasks.export.write import export_sweep
     from tasks.sweep.find_sweep import find_sweep
 
-    for path in export_sweep(find_sweep(sweep), form, folder):
+    exported = export_sweep(find_sweep(sweep), form, folder)
+    for path in exported.files:
         out.print(str(path), highlight=False, markup=False, soft_wrap=True)
+    end_if_left_out(exported.damage)

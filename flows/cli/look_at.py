@@ -10,7 +10,7 @@ import typer
 from cluster.trial_layout import REPORT_PAGE
 from flows.cli.ab_comment import STDOUT, check_comment, write_comment
 from flows.cli.complete import trial_names
-from flows.cli.options import JsonOption, SweepId, app, clean_errors, err, out, print_json, sweep_id_of, sweep_ids
+from flows.cli.options import JsonOption, SweepId, app, clean_errors, end_if_left_out, err, out, print_json, sweep_id_of, sweep_ids
 
 if TYPE_CHECKING:
     from tasks.imports.model import Imported
@@ -119,12 +119,9 @@ def report(
     page.print(f"report: {paths.html}", highlight=False, soft_wrap=True)
     if markdown is not None:
         write_comment(markdown, store)
-    for problem in paths.damage:
-        err.print(f"left out: {problem}", style="red", highlight=False, markup=False, soft_wrap=True)
     if open_:
         typer.launch(paths.html.as_uri())
-    if paths.damage:
-        raise typer.Exit(1)
+    end_if_left_out(paths.damage)
 
 
 @app.command(
@@ -167,7 +164,10 @@ def compare(
     sweep_b: Annotated[str | None, typer.Argument(help="what is compared, likewise", autocompletion=sweep_ids)] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare two sweeps cell by cell: how much faster or slower B is, and how sure."""
+    """Compare two sweeps cell by cell: how much faster or slower B is, and how sure.
+
+    Trials whose files are damaged are named and left out; the exit status is then 1.
+    """
     from flows.cli import show_two_sweeps
     from tasks.report.compare_sweeps import compare as compare_sweeps
     from tasks.sweep.store import SweepStore
@@ -180,3 +180,4 @@ def compare(
         print_json(show_two_sweeps.comparison_json(comparison))
     else:
         show_two_sweeps.print_two_sweeps(out, comparison, b)
+    end_if_left_out(comparison.damage)

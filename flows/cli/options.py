@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Annotated, Any
 
@@ -116,6 +116,14 @@ JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
 def print_error(text: str) -> None:
     """The one look of every error that ends a command."""
     err.print(f"[bold red]error:[/] {escape(text)}", highlight=False, soft_wrap=True)
+
+
+def end_if_left_out(problems: Sequence[str]) -> None:
+    """Name what damaged files keep out of a command's results, and end it with status 1; nothing where there is none."""
+    for problem in problems:
+        err.print(f"left out: {problem}", style="red", highlight=False, markup=False, soft_wrap=True)
+    if problems:
+        raise typer.Exit(1)
 
 
 def clean_errors(command: Callable[..., Any]) -> Callable[..., Any]:

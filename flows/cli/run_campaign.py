@@ -47,8 +47,8 @@ class Campaign:
     again: bool = False
 
     def show(self, out: Console) -> None:
-        """Print what would run, and how long that is expected to take."""
-        entries = self._entries()
+        """Print what would run, and how long that is expected to take. Works without the devices: nothing starts."""
+        entries = self._entries(to_run=False)
         print_entries(out, entries, self._time_s)
         check_fits(self.file, entries, self._time_s)
 
@@ -132,5 +132,5 @@ class Campaign:
     def _left_s(self) -> float:
         return self._time_s - (time.monotonic() - self.began)
 
-    def _entries(self) -> list[Entry]:
-        return entries_of(self.file, self.store.load(), self.overrides, self._time_s, again=self.again)
+    def _entries(self, *, to_run: bool = True) -> list[Entry]:
+        return entries_of(self.file, self.store.load(), self.overrides, self._time_s, again=self.again, to_run=to_run)

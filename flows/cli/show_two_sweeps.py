@@ -53,6 +53,7 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
         "only_a": [cell.name for cell in comparison.only_a],
         "only_b": [cell.name for cell in comparison.only_b],
         "remarks": comparison.remarks,
+        "damaged": list(comparison.damage),
     }
 
 

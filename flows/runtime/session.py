@@ -145,6 +145,11 @@ class Session:
         self.plan = cut(self.store, self.plan)
         self.store.save_plan(self.plan)
 
+    @property
+    def given_up(self) -> str | None:
+        """Why no trial was begun after the first ones, which all failed alike; None where that did not happen."""
+        return self._failures.why
+
     def end(self, status: int, message: str) -> None:
         """Record how the flow ended, for whoever runs it here and for those who look at the sweep later."""
         self.progress.ended = status, message
@@ -158,7 +163,7 @@ class Session:
         self._publisher.close()
         for pool in self.pools.values():
             pool.launcher.close()
-        problems = [*([self._failures.why] if self._failures.why else []), *self._records.damage]
+        problems = [*self._records.damage]
         files: list[Path] = []
         headline = ""
         try:

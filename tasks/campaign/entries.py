@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from tasks.rounds.decide_plan import one_more_round
 from tasks.rounds.growth import seconds_run
 from tasks.sweep.cut import restored
 from tasks.sweep.deadline import expected_trial_s
-from tasks.sweep.plan import check_ready, expected_seconds, make_plan, renew
+from tasks.sweep.plan import check_ready, check_values, expected_seconds, make_plan, renew
 from tasks.sweep.store import Plan, Request, SweepStore, readable_result
 from tasks.sweep.what_is_left import what_is_left
 
@@ -62,24 +62,36 @@ class Entry:
         return any(seconds <= left_s for seconds in self.times().values()) or (self.grows and left_s > 0)
 
 
-def entries_of(file: CampaignFile, state: CampaignState, overrides: Overrides, budget_s: float, *, again: bool = False) -> list[Entry]:
-    """All sweeps of a campaign as they stand. `budget_s`: of this run of the command. Starts and writes nothing.
+def entries_of(
+    file: CampaignFile, state: CampaignState, overrides: Overrides, budget_s: float, *, again: bool = False, to_run: bool = True
+) -> list[Entry]:
+    """All sweeps of a campaign as they stand. `budget_s`: of this run of the command. Starts and writes nothing. `to_run`: trials are to
+    start, so their pools must have the devices that they need.
 
     Raises ConfigError, CommitError, DatasetError as `make_plan`; ConfigError also where trials that are measured would have to be measured
     again, since code, data or libraries have changed (`again`: they may be).
     """
-    return [_entry(file, index, state, overrides, budget_s, again=again) for index in range(len(file.sweeps))]
+    check = check_ready if to_run else check_values
+    return [_entry(file, spec, state, overrides, budget_s, check, again=again) for spec in file.sweeps]
 
 
-def _entry(file: CampaignFile, index: int, state: CampaignState, overrides: Overrides, budget_s: float, *, again: bool) -> Entry:
-    spec = file.sweeps[index]
+def _entry(
+    file: CampaignFile,
+    spec: CampaignSweep,
+    state: CampaignState,
+    overrides: Overrides,
+    budget_s: float,
+    check: Callable[[Plan], None],
+    *,
+    again: bool,
+) -> Entry:
     request = _request(spec, overrides, spec.budget_s or budget_s)
     sweep_id = state.sweeps.get(spec.called)
     old = restored(SweepStore(sweep_id).load_plan()) if sweep_id and SweepStore(sweep_id).exists() else None
     if old is None or not _same(old.request, request):
         try:
             plan, _ = make_plan(request, None if old else sweep_id)
-            check_ready(plan)
+            check(plan)
         except ConfigError as error:
             places = [replace(one, key=f"{one.key} (of sweep {spec.called})") for one in error.problems]
             raise ConfigError(places) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 
@@ -30,8 +30,15 @@ class ExportError(UserError):
     """The files cannot be written. The message names the folder."""
 
 
-def export_sweep(sweep_dir: Path, form: Format | str, folder: Path) -> list[Path]:
-    """Write the sweep's tables, or its records, into `folder`, each file whole or not at all. Returns the files.
+class Exported(NamedTuple):
+    """What was written; `damage`: a sentence for each trial that is left out, since its files are damaged."""
+
+    files: list[Path]
+    damage: list[str]
+
+
+def export_sweep(sweep_dir: Path, form: Format | str, folder: Path) -> Exported:
+    """Write the sweep's tables, or its records, into `folder`, each file whole or not at all.
 
     Raises ConfigError for an unknown format or a folder that holds other things, ExportError where it cannot be written; ResultsError,
     DamagedFile where the sweep cannot be read.
@@ -54,7 +61,7 @@ def export_sweep(sweep_dir: Path, form: Format | str, folder: Path) -> list[Path
             write(folder / name)
     except OSError as error:
         raise ExportError(f"{folder} cannot be written ({error.strerror or error}); name another with --out") from None
-    return [folder / name for name in files]
+    return Exported([folder / name for name in files], sweep.problems)
 
 
 def _check_folder(folder: Path, names: Sequence[str]) -> None:

@@ -75,6 +75,7 @@ class Comparison:
     confirm: str  # how to measure both sides in turns
     known: Sequence[str] = ()  # what the spread between sweeps rests on
     apart: Sequence[str] = ()  # of sweeps without a common cell: what differs between all cells of A and all of B
+    damage: Sequence[str] = ()  # a sentence for each trial of A or B that is in no figure, since its files are damaged
 
     @property
     def counts(self) -> dict[str, int]:
@@ -135,11 +136,15 @@ class Comparison:
 
     @property
     def remarks(self) -> list[str]:
-        """What limits the verdicts: different times, pools left out, what the intervals rest on, cells of one side.
+        """What limits the verdicts: different times, damaged trials, pools left out, what the intervals rest on, cells of one side.
 
         Without a common cell why there is none, and what would have one.
         """
         lines = [f"Measured at different times; confirm with repeats in turns: {self.confirm}."] if self.pairs else list(self.apart)
+        if self.damage:
+            lines.append(
+                f"{plural(len(self.damage), 'trial')} left out of every figure, since files are damaged ({'; '.join(self.damage)})."
+            )
         if self.across_pools:
             lines.append("No cell ran on the same pool in both sweeps: cells are matched on everything but the pool.")
         lines += self.known
@@ -184,6 +189,7 @@ def compare(sweep_dir_a: Path, sweep_dir_b: Path, *, minimum: float = MINIMUM_EF
         in_turns(sweeps[0].plan.command, sweeps[1].plan.command),
         _known_lines(known) if pairs else [],
         [] if pairs else _apart(a, b),
+        [problem for sweep in sweeps for problem in sweep.problems],
     )
 
 

@@ -193,8 +193,14 @@ def once_more(trial: Trial, repeat: int, index: int, *, seed: int | None = None)
 
 
 def check_ready(plan: Plan) -> None:
-    """Raise ConfigError if a parameter that needs a value has none, such as a data set of the user's own, a pool no address, or no price
-    where costs are compared."""
+    """Raise ConfigError if a parameter or a price lacks that it needs (`check_values`), or a pool cannot run trials."""
+    check_values(plan)
+    check_configured(plan, plan.trials)
+
+
+def check_values(plan: Plan) -> None:
+    """Raise ConfigError if a parameter that needs a value has none, such as a data set of the user's own, or no price where costs are
+    compared. Looks for no device."""
     lacking: dict[str, str] = {}
     schemas = {name: workloads.load(name).Parameters for name in dict.fromkeys(trial.workload for trial in plan.trials)}
     for trial in plan.trials:
@@ -203,7 +209,6 @@ def check_ready(plan: Plan) -> None:
         file = plan.suite.file or plan.request.suite
         raise ConfigError([Problem(file, None, name, "is not set", f"give {what}: --set {name}=...") for name, what in lacking.items()])
     check_priced(plan)
-    check_configured(plan, plan.trials)
 
 
 def check_configured(plan: Plan, trials: Sequence[Trial]) -> None:

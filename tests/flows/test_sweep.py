@@ -29,6 +29,7 @@ class Session:
     def __init__(self, plan: Plan, problem: str | None = None, **ended: Outcome) -> None:
         self.plan, self.store, self.progress, self.problem = plan, saved(plan, **ended), SweepProgress(plan.trials), problem
         self.stop, self.found, self.log = threading.Event(), "", logging.getLogger("flow")
+        self.given_up: str | None = None
 
     def publish_and_report(self) -> str | None:
         return self.problem
@@ -52,6 +53,27 @@ def test_a_sweep_that_was_stopped_between_two_rounds_is_incomplete(decide: bool,
         session.stop.set()
     finish(session, None)
     assert session.store.load_status().status == status
+
+
+@pytest.mark.parametrize("decide", [True, False])
+@pytest.mark.parametrize(
+    ("second", "status", "text"),
+    [
+        (Outcome.CRASHED, 2, "some trials failed (2 crashed)"),
+        (Outcome.CANCELLED, 1, "the sweep is incomplete (1 cancelled, 1 crashed)"),
+        (None, 1, "the sweep is incomplete (1 crashed, 1 not run)"),
+    ],
+)
+def test_first_trials_that_fail_alike_make_it_incomplete_only_where_others_did_not_run(
+    decide: bool, second: Outcome | None, status: int, text: str
+) -> None:
+    session = made(t1=Outcome.CRASHED, **({"t2": second} if second else {}))
+    session.plan = session.plan.model_copy(update={"decide": DecideSettings(budget_s=60.0) if decide else None})
+    session.stop.set()
+    session.given_up = "stopped: the first 2 trials, of 2 cells, all ended as crashed (why); mend that and resume the sweep"
+    finish(session, None)
+    kept = session.store.load_status()
+    assert (kept.status, kept.message) == (status, f"{SWEEP_ID}: {text}; {session.given_up}")
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,8 @@ def test_an_unknown_campaign_is_told_from_the_known() -> None:
         (
             "h200-x1",
             {"bridgetower", "bridgetower_inference", "clip_precision", "linear_layer", "clip_stability", "vit", "bert"}
-            | {"bert_inference", "t5", "t5_inference", "stable_diffusion", "llm", "llm_inference", "winoground"},
+            | {"bert_inference", "t5", "t5_inference", "stable_diffusion", "llm", "llm_inference", "winoground"}
+            | {"flava"},
         ),
         ("h200-x2", {"vit", "flava", "llm", "bridgetower"}),
     ],

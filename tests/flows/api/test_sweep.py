@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from flows.cli.show_sweeps import sweep_json
 from tasks.analysis.results import load_sweep
 from tasks.report.model import report_source
 from tasks.sweep.store import SweepStore
-from tests.tasks.fake_sweep import Fake, make_sweep
+from tests.tasks.fake_sweep import Fake, make_sweep, trial_dirs
 from tests.tasks.spread_support import write_history
 
 A, B = "made-up-20260101-000000-0000", "made-up-20260102-000000-0000"
@@ -113,6 +114,19 @@ def test_two_sweeps_cell_by_cell() -> None:
     assert frame.loc[frame["outcome_a"] == "does_not_fit", "ratio"].isna().all()
     with pytest.raises(sb.UserError, match="both sides are sweep"):
         sb.compare(A, A)
+
+
+def test_damaged_trials_are_warned_of_at_the_callers_line(tmp_path: Path) -> None:
+    made(A)
+    path = trial_dirs(made(B))[0] / "result.json"
+    path.write_bytes(path.read_bytes()[:100])
+    for call in (lambda: sb.load(B), lambda: sb.load(B).export("csv", tmp_path / "out"), lambda: sb.compare(A, B)):
+        with pytest.warns(UserWarning, match="left out: .*result.json") as told:
+            call()
+        assert {one.filename for one in told} == {__file__} and str(path) in str(told[-1].message)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sb.load(A)
 
 
 def test_what_is_no_sweep_is_an_error_for_the_user() -> None:

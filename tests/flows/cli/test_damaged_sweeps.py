@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from pathlib import Path
 
@@ -120,6 +121,24 @@ def test_a_report_is_of_the_trials_that_are_whole_and_names_the_others(kind: str
     page = (folder / "report.md").read_text().replace("\\", "")
     assert "1 trial of 2 left out of every figure, since files are damaged (cpu · base · MP-0 · #1: " in page and str(path) in page
     assert "MP-1: 100.1 samples/s" in page, "the other trial's figures stand"
+
+
+@pytest.mark.parametrize("words", [("export", GOOD, "--format", "csv", "--out"), ("compare", BAD, GOOD), ("compare", GOOD, BAD, "--json")])
+def test_what_is_made_without_a_damaged_trial_says_so_and_ends_with_1(words: tuple[str, ...], tmp_path: Path) -> None:
+    fake = Fake({"pool": "cpu", "model": "base", "dataloader_workers": 0}, repeats=2)
+    folders = [make_sweep(runs_root(), [fake], sweep_id=sweep_id) for sweep_id in (BAD, GOOD)]
+    command = (*words, str(tmp_path / "out")) if words[0] == "export" else words
+    assert CliRunner().invoke(app, list(command)).exit_code == 0
+    path = trial_dirs(folders[1])[0] / "result.json"
+    path.write_bytes(path.read_bytes()[:100])
+    done = CliRunner().invoke(app, list(command))
+    assert done.exit_code == 1 and f"left out: {path}" in done.stderr.replace("\n", ""), done.output
+    if words[0] == "export":
+        assert {one.name for one in (tmp_path / "out").iterdir()} == {"cells.csv", "trials.csv", "steps.csv"}
+    elif "--json" in words:
+        assert [str(path) in one for one in json.loads(done.stdout)["damaged"]] == [True]
+    else:
+        assert "1 trial left out of every figure, since files are damaged" in (folders[1] / "comparison.md").read_text()
 
 
 @pytest.mark.parametrize("kind", DAMAGE)

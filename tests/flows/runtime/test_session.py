@@ -163,6 +163,12 @@ def test_what_mlflow_did_not_take_is_said_with_what_to_do(end: SimpleNamespace) 
     assert end.artifacts.made == ["sweep"]
 
 
+def test_first_failures_are_told_and_are_no_failure_to_publish(end: SimpleNamespace) -> None:
+    assert end.session.given_up is None
+    end.session._failures.why = "stopped: the first 3 trials all crashed"
+    assert end.session.publish_and_report() is None and end.session.given_up == "stopped: the first 3 trials all crashed"
+
+
 def test_damage_is_reported_once(end: SimpleNamespace) -> None:
     end.mlflow = JournalError(Path("journal.jsonl"), 3, "x")
     end.session._records.damage = [str(end.mlflow), "another"]

@@ -44,8 +44,8 @@ def tables(folder: Path, form: str) -> dict[str, pd.DataFrame]:
 
 @pytest.mark.parametrize("form", ["csv", "parquet"])
 def test_tables_are_whole_and_each_row_says_what_it_is(sweep: Path, tmp_path: Path, form: str) -> None:
-    files = export_sweep(sweep, form, tmp_path / "out")
-    assert [path.name for path in files] == [f"cells.{form}", f"trials.{form}", f"steps.{form}"]
+    files, damage = export_sweep(sweep, form, tmp_path / "out")
+    assert [path.name for path in files] == [f"cells.{form}", f"trials.{form}", f"steps.{form}"] and damage == []
     found = tables(tmp_path / "out", form)
     cells, trials, steps = found["cells"], found["trials"], found["steps"]
     assert cells["axis.dataloader_workers"].tolist() == [0, 1, 2, 3] and cells["emulated"].tolist() == [False, False, False, True]
@@ -75,7 +75,7 @@ def test_no_host_is_named(sweep: Path, tmp_path: Path) -> None:
 
 
 def test_a_hugging_face_folder_has_a_card_that_names_its_tables(sweep: Path, tmp_path: Path) -> None:
-    files = export_sweep(sweep, "hf", tmp_path)
+    files, _ = export_sweep(sweep, "hf", tmp_path)
     assert [path.name for path in files] == ["cells.parquet", "trials.parquet", "steps.parquet", "README.md"]
     _, front, body = (tmp_path / "README.md").read_text().split("---\n", 2)
     card = yaml.safe_load(front)
@@ -91,7 +91,7 @@ def test_a_hugging_face_folder_has_a_card_that_names_its_tables(sweep: Path, tmp
 
 
 def test_benchmark_records_have_the_form_of_pytorchs_database(sweep: Path, tmp_path: Path) -> None:
-    [path] = export_sweep(sweep, "pytorch-hud", tmp_path)
+    [path], _ = export_sweep(sweep, "pytorch-hud", tmp_path)
     records = json.loads(path.read_text())
     throughput = [record for record in records if record["metric"]["name"] == "throughput"]
     assert [len(record["metric"]["benchmark_values"]) for record in throughput] == [2, 2, 1], "what did not fit has no value"
