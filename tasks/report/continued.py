@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from itertools import pairwise
 
 from experiments.config import duration
 from tasks.sweep.store import Plan
@@ -38,5 +39,6 @@ def in_all(budget_s: float) -> str:
 
 def _budget_in(words: list[str]) -> float:
     """The last `--budget` of a command, s; 0 where it has none."""
-    given = [after for word, after in zip(words, [*words[1:], ""], strict=True) if word == "--budget"]
+    single = [part for word in words for part in (word.split("=", 1) if word.startswith("--budget=") else [word])]
+    given = [after for word, after in pairwise(single) if word == "--budget"]
     return duration.seconds(given[-1]) if given else 0.0
