@@ -128,7 +128,8 @@ def report(
 
 
 @app.command(
-    epilog="Examples: sweep publish last --to docs/results/vit-h200 · sweep publish --check docs/results/vit-h200",
+    epilog="Examples: sweep publish last --to docs/results/vit-h200 · sweep publish --check docs/results/vit-h200 · "
+    "sweep publish --again docs/results/vit-h200",
 )
 @clean_errors
 def publish(
