@@ -51,13 +51,19 @@ class Nights:
         return [(night, item) for night in self.nights for item in night.cell_verdicts if item.ratio is not None]
 
     @cached_property
+    def unchanged(self) -> list[tuple[Night, CellVerdict]]:
+        """The verdicts on cells that are in truth as fast as before."""
+        return [(night, item) for night, item in self.verdicts if not self.is_slow(item, night)]
+
+    @cached_property
     def false_alarms(self) -> list[tuple[Night, CellVerdict]]:
-        """Slower or faster, where nothing was planted or in the wrong direction."""
-        return [
-            (night, item)
-            for night, item in self.verdicts
-            if item.verdict in CHANGED and not (self.is_slow(item, night) and item.verdict is Verdict.SLOWER)
-        ]
+        """Unchanged cells that were called slower or faster."""
+        return [(night, item) for night, item in self.unchanged if item.verdict in CHANGED]
+
+    @cached_property
+    def wrong_way(self) -> list[tuple[Night, CellVerdict]]:
+        """Slower cells that were called faster."""
+        return [(night, item) for night, item in self.verdicts if self.is_slow(item, night) and item.verdict is Verdict.FASTER]
 
     @cached_property
     def found(self) -> tuple[Night, CellVerdict] | None:
@@ -146,7 +152,8 @@ Commit `{commit}`, {host}, {_day(run.nights[-1].opened_at)}, all nights in one r
 step of every trial but those of pairs: date, suite, width, role, round, step time in µs.
 
 **How to read it.** One machine, and minutes instead of days between nights: what changes from day to day is not in it. A false alarm is
-a cell that was called slower or faster on a night on which it was not.
+a cell that was called slower or faster on a night on which it was not; nights of the slowed cell since the planted commit are not counted,
+since *slower* is right there. The controls (A/A pairs, injected 8 %) are not among the cell-nights.
 """
 
 
@@ -168,20 +175,38 @@ def _findings(run: Nights) -> list[tuple[str, str]]:
         )
         right = bool(bisections) and all(one.commit == planted[1] for one in bisections)
         rows.append(("commit named by the night itself", f"{named or '**none**'}{', the planted one' if right else ''}"))
-    alarms = run.false_alarms
-    low, high = rate_interval(len(alarms), len(run.verdicts)) if run.verdicts else (0.0, 1.0)
-    listed = "".join(f"; night {run.number(night)}: {item.name} {item.word}" for night, item in alarms)
-    rows.append(("false alarms", f"{len(alarms)} of {len(run.verdicts)} cell-nights ({percent(low)} to {percent(high)}, 95 %){listed}"))
+    rows.append(("false alarms", _alarms(run)))
     words = Counter(str(item.verdict) for _, item in run.verdicts)
     rows.append(("verdicts", ", ".join(f"{count} {word}" for word, count in words.items()) or "none: fewer nights than a baseline needs"))
     pairs = sum(item.pairs.count for _, item in run.verdicts if item.pairs)
     measured = sum(item.repeats for night in run.nights for item in night.cell_verdicts)
     nights = max(1, sum(len(night.cell_verdicts) for night in run.nights))
     rows.append(("trials a cell and night", f"{(measured + 2 * pairs) / nights:.1f}, pairs among them, without bisections"))
-    for role, name, good in ((AA_CONTROL, "A/A pairs", Verdict.SAME), (SLOWED_CONTROL, "injected 8 %", Verdict.SLOWER)):
-        seen = [item.verdict for night in run.nights for item in night.judgements if item.role == role and item.ratio is not None]
-        rows.append((name, ", ".join(f"{count} {word}" for word, count in Counter(map(str, seen)).items()) + f" (expected: {good})"))
+    rows.append(("A/A pairs", _control(run, AA_CONTROL, Verdict.SAME)))
+    rows.append(("injected 8 %", _control(run, SLOWED_CONTROL, Verdict.SLOWER)))
     return rows
+
+
+def _alarms(run: Nights) -> str:
+    """How many unchanged cell-nights were called changed; those of a slowed cell are not among them, since *slower* is right there."""
+    alarms, of = run.false_alarms, len(run.unchanged)
+    low, high = rate_interval(len(alarms), of) if of else (0.0, 1.0)
+    listed = "".join(f"; night {run.number(night)}: {item.name} {item.word}" for night, item in [*alarms, *run.wrong_way])
+    return f"{len(alarms)} of {of} unchanged cell-nights ({percent(low)} to {percent(high)}, 95 %){listed}"
+
+
+def _control(run: Nights, role: str, good: Verdict) -> str:
+    """The verdicts on a control by word, what they should be, and each that says the opposite with its night."""
+    seen = [(night, item) for night in run.nights for item in night.judgements if item.role == role and item.ratio is not None]
+    counts = ", ".join(f"{count} {word}" for word, count in Counter(str(item.verdict) for _, item in seen).items())
+    wrong = [(night, item) for night, item in seen if item.verdict in CHANGED and item.verdict is not good]
+    return f"{counts} (expected: {good}){''.join(_named(run, night, item) for night, item in wrong)}"
+
+
+def _named(run: Nights, night: Night, item: CellVerdict) -> str:
+    number = run.number(night)
+    beside = run.log[number].get("co_tenant")
+    return f"; night {number}{f', beside other work {beside}' if beside else ''}: {item.word} {change_of(item)}"
 
 
 def _row(run: Nights, night: Night) -> str:

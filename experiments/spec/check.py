@@ -72,6 +72,7 @@ def _suite(profile: ProfileContext, names: list[str], axes: Axes, linked: list[A
         sets={},
         only={},
         parity_reference=profile.section("parity_reference"),
+        parity_precision=profile.section("parity_precision"),
         same_work=check_same_work(profile, every_axis, conditions),
         repeats=profile.section("repeats"),
         rounds=_check_rounds(profile),

@@ -150,7 +150,7 @@ def expansion(suite: Suite, schema: type[TrainingParameters]) -> Expansion:
             result.includes[number] += add(finished(chosen, entry | suite.sets))
     if suite.parity_reference and "precision" not in suite.sets:
         # what --set says holds for references too, but for what makes them references
-        _with_references(suite, result, lambda values: add(as_reference(values | suite.sets), reference=True))
+        _with_references(suite, result, lambda values: add(as_reference(values | suite.sets, suite.parity_precision), reference=True))
     return result
 
 
@@ -161,12 +161,12 @@ def _with_references(suite: Suite, result: Expansion, add: Callable[[Values], ob
     seeds = suite.parity_reference if suite.repeats_are_seeds else 1
     references: set[str] = set()
     for place, cell in enumerate(result.cells):
-        if _is_reference(cell) and _learnt(cell) not in references:
+        if _is_reference(cell, suite) and _learnt(cell) not in references:
             references.add(_learnt(cell))
             if seeds > suite.repeats:
                 result.cells[place] = replace(cell, repeats=seeds)
     there = len(result.cells)
-    for values in _references(result.cells):
+    for values in _references(result.cells, suite):
         add(values)
     result.cells[there:] = [replace(cell, repeats=seeds, reference=True) for cell in result.cells[there:]]
 
@@ -183,22 +183,21 @@ def _learnt(cell: PlannedCell) -> str:
     )
 
 
-def _is_reference(cell: PlannedCell) -> bool:
-    return as_reference(cell.parameters) == cell.parameters
+def _is_reference(cell: PlannedCell, suite: Suite) -> bool:
+    return as_reference(cell.parameters, suite.parity_precision) == cell.parameters
 
 
-def _references(cells: Sequence[PlannedCell]) -> list[Values]:
-    """One fp32 cell, not compiled, for all cells of a pool that learn the same as each other and have none; as the first of them else.
+def _references(cells: Sequence[PlannedCell], suite: Suite) -> list[Values]:
+    """One cell in the reference's precision, not compiled, for all cells of a pool that learn the same and have none; as the first else.
 
     None for the largest batch that fits: what it will be is not known, and fp32 fits less of it.
     """
-    there = {_learnt(cell) for cell in cells if _is_reference(cell)}
+    there = {_learnt(cell) for cell in cells if _is_reference(cell, suite)}
     references: dict[str, Values] = {}
     for cell in cells:
         if cell.parameters["batch_size"] != "max" and (kind := _learnt(cell)) not in there:
             run = {name: getattr(cell, name) for name in (*RUN_AXES, "device")}
-            as_fp32 = {**as_reference(cell.parameters), **NOT_COMPILED, **run}
-            references.setdefault(kind, as_fp32)
+            references.setdefault(kind, {**as_reference(cell.parameters, suite.parity_precision), **NOT_COMPILED, **run})
     return list(references.values())
 
 

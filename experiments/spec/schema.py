@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
@@ -121,7 +121,10 @@ class Sections(Strict):
     include: list[dict[str, Scalar]] = Field(default_factory=list, description="cells added after the excludes")
     parity_reference: References = Field(
         default=0,
-        description="seeds of the fp32 reference for loss parity (true: 3): adds what is missing, and each repeat has another seed",
+        description="seeds of the reference for loss parity (true: 3): adds what is missing, and each repeat has another seed",
+    )
+    parity_precision: Literal["fp32", "bf16"] = Field(
+        default="fp32", description="the precision of the references that are added; bf16: where fp32 would take too long, or does not fit"
     )
     same_work: list[str] = Field(
         default_factory=list,
@@ -172,6 +175,7 @@ class Suite(Strict):
     sets: dict[str, Any] = Field(description="--set: stronger than everything above")
     only: dict[str, list[Scalar]] = Field(description="--only: cells with other values are left out")
     parity_reference: References = 0  # plans of early sweeps lack it, or say true or false
+    parity_precision: Literal["fp32", "bf16"] = "fp32"  # plans of earlier sweeps lack it
     same_work: list[str] = Field(default_factory=list, description="the workload's too; plans of earlier sweeps lack it")
     repeats: int
     rounds: Rounds | None = None  # in place of `repeats`; plans of earlier sweeps lack it

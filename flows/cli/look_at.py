@@ -125,7 +125,8 @@ def report(
 
 
 @app.command(
-    epilog="Examples: sweep publish last --to docs/results/vit-h200 · sweep publish --check docs/results/vit-h200",
+    epilog="Examples: sweep publish last --to docs/results/vit-h200 · sweep publish --check docs/results/vit-h200 · "
+    "sweep publish --again docs/results/vit-h200",
 )
 @clean_errors
 def publish(
@@ -134,6 +135,9 @@ def publish(
     ] = None,
     to: Annotated[Path | None, typer.Option("--to", help="folder of the page; an earlier page of this command is replaced")] = None,
     check: Annotated[Path | None, typer.Option("--check", help="tell instead whether this page is as it was written")] = None,
+    again: Annotated[
+        Path | None, typer.Option("--again", help="write this page's reports, figures and README anew, from its own plans and steps")
+    ] = None,
 ) -> None:
     """Write a results page from whole sweeps: plans, raw steps, reports, a README, a manifest. Refuses what was edited or put together."""
     from experiments.config.errors import ConfigError
@@ -141,9 +145,14 @@ def publish(
     from tasks.report.publish import publish as publish_sweeps
     from tasks.sweep.store import SweepStore
 
-    if (check is None) == (to is None) or bool(sweep_ids_) == (to is None):
-        hint = "give sweeps and --to FOLDER, or --check FOLDER alone"
-        raise ConfigError.one("--to, --check", None, "", "one of them is needed: --to with sweeps, --check without", hint)
+    if sum(option is not None for option in (to, check, again)) != 1 or bool(sweep_ids_) == (to is None):
+        hint = "give sweeps and --to FOLDER, or --check FOLDER or --again FOLDER alone"
+        raise ConfigError.one("--to, --check, --again", None, "", "one of them is needed: --to with sweeps, the others without", hint)
+    if again is not None:
+        from tasks.report.republish import republish
+
+        out.print(f"published anew: {republish(again)}", highlight=False, soft_wrap=True)
+        return
     if to is not None:
         readme = publish_sweeps([SweepStore(sweep_id_of(sweep_id)) for sweep_id in sweep_ids_ or []], to)
         out.print(f"published: {readme}", highlight=False, soft_wrap=True)

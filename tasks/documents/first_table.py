@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tasks.analysis.results import load_sweep
 from tasks.documents.published import SweepOnPage, sweep_on_page
+from tasks.report.given_command import given_command
 from tasks.report.headline import headline_of
 from tasks.report.held_text import held_sentence
 from tasks.report.markdown import code, comparison_markdown, md
@@ -27,13 +28,14 @@ def first_table(folder: Path, root: Path) -> str:
     return "\n\n".join(
         [
             comparison_markdown(source.table, verdicts=True),
-            f"{_measured(sweep)}{held} {page}",
+            f"{measured(sweep)}{held} {page}",
             *(part for part in open_ if part),
             f"![{md(source.table.title)} by cell with 95 % intervals]({where}/figures/throughput.png)",
         ]
     )
 
 
-def _measured(sweep: SweepOnPage) -> str:
+def measured(sweep: SweepOnPage) -> str:
+    """By what it was measured, how often, on what and at which commit: a sentence in Markdown."""
     where = f"{md(sweep.devices)}, {sweep.date}, commit {code(sweep.commit)}"
-    return f"{code(sweep.plan.command)}: {sweep.trials}, {len(sweep.plan.trials)} in all, {where}."
+    return f"{given_command(sweep.plan)}: {sweep.trials}, {len(sweep.plan.trials)} in all, {where}."

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tasks.documents.published import Page, SweepOnPage
-from tasks.report.markdown import code, md
+from tasks.report.given_command import given_command
+from tasks.report.markdown import md
 
 HEAD = """# Results
 
@@ -37,5 +38,5 @@ def _row(page: Page, sweep: SweepOnPage) -> list[str]:
         sweep.date,
         sweep.commit,
         sweep.trials,
-        code(plan.command).replace("|", "\\|"),
+        given_command(plan).replace("|", "\\|"),
     ]

@@ -12,7 +12,8 @@ import yaml
 
 from tasks.analysis.results import Sweep
 from tasks.export.tables import Tables
-from tasks.report.markdown import code, md
+from tasks.report.given_command import given_command
+from tasks.report.markdown import md
 from tasks.report.model import make_report
 
 _ABOUT = {
@@ -46,7 +47,7 @@ def _body(sweep: Sweep, tables: Tables) -> Sequence[str]:
     lines += [
         f"- Sweep: `{sweep.sweep_id}`, measured by sweepbench on {date} (UTC), code {commit}",
         f"- Devices: {md(', '.join(devices)) or '–'}",
-        f"- Command: {code(plan.command)}",
+        f"- Command: {given_command(plan)}",
         "",
         "| table | rows | what |",
         "|---|---|---|",

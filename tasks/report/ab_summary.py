@@ -10,6 +10,7 @@ from tasks.analysis.ab import AbPair, ab_pairs, ab_status
 from tasks.analysis.results import Sweep, load_sweep
 from tasks.report.ab_answer import ab_headline, ab_word, ratio_text, value_text
 from tasks.report.comparison_table import TextTable
+from tasks.report.given_command import given_command
 from tasks.report.markdown import code, md, table_markdown
 from tasks.report.marks import rounds_of_ratio
 from tasks.report.model import report_of, report_source
@@ -41,7 +42,7 @@ def pull_request_comment(sweep_dir: Path) -> str:
         lines.append(f"- {md(report.standing.line)}")
     if report.next_step:
         lines.append(f"- {report.next_step.lead}: {code(report.next_step.command)}")
-    lines.append(f"- command: {code(sweep.plan.command)} (sweep {code(sweep.sweep_id)})")
+    lines.append(f"- command: {given_command(sweep.plan)} (sweep {code(sweep.sweep_id)})")
     if report.cautions:
         lines += [
             "",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from experiments.metrics import metric_of
 from experiments.stats.coverage import Share
 from experiments.stats.estimate import LEVEL
-from tasks.analysis.certificates import Certificate, KnownOfDevice, certificate_file, kept_certificates, read_certificate
+from tasks.analysis.certificates import Certificate, KnownOfDevice, certificate_file, kept_certificates, merge, read_certificate
 from tasks.report.text_format import listed, percent, plural
 from tasks.sweep.store import Plan
 
@@ -32,6 +32,14 @@ def certificate_lines(known: Sequence[KnownOfDevice], suite: str) -> list[str]:
     """A sentence for each device. `suite`: the one that a device without certificate may be certified with."""
     names = [one.device for one in known]
     return [_line(one, suite, pool=names.count(one.device) > 1) for one in known]
+
+
+def pooled_certificates(known: Iterable[Sequence[KnownOfDevice]]) -> list[str]:
+    """A sentence for each device of which several of these A/A sweeps are: what their pairs show together."""
+    own = [one.certificate for sweep in known for one in sweep if one.certificate is not None and one.certificate.current]
+    pooled = [certificate for certificate in merge(own).values() if len(certificate.sweeps) > 1]
+    lines = certificate_lines([KnownOfDevice(**one.subject._asdict(), certificate=one) for one in pooled], "")
+    return [f"In {len(one.sweeps)} sweeps together: {line}" for one, line in zip(pooled, lines, strict=True)]
 
 
 def _line(known: KnownOfDevice, suite: str, *, pool: bool) -> str:

@@ -46,7 +46,7 @@ def _bracket(name: str, cells: Sequence[Cell], axis: str) -> str:
     too_large = min(above, key=size, default=None)
     prefix = f"{name} " if name else ""
     if fitted is None:
-        return f"{prefix}none, since {too_large.axes[axis]}, the smallest tried, does not" if too_large else ""
+        return f"{prefix}unknown: {too_large.axes[axis]}, the smallest tried, does not fit" if too_large else ""
     end = size(too_large) if too_large else float("inf")
     others = [cell for cell in cells if cell.outcome not in ("ok", _NOT) and size(fitted) < size(cell) < end]
     open_ = "".join(f"; {cell.axes[axis]} {OUTCOMES.get(cell.outcome, cell.outcome)}" for cell in sorted(others, key=size))

@@ -17,10 +17,13 @@ from experiments.config.errors import UserError
 from experiments.json_file import sealed_text
 from experiments.step_record import FIELDS
 from experiments.trial import DataSource, TrialResult
+from tasks.analysis.certificates import KnownOfDevice, known_of
 from tasks.analysis.published_steps import write_published_steps
 from tasks.analysis.results import Sweep, load_sweep, meta_of, steps_table
 from tasks.analysis.trial_row import TrialRow
+from tasks.report.certificate_text import certificate_lines, pooled_certificates
 from tasks.report.comparison_table import ComparisonTable
+from tasks.report.given_command import given_command
 from tasks.report.manifest import MANIFEST, files_below, listed_files, write_manifest
 from tasks.report.markdown import render_text
 from tasks.report.model import make_report
@@ -47,7 +50,8 @@ class PublishedSweep:
     """What the README says of one sweep.
 
     `heading`: what its table holds; sweeps of one profile, as a campaign has them, share their `title`. `head`: Markdown, what report.md
-    says before its first section. `loading`: how many DataLoader processes are enough, where they vary.
+    says before its first section. `command`: Markdown. `loading`: how many DataLoader processes are enough, where they vary.
+    `certificates`: of an A/A sweep what its own pairs show.
     """
 
     sweep_id: str
@@ -58,6 +62,12 @@ class PublishedSweep:
     command: str
     table: ComparisonTable
     loading: Bullets | None
+    certificates: Sequence[KnownOfDevice] = ()
+
+    @property
+    def covered(self) -> Sequence[str]:
+        """How often the intervals of an A/A sweep's own pairs were right, a sentence; none of any other sweep."""
+        return certificate_lines(self.certificates, "")
 
 
 def publish(stores: Sequence[SweepStore], folder: Path, missing: Sequence[str] = ()) -> Path:
@@ -77,9 +87,8 @@ def publish(stores: Sequence[SweepStore], folder: Path, missing: Sequence[str] =
     temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.tmp")
     try:
         published = [_publish_sweep(store, temporary / store.sweep_id) for store in stores]
-        (temporary / README).write_text(render_text("published.md.jinja", sweeps=published, missing=missing), encoding="utf-8")
-        write_manifest(temporary)
-        _replace(folder, temporary)
+        write_page(published, missing, temporary)
+        replace_page(folder, temporary)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return folder / README
@@ -95,7 +104,15 @@ def _why_not_there(folder: Path) -> list[str]:
     return [f"{folder / name} is not of the page that is there; move it away" for name in unknown]
 
 
-def _replace(folder: Path, temporary: Path) -> None:
+def write_page(sweeps: Sequence[PublishedSweep], missing: Sequence[str], folder: Path) -> None:
+    """README and manifest of a folder that holds the files of these sweeps."""
+    together = pooled_certificates([sweep.certificates for sweep in sweeps])
+    text = render_text("published.md.jinja", sweeps=sweeps, missing=missing, together=together)
+    (folder / README).write_text(text, encoding="utf-8")
+    write_manifest(folder)
+
+
+def replace_page(folder: Path, temporary: Path) -> None:
     """Put the new page in the place of the old one, which stays until then."""
     old = temporary.with_suffix(".old")
     if folder.exists():
@@ -118,14 +135,22 @@ def _publish_sweep(store: SweepStore, target: Path) -> PublishedSweep:
             shutil.copyfile(store.dir / name, target / name)
     names = _host_names(sweep.rows)
     write_published_steps(target / STEPS, {row.trial.key: _trial(row, store.trial_dir(row.trial.key), names) for row in sweep.rows})
-    published = load_sweep(target)
+    return published_sweep(target)
+
+
+def published_sweep(folder: Path) -> PublishedSweep:
+    """Write the report of a published sweep from its own plan and steps; returns what the README says of it."""
+    published = load_sweep(folder)
     paths = render_report(published)
     report = make_report(published)
     head = paths.markdown.read_text().split("\n## ", 1)[0].split("\n", 1)[1].strip()
     table = report.section("comparison").block(ComparisonTable)
     loading = report.section("data_loading").block(Bullets) if "data_loading" in report.section_names else None
     heading = published.plan.suite.report.title or report.title
-    return PublishedSweep(sweep.sweep_id, report.title, heading, head, _facts(published), published.plan.command, table, loading)
+    known = known_of(published) if published.plan.aa else []
+    return PublishedSweep(
+        published.sweep_id, report.title, heading, head, _facts(published), given_command(published.plan), table, loading, known
+    )
 
 
 def _publish_plan(plan: Plan, source: Path, target: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a report says of cells that ran once on a pool whose spread between trials is not known."""
+"""What a report says of how far a cell's trials lie apart: where that is not known, and where it is far."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from collections.abc import Sequence
 
 from experiments.metrics import Scale
 from tasks.analysis.cell import Cell
+from tasks.report.text_format import listed, percent, quantity
+
+FAR = 0.10  # of the highest: farther apart, the mean of a cell's trials says little of any one of them
+_NAMED = 4  # cells
 
 
 def of_unknown_spread(cells: Sequence[Cell]) -> list[str]:
@@ -25,3 +29,20 @@ def of_unknown_spread(cells: Sequence[Cell]) -> list[str]:
 
 def _sentence(where: str) -> str:
     return f"A cell that ran once on pool {where} has no interval either: the spread between trials there is not known."
+
+
+def of_far_trials(cells: Sequence[Cell]) -> list[str]:
+    """One sentence that names the cells whose lowest trial lies more than FAR below their highest, the farthest first.
+
+    `cells`: those that have a value. Of metrics on the logarithmic scale alone: differences of scores are no shares.
+    """
+    apart = {cell: 1 - min(cell.values) / max(cell.values) for cell in cells if cell.metric.scale is Scale.LOG and len(cell.measured) > 1}
+    far = sorted((cell for cell, share in apart.items() if share > FAR), key=lambda cell: apart[cell], reverse=True)
+    if not far:
+        return []
+    named = [f"{percent(apart[cell])} in {cell.short} ({_ends(cell)})" for cell in far]
+    return [f"Trials of a cell lie far apart, the lowest below the highest by {listed(named, _NAMED)}."]
+
+
+def _ends(cell: Cell) -> str:
+    return f"{quantity(min(cell.values), cell.metric)} and {quantity(max(cell.values), cell.metric)}"

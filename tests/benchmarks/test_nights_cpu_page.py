@@ -47,7 +47,7 @@ def night(date: str, cheap: Verdict, dear: Verdict, **more: Any) -> Night:
     verdicts = [
         item(CHEAP, cheap),
         item(DEAR, dear, **({"pairs": pairs, "looked": Verdict.SLOWER} if dear is Verdict.SLOWER else {})),
-        item("canary", Verdict.SAME, "twin"),
+        item("canary", cheap, "twin"),
         item("canary", Verdict.SLOWER, "injected"),
     ]
     known = {"name": "cpu", "date": date, "sweep_id": "nightly-cpu-20261101-020000-0000", "opened_at": 1.795e9, "closed_at": 1.795e9}
@@ -112,9 +112,13 @@ def test_the_page_says_what_was_found_and_what_was_false(work: Path, tmp_path: P
     assert "| planted | before night 2, commit `cccccccccccc` |" in page
     assert "| found | night 2: slower by 10.0 % (9.0 to 11.0 %), 4 pairs of bbbbbbbbbbbb against aaaaaaaaaaaa |" in page
     assert f"| commit named by the night itself | night 2: `{PLANTED}` after 12 trials, the planted one |" in page
-    assert f"| false alarms | 1 of 6 cell-nights (0.4 % to 64.1 %, 95 %); night 3: {CHEAP} slower |" in page
+    assert f"| false alarms | 1 of 4 unchanged cell-nights (0.6 % to 80.6 %, 95 %); night 3: {CHEAP} slower |" in page, (
+        "three of one cell and one of the other, before the plant"
+    )
     assert "| trials a cell and night | 4.7, pairs among them, without bisections |" in page
-    assert "| A/A pairs | 3 same (expected: same) |" in page and "| injected 8 % | 3 slower (expected: slower) |" in page
+    beside = "night 3, beside other work all night: slower -10.0 % (-12.0 to -8.0)"
+    assert f"| A/A pairs | 2 same, 1 slower (expected: same); {beside} |" in page, "a control that was wrong is named"
+    assert "| injected 8 % | 3 slower (expected: slower) |" in page
     assert "| 3 | all night |" in page and "Commit `dddddddddddd`" in page and "in 3 minutes" in page
     files = ["README.md", "found.html", "last.html", "nights.json", "notification.txt", "steps.parquet"]
     figures = [f"synthetic-{width}-history.{suffix}" for width in (256, 64) for suffix in ("png", "svg")]
@@ -134,7 +138,14 @@ def test_a_slow_down_that_was_not_found_is_said(work: Path, tmp_path: Path) -> N
     write(tmp_path / "out", work, "d" * 40)
     page = (tmp_path / "out" / "README.md").read_text()
     assert "| found | **not found** |" in page and "| commit named by the night itself | **none** |" in page
-    assert "| false alarms | 0 of 6 cell-nights" in page and not (tmp_path / "out" / "found.html").exists()
+    assert "| false alarms | 0 of 4 unchanged cell-nights" in page and not (tmp_path / "out" / "found.html").exists()
+
+
+def test_a_slowed_cell_that_is_called_faster_is_named_and_not_counted(work: Path, tmp_path: Path) -> None:
+    NightStore("cpu", work / "runs").save(night(DATES[2], Verdict.SAME, Verdict.FASTER))
+    write(tmp_path / "out", work, "d" * 40)
+    page = (tmp_path / "out" / "README.md").read_text()
+    assert f"| false alarms | 0 of 4 unchanged cell-nights (0.0 % to 60.2 %, 95 %); night 3: {DEAR} faster |" in page
 
 
 def test_a_run_that_ended_before_the_plant_says_so(work: Path, tmp_path: Path) -> None:

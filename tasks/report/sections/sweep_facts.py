@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from tasks.analysis.results import Sweep
+from tasks.report.continued import continued_text
 from tasks.report.provenance import commits_text, ran_at, tree_text
 from tasks.report.section import Facts, ReportSource, Section
 from tasks.report.text_format import listed
@@ -28,6 +29,7 @@ def sweep_facts(sweep: Sweep) -> list[tuple[str, str]]:
         ("Tree", tree_text(sweep)),
         ("Commits of trials", commits_text(plan)),
         (COMMAND, plan.command),
+        ("Continued by", continued_text(plan)),
     ]
     return [(name, value) for name, value in facts if value]
 

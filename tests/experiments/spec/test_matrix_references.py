@@ -34,6 +34,23 @@ def test_one_reference_serves_all_that_learn_the_same_on_a_pool(workshop: Worksh
     assert {cell.parameters["compile"] for cell in cells[:8]} == {"layer"}
 
 
+def test_a_reference_may_be_in_bf16_and_is_then_a_cell_that_is_there(workshop: Workshop) -> None:
+    in_bf16 = REFERENCES.replace("parity_reference: true", "parity_reference: 3\nparity_precision: bf16")
+    suite = workshop.load(in_bf16)
+    cells = expand(suite)
+    assert len(cells) == 8 and not any(cell.reference for cell in cells)
+    assert [(cell.parameters["precision"], cell.repeats) for cell in cells[:4]] == [
+        ("bf16", 3),
+        ("bf16", 3),
+        ("tf32", None),
+        ("tf32", None),
+    ]
+    without = expand(workshop.load(in_bf16.replace("[bf16, tf32]", "[fp16, tf32]").replace("{precision: bf16}", "{precision: fp16}")))
+    added = [(cell.pool, cell.parameters["precision"], cell.parameters["compile"], cell.repeats) for cell in without if cell.reference]
+    assert added == [("cpu", "bf16", "none", 3), ("gpu", "bf16", "none", 3)]
+    assert "parity_precision" in str(workshop.refused(in_bf16.replace("precision: bf16\n", "precision: tf32\n")))
+
+
 def test_a_reference_is_not_compiled_in_any_mode(workshop: Workshop) -> None:
     cells = expand(workshop.load(REFERENCES.replace("compile: layer", "compile: layer, compile_mode: max-autotune")))
     assert [(cell.parameters["compile"], cell.parameters["compile_mode"]) for cell in cells[7:9]] == [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,12 @@ from experiments.spec.load import SuiteInfo
 from experiments.trial import Outcome
 from tasks.analysis.results import ResultsError, write_results, write_steps
 from tasks.documents import write
-from tasks.documents.first_table import first_table
+from tasks.documents.first_table import first_table, measured
 from tasks.documents.index import index_of
 from tasks.documents.published import Page, pages_in
 from tasks.documents.suites_table import finding, suites_table
 from tasks.report.publish import publish
-from tasks.sweep.store import SweepStore
+from tasks.sweep.store import DecideSettings, SweepStore
 from tests.tasks.fake_sweep import SUITE, Fake, make_sweep, trial_dirs
 
 REPEATED, ONCE, FITS = (f"made-up-2026010{day}-000000-0000" for day in (1, 2, 3))
@@ -134,6 +135,15 @@ def test_the_index_has_a_line_for_each_sweep_and_the_records(pages: list[Page]) 
     )
     assert text.endswith("- [record](record/README.md): A record\\_of old\n")
     assert "Pages without a manifest" not in index_of(pages[:1])
+
+
+def test_the_command_is_told_with_the_resume_that_gave_it_more_time(pages: list[Page]) -> None:
+    """Else the command would give fewer trials than stand beside it."""
+    once = pages[0].sweeps[0]
+    longer = replace(once, plan=once.plan.model_copy(update={"decide": DecideSettings(budget_s=327.0)}))
+    said = "`sweep run made_up --profile smoke`, continued by `sweep resume --budget ...`, up to 5 min of trials in all"
+    assert f"| {said} |" in index_of([replace(pages[0], sweeps=[longer])])
+    assert measured(longer).startswith(f"{said}: 1 trial for each of 2 cells, 2 in all, ")
 
 
 def test_only_what_is_stale_is_written(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

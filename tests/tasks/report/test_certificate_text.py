@@ -9,7 +9,7 @@ import pytest
 from experiments.stats.coverage import Share
 from tasks.analysis.aa import STATISTICS_VERSION
 from tasks.analysis.certificates import Certificate, CertifiedGroups, KnownOfDevice
-from tasks.report.certificate_text import certificate_lines, counted, judged, of_groups, of_single_pairs, with_interval
+from tasks.report.certificate_text import certificate_lines, counted, judged, of_groups, of_single_pairs, pooled_certificates, with_interval
 
 
 def known(
@@ -93,3 +93,17 @@ def test_without_a_case_no_share_is_told() -> None:
     assert of_single_pairs(Share()) == "too few to test single pairs"
     assert (with_interval(Share()), counted(Share())) == ("–", "–")
     assert with_interval(Share(hits=3, of=3)) == "100 % (29.2–100)" and counted(Share(of=3)) == "0 of 3 (0–70.8 %)"
+
+
+def test_several_sweeps_of_one_device_are_told_together() -> None:
+    first = [known(sweeps=["a"], single=173, covered=55, of=59)]
+    second = [known(sweeps=["b"], cells=["bert: gpu"], single=44, covered=15, of=15)]
+    (line,) = pooled_certificates([first, second])
+    assert line.startswith("In 2 sweeps together: 428 A/A pairs (synthetic and bert) on NVIDIA H200: intervals of three repeats covered ")
+    assert "covered 70 of 74 (86.7–98.5 %), 0 false verdicts (0–4.9 %); single pairs" in line
+
+
+def test_one_sweep_and_sweeps_of_other_pools_or_statistics_are_not() -> None:
+    assert pooled_certificates([[known(sweeps=["a"])], []]) == []
+    assert pooled_certificates([[known(sweeps=["a"])], [known("lab", sweeps=["b"])]]) == []
+    assert pooled_certificates([[known(sweeps=["a"])], [known(sweeps=["b"], statistics=0)]]) == []

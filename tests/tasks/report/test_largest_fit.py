@@ -45,7 +45,7 @@ FLAVA = (
 def test_each_strategy_has_its_bracket() -> None:
     assert said(*FLAVA) == (
         "Largest that fits: ddp 6b, and 6.5b, 8.3 % larger, does not; "
-        "ac none, since 24b, the smallest tried, does not; fsdp 16b, the largest tried."
+        "ac unknown: 24b, the smallest tried, does not fit; fsdp 16b, the largest tried."
     )
 
 

@@ -358,5 +358,5 @@ def test_the_command_writes_checks_and_refuses(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["publish", SWEEP_ID, "--to", str(page)])
     assert done.exit_code == 1 and "plan.json was changed after it was written" in done.output
     assert (page / "README.md").read_text() == "x", "the page that is there stays"
-    for wrong in ([], ["last"], ["--to", "x"], ["last", "--check", "x"], ["last", "--to", "x", "--check", "x"]):
+    for wrong in ([], ["last"], ["--to", "x"], ["last", "--check", "x"], ["last", "--to", "x", "--check", "x"], ["last", "--again", "x"]):
         assert CliRunner().invoke(app, ["publish", *wrong]).exit_code != 0

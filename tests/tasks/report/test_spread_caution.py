@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tasks.analysis.results import load_sweep
+from tasks.analysis.trial_row import TrialRow
 from tasks.report.model import make_report
 from tasks.report.write import write_report
+from tests.tasks.cell_support import report_of, row, workers
 from tests.tasks.fake_sweep import Fake, make_sweep
 from tests.tasks.spread_support import write_history
 
@@ -47,3 +51,32 @@ def test_a_report_without_any_interval_is_written(tmp_path: Path) -> None:
     for path in (paths.markdown, paths.html):
         assert not re.search(r"\b(inf|nan)\b", re.sub(r"<svg.*?</svg>", "", path.read_text(), flags=re.DOTALL))
     assert paths.figures
+
+
+def far(*rows: TrialRow) -> list[str]:
+    return [line for line in report_of(list(rows)).cautions if line.startswith("Trials of a cell lie far apart")]
+
+
+def trials(count: int, *values: float, **more: Any) -> list[TrialRow]:
+    return [row(workers(count), value, repeat=repeat, **more) for repeat, value in enumerate(values, 1)]
+
+
+def test_trials_that_lie_further_apart_than_a_tenth_are_named_with_their_ends() -> None:
+    assert far(*trials(0, 100.0, 90.1), *trials(1, 100.0, 95.0)) == [], "9.9 %"
+    assert far(*trials(0, 89.9, 95.0, 100.0), *trials(1, 290.1, 420.5)) == [
+        "Trials of a cell lie far apart, the lowest below the highest by 31.0 % in MP-1 (290.1 samples/s and 420.5 samples/s) "
+        "and 10.1 % in MP-0 (89.90 samples/s and 100.0 samples/s)."
+    ], "the farthest first"
+    assert far(*trials(0, 50.0), *trials(1, 100.0)) == [], "of cells, not between them"
+
+
+def test_of_many_cells_whose_trials_lie_far_apart_three_are_named() -> None:
+    (line,) = far(*(one for count in range(6) for one in trials(count, 100.0, 80.0 - count)))
+    assert "25.0 % in MP-5 (" in line and "23.0 % in MP-3 (" in line and line.endswith(") and 3 more.") and "MP-2" not in line
+
+
+def test_a_disturbed_trial_lies_apart_from_none() -> None:
+    third = row(workers(0), 50.0, repeat=3)
+    assert third.result is not None
+    disturbed = replace(third, result=third.result.model_copy(update={"disturbed": "another process was on the device"}))
+    assert far(*trials(0, 100.0, 99.0), disturbed) == [] and far(*trials(0, 100.0, 99.0), third) != []

@@ -1,0 +1,82 @@
+"""`sweep publish --again`: the texts of a page anew, from made-up sweeps. Nothing here is a measurement."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cluster.trial_layout import KNOWN_SPREAD, PLAN
+from experiments.config.paths import runs_root
+from flows.cli.commands import app
+from tasks.analysis.results import ResultsError, write_steps
+from tasks.report.manifest import MANIFEST, check_published, files_below
+from tasks.report.publish import PublishError, publish
+from tasks.report.republish import republish
+from tasks.sweep.store import SweepStore
+from tests.tasks.fake_sweep import Fake, make_sweep, trial_dirs
+
+FIRST, SECOND = "made-up-20260102-000000-0000", "made-up-20260101-000000-0000"  # in the page's order
+MISSING = ["`a_b` had no time", "nor *c*"]
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Path:
+    """A page of two sweeps, which are not there any more."""
+    fakes = [Fake({"pool": "cpu", "model": "base", "dataloader_workers": count}, 100.0 + count, repeats=2) for count in (0, 1)]
+    stores = []
+    for sweep_id in (FIRST, SECOND):
+        for trial in trial_dirs(make_sweep(runs_root(), fakes, sweep_id=sweep_id)):
+            write_steps(trial)
+        stores.append(SweepStore(sweep_id))
+    publish(stores, tmp_path / "page", MISSING)
+    shutil.rmtree(runs_root())
+    return tmp_path / "page"
+
+
+def contents(page: Path) -> dict[str, str]:
+    return {name: hashlib.sha256((page / name).read_bytes()).hexdigest() for name in [*files_below(page), MANIFEST]}
+
+
+def outdated(page: Path, name: str) -> None:
+    """An earlier version wrote something else there."""
+    (page / name).write_text("as it was said before")
+    manifest = json.loads((page / MANIFEST).read_text())
+    manifest["files"][name] = hashlib.sha256((page / name).read_bytes()).hexdigest()
+    (page / MANIFEST).write_text(json.dumps(manifest))
+
+
+def test_a_page_of_todays_code_stays_as_it_is(page: Path) -> None:
+    before = contents(page)
+    assert republish(page) == page / "README.md"
+    assert contents(page) == before and check_published(page) == []
+    assert "\nNot measured:\n- \\`a\\_b\\` had no time\n- nor \\*c\\*\n" in (page / "README.md").read_text()
+
+
+def test_texts_are_written_anew_and_what_was_measured_stays(page: Path) -> None:
+    before = contents(page)
+    outdated(page, f"{FIRST}/report.md")
+    outdated(page, f"{SECOND}/figures/throughput.svg")
+    done = CliRunner().invoke(app, ["publish", "--again", str(page)])
+    assert done.exit_code == 0 and f"published anew: {page / 'README.md'}" in done.output
+    assert contents(page) == before
+    assert {path.name for path in page.parent.iterdir() if "page" in path.name} == {"page"}, "nothing temporary is left"
+
+
+@pytest.mark.parametrize("name", [PLAN, KNOWN_SPREAD, "report.md"])
+def test_a_page_that_was_changed_is_refused_and_left_alone(page: Path, name: str) -> None:
+    path = page / FIRST / name
+    path.write_bytes(path.read_bytes() + b" ")
+    before = contents(page)
+    with pytest.raises(PublishError, match=rf"nothing was written:\n- .*{FIRST}/{name} was changed"):
+        republish(page)
+    assert contents(page) == before
+
+
+def test_a_folder_that_is_no_page_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ResultsError, match="was not written by `sweep publish`"):
+        republish(tmp_path)
