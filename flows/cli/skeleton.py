@@ -70,7 +70,7 @@ def write_workload(name: str, data: Data, folder: Path) -> Written:
     _check_suite_name(name)
     kind = "".join(part.capitalize() for part in name.split("_")) or name.capitalize()
     texts = {f"workloads/{name}.py": _render(f"workload_{data}.py.jinja", name=name, kind=kind)}
-    texts[f"suites/{name}.yaml"] = _suite(name, name, own_data=data is not Data.NONE, inference=False)
+    texts[f"suites/{name}.yaml"] = _suite(name, name, own_data=data is not Data.NONE, inference=False, loaders=data is not Data.NONE)
     return _write(folder, texts)
 
 
