@@ -70,7 +70,7 @@ def write_workload(name: str, data: Data, folder: Path) -> Written:
     _check_suite_name(name)
     kind = "".join(part.capitalize() for part in name.split("_")) or name.capitalize()
     texts = {f"workloads/{name}.py": _render(f"workload_{data}.py.jinja", name=name, kind=kind)}
-    texts[f"suites/{name}.yaml"] = _suite(name, name, own_data=data is not Data.NONE, inference=False)
+    texts[f"suites/{name}.yaml"] = _suite(name, name, own_data=data is not Data.NONE, inference=False, loaders=data is not Data.NONE)
     return _write(folder, texts)
 
 
@@ -85,7 +85,8 @@ def write_suite(name: str, workload: str, folder: Path) -> Written:
     _check_suite_name(name)
     parameters = workloads.load(workload).Parameters
     own_data, inference = bool(getattr(parameters, "columns", None)), "execution" in parameters.model_fields
-    return _write(folder, {f"suites/{name}.yaml": _suite(name, workload, own_data=own_data, inference=inference)})
+    axis = not inference and bool(getattr(parameters, "loads", True))  # whether who loads the batches is a question
+    return _write(folder, {f"suites/{name}.yaml": _suite(name, workload, own_data=own_data, inference=inference, loaders=axis)})
 
 
 def _check_suite_name(name: str) -> None:
@@ -95,8 +96,8 @@ def _check_suite_name(name: str) -> None:
         raise ConfigError.one("NAME", None, name, "is a suite already", "choose another name")
 
 
-def _suite(name: str, workload: str, *, own_data: bool, inference: bool) -> str:
-    return _render("suite.yaml.jinja", name=name, workload=workload, own_data=own_data, inference=inference)
+def _suite(name: str, workload: str, *, own_data: bool, inference: bool, loaders: bool) -> str:
+    return _render("suite.yaml.jinja", name=name, workload=workload, own_data=own_data, inference=inference, loaders=loaders)
 
 
 def _render(template: str, **values: Any) -> str:

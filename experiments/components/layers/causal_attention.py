@@ -14,7 +14,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from experiments.components.layers.document_attention import Output, same_document, varlen_kernel, varlen_of, why_not_varlen
 
-PREFIX = "sweepbench_"  # of their names at transformers
+PREFIX = "sweepbench_causal_"  # of their names at transformers
 CUDNN_FIRST = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 

@@ -87,8 +87,8 @@ def attention_at_transformers(attention: str) -> str:
     from experiments.components.layers.masked_attention import masked_sdpa, registered
 
     if attention == "eager":
-        return registered("sweepbench_eager", module.eager_attention_forward)
-    return registered("sweepbench_fused", masked_sdpa)
+        return registered("sweepbench_bridgetower_eager", module.eager_attention_forward)
+    return registered("sweepbench_bridgetower_fused", masked_sdpa)
 
 
 def build(parameters: Parameters) -> nn.Module:

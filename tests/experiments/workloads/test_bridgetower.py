@@ -103,7 +103,8 @@ def test_sdpa_computes_what_eager_does(drawn: Path) -> None:
     for attention in ("eager", "sdpa"):
         one = workload(drawn, attention=attention)
         model: Any = one.model()
-        assert model.config.text_config._attn_implementation == {"eager": "sweepbench_eager", "sdpa": "sweepbench_fused"}[attention]
+        named = "sweepbench_bridgetower_" + {"eager": "eager", "sdpa": "fused"}[attention]
+        assert model.config.text_config._attn_implementation == named
         losses[attention] = one.loss(model, next(one.batches())).item()
     assert losses["sdpa"] == pytest.approx(losses["eager"], rel=1e-5)
 

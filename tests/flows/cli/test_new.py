@@ -42,7 +42,8 @@ def test_a_workload_and_its_suite_can_be_planned(tmp_path: Path, monkeypatch: py
     smoke, _ = make_plan(Request(suite=name, profile="smoke"))
     assert [(trial.pool, trial.parameters["precision"]) for trial in smoke.trials] == [("cpu", "fp32"), ("cpu", "bf16")]
     full, _ = make_plan(Request(suite=name, profile="full"))
-    assert len(full.trials) == 20 and {trial.pool for trial in full.trials} == {"cuda"}
+    assert len(full.trials) == (10 if data is Data.NONE else 20)  # what is made in memory has no loader to ask about
+    assert {trial.pool for trial in full.trials} == {"cuda"}
     schema = json.loads((bench / "schemas" / "suite.json").read_text())
     assert f"fixed.{name}" in schema["$defs"]
     assert list(Draft202012Validator(schema).iter_errors(load(bench / "suites" / f"{name}.yaml").data)) == []
