@@ -74,7 +74,7 @@ def test_the_examples_of_a_command_use_options_that_it_has(name: str) -> None:
         (["schema", "x"], "error: KIND: is 'x'; should be 'suite' or 'pools' or 'nightly' or 'campaign'\n"),
         (["plan"], "error: SUITE, --sweep: neither is given; give one of the two\n"),
         (["plan", "synthetic", "--sweep", "last"], "error: SUITE, --sweep: both are given; give one of the two\n"),
-        (["publish"], "error: --to, --check: one of them is needed: --to with sweeps, --check without; give sweeps and --to FOLDER, or "),
+        (["publish"], "error: --to, --check, --again: one of them is needed: --to with sweeps, the others without; give sweeps and "),
         (["plan", "synthetic", "-p", "smoek"], "error: --profile: smoek: the suite synthetic has no such profile; did you mean 'smoke'? "),
         (["plan", "synthetic", "--set", "commit=nope"], "error: --set: commit: 'nope' is no commit of "),
         (["plan", "synthetic", "--budget", "99999999h"], "error: --budget: '99999999h' is more than 30 days; write it as "),
