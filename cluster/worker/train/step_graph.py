@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
 
+from experiments.components.layers import cuda_graphs
+from experiments.components.layers.cuda_graphs import Replay
 from experiments.components.workload import Unsupported
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ class Recorder(Protocol):
     def launch(self, compute: Callable[[], torch.Tensor]) -> torch.Tensor:
         """Run once, where it will be recorded later. What is queued later waits for it."""
 
-    def record(self, compute: Callable[[], torch.Tensor]) -> tuple[Callable[[], None], torch.Tensor]:
+    def record(self, compute: Callable[[], torch.Tensor]) -> tuple[Replay, torch.Tensor]:
         """Record without running. Returns what runs it again, and where its result then lies."""
 
 
@@ -44,24 +46,16 @@ class CudaRecorder:
 
     def launch(self, compute: Callable[[], torch.Tensor]) -> torch.Tensor:
         """On the stream of the recording, so that what autograd keeps for a parameter belongs to that stream."""
-        current = torch.cuda.current_stream()
-        self._stream.wait_stream(current)
-        with torch.cuda.stream(self._stream):
-            result = compute()
-        current.wait_stream(self._stream)
-        return result
+        with cuda_graphs.beside(self._stream):
+            return compute()
 
-    def record(self, compute: Callable[[], torch.Tensor]) -> tuple[Callable[[], None], torch.Tensor]:
-        graph = torch.cuda.CUDAGraph()
-        # thread_local: the threads that load and pin batches go on meanwhile
-        with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
-            result = compute()
-        return graph.replay, result
+    def record(self, compute: Callable[[], torch.Tensor]) -> tuple[Replay, torch.Tensor]:
+        return cuda_graphs.recorded(compute, self._stream, self._pool)
 
 
 class _Recorded(NamedTuple):
     inputs: tuple[Batch, ...]  # where the graph reads
-    replay: Callable[[], None]
+    replay: Replay
     result: torch.Tensor
     gradients: list[tuple[torch.nn.Parameter, torch.Tensor | None]]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from experiments.components.layers.cuda_graphs import Replay, recorded
 from experiments.components.layers.fused import FP8, FP8_TOP, SMALLEST, cast_into
 from experiments.components.layers.low_precision import LowPrecisionLinear
 
@@ -34,7 +35,7 @@ class KeptWeights:
             (weight.new_empty(weight.shape, dtype=FP8), weight.new_empty(weight.shape[::-1], dtype=FP8), self._scales[at : at + 1])
             for at, weight in enumerate(self._weights)
         ]
-        self._graph: torch.cuda.CUDAGraph | None = None
+        self._replay: Replay | None = None
         for layer, cast in zip(layers, self._casts, strict=True):
             layer.kept = cast
             if compiled:
@@ -44,16 +45,12 @@ class KeptWeights:
     @torch.no_grad()
     def refresh(self) -> None:
         """Cast all weights anew, as fused.cast_fp8 does. On a GPU the first time is recorded, and replayed from then on."""
-        if self._graph is not None:
-            self._graph.replay()
+        if self._replay is not None:
+            self._replay()
             return
         self._cast()
         if self._scales.is_cuda:
-            graph = torch.cuda.CUDAGraph()
-            # other threads, such as one that pins batches, may go on allocating
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                self._cast()
-            self._graph = graph
+            self._replay, _ = recorded(self._cast)
 
     def _cast(self) -> None:
         # the largest of values rounded to bf16 is the largest one, rounded

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 
 import torch
 
+from experiments.components.layers import cuda_graphs
+from experiments.components.layers.cuda_graphs import Replay
 from experiments.components.workload import Unsupported
 
 WARM_UP = 3  # calls before one is recorded, as torch asks for: they compile, and set up the libraries' memory
 
 HOST = "cpu"  # torch's name
-
-Replay = Callable[[], object]
 
 
 class _Recording(NamedTuple):
@@ -72,17 +72,10 @@ class Recorded:
 
 def record(call: Callable[[], Any]) -> tuple[Replay, Any]:
     """Record what a call launches: what replays it, and its output, which each replay writes anew."""
-    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
+    with cuda_graphs.beside(torch.cuda.Stream()):  # type: ignore[no-untyped-call]
         for _ in range(WARM_UP):
             call()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    # thread_local: the thread that pins the loader's batches may allocate host memory meanwhile
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-        output = call()
-    return graph.replay, output
+    return cuda_graphs.recorded(call)
 
 
 @contextmanager

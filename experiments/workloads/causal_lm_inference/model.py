@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from experiments.components.layers.cuda_graphs import Replay, beside, recorded
+
 WARM_UP = 3  # tokens before a CUDA graph is recorded, as torch asks for
 
 
@@ -73,7 +75,7 @@ class Decoder:
         self.token = prompts[:, -1:].clone()
         self.scores = torch.zeros((), device=prompts.device)  # their mean at the last token
         self._places = torch.arange(cache.size, device=prompts.device)
-        self._graph: torch.cuda.CUDAGraph | None = None
+        self._replay: Replay | None = None
         prefill(model, cache, prompts)
         if graph:
             self._record()
@@ -83,10 +85,7 @@ class Decoder:
         self.token.copy_(self.prompts[:, -1:])
         self.cache.at.fill_(self.prompts.shape[1] - 1)
         for _ in range(count):
-            if self._graph is None:
-                self._one()
-            else:
-                self._graph.replay()
+            (self._replay or self._one)()
         return self.scores.clone()
 
     def _one(self) -> None:
@@ -98,13 +97,8 @@ class Decoder:
         cache.at.add_(1)
 
     def _record(self) -> None:
-        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
+        with beside(torch.cuda.Stream()):  # type: ignore[no-untyped-call]
             for _ in range(WARM_UP):
                 self.cache.at.fill_(self.prompts.shape[1])  # where the first token will be written over it
                 self._one()
-        torch.cuda.current_stream().wait_stream(side)
-        self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph):
-            self._one()
+        self._replay, _ = recorded(self._one)
