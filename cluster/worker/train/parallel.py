@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from cluster.worker.torch_internals import checkpoint_wrappers
+from experiments.components.layers.autocast import weights_cast_anew
 from experiments.components.workload import Unsupported
 from experiments.parameters import TrainingParameters
 
@@ -102,13 +103,8 @@ def casting_anew(autocast: AbstractContextManager[None]) -> Iterator[None]:
     The cache would also hold FSDP2's gathered parameters: a low-precision copy of the whole model on every device, after its shards were
     freed. This helps only with checkpointing or without training; otherwise the backward pass keeps the copies anyway.
     """
-    with autocast:
-        before = torch.is_autocast_cache_enabled()
-        torch.set_autocast_cache_enabled(False)
-        try:
-            yield
-        finally:
-            torch.set_autocast_cache_enabled(before)
+    with autocast, weights_cast_anew():
+        yield
 
 
 def _is_fsdp1(model: Any) -> bool:

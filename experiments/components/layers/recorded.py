@@ -7,13 +7,13 @@ the next call, which writes over it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 
 from experiments.components.layers import cuda_graphs
+from experiments.components.layers.autocast import weights_cast_anew
 from experiments.components.layers.cuda_graphs import Replay
 from experiments.components.workload import Unsupported
 
@@ -65,7 +65,7 @@ class Recorded:
 
         places = [placed(at, value) for at, value in enumerate(given)]
         named_places = {name: placed(name, value) for name, value in named.items()}
-        with _weights_cast_anew():
+        with weights_cast_anew():  # a graph would read what autocast has kept from where it lay
             replay, output = record(lambda: self.forward(*places, **named_places))
         return _Recording(inputs, output, replay)
 
@@ -76,14 +76,3 @@ def record(call: Callable[[], Any]) -> tuple[Replay, Any]:
         for _ in range(WARM_UP):
             call()
     return cuda_graphs.recorded(call)
-
-
-@contextmanager
-def _weights_cast_anew() -> Iterator[None]:
-    """Autocast keeps the weights that it has cast until it ends; a graph would read them from where they lay."""
-    cached = torch.is_autocast_cache_enabled()
-    torch.set_autocast_cache_enabled(False)
-    try:
-        yield
-    finally:
-        torch.set_autocast_cache_enabled(cached)
