@@ -79,6 +79,8 @@ def set_up(
     recorder.phase("start")
     module = workloads.load(trial.workload)
     parameters: TrainingParameters = module.Parameters.model_validate(trial.parameters)
+    if parameters.profile_repeats is not None and trial.repeat > parameters.profile_repeats:
+        parameters = parameters.model_copy(update={"profile_steps": 0})
     device = load_device(trial.device, ranks.local_rank)
     shared_by = 1 if parameters.cores_per_device else ranks.local_world_size  # whose cores this process sees
     threads = device.set_threads(parameters.threads, shared_by)
