@@ -315,6 +315,19 @@ def test_steps_that_are_not_the_mix_that_the_flops_are_of_have_no_parts(
     )
 
 
+@pytest.mark.parametrize(("repeat", "first", "traced"), [(1, 1, True), (2, 1, False), (2, 2, True), (3, 2, False), (3, None, True)])
+def test_the_first_so_many_repeats_are_traced(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, repeat: int, first: int | None, traced: bool
+) -> None:
+    monkeypatch.setattr(profile, "trace", lambda path: nullcontext())
+    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ReadTrace({"where": "device"}, StepParts(**PARTS)))
+    session = setting.session(profile_steps=4, profile_repeats=first, evaluate=False)
+    session.trial = session.trial.model_copy(update={"repeat": repeat})
+    session.run()
+    assert ("profile" in setting.world.of("window")[0]) == traced
+    assert len(setting.train_step.steps) == 3 + STEPS + (4 if traced else 0)
+
+
 def test_the_all_reduce_is_measured_on_steps_of_its_own(setting: Setting, monkeypatch: pytest.MonkeyPatch, two_ranks: None) -> None:
     setting.train_step.model = DistributedDataParallel.__new__(DistributedDataParallel)
     kept: list[Any] = []
