@@ -25,8 +25,9 @@ REFERENCE_SEEDS = 3  # with which a reference is trained, at least: fewer do not
 # Cells that differ in nothing else have nothing to prove
 SAME_NUMBERS = frozenset(
     {"dataloader_workers", "loader", "prefetch_factor", "pin_memory", "prefetch_to_device", "keep_decoded", "evaluate", "profile_steps"}
-    | {"profile_repeats", "communication_steps", "ddp_bucket_view", "ddp_static_graph", "fsdp_reshard", "limit_all_gathers", "rung", "strategy"}
-    | {"rms_tensors", "spikes_after", "injected_slowdown", "execution", "measure_s", "compile_cache", "cores_per_device"}
+    | {"profile_repeats", "communication_steps", "ddp_bucket_view", "ddp_static_graph", "fsdp_reshard", "limit_all_gathers"}
+    | {"rung", "strategy", "rms_tensors", "spikes_after", "injected_slowdown", "execution", "measure_s", "compile_cache"}
+    | {"cores_per_device"}
 )
 # Parameters that change how the same mathematics is computed, and so its rounding, or more where the implementation is wrong. Loss parity
 # shows which: a cell that differs from its baseline in one of them has to prove that it learns the same
@@ -202,7 +203,7 @@ class TrainingParameters(Strict):
         8, ge=0, le=1000, description="steps with and as many without gradient all-reduce, at the end; for several devices; 0: not measured"
     )
     profile_steps: int = Field(0, ge=0, le=100, description="steps traced with torch.profiler after the measured window")
-    profile_repeats: int | None = Field(None, ge=1, le=1000, description="trace in the first so many repeats of a cell alone; null: in each")
+    profile_repeats: int | None = Field(None, ge=1, le=1000, description="trace only the first so many repeats of a cell; null: each")
     rms_tensors: str | None = Field(
         None, description="tensors whose RMS_t each step records: names or patterns (*), separated by commas; null: none"
     )
@@ -280,7 +281,7 @@ class TrainingParameters(Strict):
                 "compile_cache fresh has no effect where nothing is compiled; leave it at kept, or set compile to layer or model"
             )
         if self.profile_repeats is not None and not self.profile_steps:
-            raise ValueError("profile_repeats has no effect where nothing is traced; leave it at null, or set profile_steps, to 4 for example")
+            raise ValueError("profile_repeats has no effect where nothing is traced; leave it at null, or set profile_steps")
         if self.allow_tf32 and self.precision == "fp32":
             raise ValueError("allow_tf32: precision fp32 would be computed in TF32; set precision to tf32, or allow_tf32 to false")
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -322,8 +323,7 @@ def test_the_first_so_many_repeats_are_traced(
     monkeypatch.setattr(profile, "trace", lambda path: nullcontext())
     monkeypatch.setattr(profile, "read_trace", lambda path, samples: ReadTrace({"where": "device"}, StepParts(**PARTS)))
     session = setting.session(profile_steps=4, profile_repeats=first, evaluate=False)
-    session.trial = session.trial.model_copy(update={"repeat": repeat})
-    session.run()
+    dataclasses.replace(session, trial=session.trial.model_copy(update={"repeat": repeat})).run()
     assert ("profile" in setting.world.of("window")[0]) == traced
     assert len(setting.train_step.steps) == 3 + STEPS + (4 if traced else 0)
 
