@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import islice
 from statistics import median
 
 from rich.console import Console
@@ -17,6 +18,7 @@ from cluster.pools.pool import load_pools
 from experiments.config import duration
 from experiments.config.paths import REPOSITORY
 from experiments.spec.campaign import CampaignFile
+from experiments.trial import Trial
 from flows.cli.run_sweep import KEEP, SEVERITY, run_sweep
 from flows.cli.show_campaign import print_entries, print_left
 from flows.runtime.command_environment import prepare_environment
@@ -72,7 +74,6 @@ class Campaign:
             print_entries(err, entries, self._time_s)
             stack.enter_context(shared_templates())
             prepare_environment()  # first: a template has the variables that its trials are to have
-            self._begin_templates(entries)
             KEEP.set(stack)
             TOLD_TO_END.clear()
             try:
@@ -84,9 +85,15 @@ class Campaign:
             return status
 
     def _begin_templates(self, entries: Sequence[Entry]) -> None:
-        """Let the template of each workload make its imports now, beside the first trial's start and not before a later one."""
+        """Let the templates of the next two workloads make their imports now: the second one's need no time of its own then.
+
+        Not of all: as many at once would hold up the first, and few are kept.
+        """
         pools = load_pools()
-        for trial in {(entry.plan.suite.workload, entry.plan.trials[0].pool): entry.plan.trials[0] for entry in entries}.values():
+        trials: dict[tuple[str, str], Trial] = {}
+        for first in (entry.plan.trials[0] for entry in entries):
+            trials.setdefault((first.workload, first.pool), first)
+        for trial in islice(trials.values(), 2):
             if pools[trial.pool].embedded and not is_disturbed_by_a_start(pools[trial.pool]):
                 LocalLauncher(pools[trial.pool]).prepare(trial, self.store.dir)
 
@@ -99,6 +106,7 @@ class Campaign:
             err.print(
                 f"\n[bold]{self.file.campaign}[/] {number} of {len(entries)}: {entry.name}, {duration.text(left_s)} left", highlight=False
             )
+            self._begin_templates([later for later in entries[number - 1 :] if later.fits(left_s)])
             statuses.append(self._run_one(entry, left_s, out, err))
             if TOLD_TO_END.is_set() or entry.store.stop_reason() is not None:
                 TOLD_TO_END.set()

@@ -115,6 +115,24 @@ def test_what_the_time_does_not_hold_waits_for_the_next_run(machine: Machine) ->
     assert "--budget: 19s is too short for any trial that is left" in short.output
 
 
+def test_a_template_is_begun_one_sweep_ahead_and_no_further(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begun all at once they would hold up the first one's imports."""
+    line = "  - {{suite: {0}, profile: smoke, rounds: {{most: 1}}, to: docs/results/{0}}}\n"
+    machine.file.write_text("campaign: two\nbudget: 60m\nsweeps:\n" + "".join(map(line.format, ("bert", "t5", "vit", "clip_stability"))))
+    begun: list[str] = []
+    monkeypatch.setattr(run_campaign, "is_disturbed_by_a_start", lambda pool: False)
+    monkeypatch.setattr(run_campaign.LocalLauncher, "prepare", lambda self, trial, folder: begun.append(trial.workload))
+    run = machine.run_sweep
+    monkeypatch.setattr(run_campaign, "run_sweep", lambda plan, *others: [begun.append("a sweep"), run(plan, *others)][1])
+    done = machine()
+    assert done.exit_code == 0, done.output
+    assert " ".join(begun) == "bert t5 a sweep t5 vit a sweep vit clip a sweep clip a sweep"
+    begun.clear()
+    monkeypatch.setattr(run_campaign, "is_disturbed_by_a_start", lambda pool: True)
+    assert machine("--state", "busy").exit_code == 0
+    assert begun == ["a sweep"] * 4
+
+
 def documented_lines() -> list[str]:
     """The arguments of each `sweep campaign` line of docs/operating.md and of the command's help."""
     help_ = next(one.epilog or "" for one in app.registered_commands if one.callback is not None and one.callback.__name__ == "campaign")
@@ -151,7 +169,8 @@ def test_a_kill_in_the_middle_loses_nothing(machine: Machine) -> None:
     assert machine.counts == [("smoke", 1), ("tune", 2)]
     ids = CampaignStore("two").load().sweeps
     machine.kill_after = None
-    assert machine().exit_code == 0
+    done = machine()
+    assert done.exit_code == 0, done.output
     assert machine.counts == [("tune", 2)], "the other two trials, in the same sweep"
     assert CampaignStore("two").load().sweeps == ids
 
