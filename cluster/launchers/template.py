@@ -9,7 +9,7 @@ import subprocess
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ READY_S = 120.0  # imports on a slow disk may take so long
 FORK_S = 60.0  # it may be importing what the last trial taught it
 MOST = 3  # templates kept at a time, each with torch in memory: some 300 MB
 _POLL_S = 0.02
+_OF_ONE_WORKLOAD = ("experiments.", "transformers.models.", "diffusers.")  # modules that trials of others have no use for
 _OF_THE_FLOW = ("MLFLOW_", "PREFECT_")  # variables that the flow's libraries set while it runs; a trial uses neither
 
 
@@ -74,6 +75,7 @@ class Template:
             )
         self._channel, self._lock, self._buffer, self._ready = ours, threading.Lock(), b"", False
         self._codes: dict[int, int] = {}
+        self._learnt, self._told = set[str](), set[str]()
         self._close = weakref.finalize(self, _end, ours, self._process)
 
     def close(self) -> None:
@@ -94,6 +96,23 @@ class Template:
                 self._process.kill()  # it must not fork this trial later, beside the fresh process that takes its place
                 raise TemplateError(f"the template process does not answer: {error}") from error
         return ForkedTrial(pid, processes.start_time(pid), self)
+
+    @property
+    def learnt(self) -> set[str]:
+        """Modules that its trials had to import, and those of other workloads may have to: compilers, for example."""
+        return {name for name in self._learnt if not name.startswith(_OF_ONE_WORKLOAD)}
+
+    def tell(self, modules: Set[str]) -> None:
+        """Have it import what trials of other templates needed, before its next trial. It is ended where it does not take the names."""
+        with self._lock:
+            if not (new := sorted(modules - self._learnt - self._told)):
+                return
+            self._told |= modules
+            try:
+                self._channel.settimeout(FORK_S)
+                self._channel.sendall(json.dumps({"import": new}).encode() + b"\n")
+            except OSError:  # what it has read of this would be taken for the beginning of the next request
+                self._process.kill()
 
     def exit_code(self, trial: ForkedTrial) -> int | None:
         """The exit status of one of its trials; None while it runs, or if this process has ended and did not see the trial's end."""
@@ -130,6 +149,7 @@ class Template:
             return []
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         messages = [json.loads(line) for line in lines]
+        self._learnt.update(name for message in messages for name in message.get("learnt", ()))
         self._codes |= {int(message["ended"]): int(message["code"]) for message in messages if "ended" in message}
         return messages
 
@@ -150,6 +170,7 @@ class TemplateCache:
 
     def __init__(self) -> None:
         self._lock, self._kept = threading.Lock(), dict[str, _Kept]()  # the one used last stands last
+        self._learnt = set[str]()  # by any of them, also those that are gone
 
     def get(self, variant: Variant, trial: Trial, environment: Mapping[str, str], log: Path) -> Template:
         """A template for this trial, started if need be: one with the same Python, workload, variables and code. Raises OSError."""
@@ -168,6 +189,8 @@ class TemplateCache:
             self._kept[key] = kept
             while len(self._kept) > MOST:
                 self._kept.pop(next(iter(self._kept))).template.close()
+            self._learnt.update(*(one.template.learnt for one in self._kept.values()))
+            kept.template.tell(self._learnt)
             return kept.template
 
     def drop(self, template: Template | None) -> None:

@@ -1,7 +1,8 @@
 """Fork a trial's process from this one for each request that comes over a connection, and tell how it ended.
 
-A connection carries one JSON object a line. Requests: {"arguments", "environment", ...} starts a trial, {"signal"} is passed on to it.
-Replies: {"ready"}, {"started"}, {"failed"} and {"ended", "code"}. A launcher's connection starts trials that write to the file `log` and
+A connection carries one JSON object a line. Requests: {"arguments", "environment", ...} starts a trial, {"signal"} is passed on to it,
+{"import"} names modules that the trials of another template needed. Replies: {"ready"}, {"started"}, {"failed"}, {"ended", "code"} and
+{"learnt"}, the modules that a trial of this template needed. A launcher's connection starts trials that write to the file `log` and
 outlive it. A job's connection, which brings the job's two output files along, starts one trial, with the job's environment and working
 directory; it ends with the connection, and with this process, as nobody else could tell the job how it ended.
 """
@@ -149,6 +150,8 @@ class ForkServer:
             if "signal" in request:
                 for pid in self._trials_of(connection):
                     os.kill(pid, request["signal"])  # it has not been waited for, so the number is still its own
+            elif "import" in request:
+                import_modules(request["import"])  # now: the next trial would have to, and this process again after it
             elif not connection.gone():
                 self._start(connection, request)
 
@@ -203,6 +206,9 @@ class ForkServer:
             self._lessons.remove(lesson)
             flop_count.learn_counts(lesson["flops"])
             import_modules(lesson["modules"])
+            for connection in self._connections:
+                if not connection.of_job:
+                    connection.send({"learnt": lesson["modules"]})
 
     def _become_trial(self, connection: _Connection, request: dict[str, Any], told: int, template: int) -> NoReturn:
         """In the forked process: a session, a log, an environment and a mark of its own, then the trial's entry point."""

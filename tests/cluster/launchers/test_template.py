@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -137,6 +138,10 @@ class Named:
 
     def __init__(self, python: str, workload: str, environment: dict[str, str], log: Path, inherited: tuple[int, ...]) -> None:
         self.environment, self.closed = environment, False
+        self.learnt, self.told = set[str](), set[str]()
+
+    def tell(self, modules: set[str]) -> None:
+        self.told |= modules
 
     def close(self) -> None:
         self.closed = True
@@ -174,6 +179,66 @@ def test_environments_in_turns_keep_their_templates(tmp_path: Path, monkeypatch:
     assert c.closed and not d.closed and get("a") is a
     cache.close()
     assert a.closed and d.closed and get("a") is not a
+
+
+def test_a_template_is_told_what_others_have_learnt_also_those_that_are_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(template, "Template", Named)
+    trial, cache = make_trial(tmp_path, FIRST), TemplateCache()
+
+    def get(workload: str) -> Named:
+        return cache.get(Variant("python"), trial.model_copy(update={"workload": workload}), {}, tmp_path / "log")  # type: ignore[return-value]
+
+    first, second = get("bert"), get("t5")
+    first.learnt = {"torch._inductor.scheduler"}
+    assert get("t5").told == {"torch._inductor.scheduler"} and first.told == set(), "not beside a trial of another: it would disturb that"
+    cache.drop(first)  # type: ignore[arg-type]
+    second.learnt = {"sympy"}
+    assert get("vit").told == {"torch._inductor.scheduler", "sympy"}
+
+
+def test_what_one_template_learns_another_imports_before_its_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("of_a_compiler", "of_the_other"):
+        (tmp_path / f"{name}.py").write_text("")
+    imported: list[bool] = []
+    ours, theirs = socket.socketpair()
+    server = ForkServer()
+    server.serve_launcher(theirs)
+    (connection,) = server._connections
+    monkeypatch.setattr(server, "_start", lambda _, request: imported.append("of_the_other" in sys.modules))
+    ours.sendall(b'{"import": ["of_the_other"]}\n{"log": "first"}\n')
+    server._read(connection)
+    assert imported == [True], "not beside the trial, which it would disturb"
+    server._teach(["of_a_compiler"], {})
+    server._read_lessons()
+    server._learn()
+    assert "of_a_compiler" in sys.modules
+    assert json.loads(ours.recv(1000)) == {"learnt": ["of_a_compiler"]}
+    ours.close()
+
+
+def test_a_template_says_what_others_can_use_and_is_told_nothing_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(template, "READY_S", 60.0)
+    ours, theirs = socket.socketpair()
+    monkeypatch.setattr(template.socket, "socketpair", lambda: (ours, theirs.dup()))
+    monkeypatch.setattr(template.subprocess, "Popen", lambda *_, **__: SimpleNamespace(poll=lambda: None, kill=lambda: killed.append(True)))
+    killed: list[bool] = []
+    one = Template(sys.executable, "bert", {}, tmp_path / "log")
+    names = ["torch._inductor.scheduler", "experiments.workloads.bert", "transformers.models.bert.modeling_bert", "diffusers.models"]
+    theirs.sendall(json.dumps({"learnt": names}).encode() + b"\n")
+    one._receive(1.0)
+    assert one.learnt == {"torch._inductor.scheduler"}
+    one.tell({"torch._inductor.scheduler", "sympy"})
+    one.tell({"sympy", "triton"})
+    assert theirs.recv(1000) == b'{"import": ["sympy"]}\n{"import": ["triton"]}\n'
+    one.tell({"sympy"})
+    theirs.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        theirs.recv(1)
+    theirs.close()
+    ours.close()
+    one.tell({"another"})
+    assert killed == [True], "half a request would be taken for the beginning of the next"
 
 
 def run(code: str, **variables: str) -> str:
