@@ -69,7 +69,7 @@ class Parameters(KeptPairParameters):
     attention: Literal["eager", "sdpa"] = Field("eager", description="transformers' own, or torch's fused kernels")
     passes: Literal["apart", "together"] = Field(
         "apart",
-        description="a tower's plain and masked inputs: in two calls as in the document, or as one batch, with losses that wait for nothing",
+        description="a tower's plain and masked inputs: in two calls as in the document, or as one batch, with losses without host waits",
     )
     learning_rate: float = Field(1e-3, gt=0, le=10)
     weight_decay: float = Field(0.1, ge=0, le=1)
