@@ -71,6 +71,7 @@ class Masters:
     def __init__(self, parameters: list[nn.Parameter]) -> None:
         self._kept = [one for one in parameters if one.requires_grad]
         self._masters = [nn.Parameter(one.detach().clone()) for one in self._kept]
+        self._learning: list[tuple[nn.Parameter, nn.Parameter]] = []  # (master, kept) of those that the last step used
         for one in parameters:
             one.data = one.data.bfloat16()
 
@@ -83,6 +84,7 @@ class Masters:
     def take_gradients(self) -> None:
         """Give the masters the gradients of a backward pass, in fp32, and take them from the parameters."""
         found = [(master, kept, kept.grad) for master, kept in zip(self._masters, self._kept, strict=True) if kept.grad is not None]
+        self._learning = [(master, kept) for master, kept, _ in found]
         gradients = [torch.empty_like(master) for master, *_ in found]
         if found:
             torch._foreach_copy_(gradients, [gradient for *_, gradient in found])
@@ -91,6 +93,7 @@ class Masters:
 
     @torch.no_grad()
     def give_weights(self) -> None:
-        """Round the updated masters to the parameters."""
-        if self._kept:
-            torch._foreach_copy_(list[torch.Tensor](self._kept), list[torch.Tensor](self._masters))
+        """Round the updated masters to the parameters: those that got a gradient, since no optimiser touches the others."""
+        if self._learning:
+            masters, kept = zip(*self._learning, strict=True)
+            torch._foreach_copy_(list[torch.Tensor](kept), list[torch.Tensor](masters))

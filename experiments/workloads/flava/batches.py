@@ -6,7 +6,8 @@ import random
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from experiments.components.data.masking import mask_blocks, mask_tokens
+from experiments.components.data.masked_text import most_told
+from experiments.components.data.masking import IGNORED, mask_blocks, mask_tokens
 from experiments.components.data.pairs import Pairs
 from experiments.components.data.text import MASKS, token_id
 from experiments.components.workload import Batch, DataError
@@ -35,7 +36,8 @@ def kinds(seed: int, *, balanced: bool) -> Iterator[str]:
 class Items:
     """(BatchIndices, kind) -> the arguments of FlavaForPreTraining on the host; pixels are still uint8 (batch, size, size, 3).
 
-    Beside them `kind`, `count` (samples) and, of batches with images, `corrupt` [(row, name, why)].
+    Beside them `kind`, `count` (samples) and, of batches with images, `corrupt` [(row, name, why)]. Where passes are `together`, also
+    `masked_patches` and `masked_tokens`, int64 (batch, n): as many places in each row, so that the device need not look for them.
     """
 
     def __init__(self, pairs: Pairs, rows: Any, config: Any, parameters: Parameters, *, augment: bool) -> None:
@@ -60,7 +62,7 @@ class Items:
             tokens = self._long_texts(indices)
             masked, labels = self._masked(tokens, torch.ones_like(tokens, dtype=torch.bool), generator)
             # no `input_ids`: FLAVA would compute an unmasked pass with them, of which no loss is taken
-            return {"kind": kind, "count": len(tokens), "input_ids_masked": masked, "mlm_labels": labels}
+            return {"kind": kind, "count": len(tokens), "input_ids_masked": masked, **self._labels(labels)}
         pairs = self.pairs[indices]
         count = len(pairs["input_ids"])
         images = {"kind": kind, "count": count, **self._masked_images(pairs, random.Random(indices.seed))}
@@ -72,7 +74,9 @@ class Items:
 
         patches = round(MASKED_PATCHES * self.side**2)
         masks = [mask_blocks(self.side, patches, generator) for _ in pairs["input_ids"]]
-        return {"pixels": pairs["pixels"], "bool_masked_pos": torch.tensor(masks), "corrupt": pairs["corrupt"]}
+        hidden = torch.tensor(masks)
+        told = {"masked_patches": first_places(hidden.flatten(1), patches)} if self.parameters.passes == "together" else {}
+        return {"pixels": pairs["pixels"], "bool_masked_pos": hidden, "corrupt": pairs["corrupt"], **told}
 
     def _matched_texts(self, pairs: Batch, generator: torch.Generator) -> Batch:
         """Captions, masked and not. A share NEGATIVES of the images gets the caption of the next pair; `itm_labels` is 0 for those."""
@@ -90,12 +94,18 @@ class Items:
             "input_ids": tokens,
             "input_ids_masked": masked,
             "attention_mask": real,
-            "mlm_labels": labels,
             "itm_labels": matches.long(),
+            **self._labels(labels),
         }
 
     def _masked(self, tokens: torch.Tensor, real: torch.Tensor, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
         return mask_tokens(tokens, real, mask=self.mask, vocabulary=self.vocabulary, draw=generator)
+
+    def _labels(self, labels: torch.Tensor) -> Batch:
+        """Labels (batch, text), and, where passes are together, the places of those of each row."""
+        if self.parameters.passes == "apart":
+            return {"mlm_labels": labels}
+        return {"mlm_labels": labels, "masked_tokens": first_places(labels != IGNORED, most_told(labels.shape[1]))}
 
     def _long_texts(self, indices: BatchIndices) -> torch.Tensor:
         """(batch, long_text_length) tokens: each row's caption, then those of the rows after it, cut. Raises DataError for empty ones."""
@@ -113,3 +123,8 @@ class Items:
                     raise DataError(f"the captions after {self.rows.name(row)} are empty: nothing to read")
             texts.append(tokens[:length])
         return torch.tensor(texts)
+
+
+def first_places(chosen: torch.Tensor, count: int) -> torch.Tensor:
+    """Of each row of booleans (rows, places) the places of those that are true, in order, then of others: int64 (rows, count)."""
+    return chosen.int().argsort(dim=1, descending=True, stable=True)[:, :count]

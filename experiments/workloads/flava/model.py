@@ -54,9 +54,10 @@ def codes_seen(model: Any) -> Iterator[list[torch.Tensor]]:
 def flops(size: str, text_length: int, long_text_length: int, *, together: bool = False) -> dict[str, float]:
     """Training FLOPs of a sample by kind of batch: 3 x the forward pass of what is trained, 1 x that of the rest.
 
-    The rest is the codebook and, for an image alone, its unmasked pass, which is left out where passes are `together`. Recomputation by
-    activation checkpointing is not counted. torch's FlopCounterMode counts matrix products on fake tensors. Those of the heads are computed
-    by hand, since they see the masked positions only.
+    The rest is the codebook and, for an image alone, its unmasked pass. Where passes are `together` that is left out, and so is what the
+    multimodal encoder does not see: the projection of images alone, texts alone and a pair's unmasked pass. Recomputation by activation
+    checkpointing is not counted. torch's FlopCounterMode counts matrix products on fake tensors. Those of the heads are computed by hand,
+    since they see the masked positions only.
     """
     passes = {name: once + layers for name, (once, layers) in _passes(size, text_length, long_text_length).items()}
     settings = config(size)
@@ -66,12 +67,17 @@ def flops(size: str, text_length: int, long_text_length: int, *, together: bool 
     def head(vocabulary: int, positions: float) -> float:
         return float(2 * settings.hidden_size * (settings.hidden_size + vocabulary) * positions)
 
+    def left_out(tokens: int) -> float:
+        return float(2 * settings.hidden_size**2 * tokens) if together else 0.0
+
     codes, words = settings.image_config.vocab_size, settings.text_config.vocab_size
+    image = passes["image"] + head(codes, masked_patches) - left_out(patches + 1)
+    pair = passes["plain"] + passes["masked"] - left_out(patches + 1 + text_length)
     pair_heads = head(codes, (1 - NEGATIVES) * masked_patches) + head(words, (1 - NEGATIVES) * 0.15 * text_length)
     return {
-        "image": (3 if together else 4) * passes["image"] + passes["codebook"] + 3 * head(codes, masked_patches),
-        "pair": 3 * (passes["plain"] + passes["masked"] + pair_heads) + passes["codebook"],
-        "text": 3 * (passes["text"] + head(words, 0.15 * long_text_length)),
+        "image": 3 * image + (0 if together else 1) * passes["image"] + passes["codebook"],
+        "pair": 3 * (pair + pair_heads) + passes["codebook"],
+        "text": 3 * (passes["text"] + head(words, 0.15 * long_text_length) - left_out(long_text_length)),
     }
 
 

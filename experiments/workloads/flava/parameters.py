@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from experiments.components.data.pairs import KeptPairParameters
 
@@ -68,9 +68,18 @@ class Parameters(KeptPairParameters):
     )
     attention: Literal["eager", "sdpa"] = Field("eager", description="transformers' own, or torch's fused kernels")
     passes: Literal["apart", "together"] = Field(
-        "apart", description="a tower's plain and masked inputs: in two calls as in the document, or as one batch twice as large"
+        "apart",
+        description="a tower's plain and masked inputs: in two calls as in the document, or as one batch, with losses without host waits",
     )
     learning_rate: float = Field(1e-3, gt=0, le=10)
     weight_decay: float = Field(0.1, ge=0, le=1)
     learning_rate_schedule: Literal["constant", "linear", "cosine"] = Field("cosine", description="fall to 0 over all steps, or none")
     learning_rate_warmup: int = Field(2000, ge=0, le=1_000_000, description="steps over which the rate rises from 0")
+
+    @model_validator(mode="after")
+    def _waits_for_nothing(self) -> Self:
+        if self.cuda_graph and (self.attention, self.passes) != ("sdpa", "together"):
+            raise ValueError(
+                "cuda_graph: transformers' losses and masks have the host wait for the device; set passes to together and attention to sdpa"
+            )
+        return self

@@ -98,7 +98,7 @@ class Flava:
         return self._forward(model, batch).loss  # type: ignore[no-any-return]
 
     def _forward(self, model: nn.Module, batch: Batch) -> Any:
-        return model(**{name: value for name, value in batch.items() if name not in ("kind", "count")}, return_loss=True)
+        return model(**{name: value for name, value in batch.items() if name not in ("kind", "count")})
 
     def samples(self, batch: Batch) -> int:
         return int(batch["count"])
