@@ -55,6 +55,7 @@ REFERENCE_ARITHMETIC: Mapping[str, Any] = {
     "padding": "kept",
     "block_weights": "fp32",
     "prediction": "all",
+    "passes": "apart",
     "fsdp_compute": "fp32",
     "fsdp_reduce": "fp32",
 }

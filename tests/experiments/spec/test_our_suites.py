@@ -63,3 +63,9 @@ def test_bridgetower_spans_model_precision_and_loading_in_minutes_too(profile: s
 
 def _on_cuda() -> Suite:
     return load_suite("bridgetower", pools=load_pools(), pool_names=["cuda"])
+
+
+def test_the_first_cell_of_flavas_settings_is_their_reference() -> None:
+    """So loss parity costs no trials of its own. It computes both passes apart, as the document does."""
+    cells = expand(load_suite("flava", profile="h200_settings", pools=load_pools()))
+    assert [(cell.parameters["passes"], cell.repeats, cell.reference) for cell in cells] == [("apart", 3, False), ("together", 1, False)]
