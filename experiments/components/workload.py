@@ -141,6 +141,11 @@ def graph_units(workload: Workload, model: torch.nn.Module) -> list[torch.nn.Mod
     return list(named(model)) if named is not None else [model]
 
 
+def few_shapes(workload: Workload) -> bool:
+    """Whether layers are given few shapes (attribute `few_shapes`), all of them in a trial's first steps: each is compiled by itself."""
+    return bool(getattr(workload, "few_shapes", False))
+
+
 def records_itself(workload: Workload) -> bool:
     """Whether the workload sees to `cuda_graph` by itself (attribute `records_itself`), for a step that no single graph can hold."""
     return bool(getattr(workload, "records_itself", False))

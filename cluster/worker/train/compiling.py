@@ -37,10 +37,14 @@ def records_cuda_graphs(parameters: TrainingParameters, device: Device) -> bool:
     return parameters.compile_mode in CUDA_GRAPHS and device.kind == "cuda"
 
 
-def settings(parameters: TrainingParameters, device: Device) -> dict[str, Any]:
-    """What torch.compile is told, beside what to compile: no mode where it is the default, since only one back end takes it."""
+def settings(parameters: TrainingParameters, device: Device, *, few_shapes: bool = False) -> dict[str, Any]:
+    """What torch.compile is told, beside what to compile: no mode where it is the default, since only one back end takes it.
+
+    `few_shapes`: what is compiled is called with few shapes, each of which then has a graph of its own. Else torch takes what has changed
+    once for a variable, and tunes its kernels for the first of its values.
+    """
     mode = {} if parameters.compile_mode == "default" else {"mode": parameters.compile_mode}
-    return {"backend": device.compile_backend, **mode}
+    return {"backend": device.compile_backend, **mode, **({"dynamic": False} if few_shapes else {})}
 
 
 def allow_graphs() -> None:

@@ -27,17 +27,20 @@ class Engine:
     def adapt(self) -> None:
         """Called before the model is built."""
 
-    def prepare_layers(self, model: torch.nn.Module, layers: list[torch.nn.Module]) -> None:
-        """Compile the layers and have the backward pass recompute their activations, as the trial asks. Raises Unsupported."""
+    def prepare_layers(self, model: torch.nn.Module, layers: list[torch.nn.Module], *, few_shapes: bool = False) -> None:
+        """Compile the layers and have the backward pass recompute their activations, as the trial asks. Raises Unsupported.
+
+        `few_shapes`: see compiling.settings.
+        """
         if self.parameters.activation_checkpointing == checkpointing.SELECTIVE:
             # Compiled with the wrapper around it: of a layer that is compiled already no operation would be seen, and so none kept
             self._checkpoint(model, layers)
-            self._compile_layers(parallel.outermost(model, layers))
+            self._compile_layers(parallel.outermost(model, layers), few_shapes=few_shapes)
         else:
-            self._compile_layers(layers)
+            self._compile_layers(layers, few_shapes=few_shapes)
             self._checkpoint(model, layers)
 
-    def _compile_layers(self, layers: list[torch.nn.Module]) -> None:
+    def _compile_layers(self, layers: list[torch.nn.Module], *, few_shapes: bool) -> None:
         """Compile each layer in place if the trial asks for it. Raises Unsupported for a workload that names no layers."""
         if self.parameters.compile != "layer":
             return
@@ -45,7 +48,7 @@ class Engine:
             raise Unsupported("compile layer: this workload names no layers")
         compiling.allow_graphs()
         for layer in layers:
-            layer.compile(**compiling.settings(self.parameters, self.device))
+            layer.compile(**compiling.settings(self.parameters, self.device, few_shapes=few_shapes))
 
     def compile_model(self, units: list[torch.nn.Module]) -> None:
         """Compile the model, or the parts of it that the workload names, in place if the trial asks for compile model.

@@ -14,7 +14,16 @@ from cluster.worker.train.choose_engine import choose_engine
 from cluster.worker.train.engine import Engine
 from cluster.worker.train.rms import RmsWatch, watched_tensors
 from cluster.worker.train.step_graph import StepGraphs
-from experiments.components.workload import Unsupported, compile_units, graph_units, records_itself, shard_units, step_kind, trains
+from experiments.components.workload import (
+    Unsupported,
+    compile_units,
+    few_shapes,
+    graph_units,
+    records_itself,
+    shard_units,
+    step_kind,
+    trains,
+)
 from experiments.parameters import TrainingParameters
 from experiments.precision import LOW, around
 
@@ -53,7 +62,7 @@ class TrainStep:
         )  # before wrapping changes their names
         layers = workload.layers(self.plain)
         self._masters = block_weights.keep(parameters, layers, device.kind)
-        self.engine.prepare_layers(self.plain, layers)
+        self.engine.prepare_layers(self.plain, layers, few_shapes=few_shapes(workload))
         for part in graph_units(workload, self.plain):
             self.engine.graphs(part, training=self.trains, find_unused=workload.find_unused_parameters)
         self._compile_model(compile_units(workload, self.plain))

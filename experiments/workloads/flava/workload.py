@@ -39,6 +39,7 @@ class Flava:
 
     find_unused_parameters = True  # each kind of batch leaves parameters without a gradient
     steps_alike = False
+    few_shapes = True  # of tokens: a kind of batch gives each tower one
 
     def __init__(self, context: Context) -> None:
         self.context = context

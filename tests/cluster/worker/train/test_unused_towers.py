@@ -1,4 +1,4 @@
-"""A FLAVA step of one kind leaves the towers of the others alone: their weights, states and kept copies; also where it is replayed."""
+"""A FLAVA step of one kind leaves the towers of the others alone, also where it is replayed; and each of its few shapes is compiled."""
 
 from __future__ import annotations
 
@@ -106,3 +106,22 @@ def test_three_kinds_are_three_graphs_each_with_the_gradients_of_its_towers(
         weights.append([parameter.detach().clone() for parameter in step.trained])
     assert losses[1] == losses[0]
     assert all(torch.equal(one, other) for one, other in zip(*weights, strict=True))
+
+
+@pytest.mark.parametrize(("block_weights", "most"), [("fp32", 5), ("bf16", 9)])
+def test_each_shape_of_a_tower_is_compiled_by_itself_and_in_the_first_steps(
+    block_weights: str, most: int, data: DataSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five shapes: images and texts alone and in pairs, and both together. In bf16 a tower's first layer gets fp32; one has no other."""
+    graphs: list[list[Any]] = []
+
+    def run(graph: torch.fx.GraphModule, inputs: list[Any]) -> Any:
+        graphs.append([given for given in inputs if not isinstance(given, torch.Tensor)])
+        return graph
+
+    monkeypatch.setattr(Cpu, "compile_backend", staticmethod(run))
+    torch.compiler.reset()
+    _, losses = trained(data, compile="layer", block_weights=block_weights)
+    torch.compiler.reset()
+    assert len(graphs) == most and not any(graphs), "no shape is a variable"
+    assert losses == pytest.approx(trained(data, block_weights=block_weights)[1], rel=1e-3)
