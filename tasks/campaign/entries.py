@@ -96,7 +96,14 @@ def _entry(
             places = [replace(one, key=f"{one.key} (of sweep {spec.called})") for one in error.problems]
             raise ConfigError(places) from None
         plan = _told(plan, file, spec)
-        return Entry(spec, plan, is_new=True, left_s=min(spec.budget_s or budget_s, spec.per_run_s), to_do=plan.trials, expected=expected_seconds(plan))
+        return Entry(
+            spec,
+            plan,
+            is_new=True,
+            left_s=min(spec.budget_s or budget_s, spec.per_run_s),
+            to_do=plan.trials,
+            expected=expected_seconds(plan),
+        )
     return _gone_on_with(Entry(spec, _told(old, file, spec), is_new=False, left_s=0.0), budget_s, again=again)
 
 

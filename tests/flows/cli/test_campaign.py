@@ -115,6 +115,23 @@ def test_what_the_time_does_not_hold_waits_for_the_next_run(machine: Machine) ->
     assert "--budget: 19s is too short for any trial that is left" in short.output
 
 
+def test_a_sweep_leaves_what_is_over_of_a_run_to_the_next_and_goes_on_in_another_run(machine: Machine) -> None:
+    machine.file.write_text(
+        TWO.replace(
+            "profile: smoke, rounds: {most: 1}, budget: 3m",
+            "profile: tune, rounds: {most: 1}, only: {dataloader_workers: [0]}, name: first, per_run: 45s",
+        )
+    )
+    for counts in ([("tune", 2), ("tune", 4)], [("tune", 2)], []):
+        done = machine()
+        assert (done.exit_code, machine.counts) == (0, counts), done.output
+        assert ("not all is measured (first)" in done.stderr) is (len(counts) == 2)
+    assert "45s a run" in machine("--plan").stdout
+    machine.file.write_text(machine.file.read_text().replace("per_run: 45s", "per_run: 5s, set: {measure_s: 30}"))
+    done = machine("--state", "other")
+    assert done.exit_code == 1 and "sweeps[0].per_run: is 5s, and its shortest trial is expected to take 30 s" in done.output
+
+
 def test_a_template_is_begun_one_sweep_ahead_and_no_further(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Begun all at once they would hold up the first one's imports."""
     line = "  - {{suite: {0}, profile: smoke, rounds: {{most: 1}}, to: docs/results/{0}}}\n"
@@ -160,7 +177,7 @@ def test_a_campaign_that_is_to_run_still_needs_its_device(monkeypatch: pytest.Mo
         "tasks.sweep.plan.probe", lambda pool: SimpleNamespace(problem="nvidia-smi is not on this machine; a driver is needed")
     )
     done = CliRunner().invoke(app, ["campaign", "vit-x4"])
-    assert done.exit_code == 1 and "pool cuda (of sweep ends): cannot run trials: nvidia-smi is not on this machine" in done.output
+    assert done.exit_code == 1 and "pool cuda (of sweep ladder): cannot run trials: nvidia-smi is not on this machine" in done.output
 
 
 def test_a_kill_in_the_middle_loses_nothing(machine: Machine) -> None:
