@@ -32,7 +32,7 @@ def run_rounds(session: Session, more: More) -> None:
 
 
 def _is_cut(session: Session) -> bool:
-    """Whether the deadline left out trials of this round: a later flow finishes it first, and a round of the others would be in their way."""
+    """Whether the deadline left out trials of this round: a later flow ends it first, and a round of the others would be in the way."""
     states = session.store.states(session.plan)
     return session.deadline is not None and any(outcome is None for outcome in states.values())
 

@@ -87,7 +87,7 @@ def test_a_resumed_sweep_goes_on_where_its_time_was(monkeypatch: pytest.MonkeyPa
 def test_a_deadline_leaves_no_more_of_the_budget_than_until_then(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = make_plan([make_trial(1)], decide=DecideSettings(budget_s=300.0))
     session = Session(plan, monkeypatch, 10.0, lambda _: None)
-    session.store.save_result(make_result(plan.trials[0], Outcome.OK))
+    session.store.save_result(make_result(plan.trials[0], Outcome.OK, finished_at=1.7e9))
     session.run = lambda session, *, in_turns: None  # type: ignore[method-assign, assignment]
     monkeypatch.setattr(rounds, "run_trials", session.run)
     asked: list[float] = []
