@@ -47,6 +47,7 @@ class CampaignSweep(Strict):
     set: dict[str, Any] = Field(default_factory=dict, description="workload parameter -> value")
     rounds: CampaignRounds = Field(default_factory=CampaignRounds)
     budget: Duration | None = Field(default=None, description="time for it in all, such as 3m; null: what is left of the campaign's")
+    per_run: Duration | None = Field(default=None, description="time for it in one run of the command, such as 3m; null: what is left")
     to: str = Field(description="folder of its results page, from the repository's root; sweeps with the same one share a page")
     title: str | None = Field(default=None, max_length=200, description="of its table; null: the suite's")
 
@@ -57,6 +58,11 @@ class CampaignSweep(Strict):
     @property
     def budget_s(self) -> float | None:
         return None if self.budget is None else seconds(self.budget)
+
+    @property
+    def per_run_s(self) -> float:
+        """Infinite where it may have all that is left."""
+        return float("inf") if self.per_run is None else seconds(self.per_run)
 
 
 class CampaignFile(Strict):

@@ -122,7 +122,7 @@ class Campaign:
         self.store.save(self.store.load().with_sweep(entry.name, sweep.sweep_id))  # first: see tasks/campaign/store.py
         sweep.save_plan(plan)
         deadline.CURRENT.set(deadline.Deadline(time.monotonic() + left_s, expected_seconds(plan), self._usual_s()))
-        return run_sweep(plan, out, err, Look())
+        return run_sweep(plan, out, err, Look(), more=entry.grows)
 
     def _usual_s(self) -> float:
         """What the trials of this campaign took at the median, s; 0 where none has ended."""

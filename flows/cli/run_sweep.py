@@ -55,18 +55,26 @@ Run = Callable[[dict[str, float]], FlowEnd]  # the flow, told how long cells are
 
 
 def run_sweep(
-    plan: Plan, out: Console, err: Console, look: Look | None = None, *, budget: str | None = None, until_decided: bool | None = None
+    plan: Plan,
+    out: Console,
+    err: Console,
+    look: Look | None = None,
+    *,
+    budget: str | None = None,
+    until_decided: bool | None = None,
+    more: bool = False,
 ) -> int:
     """Run what is left of a planned and saved sweep; returns the exit status. Raises SweepBusy if another process works on it,
     and DamagedFile where MLflow's database cannot be read.
 
-    `look`: at other work on this machine, where one has begun. `budget`: so much more time for it.
+    `look`: at other work on this machine, where one has begun. `budget`: so much more time for it. `more`: the plan has time for more
+    rounds than it had when its last flow ended.
     """
     store = SweepStore(plan.sweep_id)
     with store.lease():
         server = prepare_environment()
         check_database()
-        asked = budget is not None or until_decided is not None
+        asked = more or budget is not None or until_decided is not None
         if (ended := ended_before(store, plan, server, more_asked=asked)) is not None:
             end = FlowEnd(ended.status, ended.message, finished=True)
             err.print(nothing_to_do(store, plan, more_asked=asked), highlight=False, markup=False, soft_wrap=True)

@@ -17,7 +17,7 @@ def print_entries(out: Console, entries: Sequence[Entry], time_s: float) -> None
     """A line for each sweep in the order in which they run. `time_s`: for all of them in this run of the command, s."""
     table = make_table("", "sweep", "cells", "rounds", "trials to run", "one round takes", "may take", "page")
     for number, entry in enumerate(entries, 1):
-        decide, budget = entry.plan.decide, entry.spec.budget
+        decide = entry.plan.decide
         cells = len({trial.cell for trial in entry.plan.trials})
         last = entry.plan.last_round
         rounds = f"up to {decide.most}" if decide else "1"
@@ -25,9 +25,15 @@ def print_entries(out: Console, entries: Sequence[Entry], time_s: float) -> None
             ", then more rounds" if entry.grows else ""
         )
         row = (str(number), entry.name, str(cells), rounds if entry.is_new else f"{last} of {rounds}", to_do)
-        table.add_row(*(Text(cell) for cell in (*row, _expected(entry), budget or "what is left", entry.spec.to)))
+        table.add_row(*(Text(cell) for cell in (*row, _expected(entry), _may_take(entry), entry.spec.to)))
     out.print(table)
     out.print(f"{duration.text(time_s)} for trials in this run; a trial that is not expected to end by then is not begun", highlight=False)
+
+
+def _may_take(entry: Entry) -> str:
+    """Its time in all runs of the command, and in each."""
+    parts = [*([entry.spec.budget] if entry.spec.budget else []), *([f"{entry.spec.per_run} a run"] if entry.spec.per_run else [])]
+    return ", ".join(parts) or "what is left"
 
 
 def _expected(entry: Entry) -> str:

@@ -22,13 +22,19 @@ def run_rounds(session: Session, more: More) -> None:
             session.progress.note = round_note(session.plan)
             session.progress.set_growth(most_trials(session.plan))
             run_trials(session, in_turns=in_turns)
-        if session.stop.is_set():
+        if session.stop.is_set() or _is_cut(session):
             return
         plan = more(session.store, session.plan, _ran_s(session, before + time.monotonic() - began))
         if plan is None:
             return
         due = len(plan.trials) > len(session.plan.trials)
         session.extend(plan)
+
+
+def _is_cut(session: Session) -> bool:
+    """Whether the deadline left out trials of this round: a later flow ends it first, and a round of the others would be in the way."""
+    states = session.store.states(session.plan)
+    return session.deadline is not None and any(outcome is None for outcome in states.values())
 
 
 def _ran_s(session: Session, ran_s: float) -> float:

@@ -38,7 +38,7 @@ class Entry:
     spec: CampaignSweep
     plan: Plan
     is_new: bool
-    left_s: float  # of its own budget, at most that of the campaign
+    left_s: float  # in this run: of its own budget, at most what it may have in a run, and the budget of the campaign
     to_do: Sequence[Trial] = ()
     expected: Mapping[str, float] = field(default_factory=dict)  # cell -> s, of past sweeps
     grows: bool = False  # there is time for another round of what is done
@@ -96,7 +96,14 @@ def _entry(
             places = [replace(one, key=f"{one.key} (of sweep {spec.called})") for one in error.problems]
             raise ConfigError(places) from None
         plan = _told(plan, file, spec)
-        return Entry(spec, plan, is_new=True, left_s=spec.budget_s or budget_s, to_do=plan.trials, expected=expected_seconds(plan))
+        return Entry(
+            spec,
+            plan,
+            is_new=True,
+            left_s=min(spec.budget_s or budget_s, spec.per_run_s),
+            to_do=plan.trials,
+            expected=expected_seconds(plan),
+        )
     return _gone_on_with(Entry(spec, _told(old, file, spec), is_new=False, left_s=0.0), budget_s, again=again)
 
 
@@ -104,7 +111,7 @@ def _gone_on_with(entry: Entry, budget_s: float, *, again: bool) -> Entry:
     """A sweep that exists: what of it is still to do, if anything."""
     plan, store = entry.plan, entry.store
     ran_s = seconds_run(store, plan)
-    left_s = budget_s if entry.spec.budget_s is None else entry.spec.budget_s - ran_s
+    left_s = min(budget_s if entry.spec.budget_s is None else entry.spec.budget_s - ran_s, entry.spec.per_run_s)
     left = what_is_left(store, plan)
     to_do = [*left.damaged, *left.begun, *left.rest]
     plan = with_time(plan, ran_s, left_s)
@@ -175,11 +182,12 @@ def _told(plan: Plan, file: CampaignFile, spec: CampaignSweep) -> Plan:
 def check_fits(file: CampaignFile, entries: Sequence[Entry], budget_s: float) -> None:
     """Raise ConfigError where nothing of a new sweep is expected to fit in its own budget, or nothing of any in that of this run."""
     for index, entry in enumerate(entries):
-        if entry.is_new and entry.spec.budget_s is not None and not entry.fits(entry.left_s):
+        key = "budget" if entry.spec.per_run is None or entry.left_s < entry.spec.per_run_s else "per_run"
+        if entry.is_new and (entry.spec.budget or entry.spec.per_run) is not None and not entry.fits(entry.left_s):
             shortest = min(entry.times().values())
             problem = f"is {duration.text(entry.left_s)}, and its shortest trial is expected to take {duration.about(shortest)}"
             raise ConfigError.one(
-                f"{file.campaign}.yaml", None, f"sweeps[{index}].budget", problem, f"give {entry.name} more time, or leave it out"
+                f"{file.campaign}.yaml", None, f"sweeps[{index}].{key}", problem, f"give {entry.name} more time, or leave it out"
             )
     to_run = [entry for entry in entries if entry.fits(float("inf"))]
     if to_run and not any(entry.fits(budget_s) for entry in to_run):

@@ -28,7 +28,7 @@ from tasks.report.manifest import MANIFEST, files_below, listed_files, write_man
 from tasks.report.markdown import render_text
 from tasks.report.model import make_report
 from tasks.report.provenance import commits_text, ran_at, tree_text
-from tasks.report.section import Bullets
+from tasks.report.section import Bullets, Section
 from tasks.report.text_format import listed, plural
 from tasks.report.whole_sweep import why_not_whole
 from tasks.report.write import keep_knowledge, render_report
@@ -51,6 +51,7 @@ class PublishedSweep:
 
     `heading`: what its table holds; sweeps of one profile, as a campaign has them, share their `title`. `head`: Markdown, what report.md
     says before its first section. `command`: Markdown. `loading`: how many DataLoader processes are enough, where they vary.
+    `scaling`: what several devices attain beside fewer, and what their communication costs.
     `certificates`: of an A/A sweep what its own pairs show.
     """
 
@@ -62,6 +63,7 @@ class PublishedSweep:
     command: str
     table: ComparisonTable
     loading: Bullets | None
+    scaling: Section | None
     certificates: Sequence[KnownOfDevice] = ()
 
     @property
@@ -146,10 +148,11 @@ def published_sweep(folder: Path) -> PublishedSweep:
     head = paths.markdown.read_text().split("\n## ", 1)[0].split("\n", 1)[1].strip()
     table = report.section("comparison").block(ComparisonTable)
     loading = report.section("data_loading").block(Bullets) if "data_loading" in report.section_names else None
+    scaling = report.section("scaling") if "scaling" in report.section_names else None
     heading = published.plan.suite.report.title or report.title
     known = known_of(published) if published.plan.aa else []
     return PublishedSweep(
-        published.sweep_id, report.title, heading, head, _facts(published), given_command(published.plan), table, loading, known
+        published.sweep_id, report.title, heading, head, _facts(published), given_command(published.plan), table, loading, scaling, known
     )
 
 

@@ -17,8 +17,8 @@ NEGATIVES = 0.1  # of the pairs get another pair's text
 
 # hidden, MLP, heads, layers of each tower, multimodal layers, image (pixels), codebook width, codes, vocabulary; 350m to 10b as published.
 # The others are ours, named by their billions of parameters. 16b and 28b, for devices with more memory than the document's, have 3.2 x the
-# 4.8b's, and 3 x what replicas of 16 bytes a parameter leave room for in 141 GB. 5.6b to 7b, 10b to 18b and 24b to 34b lie less than 10 %
-# apart: they bracket the largest model that fits on any number of devices, on two and on four
+# 4.8b's, and 3 x what replicas of 16 bytes a parameter leave room for in 141 GB. 5.6b to 7b and 10b to 34b lie less than 10 %
+# apart: they bracket the largest model that fits, of replicas on any number of devices and of shards on two, four and eight
 SIZES: dict[str, tuple[int, ...]] = {
     "350m": (768, 3072, 12, 12, 6, 224, 256, 8192, 30522),
     "900m": (1024, 4096, 16, 24, 12, 224, 256, 8192, 30522),
@@ -38,6 +38,9 @@ SIZES: dict[str, tuple[int, ...]] = {
     "16b": (2816, 11264, 22, 60, 40, 224, 256, 8192, 30522),
     "17b": (2944, 11776, 23, 60, 40, 224, 256, 8192, 30522),
     "18b": (3072, 12032, 24, 59, 40, 224, 256, 8192, 30522),
+    "20b": (3072, 12288, 24, 62, 46, 224, 256, 8192, 30522),
+    "21b": (3200, 12800, 25, 62, 46, 224, 256, 8192, 30522),
+    "23b": (3328, 13312, 26, 64, 42, 224, 256, 8192, 30522),
     "24b": (3328, 13312, 26, 68, 44, 224, 256, 8192, 30522),
     "26b": (3456, 13824, 27, 68, 44, 224, 256, 8192, 30522),
     "28b": (3584, 14336, 28, 68, 44, 224, 256, 8192, 30522),
@@ -50,7 +53,28 @@ SIZES: dict[str, tuple[int, ...]] = {
 
 Published = Literal["350m", "900m", "1.8b", "2.7b", "4.8b", "10b"]
 Ours = Literal[
-    "5.6b", "6b", "6.5b", "7b", "11b", "12b", "13b", "14b", "15b", "16b", "17b", "18b", "24b", "26b", "28b", "31b", "34b", "mini", "tiny"
+    "5.6b",
+    "6b",
+    "6.5b",
+    "7b",
+    "11b",
+    "12b",
+    "13b",
+    "14b",
+    "15b",
+    "16b",
+    "17b",
+    "18b",
+    "20b",
+    "21b",
+    "23b",
+    "24b",
+    "26b",
+    "28b",
+    "31b",
+    "34b",
+    "mini",
+    "tiny",
 ]
 
 

@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from experiments.metrics import metric_of
 from experiments.stats.estimate import Estimate
+from experiments.summary import COMMUNICATION
 from experiments.trial import label
 from tasks.analysis.cell import DEVICES, Cell
 from tasks.analysis.judge_cells import APART, DISTURBED, ONE_BESIDE, ONE_TRIAL, SPREADS_DIFFER, judge_pairs
 from tasks.analysis.same_work import groups_of_work
+from tasks.analysis.waterfall import traced
 from tasks.report.comparison_table import TextTable
 from tasks.report.section import ReportSource, Section, table_section
 from tasks.report.text_format import interval, percent, quantity, seconds, times
 
 PER_DEVICE = "tflops_per_device"
+EPOCH = "epoch time"
 _DOUBT = (DISTURBED, APART, ONE_TRIAL, ONE_BESIDE, SPREADS_DIFFER)  # of a metric itself: why more repeats are needed
 ABOUT = (
     "Over the fewest devices of cells that differ in nothing else. Exposed: how much longer a step's forward and backward take with the "
-    "all-reduce of gradients than without it; its part of the step is the communication share."
+    "all-reduce of gradients than without it; its part of the step is the communication share. Traced: of traced steps, the mean of the "
+    "ranks' time in which communication ran and nothing computed, and its part of the traced step."
 )
 
 
@@ -31,10 +36,10 @@ def scaling(cells: Sequence[Cell]) -> TextTable:
 
     Efficiency: throughput over that of the fewest devices, divided by how many times more devices there are.
     """
-    header = ["cell", "devices", "rate", "speed-up", "efficiency", "all-reduce alone", "exposed", "communication share"]
+    header = ["cell", "devices", "rate", "speed-up", "efficiency", "all-reduce alone", "exposed", "communication share", EPOCH]
     rows = []
     for ordered in _alike_but_for_devices(cells):
-        if ordered[0].devices == ordered[-1].devices and ordered[0].mean("communication_s") is None:
+        if ordered[0].devices == ordered[-1].devices and not any(text != "–" for text in _communication(ordered[0])):
             continue  # nothing to compare, and nothing known of what several devices cost
         for cell in ordered:
             ratio, why = _ratio(cell, ordered[0]) if cell is not ordered[0] else (None, "")
@@ -46,12 +51,23 @@ def scaling(cells: Sequence[Cell]) -> TextTable:
                     quantity(cell.estimate.value, cell.metric),
                     _with_doubt(ratio, why) if ratio else "–",
                     percent(ratio.value / _more(cell, ordered[0])) if ratio else "–",
-                    seconds(cell.mean("communication_s")),
-                    seconds(cell.mean("communication_exposed_s")),
-                    percent(cell.mean("communication_share")),
+                    *_communication(cell),
+                    quantity(cell.mean("epoch_time_s"), metric_of("epoch_time_s")),
                 ]
             )
-    return TextTable(header, rows, numeric=True)
+    known = any(row[-1] != "–" for row in rows)
+    return TextTable(header if known else header[:-1], rows if known else [row[:-1] for row in rows], numeric=True)
+
+
+def _communication(cell: Cell) -> tuple[str, str, str]:
+    """The all-reduce alone, what is exposed of a step's communication, and its share. Shards have none that could be left out: of them
+    the traced steps tell."""
+    alone, exposed, share = (cell.mean(name) for name in COMMUNICATION)
+    if exposed is not None or cell.devices == 1 or (row := traced(cell)) is None or not row.profile:
+        return seconds(alone), seconds(exposed), percent(share)
+    ranks = row.profile["ranks"]
+    found, step = (sum(rank[part] for rank in ranks) / len(ranks) for part in ("communication_s", "step_s"))
+    return seconds(alone), f"{seconds(found)}, traced", f"{percent(found / step)}, traced"
 
 
 def scaling_sentences(cells: Sequence[Cell]) -> list[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +12,7 @@ from cluster.pools.pool import load_pools
 from experiments.config.errors import ConfigError
 from experiments.spec.campaign import campaigns, load_campaign
 from experiments.spec.load import load_suite
-from experiments.spec.matrix import expand
+from experiments.spec.matrix import PlannedCell, expand
 
 GOOD = """\
 campaign: mine
@@ -46,6 +48,7 @@ def test_names_and_budgets(tmp_path: Path) -> None:
         ("profile: smoke", "profile: auto", "sweeps[0].profile: is auto, which depends on the machine"),
         ("to: docs/results/mine}", "to: ../mine}", "sweeps[0].to: is '../mine'; write a folder below the repository"),
         ("budget: 3m", "budget: 3m, rounds: {least: 4, most: 3}", "sweeps[0].rounds.least: is 4, more than `most`; write at most 3"),
+        ("budget: 3m", "per_run: soon", "mine.yaml:4: sweeps[0].per_run: 'soon' is not a duration"),
         ("budget: 9m", "budget: 9m\nmost: 3", "mine.yaml:3: most: unknown key"),
     ],
 )
@@ -83,6 +86,52 @@ def test_the_campaigns_of_one_and_two_gpus_have_every_suite_for_them(name: str, 
     for sweep in file.sweeps:
         suite = load_suite(sweep.suite, profile=sweep.profile, pools=pools, sets=sweep.set, only=sweep.only)
         assert {cell.parameters.get("devices", 1) for cell in expand(suite)} <= set(range(1, most + 1)), sweep.called
+
+
+def cells_of(campaign: str) -> dict[str, list[PlannedCell]]:
+    pools = load_pools()
+    suites = {
+        one.called: load_suite(one.suite, profile=one.profile, pools=pools, sets=one.set, only=one.only)
+        for one in load_campaign(campaign).sweeps
+    }
+    return {name: expand(suite) for name, suite in suites.items()}
+
+
+def told(cells: Iterable[PlannedCell], *names: str) -> set[tuple[Any, ...]]:
+    return {tuple(cell.parameters[name] for name in names) for cell in cells}
+
+
+@pytest.mark.parametrize("devices", [4, 8])
+def test_vit_on_many_gpus_has_the_whole_ladder_and_the_scaling_of_its_ends(devices: int) -> None:
+    cells = cells_of(f"vit-x{devices}")
+    rungs = {str(cell.axes["rung"]) for cell in expand(load_suite("vit", pools=load_pools())) if not cell.reference}
+    assert told(cells["ladder"], "rung", "devices") == {(rung, devices) for rung in rungs} and len(rungs) == 12
+    numbers = [number for number in (1, 2, 4, 8) if number <= devices]
+    assert told(cells["scaling"], "rung", "devices") == {(rung, number) for rung in ("baseline", "sequence_first") for number in numbers}
+    every = [*cells["ladder"], *cells["scaling"]]
+    assert told(every, "cores_per_device", "threads") == {(16, 8)}, "as many cores for each device"
+    assert told(cells["scaling"], "profile_steps", "profile_repeats", "communication_steps") == {(3, 1, 4)}
+
+
+@pytest.mark.parametrize("devices", [4, 8])
+def test_flava_on_many_gpus_has_every_size_and_strategy_and_the_largest_batches(devices: int) -> None:
+    cells, sizes = cells_of(f"flava-x{devices}"), ("350m", "900m", "1.8b", "2.7b", "4.8b", "10b")
+    assert told([cell for found in cells.values() for cell in found], "devices", "cores_per_device") == {(devices, 16)}
+    measured = told([*cells["rates"], *cells["fsdp1"]], "model", "strategy", "batch_size")
+    assert measured == {(size, one, 8) for size in sizes for one in ("ddp", "fsdp2", "fsdp2+ac", "fsdp1", "fsdp1+ac")}
+    largest = told([*cells["largest"], *cells["largest-others"]], "model", "strategy", "batch_size")
+    assert largest == {(size, one, "max") for size in sizes for one in ("ddp", "fsdp2", "fsdp2+ac")} - {("10b", "ddp", "max")}
+
+
+@pytest.mark.parametrize("name", ["vit-x4", "vit-x8", "flava-x4", "flava-x8"])
+def test_campaigns_of_many_gpus_have_three_rounds_and_begin_with_more_than_one_sweep_in_a_run(name: str) -> None:
+    file = load_campaign(name)
+    assert file.budget_s == 540.0
+    assert {sweep.called: sweep.rounds.least for sweep in file.sweeps if sweep.rounds.most > 1} == {
+        sweep.called: 3 for sweep in file.sweeps if sweep.called != "fit"
+    }
+    assert file.sweeps[0].per_run_s <= 360 and all(sweep.budget_s is None for sweep in file.sweeps)
+    assert {sweep.to for sweep in file.sweeps} == {f"docs/results/{name.replace('-', '-h200-')}"}
 
 
 @pytest.mark.parametrize("name", campaigns())

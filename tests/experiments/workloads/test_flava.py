@@ -128,6 +128,31 @@ def test_sizes_that_bracket_a_limit_on_two_gpus_lie_within_a_tenth() -> None:
     assert all(larger < 1.1 * smaller for counts in tried.values() for smaller, larger in itertools.pairwise(sorted(counts)))
 
 
+@pytest.mark.parametrize(
+    ("profile", "counts"),
+    [
+        ("h200_x4_fit", {"ddp": 2, "fsdp2": 4, "fsdp2+ac": 3, "fsdp1": 3, "fsdp1+ac": 3}),
+        ("h200_x8_fit", {"ddp": 2, "fsdp2": 4, "fsdp2+ac": 4, "fsdp1": 3, "fsdp1+ac": 3, "fsdp2+ac+together": 1}),
+    ],
+)
+def test_the_limit_of_every_strategy_is_looked_for_in_steps_of_less_than_a_tenth(profile: str, counts: dict[str, int]) -> None:
+    """Within the first six cells, which one run has time for, of DDP, FSDP2 and FSDP2 with checkpointing."""
+    cells = expand(load_suite("flava", profile=profile, pools=load_pools()))
+    first: dict[str, list[int]] = {}
+    tried: dict[str, list[int]] = {}
+    for place, cell in enumerate(cells):
+        for found in (tried, first)[: 2 if place < 6 else 1]:
+            found.setdefault(cell.axes["strategy"], []).append(count_of(cell.axes["model"]))
+    assert {name: len(sizes) for name, sizes in tried.items()} == counts
+    assert {name: len(sizes) for name, sizes in first.items()} == {"ddp": 2, "fsdp2": 2, "fsdp2+ac": 2}
+    for sizes in (*tried.values(), *first.values()):
+        assert all(larger < 1.1 * smaller for smaller, larger in itertools.pairwise(sorted(sizes)))
+    assert {cell.parameters["parallel"] for cell in cells} == {"ddp", "fsdp1", "fsdp2"}
+    for cell in cells:
+        assert cell.parameters["activation_checkpointing"] is ("+ac" in cell.axes["strategy"])
+        assert 4 * count_of(cell.axes["model"]) < 150_109_880_320, "one H200 draws all weights before they are sharded"
+
+
 def test_sizes_of_ours_are_what_their_comment_says() -> None:
     counts = {size: count_of(size) for size in ("16b", "28b")}
     assert counts["16b"] > 3 * PUBLISHED["4.8b"]

@@ -44,6 +44,7 @@ class Machine:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         self.ran: list[list[Trial]] = []
+        self.more: list[bool] = []  # of each sweep, whether only other rounds are left of it
         self.now = 0.0
         self.kill_after: int | None = None
         self.tell_to_end = False
@@ -54,7 +55,8 @@ class Machine:
         monkeypatch.setattr(run_campaign, "prepare_environment", lambda: None)
         monkeypatch.setattr(run_campaign, "is_disturbed_by_a_start", lambda pool: True)
 
-    def run_sweep(self, plan: Plan, *_: Any) -> int:
+    def run_sweep(self, plan: Plan, *_: Any, more: bool) -> int:
+        self.more.append(more)
         store, ends, ran = SweepStore(plan.sweep_id), deadline.CURRENT.get(), list[Trial]()
         self.ran.append(ran)
         assert ends is not None and store.load_plan() == plan
@@ -72,7 +74,7 @@ class Machine:
         return 0
 
     def __call__(self, *words: str) -> Result:
-        self.ran, self.now = [], time.monotonic()
+        self.ran, self.more, self.now = [], [], time.monotonic()
         return CliRunner().invoke(app, ["campaign", str(self.file), *words])
 
     def killed(self) -> None:
@@ -115,6 +117,34 @@ def test_what_the_time_does_not_hold_waits_for_the_next_run(machine: Machine) ->
     assert "--budget: 19s is too short for any trial that is left" in short.output
 
 
+def test_a_sweep_leaves_what_is_over_of_a_run_to_the_next_and_goes_on_in_another_run(machine: Machine) -> None:
+    machine.file.write_text(
+        TWO.replace(
+            "profile: smoke, rounds: {most: 1}, budget: 3m",
+            "profile: tune, rounds: {most: 1}, only: {dataloader_workers: [0]}, name: first, per_run: 45s",
+        )
+    )
+    for counts in ([("tune", 2), ("tune", 4)], [("tune", 2)], []):
+        done = machine()
+        assert (done.exit_code, machine.counts) == (0, counts), done.output
+        assert ("not all is measured (first)" in done.stderr) is (len(counts) == 2)
+    assert "45s a run" in machine("--plan").stdout
+    machine.file.write_text(machine.file.read_text().replace("per_run: 45s", "per_run: 5s, set: {measure_s: 30}"))
+    done = machine("--state", "other")
+    assert done.exit_code == 1 and "sweeps[0].per_run: is 5s, and its shortest trial is expected to take 30 s" in done.output
+
+
+def test_a_sweep_of_which_only_rounds_are_left_is_told_that_it_has_time_for_them(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else its end in the run before would be its end for good."""
+    assert machine().exit_code == 0 and machine.more == [False, False]
+    machine.file.write_text(TWO.replace("rounds: {most: 1}, budget: 3m", "rounds: {least: 2, most: 2}, budget: 10m"))
+    monkeypatch.setattr("tasks.campaign.entries.one_more_round", lambda store, plan, ran_s: None)
+    assert machine().exit_code == 0 and machine.more == [False]
+    grown = {"trials": []}
+    monkeypatch.setattr("tasks.campaign.entries.one_more_round", lambda store, plan, ran_s: plan.model_copy(update=grown))
+    assert machine().exit_code == 0 and machine.more == [True]
+
+
 def test_a_template_is_begun_one_sweep_ahead_and_no_further(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Begun all at once they would hold up the first one's imports."""
     line = "  - {{suite: {0}, profile: smoke, rounds: {{most: 1}}, to: docs/results/{0}}}\n"
@@ -123,7 +153,7 @@ def test_a_template_is_begun_one_sweep_ahead_and_no_further(machine: Machine, mo
     monkeypatch.setattr(run_campaign, "is_disturbed_by_a_start", lambda pool: False)
     monkeypatch.setattr(run_campaign.LocalLauncher, "prepare", lambda self, trial, folder: begun.append(trial.workload))
     run = machine.run_sweep
-    monkeypatch.setattr(run_campaign, "run_sweep", lambda plan, *others: [begun.append("a sweep"), run(plan, *others)][1])
+    monkeypatch.setattr(run_campaign, "run_sweep", lambda plan, *_, more: [begun.append("a sweep"), run(plan, more=more)][1])
     done = machine()
     assert done.exit_code == 0, done.output
     assert " ".join(begun) == "bert t5 a sweep t5 vit a sweep vit clip a sweep clip a sweep"
@@ -160,7 +190,7 @@ def test_a_campaign_that_is_to_run_still_needs_its_device(monkeypatch: pytest.Mo
         "tasks.sweep.plan.probe", lambda pool: SimpleNamespace(problem="nvidia-smi is not on this machine; a driver is needed")
     )
     done = CliRunner().invoke(app, ["campaign", "vit-x4"])
-    assert done.exit_code == 1 and "pool cuda (of sweep ends): cannot run trials: nvidia-smi is not on this machine" in done.output
+    assert done.exit_code == 1 and "pool cuda (of sweep ladder): cannot run trials: nvidia-smi is not on this machine" in done.output
 
 
 def test_a_kill_in_the_middle_loses_nothing(machine: Machine) -> None:

@@ -180,6 +180,8 @@ def test_a_sweep_that_is_complete_starts_nothing(
         ({"until_decided": False}, True, False),
         ({"budget": "20m"}, False, True),
         ({"until_decided": True}, False, True),
+        ({"more": True}, True, False),  # a campaign's next run
+        ({"more": True}, False, True),
     ],
 )
 def test_a_sweep_with_rounds_starts_something_where_more_is_asked_for_and_a_round_is_to_come(

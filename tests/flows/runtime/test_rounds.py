@@ -87,6 +87,7 @@ def test_a_resumed_sweep_goes_on_where_its_time_was(monkeypatch: pytest.MonkeyPa
 def test_a_deadline_leaves_no_more_of_the_budget_than_until_then(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = make_plan([make_trial(1)], decide=DecideSettings(budget_s=300.0))
     session = Session(plan, monkeypatch, 10.0, lambda _: None)
+    session.store.save_result(make_result(plan.trials[0], Outcome.OK, finished_at=1.7e9))
     session.run = lambda session, *, in_turns: None  # type: ignore[method-assign, assignment]
     monkeypatch.setattr(rounds, "run_trials", session.run)
     asked: list[float] = []
@@ -94,3 +95,19 @@ def test_a_deadline_leaves_no_more_of_the_budget_than_until_then(monkeypatch: py
         session.deadline = SimpleNamespace(left_s=left_s)
         run_rounds(session, lambda store, plan, ran_s: asked.append(ran_s))  # type: ignore[arg-type, func-returns-value]
     assert asked == [0.0, 260.0, 305.0]
+
+
+def test_after_a_round_that_the_deadline_cut_no_other_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest of it is the next flow's, also where a round of the cells that ran would still fit."""
+    asked: list[float] = []
+    for ended, more in ((1, 0), (2, 1)):
+        trials = [make_trial(1), make_trial(2)]
+        plan = make_plan(trials, sweep_id=f"made-up-20260102-000000-000{ended}", decide=DecideSettings(budget_s=100.0))
+        session = Session(plan, monkeypatch, 0.0, lambda _: None)
+        monkeypatch.setattr(rounds, "run_trials", lambda session, *, in_turns: None)
+        session.deadline = SimpleNamespace(left_s=50.0)
+        for trial in trials[:ended]:
+            session.store.save_result(make_result(trial, Outcome.OK))
+        asked.clear()
+        run_rounds(session, lambda store, plan, ran_s: asked.append(ran_s))  # type: ignore[arg-type, func-returns-value]
+        assert len(asked) == more

@@ -23,7 +23,7 @@ from tasks.report.model import make_report
 from tasks.report.publish import PublishError, publish
 from tasks.report.whole_sweep import why_not_whole
 from tasks.sweep.store import SweepStore
-from tests.tasks.fake_sweep import SWEEP_ID, TREE, Fake, make_sweep, trial_dirs
+from tests.tasks.fake_sweep import SUITE, SWEEP_ID, TREE, Fake, make_sweep, trial_dirs
 from tests.tasks.held_support import write_slots
 from tests.tasks.spread_support import write_history
 
@@ -87,6 +87,22 @@ def test_the_page_says_how_many_loader_processes_are_enough(page: Path) -> None:
     lines = [line for line in (page / "README.md").read_text().splitlines() if line.startswith("- MP-")]
     report = (page / SWEEP_ID / "report.md").read_text()
     assert len(lines) == 1 and lines[0].startswith("- MP-1 is the fastest measured (x1.50") and lines[0] in report
+
+
+def test_the_page_says_how_rates_scale_and_what_communication_costs(tmp_path: Path) -> None:
+    cost = {"alone_s": 0.018, "with_s": 0.27, "without_s": 0.257, "step_s": 0.26}
+    axes = [
+        Fake({"pool": "cpu", "devices": 1}, 100.0, repeats=2),
+        Fake({"pool": "cpu", "devices": 4}, 380.0, repeats=2, window={"communication": cost}),
+    ]
+    make_sweep(runs_root(), axes, suite={**SUITE, "baseline": {"devices": 1}})
+    text = publish([SweepStore(SWEEP_ID)], tmp_path / "page").read_text()
+    [header] = [line for line in text.splitlines() if line.startswith("| cell |")]
+    assert [part.strip() for part in header.split("|")[2:9]] == [
+        *("devices", "rate", "speed-up", "efficiency", "all-reduce alone", "exposed", "communication share"),
+    ]
+    [four] = [line for line in text.splitlines() if line.startswith("| devices 4 | 4 |")]
+    assert "| 95.0 % | 18.0 ms | 13.0 ms | 5.0 % |" in four
 
 
 def test_a_drawn_data_set_is_named_without_the_place_of_runs(tmp_path: Path) -> None:

@@ -81,6 +81,32 @@ def test_a_cell_on_several_devices_alone_has_a_row_where_its_communication_is_kn
     assert alone == ["cpu · devices 4", "4", "104.0 samples/s", "–", "–", "18.0 ms", "13.0 ms", "5.0 %"]
 
 
+def sharded(**profile: Any) -> list[Any]:
+    rows = [row({"pool": "cpu", "devices": 1}, 100.0, summary={"epoch_time_s": 12812.0})]
+    rows += [row({"pool": "cpu", "devices": 2}, 190.0, summary={"epoch_time_s": 6743.0}, **profile)]
+    return made(rows, settings(columns="devices", baseline={}))
+
+
+def test_of_shards_the_traced_steps_tell_what_communication_is_exposed() -> None:
+    """The mean over the ranks; nothing could be left out of such a step to compare with."""
+    table = scaling(sharded(profile={"ranks": [{"communication_s": 0.02, "step_s": 0.2}, {"communication_s": 0.04, "step_s": 0.2}]}))
+    assert column(table, "exposed") == ["–", "30.0 ms, traced"]
+    assert column(table, "communication share") == ["–", "15.0 %, traced"]
+    assert column(table, "all-reduce alone") == ["–", "–"]
+
+
+def test_what_was_measured_without_a_trace_is_shown_before_what_a_trace_tells() -> None:
+    traced = {"ranks": [{"communication_s": 0.02, "step_s": 0.2}]}
+    measured = {"communication_s": 0.018, "communication_exposed_s": 0.013, "communication_share": 0.05}
+    [_, two] = scaling(made([*sharded()[0].rows, row({"pool": "cpu", "devices": 2}, 190.0, summary=measured, profile=traced)])).rows
+    assert two[5:8] == ["18.0 ms", "13.0 ms", "5.0 %"]
+
+
+def test_epoch_times_stand_beside_the_rates_where_the_workload_has_an_epoch() -> None:
+    assert column(scaling(sharded()), "epoch time") == ["12,812 s", "6,743 s"]
+    assert "epoch time" not in scaling(grown({1: 100.0, 2: 190.0})).header
+
+
 def test_only_rates_scale_and_only_cells_that_measured() -> None:
     assert scaling(grown({1: 1.0, 2: 1.0}, "step_time_median_s")).rows == []
     rows = [row({"pool": "cpu", "devices": 1}), row({"pool": "cpu", "devices": 2}, None)]
