@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NoReturn
 
+from cluster.worker.torch_internals import compute_cache_keys
 from experiments.components import flop_count
 
 BASE = ("cluster.worker.trial_session", "cluster.worker.ray_train", "ray.train.torch")
@@ -31,6 +32,7 @@ def import_modules(names: Iterable[str]) -> None:
         for name in wanted:
             with suppress(Exception):
                 importlib.import_module(name)
+        compute_cache_keys()  # each trial would read thousands of files for them; computed once, they are not computed again
     gc.freeze()  # a collection in a forked process must not write to, and so copy, what it shares with the template
     gc.enable()
 

@@ -7,11 +7,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
+
+_CACHE_KEYS = (
+    ("torch._inductor.codecache", "torch_key"),
+    ("torch._inductor.codecache", "triton_key"),  # torch 2.13; before, inductor calls the next one
+    ("torch._inductor.runtime.triton_compat", "triton_key"),  # Triton's own, which our kernels need too
+)
 
 
 def compile_seconds() -> float | None:
@@ -35,6 +42,19 @@ def graph_lookups() -> tuple[int, int]:
         return 0, 0
     counted = dynamo.counters["inductor"]
     return counted["fxgraph_cache_hit"], counted["fxgraph_cache_miss"] + counted["fxgraph_cache_bypass"]
+
+
+def compute_cache_keys() -> None:
+    """Let inductor and Triton compute now, once for this process and those forked from it, what each of their cache keys begins with.
+
+    Those are hashes over the sources of torch and the files of Triton, its library among them. Of what is not imported none is computed,
+    and neither is one that this torch has under another name. Asks for no device.
+    """
+    for name, function in _CACHE_KEYS:
+        compute = getattr(sys.modules.get(name), function, None)
+        if compute is not None:
+            with suppress(Exception):  # a trial would meet it again, and say so
+                compute()
 
 
 def cuda_graphs_left_out() -> int:

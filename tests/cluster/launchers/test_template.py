@@ -320,6 +320,26 @@ print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
     assert run(code).splitlines() == ["True None []", "[3.0, 3.0]", "0"]
 
 
+def test_what_inductor_hashes_of_torch_is_hashed_in_the_template_and_not_in_its_trials() -> None:
+    code = """
+import os, sys
+from cluster.worker.template_imports import import_modules, spoiled
+import_modules([])
+print("torch._inductor.codecache" in sys.modules)
+import_modules(["torch._inductor.codecache"])
+from torch._inductor import codecache
+def refuse(*_):
+    raise AssertionError("hashed again")
+codecache.build_code_hash = refuse
+pid = os.fork()
+if pid == 0:
+    print(len(codecache.torch_key()), spoiled(), flush=True)
+    os._exit(0)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+    assert run(code).splitlines() == ["False", "32 None", "0"]
+
+
 def test_a_request_of_a_launcher_that_has_died_since_is_not_carried_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another flow may have started that trial meanwhile."""
     for alive, started in ((False, []), (True, ["first"])):

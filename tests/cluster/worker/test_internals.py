@@ -145,3 +145,24 @@ def test_ranks_agree_through_the_store_that_their_process_group_was_formed_with(
     finally:
         torch.distributed.destroy_process_group()
     assert Ranks().as_rank_0_says("anything", 5) == 5, "alone it asks nobody"
+
+
+def test_cache_keys_are_computed_of_what_is_imported_and_one_that_fails_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    computed = list[str]()
+
+    def fail() -> None:
+        computed.append("torch")
+        raise RuntimeError
+
+    monkeypatch.setitem(sys.modules, "torch._inductor.codecache", SimpleNamespace(torch_key=fail))  # type: ignore[arg-type]
+    triton = SimpleNamespace(triton_key=lambda: computed.append("triton"))
+    monkeypatch.setitem(sys.modules, "torch._inductor.runtime.triton_compat", triton)  # type: ignore[arg-type]
+    torch_internals.compute_cache_keys()
+    assert computed == ["torch", "triton"]
+
+
+def test_inductor_has_its_cache_key_of_torch_where_it_is_looked_for() -> None:
+    from torch._inductor import codecache
+
+    assert ("torch._inductor.codecache", "torch_key") in torch_internals._CACHE_KEYS
+    assert len(codecache.torch_key()) == 32
