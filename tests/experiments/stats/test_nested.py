@@ -15,12 +15,15 @@ def nested(sweeps: int, cells: int, trials: int, *, trial_sd: float, sweep_sd: f
     return [{f"s{k}": (c + days[k] + rng.normal(0, trial_sd, trials)).tolist() for k in range(sweeps)} for c in range(cells)]
 
 
-def test_trials_are_unknown_below_two_cells_or_four_degrees_of_freedom() -> None:
+def test_trials_are_unknown_below_five_cells_with_repeats() -> None:
+    three = [0.0, 0.1, 0.2]
     assert trial_law([[0.0, 0.1, 0.2, 0.1, 0.0, 0.1]]) is None, "one cell says nothing of how cells differ"
-    assert trial_law([[0.0, 0.1, 0.2], [0.0, 0.1]]) is None, "3 degrees of freedom"
-    assert trial_law([[0.0], [0.1]]) is None
-    law = trial_law([[0.0, 0.1, 0.2], [0.0, 0.1, 0.2]])
-    assert law is not None and law.spread().sd == pytest.approx(0.1, rel=0.6)
+    assert trial_law([three] * 4) is None
+    assert trial_law([*[three] * 4, [0.0]]) is None, "one trial is no group of repeats"
+    law = trial_law([three] * 5)
+    assert law is not None and law.spread().sd == pytest.approx(0.1, rel=0.3)
+    law = trial_law([[0.0, 0.1]] * 5)
+    assert law is not None and law.spread().sd == pytest.approx(0.1 / math.sqrt(2), rel=0.3)
 
 
 def test_sweeps_without_trials_spread() -> None:

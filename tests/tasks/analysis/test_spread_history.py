@@ -64,16 +64,18 @@ def test_another_version_is_another_cell() -> None:
 
 
 def test_other_devices_metrics_and_values_without_a_logarithm_are_left_out() -> None:
-    repeats = [past_trial("a", value) for value in (99.0, 100.0, 101.0)] + [past_trial("b", value) for value in (50.0, 49.0, 51.0)]
+    repeats = [past_trial(cell, value) for cell in "abcde" for value in (99.0, 100.0, 101.0)]
     others = [past_trial("a", 1.0, device="another"), past_trial("a", 1.0, metric="step_time_median_s"), past_trial("a", 0.0)]
     known = learn(past({"s": [*repeats, *others]}), PLACE)
     assert known == learn(past({"s": repeats}), PLACE)
-    assert known.trial is not None and known.trials == 6
+    assert known.trial is not None and known.trials == 15
+    four = learn(past({"s": repeats[:12]}), PLACE)
+    assert (four.trial, four.trials) == (None, 12), "too few cells to say how cells differ"
 
 
 def test_a_metric_on_the_linear_scale_keeps_its_unit() -> None:
     place = ("cpu", DEVICE, "data_wait_share")
-    trials = [past_trial(cell, value, metric="data_wait_share") for cell in ("a", "b") for value in (0.0, 0.1, 0.2)]
+    trials = [past_trial(cell, value, metric="data_wait_share") for cell in "abcde" for value in (0.0, 0.1, 0.2)]
     known = learn(past({"s": trials}), place)
     assert known.trial is not None and known.trial.sd == pytest.approx(0.1, rel=0.6)
 

@@ -236,7 +236,7 @@ def test_another_workload_is_another_cell(tmp_path: Path) -> None:
 
 def test_the_sweeps_that_are_compared_say_nothing_of_the_spread_between_trials(tmp_path: Path) -> None:
     """Not by way of what a report of one has kept of the other either."""
-    a = make_sweep(tmp_path, [Fake({**MP0, "dataloader_workers": n}, repeats=4, between=0.1) for n in range(4)], sweep_id=A)
+    a = make_sweep(tmp_path, [Fake({**MP0, "dataloader_workers": n}, repeats=4, between=0.1) for n in range(5)], sweep_id=A)
     b = make_sweep(tmp_path, [one(repeats=1)], sweep_id=B)
     write_spread(load_sweep(a))
     assert keep_known(load_sweep(b))
