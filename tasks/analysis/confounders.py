@@ -12,6 +12,7 @@ from tasks.analysis.packages import package_confounders
 
 _OF_THE_COMMIT = frozenset({"git_commit", "git_dirty", "git_checked", "tree"})
 _OF_FIRST_TRIALS = frozenset({"compilation", "weights"})  # later ones find what the first has kept
+_AFTER_THE_WINDOW = frozenset({"profile_steps", "profile_repeats", "communication_steps"})  # what they ask for is done when all is measured
 _OF_THE_POOL = frozenset({"device_kind", "device_name", "device_count", "pool"})
 
 
@@ -39,13 +40,13 @@ def confounders(cells: Sequence[Cell], *, between: bool = False) -> list[tuple[s
         mixes = set()
         for cell in cells:
             values = ["unknown" if (value := row.environment.get(name)) is None else str(value) for row in cell.measured]
+            if name == "compilation" and {*values} == {"none"}:
+                continue  # the parameter `compile` tells the same
             mixes.add(tuple(sorted(Counter(values).items())))
             for value in dict.fromkeys(values):
                 groups.setdefault(value, []).append(cell)
         if len(mixes) == 1 and (between or name in _OF_FIRST_TRIALS):
             continue
-        if name == "compilation":
-            groups.pop("none", None)  # the parameter `compile` tells the same
         known = numbers(row.environment.get(name) for cell in cells for row in cell.measured)
         close = len(known) == sum(len(cell.measured) for cell in cells) and max(known) <= min(known) * 1.01
         if len(groups) > 1 and not close:
@@ -53,7 +54,7 @@ def confounders(cells: Sequence[Cell], *, between: bool = False) -> list[tuple[s
     differences += package_confounders(cells, {*hidden, *keys})
     meant = {name for cell in cells for name in cell.named} if axes & NAMES_OF_SETTINGS else set()
     for name in _changing(cells):
-        if name in meant:
+        if name in meant or name in _AFTER_THE_WINDOW:
             continue
         settings: dict[str, list[Cell]] = {}
         for cell in cells:

@@ -47,4 +47,11 @@ def test_cold_and_cached_starts_are_named_where_cells_differ_in_them() -> None:
     assert named(("cold", "cached"), ("cached", "cached")) == [("compilation", "cold"), ("compilation", "cached")]
     assert named(("cold", "cached"), ("cold", "cached")) == [], "as many of each were cold"
     assert named(("none",), ("cached",)) == [], "the parameter `compile` tells it"
+    assert named(("none", "none"), ("cold", "cached")) == [], "one cell that compiles has no other to differ from"
     assert named(("none",), ("cached",), ("cold",)) == [("compilation", "cached"), ("compilation", "cold")]
+
+
+def test_what_is_done_after_the_window_is_no_difference() -> None:
+    later = {"profile_steps": 4, "profile_repeats": 1, "communication_steps": 0}
+    rows = [row(workers(0)), row(workers(1), parameters={**later, "prefetch_factor": 4})]
+    assert [line[0] for line in report_of(rows).section("confounders").table.rows] == ["prefetch_factor", "prefetch_factor"]
