@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from tasks.analysis.cell import Cell
-from tasks.report.figures.style import GREY, MOST, bars
+from tasks.report.figures.style import GREY, MOST, bars, name_bars
 from tasks.report.sections.step_decomposition import PART_NAMES, PART_SHARES, other_share
 
 _OF_PARTS = ("#d55e00", "#cc79a7", "#3b82c4", "#2a9d78")
@@ -29,7 +29,7 @@ def decomposition_figure(cells: Sequence[Cell]) -> Figure | None:
         part = share * steps
         axes.barh(range(len(selection)), part, left=left, height=0.62, color=colour, label=name)
         left += part
-    axes.set_yticks(range(len(selection)), [cell.short for cell in selection])
+    name_bars(figure, axes, [cell.short for cell in selection])
     axes.set_xlabel("mean step time (ms)")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=len(PART_NAMES), fontsize=9)
     return figure

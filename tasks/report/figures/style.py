@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Sequence
 from typing import Any
 
 import matplotlib as mpl
@@ -14,6 +16,7 @@ CURVES = ("#3b82c4", "#d55e00", "#2a9d78", "#cc79a7", "#c99700", "#56b4e9", "#7d
 GREY = "#9aa3af"
 RED = "#d1584a"  # cells without a value, spikes
 COLOURS = (*CURVES, GREY, INK)  # where there are more series than curves
+_NAME, _LINE = 44, 0.17  # letters in a line of a bar's name; height of a further one, inches
 MOST = 60  # cells in one figure; beyond that nothing can be read
 STYLE: dict[str, Any] = {
     "svg.fonttype": "none",
@@ -44,3 +47,10 @@ def bars(count: int, legend: bool = False) -> tuple[Figure, Any]:
     axes.grid(axis="y", visible=False)
     axes.tick_params(axis="y", length=0)
     return figure, axes
+
+
+def name_bars(figure: Figure, axes: Any, names: Sequence[str]) -> None:
+    """Write the bars' names beside them, long ones in several lines, for which the figure gets higher: else they leave no room for bars."""
+    lines = [textwrap.wrap(name, _NAME, break_long_words=False) or [""] for name in names]
+    axes.set_yticks(range(len(names)), ["\n".join(part) for part in lines])
+    figure.set_figheight(figure.get_figheight() + _LINE * sum(len(part) - 1 for part in lines))

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from tasks.analysis.cell import Cell
 from tasks.analysis.waterfall import DROPS
-from tasks.report.figures.style import CURVES, GREY, INK, MOST, RED, bars
+from tasks.report.figures.style import CURVES, GREY, INK, MOST, RED, bars, name_bars
 from tasks.report.sections.waterfall import waterfalls
 
 _BLUE, _ORANGE, _GREEN, _PINK, _YELLOW, _SKY, _PURPLE, _BROWN = CURVES
@@ -34,7 +34,7 @@ def waterfall_figure(cells: Sequence[Cell]) -> Figure | None:
             axes.barh(range(len(found)), widths, left=left, height=0.62, color=colour, label=name)
             left += widths
     axes.axvline(100, color=INK, linewidth=1, linestyle="--")
-    axes.set_yticks(range(len(found)), [cell.short for cell, _ in found])
+    name_bars(figure, axes, [cell.short for cell, _ in found])
     axes.set_xlabel("% of the data sheet's peak")
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=min(5, len(labels)), fontsize=9)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tasks.report.figures.style import bars, name_bars
 from tasks.report.figures.waterfall import COLOURS, waterfall_figure
 from tests.tasks.analysis.test_waterfall import PROFILE, RANK
 from tests.tasks.cell_support import made
@@ -21,6 +22,17 @@ def test_bars_reach_from_nothing_to_the_peak() -> None:
     assert [text.get_text() for text in figure.legends[0].get_texts()] == list(COLOURS)
     assert len(set(COLOURS.values())) == len(COLOURS)
     assert [line.get_xdata()[0] for line in axes.lines] == [100]
+
+
+def test_long_names_have_several_lines_and_leave_room_for_the_bars() -> None:
+    short, long = bars(2), bars(2)
+    name_bars(*short, ["MP-0", "MP-1"])
+    name = "padding removed · varlen · prediction masked · compile layer · block_weights bf16 · bf16 · kernels stock"
+    name_bars(*long, ["MP-0", name])
+    lines = [tick.get_text().split("\n") for tick in long[1].get_yticklabels()]
+    assert lines[0] == ["MP-0"] and " ".join(lines[1]) == name
+    assert len(lines[1]) == 3 and max(map(len, lines[1])) <= 44
+    assert long[0].get_figheight() == pytest.approx(short[0].get_figheight() + 2 * 0.17)
 
 
 def test_cells_without_a_waterfall_have_no_bar_and_without_any_there_is_no_figure() -> None:
