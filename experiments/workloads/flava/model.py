@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from experiments.workloads.flava.parameters import MASKED_PATCHES, NEGATIVES, SI
 if TYPE_CHECKING:
     import torch
 
+_LAYERED = ("image", "plain", "masked", "text")  # passes through the layers
 LINEAR = "linear "  # before the name of a pass: of its FLOPs those of linear layers
 
 
@@ -84,8 +85,22 @@ def flops(size: str, text_length: int, long_text_length: int, *, together: bool 
 def linear_flops(size: str, text_length: int, long_text_length: int, *, together: bool = False) -> dict[str, float]:
     """Of `flops`, those of the layers' linear layers, by kind of batch."""
     passes = _passes(size, text_length, long_text_length)
-    layers = {name: passes[LINEAR + name][1] for name in ("image", "plain", "masked", "text")}
-    return {"image": (3 if together else 4) * layers["image"], "pair": 3 * (layers["plain"] + layers["masked"]), "text": 3 * layers["text"]}
+    return _of_layers({name: passes[LINEAR + name][1] for name in _LAYERED}, together=together)
+
+
+def attention_flops(size: str, text_length: int, long_text_length: int, *, together: bool = False) -> dict[str, float]:
+    """Of `flops`, those of attention's scores and their sums over values, by kind of batch: what of the layers is not linear."""
+    passes = _passes(size, text_length, long_text_length)
+    return _of_layers({name: passes[name][1] - passes[LINEAR + name][1] for name in _LAYERED}, together=together)
+
+
+def _of_layers(forward: Mapping[str, float], *, together: bool) -> dict[str, float]:
+    """Training FLOPs in layers by kind of batch, from those of each forward pass."""
+    return {
+        "image": (3 if together else 4) * forward["image"],
+        "pair": 3 * (forward["plain"] + forward["masked"]),
+        "text": 3 * forward["text"],
+    }
 
 
 def recomputed_flops(size: str, text_length: int, long_text_length: int) -> dict[str, float]:

@@ -15,7 +15,7 @@ from experiments.components.data.pairs import Pairs, normalised
 from experiments.components.data.text import check_vocabulary
 from experiments.components.workload import Batch, Context
 from experiments.workloads.flava.batches import KINDS, Items, kinds
-from experiments.workloads.flava.model import codes_seen, config, flops, linear_flops, recomputed_flops
+from experiments.workloads.flava.model import attention_flops, codes_seen, config, flops, linear_flops, recomputed_flops
 from experiments.workloads.flava.parameters import CAVEAT, Parameters
 
 if TYPE_CHECKING:
@@ -151,3 +151,8 @@ class Flava:
         """Of `flops_per_sample`, those of the linear layers in `layers`."""
         shape = self.parameters.model, self.parameters.text_length, self.parameters.long_text_length
         return sum(linear_flops(*shape, together=self._together).values()) / len(KINDS)
+
+    def attention_flops_per_sample(self) -> float:
+        """Of `flops_per_sample`, those of attention's scores and their sums over values."""
+        shape = self.parameters.model, self.parameters.text_length, self.parameters.long_text_length
+        return sum(attention_flops(*shape, together=self._together).values()) / len(KINDS)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from experiments.components.flop_count import count_once, counting, in_linears
+from experiments.components.flop_count import count_once, counting, in_attention, in_linears
 from experiments.components.workload import Batch, DataError, Unsupported
 from experiments.workloads.stable_diffusion.parameters import CALLS, SIZES, TEXT_LENGTH, Parameters
 
@@ -181,6 +181,11 @@ def linear_flops(parameters: Parameters, latent: int) -> float:
     return _flops(parameters, latent)["linear"]
 
 
+def attention_flops(parameters: Parameters, latent: int) -> float:
+    """Of `flops`, those of attention's scores and their sums over values, in UNet and decoder."""
+    return _flops(parameters, latent)["attention"]
+
+
 def unet_blocks(unet: Any) -> list[nn.Module]:
     """What `compile: layer` compiles, and whose linear layers may be in 8 bits."""
     return [*unet.down_blocks, unet.mid_block, *unet.up_blocks]
@@ -208,4 +213,5 @@ def _counted_flops(parameters: Parameters, latent: int) -> dict[str, float]:
         "unet": evaluations * float(once.get_total_flops()),
         "decoder": float(decoder.get_total_flops()),
         "linear": evaluations * in_linears(once, unet, unet_blocks(unet)),
+        "attention": evaluations * in_attention(once) + in_attention(decoder),
     }

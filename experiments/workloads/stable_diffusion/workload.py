@@ -145,3 +145,9 @@ class StableDiffusion:
         from experiments.workloads.stable_diffusion.model import linear_flops
 
         return linear_flops(self.parameters, self.latent)
+
+    def attention_flops_per_sample(self) -> float:
+        """Of `flops_per_sample`, those of attention's scores and their sums over values."""
+        from experiments.workloads.stable_diffusion.model import attention_flops
+
+        return attention_flops(self.parameters, self.latent)

@@ -82,3 +82,25 @@ def test_of_written_text_attention_is_a_third_of_that_of_learning_it() -> None:
 
 def test_a_workload_that_does_not_say_has_none() -> None:
     assert attention_flops(built("synthetic")) is None
+
+
+@pytest.mark.parametrize("passes", ["apart", "together"])
+def test_of_flava_attention_is_that_of_each_kind_of_step(passes: str) -> None:
+    """An image's unmasked pass, of which no loss is taken, is not trained: of its two passes' attention a step has twice as much."""
+    one = built("flava", kinds="balanced", passes=passes, attention="sdpa")
+    model, batches = one.model(), iter(one.batches())
+    found = []
+    for batch in (next(batches) for _ in range(3)):
+        with torch.no_grad(), counting() as counter:
+            one.loss(model, one.prepare(batch))
+        found.append(in_attention(counter) * (2 if (passes, batch["kind"]) == ("apart", "image") else 3) / BATCH)
+    assert attention_flops(one) == pytest.approx(sum(found) / 3, rel=1e-6)
+    assert 0 < one.attention_flops_per_sample() < one.flops_per_sample() - one.linear_flops_per_sample()
+
+
+def test_of_stable_diffusion_attention_is_that_of_all_calls_of_the_unet_and_of_the_decoder() -> None:
+    one = built("stable_diffusion", text_encoder=False)
+    with torch.no_grad(), counting() as counter:
+        one.model()(one.prepare(next(iter(one.batches()))))
+    assert attention_flops(one) == pytest.approx(in_attention(counter) / BATCH, rel=1e-6)
+    assert one.flops_per_sample() == pytest.approx(counter.get_total_flops() / BATCH, rel=0.001)
