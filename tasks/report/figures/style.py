@@ -54,3 +54,14 @@ def name_bars(figure: Figure, axes: Any, names: Sequence[str]) -> None:
     lines = [textwrap.wrap(name, _NAME, break_long_words=False) or [""] for name in names]
     axes.set_yticks(range(len(names)), ["\n".join(part) for part in lines])
     figure.set_figheight(figure.get_figheight() + _LINE * sum(len(part) - 1 for part in lines))
+
+
+def room_for_texts(figure: Figure, axes: Any, least: float) -> None:
+    """Let the horizontal axis go from 0 so far, at least to `least`, that each text in it ends within it. Call it last."""
+    for text in axes.texts:
+        text.set_in_layout(False)  # what reaches beyond the axis would make it shorter
+    axes.set_xlim(0, least)
+    figure.draw_without_rendering()  # lays out: names beside the axis leave it less width
+    whole = axes.get_window_extent().width
+    shares = [(text.get_position()[0], min(0.9, text.get_window_extent().width / whole)) for text in axes.texts]
+    axes.set_xlim(0, max([least, *(at / (1 - share) for at, share in shares)]))

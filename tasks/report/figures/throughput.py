@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from tasks.analysis.cell import Cell
-from tasks.report.figures.style import INK, MOST, RED, bars, name_bars
+from tasks.report.figures.style import INK, MOST, RED, bars, name_bars, room_for_texts
 from tasks.report.text_format import OUTCOMES, quantity, spread
 
 
@@ -35,9 +35,9 @@ def throughput_figure(cells: Sequence[Cell], *, winners: Sequence[Cell] = ()) ->
             axes.plot([max(value.low, 0), high], [y, y], "|", color=INK, markersize=7)
         axes.text(max(high if np.isfinite(value.se) else 0, value.value) + top * 0.012, y, _value_text(cell), va="center", fontsize=9)
     name_bars(figure, axes, [cell.short for cell in selection])
-    axes.set_xlim(0, top * 1.32)
     metric = selection[0].metric
     axes.set_xlabel(f"{metric.title}, 95 % interval" if metric.unit else metric.label)
+    room_for_texts(figure, axes, top * 1.32)
     return figure
 
 

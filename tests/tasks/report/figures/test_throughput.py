@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from experiments.trial import Outcome
 from tasks.report.figures.throughput import throughput_figure
 from tests.tasks.cell_support import made, repeats, row, workers
@@ -34,3 +36,15 @@ def test_without_a_winner_no_bar_stands_out() -> None:
 
 def test_without_a_value_there_is_no_figure() -> None:
     assert throughput_figure(made([row(workers(0), None, outcome=Outcome.CRASHED)])) is None
+
+
+def test_no_value_is_cut_off_beside_long_names_of_cells() -> None:
+    names = [f"setting_{letter}" for letter in "abcdefgh"]
+    rows = [row({**workers(at), **dict.fromkeys(names, f"its_value_{at}")}, value) for at, value in enumerate((99.0, 100.0))]
+    figure = throughput_figure(made(rows))
+    assert figure is not None
+    figure.draw_without_rendering()
+    [axes] = figure.axes
+    assert all(text.get_window_extent().x1 <= axes.get_window_extent().x1 + 1 for text in axes.texts)
+    short = throughput_figure(made([row(workers(at), value) for at, value in enumerate((99.0, 100.0))]))
+    assert short is not None and short.axes[0].get_xlim()[1] == pytest.approx(132.0)
