@@ -189,15 +189,16 @@ def test_the_documents_cells_compute_as_transformers_does() -> None:
     }
 
 
-def test_the_profile_of_settings_goes_from_the_documents_to_the_fastest() -> None:
-    cells = [cell.parameters for cell in expand(load_suite("flava", profile="h200_settings", pools=load_pools()))]
+def test_the_profiles_of_one_gpu_go_from_fused_attention_alone_to_the_fastest_and_then_to_a_large_batch() -> None:
+    profiles = ("h200_settings", "h200_large")
+    cells = [cell.parameters for one in profiles for cell in expand(load_suite("flava", profile=one, pools=load_pools()))]
     assert [tuple(cell[name] for name in ("batch_size", "attention", "compile", "passes", "block_weights")) for cell in cells] == [
-        (24, "eager", "none", "apart", "fp32"),
-        (24, "sdpa", "layer", "together", "fp32"),
+        (24, "sdpa", "none", "apart", "fp32"),
+        (24, "sdpa", "layer", "together", "bf16"),
         (48, "sdpa", "layer", "together", "bf16"),
-        (64, "sdpa", "layer", "together", "bf16"),
     ]
     assert {(cell["model"], cell["kinds"], cell["warmup_steps"], cell["steps"] % 3) for cell in cells} == {("2.7b", "balanced", 6, 0)}
+    assert {(cell["profile_steps"], cell["profile_repeats"]) for cell in cells} == {(4, 1)}, "a round, after a step that does not count"
 
 
 @pytest.mark.parametrize("values", [{}, {"attention": "sdpa"}, {"passes": "together"}])
