@@ -73,6 +73,11 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.loadscopereorder = False
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Bytes are named by their parameter: those that are compressed hold the time, and each process would name its tests by another."""
+    return argname if isinstance(val, bytes) else None
+
+
 # Fixtures of a whole session that take long to make: the tests of each stay in one process
 _SHARED = ("stack", "clusters", "nodes")
 
