@@ -63,6 +63,7 @@ class Metric:
     minimum_effect: the smallest difference that matters; relative on the logarithmic scale (0.03 is 3 %), else absolute, in the unit.
     depends_on_node: a slower node shows in it, so nights take off what the canary shares with it.
     depends_on_batch: comparable only between cells of one batch size.
+    depends_on_seed: of the model, not of the time it takes: trials of one seed agree in it, whatever those of other seeds would show.
     of_steps: a field of each step, not of the summary.
     """
 
@@ -75,6 +76,7 @@ class Metric:
     description: str
     depends_on_node: bool = False
     depends_on_batch: bool = False
+    depends_on_seed: bool = False
     of_steps: bool = False
     short: str = ""  # the name without its unit, where the name holds one
     words: tuple[str, str] | None = None  # of a change for the worse and for the better, where the kind's do not fit
@@ -127,16 +129,16 @@ def _share(name: str, description: str, direction: Direction = Direction.LOWER, 
     return Metric(name, "", direction, Scale.LINEAR, 0.02, Kind.SHARE, description, depends_on_node=node)
 
 
-def _count(name: str, description: str, direction: Direction = Direction.NEITHER, unit: str = "") -> Metric:
-    return Metric(name, unit, direction, Scale.COUNT, 1.0, Kind.COUNT, description)
+def _count(name: str, description: str, direction: Direction = Direction.NEITHER, unit: str = "", *, seed: bool = False) -> Metric:
+    return Metric(name, unit, direction, Scale.COUNT, 1.0, Kind.COUNT, description, depends_on_seed=seed)
 
 
 def _loss(name: str, description: str, direction: Direction = Direction.LOWER) -> Metric:
-    return Metric(name, "", direction, Scale.LOG, 0.03, Kind.NUMBER, description)
+    return Metric(name, "", direction, Scale.LOG, 0.03, Kind.NUMBER, description, depends_on_seed=True)
 
 
 def _score(name: str, description: str, direction: Direction = Direction.HIGHER) -> Metric:
-    return Metric(name, "", direction, Scale.LINEAR, 0.02, Kind.NUMBER, description)
+    return Metric(name, "", direction, Scale.LINEAR, 0.02, Kind.NUMBER, description, depends_on_seed=True)
 
 
 def _cost(end: str, description: str) -> Metric:
@@ -270,9 +272,9 @@ REGISTRY: tuple[Metric, ...] = (
     ),
     _share("communication_share", "several devices only: the exposed communication's part of a step"),
     *_STATE,
-    _count("loss_spikes", "loss spikes, where the trial looks for them, see [measuring](measuring.md#spikes)", Direction.LOWER),
-    _count("rms_spikes", "RMS spikes of the first tensor watched", Direction.LOWER),
-    _count("loss_spikes_explained", "loss spikes that an RMS spike of that tensor explains"),
+    _count("loss_spikes", "loss spikes, where the trial looks for them, see [measuring](measuring.md#spikes)", Direction.LOWER, seed=True),
+    _count("rms_spikes", "RMS spikes of the first tensor watched", Direction.LOWER, seed=True),
+    _count("loss_spikes_explained", "loss spikes that an RMS spike of that tensor explains", seed=True),
     Metric(
         "energy_j_per_sample",
         "J",
@@ -329,7 +331,7 @@ REGISTRY: tuple[Metric, ...] = (
     _score("eval_winoground_group_<when>", "share of examples with both right"),
     _score("eval_chance_winoground_<score>_<when>", "the score text, image or group of a model that guesses", Direction.NEITHER),
     _count("eval_winoground_examples_<when>", "examples that the scores are of"),
-    _count("eval_image_codes_<when>", "FLAVA: different codes that its codebook gave to the images"),
+    _count("eval_image_codes_<when>", "FLAVA: different codes that its codebook gave to the images", seed=True),
     Metric(
         "eval_magnitude_<number>_<when>",
         "",
@@ -338,6 +340,7 @@ REGISTRY: tuple[Metric, ...] = (
         0.03,
         Kind.NUMBER,
         "CLIP: mean absolute output of the vision tower's block of that number",
+        depends_on_seed=True,
     ),
     _share("eval_quantise_share_<when>", "linear layers: part of a forward and backward pass in quantising, timed apart"),
     Metric("rms.<tensor>", "", Direction.NEITHER, Scale.LOG, 0.03, Kind.NUMBER, "a field of each step: RMS_t of the tensor", of_steps=True),

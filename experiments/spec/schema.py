@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
 from experiments.config.duration import seconds
 from experiments.config.strict import Strict
+from experiments.metrics import metric_of
 from experiments.parameters import REFERENCE_SEEDS
 from experiments.trial import Scalar
 
@@ -130,7 +131,12 @@ class Sections(Strict):
         default_factory=list,
         description="axes that change the work, besides those that the workload names: only cells with equal values are compared",
     )
-    repeats: int = Field(default=1, ge=1, le=1000, description="how often each cell runs, interleaved")
+    repeats: int = Field(
+        default=1,
+        ge=1,
+        le=1000,
+        description="how often each cell runs, interleaved; with another seed each where the table's metric depends on it",
+    )
     rounds: Rounds | None = Field(default=None, description="in place of `repeats`: as many as there is time for")
     limit: int = Field(default=2000, ge=1, le=MAX_TRIALS, description="most trials (cells x repeats) the suite may have")
     baseline: dict[str, Scalar] = Field(default_factory=dict, description="axis -> value: the cell that the others are compared with")
@@ -196,5 +202,9 @@ class Suite(Strict):
 
     @property
     def repeats_are_seeds(self) -> bool:
-        """Whether each repeat has a seed of its own: only so do repeats tell a divergence from chance. Not with an axis `seed`."""
-        return self.parity_reference > 0 and "seed" not in self.axis_names
+        """Whether each repeat has a seed of its own: only so do repeats tell a divergence, or a better loss, from chance.
+
+        So it is where losses have to be proven, and where the table is of a metric that depends on the seed. Not with an axis `seed`.
+        """
+        learnt = self.parity_reference > 0 or metric_of(self.report.metric).depends_on_seed
+        return learnt and "seed" not in self.axis_names

@@ -168,6 +168,20 @@ def test_nights_judge_what_has_a_direction_and_a_relative_effect() -> None:
     assert all(metric.scale is LOG and metric.direction is not NEITHER for metric in METRICS.values())
 
 
+def test_what_the_model_has_learnt_depends_on_the_seed_and_what_it_costs_does_not() -> None:
+    learnt = (
+        "final_loss",
+        "eval_loss_after",
+        "eval_accuracy_after",
+        "eval_recall_at_5_after",
+        "eval_magnitude_3_after",
+        "eval_my_own_after",
+    )
+    assert all(metric_of(name).depends_on_seed for name in (*learnt, "loss_spikes", "rms_spikes", "loss_spikes_explained"))
+    costs = ("throughput", "latency_p50_s", "peak_memory_bytes", "eval_corrupt_rows_after", "eval_quantise_share_after", "mean_power_w")
+    assert not any(metric_of(name).depends_on_seed for name in costs)
+
+
 def test_every_entry_is_whole_and_stands_once() -> None:
     assert len({metric.name for metric in REGISTRY}) == len(REGISTRY)
     for metric in REGISTRY:

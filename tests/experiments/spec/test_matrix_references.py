@@ -112,6 +112,18 @@ def test_an_axis_of_seeds_is_its_own(workshop: Workshop) -> None:
     assert seed_of(suite, added[1], 2) == 4
 
 
+@pytest.mark.parametrize(
+    ("metric", "seeds"),
+    [("eval_loss_after", [5, 6, 7]), ("loss_spikes", [5, 6, 7]), ("throughput", [5, 5, 5]), ("peak_memory_bytes", [5, 5, 5])],
+)
+def test_a_table_of_what_is_learnt_has_a_seed_for_each_repeat(workshop: Workshop, metric: str, seeds: list[int]) -> None:
+    """Repeats of one seed would agree in a loss to its last digits, and call any difference decided."""
+    text = "suite: toys\nworkload: toy\naxes: {pool: [cpu], precision: [bf16]}\nrepeats: 3\n"
+    suite = workshop.load(f"{text}report: {{rows: [pool], columns: precision, metric: {metric}}}\n", sets={"seed": 5})
+    assert suite.parity_reference == 0
+    assert [seed_of(suite, cell, repeat) for cell, repeat in order(expand(suite), suite.repeats)] == seeds
+
+
 def test_a_reference_computes_plainly(workshop: Workshop) -> None:
     plainly_not = "{parallel: fsdp2, fsdp_reduce: bf16, fsdp_compute: bf16, autocast: false, allow_tf32: true}"
     suite = workshop.load(REFERENCES + f"conditions: [{{when: {{pool: gpu, precision: bf16}}, set: {plainly_not}}}]\n")
