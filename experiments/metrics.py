@@ -391,13 +391,3 @@ def names() -> list[str]:
             filled = [metric.name.replace("<number>", "1").replace("<score>", score) for score in ("text", "image", "group")]
             found += [one.replace("<when>", when) for one in dict.fromkeys(filled) for when in ("before", "after")]
     return found
-
-
-def markdown_table() -> str:
-    """The registry as docs/metrics.md shows it."""
-    lines = ["| summary metric | unit | better | scale | smallest effect | definition |", "|---|---|---|---|---|---|"]
-    for metric in REGISTRY:
-        effect = f"{metric.minimum_effect:.0%}".replace("%", " %") if metric.scale is Scale.LOG else f"{metric.minimum_effect:g}"
-        said = [metric.unit or "–", metric.direction, metric.scale, effect, metric.description]
-        lines.append(f"| `{metric.name}` | {' | '.join(said)} |")
-    return "\n".join(lines) + "\n"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from experiments import metrics
 from experiments.atomic_file import atomic_write
 from experiments.spec.load import list_suites
 from tasks.documents.first_table import first_table
 from tasks.documents.index import index_of
 from tasks.documents.marked_block import with_block
+from tasks.documents.metrics_table import metrics_table
 from tasks.documents.published import README, pages_in
 from tasks.documents.suites_table import suites_table
 
@@ -30,7 +30,7 @@ def documents_of(root: Path) -> Mapping[Path, str]:
     return {
         readme: with_block(text, "suites", COMMAND, suites_table(suites, pages, root, root / FIRST), README),
         results / README: index_of(pages),
-        table: with_block(table.read_text(), "metrics", COMMAND, metrics.markdown_table(), "docs/metrics.md"),
+        table: with_block(table.read_text(), "metrics", COMMAND, metrics_table(), "docs/metrics.md"),
     }
 
 

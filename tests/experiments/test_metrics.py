@@ -12,7 +12,7 @@ from experiments import device_state
 from experiments.config.errors import ConfigError
 from experiments.config.yaml_document import load
 from experiments.literature.reader import OURS
-from experiments.metrics import REGISTRY, Direction, Kind, Scale, markdown_table, metric_of, names
+from experiments.metrics import REGISTRY, Direction, Kind, Scale, metric_of, names
 from experiments.price import Price, costs
 from experiments.regression.definition import METRICS
 from experiments.summary import NAMES, summarise
@@ -189,12 +189,6 @@ def test_every_entry_is_whole_and_stands_once() -> None:
         assert 0 < metric.minimum_effect < 1 if metric.scale is not COUNT else metric.minimum_effect == 1
         assert (metric.scale is COUNT) <= (metric.kind is Kind.COUNT)
     assert len(set(names())) == len(names()) and all(metric_of(name, unlisted=False).name == name for name in names())
-
-
-def test_the_documentation_has_the_registry_as_it_is() -> None:
-    text = (ROOT / "docs" / "metrics.md").read_text()
-    table = text.split("<!-- metrics: from `python -m tasks.documents` -->\n")[1].split("<!-- /metrics -->")[0]
-    assert table == markdown_table()
 
 
 def test_the_registry_imports_nothing_slow() -> None:
