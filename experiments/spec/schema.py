@@ -208,3 +208,8 @@ class Suite(Strict):
         """
         learnt = self.parity_reference > 0 or metric_of(self.report.metric).depends_on_seed
         return learnt and "seed" not in self.axis_names
+
+    @property
+    def measured_again(self) -> int:
+        """How often a trial is measured again that other work disturbed. Never where the table is of what it learnt."""
+        return 0 if metric_of(self.report.metric).depends_on_seed else self.retries_disturbed

@@ -60,7 +60,7 @@ class Session:
         self._publisher = LivePublisher(plan, logger)
         self._records = TrialRecords(store, plan, progress, self._publisher, logger)
         self._slot_log = head_start.slot_log if head_start else SlotLog(store.dir / SLOTS)
-        self._policy = Policy(retries=plan.suite.retries, disturbed=plan.suite.retries_disturbed, hang_timeout_s=plan.suite.hang_timeout_s)
+        self._policy = Policy(retries=plan.suite.retries, disturbed=plan.suite.measured_again, hang_timeout_s=plan.suite.hang_timeout_s)
         self._failures = FirstFailures({trial.pool for trial in plan.trials}, len({trial.cell for trial in plan.trials}))
         known = load_pools()
         self.pools = {

@@ -84,14 +84,17 @@ class Cell:
 
     @cached_property
     def measured(self) -> list[TrialRow]:
-        """The repeats that ended ok and have the metric; without those that were disturbed, where others were not."""
+        """The repeats that ended ok and have the metric; without those that were disturbed, where others were not.
+
+        What else ran changes no loss: of a metric that depends on the seed all count.
+        """
         rows = [row for row in self.rows if row.outcome == "ok" and is_number(row.summary.get(self.metric.name))]
-        return [row for row in rows if not row.disturbed] or rows
+        return rows if self.metric.depends_on_seed else [row for row in rows if not row.disturbed] or rows
 
     @property
     def disturbed(self) -> str | None:
-        """What disturbed every trial that it has: then nothing is claimed from it. None where one was not disturbed."""
-        reasons = [row.disturbed for row in self.measured]
+        """What disturbed every trial that it has: then nothing is claimed from it. None where one was not disturbed, or cannot be."""
+        reasons = [None if self.metric.depends_on_seed else row.disturbed for row in self.measured]
         return reasons[0] if reasons and all(reasons) else None
 
     @cached_property

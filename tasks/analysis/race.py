@@ -282,13 +282,17 @@ class _Replay:
         return numbers
 
     def _values(self, name: str, last: int, *, logarithmic: bool) -> Array:
-        """(racers, rounds) to round `last`; NaN where there is none, and for disturbed trials of a racer that has others."""
+        """(racers, rounds) to round `last`; NaN where there is none, and for disturbed trials of a racer that has others.
+
+        As in a cell, what else ran changes nothing of a metric that depends on the seed.
+        """
+        touched = not metric_of(name).depends_on_seed
         values, disturbed = np.full((len(self.trials), last), np.nan), np.zeros((len(self.trials), last), bool)
         for (racer, number), row in self.at.items():
             value = _value(row, name) if number <= last and row.outcome == "ok" else None
             if value is not None:
                 values[racer, number - 1] = math.log(value) if logarithmic else value
-                disturbed[racer, number - 1] = bool(row.disturbed)
+                disturbed[racer, number - 1] = touched and bool(row.disturbed)
         others = (np.isfinite(values) & ~disturbed).any(axis=1)
         return np.where(disturbed & others[:, None], np.nan, values)
 

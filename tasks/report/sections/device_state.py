@@ -104,8 +104,13 @@ def disturbance_cautions(cells: Sequence[Cell]) -> list[str]:
     lines = []
     left_out = [row.trial.name for cell in cells for row in cell.rows if row.disturbed and not cell.disturbed]
     if left_out:
-        them = "it is" if len(left_out) == 1 else "they are"
-        lines.append(f"Other work disturbed {plural(len(left_out), 'trial')} ({listed(left_out, 4)}): {them} left out of the figures.")
+        one = len(left_out) == 1
+        without_them = f"{'it is' if one else 'they are'} left out of the figures"
+        if cells[0].metric.depends_on_seed:
+            without_them = (
+                f"{'its' if one else 'their'} times are left out of the figures, and what {'it' if one else 'they'} learnt counts"
+            )
+        lines.append(f"Other work disturbed {plural(len(left_out), 'trial')} ({listed(left_out, 4)}): {without_them}.")
     without = [cell for cell in cells if cell.disturbed]
     if without:
         first = without[0]

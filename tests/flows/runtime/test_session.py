@@ -11,6 +11,7 @@ import pytest
 from cluster import launchers
 from cluster.journal.errors import JournalError
 from cluster.launchers import Launch, LaunchError
+from experiments.spec.schema import ReportSettings
 from experiments.trial import Outcome, Trial, TrialResult
 from flows.runtime import session as flows_session
 from flows.runtime.progress import SweepProgress
@@ -89,6 +90,15 @@ def test_a_suites_patience_reaches_its_trials(stage: Stage) -> None:
     assert (store, launcher, stop) == (session.store, stage.launcher, session.stop.event)
     waiting(trial, "waits for the pool")
     assert session.progress.rows[trial.key].state == "waits for the pool"
+
+
+@pytest.mark.parametrize(("metric", "again"), [("eval_loss_after", 0), ("throughput", 4)])
+def test_what_a_model_learns_is_not_measured_again_where_other_work_ran(stage: Stage, metric: str, again: int) -> None:
+    trial = make_trial(1)
+    suite = make_suite(retries_disturbed=4, report=ReportSettings(rows=["pool"], columns="pool", metric=metric))
+    stage.runner.result = ended_ok
+    run_trial(stage.session(make_plan([trial], suite=suite)), trial)
+    assert stage.runner.made[0][2].disturbed == again
 
 
 @pytest.mark.parametrize(("asked", "wait_s"), [(None, 600.0), (0.0, 0.0), (5.0, 5.0)])

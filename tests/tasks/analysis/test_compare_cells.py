@@ -212,6 +212,17 @@ def test_the_mean_leaves_out_disturbed_repeats_where_others_were_not() -> None:
     assert made([told])[0].mean("data_wait_share") == pytest.approx(0.5)
 
 
+@pytest.mark.parametrize(("metric", "counted", "alone"), [("eval_loss_after", [1, 2], None), ("peak_memory_bytes", [1], "a process")])
+def test_what_else_ran_changes_nothing_that_is_learnt(metric: str, counted: list[int], alone: str | None) -> None:
+    one, two = repeats(workers(0), 100.0, (0.0, 0.0), summary={"eval_loss_after": 2.0, "peak_memory_bytes": 7e9})
+    assert two.result is not None
+    told = replace(two, result=two.result.model_copy(update={"disturbed": "a process"}))
+    suite = settings(metric=metric)
+    [cell] = made([one, told], suite)
+    assert ([measured.trial.repeat for measured in cell.measured], cell.disturbed) == (counted, None)
+    assert made([told], suite)[0].disturbed == alone
+
+
 def test_the_mean_leaves_out_what_a_repeat_does_not_know() -> None:
     shares = (0.1, None, math.nan, 0.3)
     [cell] = made([row(workers(0), repeat=place, summary={"mfu": share}) for place, share in enumerate(shares, 1)])

@@ -116,6 +116,17 @@ def test_disturbed_trials_do_not_count_beside_others() -> None:
     assert abs(made_race(marked).rounds[-1].standing.behind[0]) < abs(made_race(slow).rounds[-1].standing.behind[0]) + 1e-12
 
 
+@pytest.mark.parametrize(("metric", "leader"), [("eval_loss_after", 1), ("peak_memory_bytes", 0)])
+def test_a_disturbed_trials_loss_counts(metric: str, leader: int) -> None:
+    """The first racer's second trial has four times as much of it, and is disturbed."""
+    rows = with_metric(race_rows([100, 100], [[0, 1]] * 3), {0: [1.0, 4.0, 1.0], 1: [1.1, 1.1, 1.1]}, metric)
+    at = next(place for place, one in enumerate(rows) if (one.trial.axes["dataloader_workers"], one.trial.repeat) == (0, 2))
+    result = rows[at].result
+    assert result is not None
+    rows[at] = replace(rows[at], result=result.model_copy(update={"disturbed": "others used the CPU"}))
+    assert made_race(rows, metric=metric, direction="minimise").rounds[-1].standing.leader == leader
+
+
 def test_what_was_decided_then_holds_though_a_trial_ran_again_since() -> None:
     """Racer 3 has no trial in round 3, so it was out after round 2, whatever its values say today; racer 2 went on."""
     rows = race_rows([100, 99.8, 40, 99.9], [EVERYONE, EVERYONE, (0, 1, 2)])

@@ -11,7 +11,7 @@ from experiments.trial import Outcome
 from tasks.analysis.judge_cells import DISTURBED
 from tasks.analysis.trial_row import TrialRow
 from tasks.report.sections.device_state import unjudged_cautions
-from tests.tasks.cell_support import column, made, report_of, row, workers
+from tests.tasks.cell_support import column, made, report_of, row, settings, workers
 
 CO_TENANT = "other processes used 38 % of the CPU (limit 5 %)"
 
@@ -66,6 +66,20 @@ def test_a_disturbed_trial_is_left_out_where_others_are_not() -> None:
     report = report_of(rows)
     assert report.cautions[0] == "Other work disturbed 1 trial (cpu · MP-0 · #3): it is left out of the figures."
     assert column(report.section("device_state").table, "disturbed") == ["1 of 3", "–"]
+
+
+def test_what_a_disturbed_trial_learnt_counts() -> None:
+    rows = [sampled(0, 1), sampled(0, 2, disturbed=CO_TENANT), sampled(1, 1, disturbed=CO_TENANT), sampled(1, 2, disturbed=CO_TENANT)]
+    learnt = [replace(one, summary={**one.summary, "eval_loss_after": 1.5}) for one in rows]
+    suite = settings(metric="eval_loss_after")
+    assert [(len(cell.measured), cell.disturbed) for cell in made(learnt, suite)] == [(2, None), (2, None)]
+    assert report_of(learnt, suite).cautions[0] == (
+        "Other work disturbed 3 trials (cpu · MP-0 · #2, cpu · MP-1 · #1 and cpu · MP-1 · #2): "
+        "their times are left out of the figures, and what they learnt counts."
+    )
+    assert report_of(learnt[:2], suite).cautions[0] == (
+        "Other work disturbed 1 trial (cpu · MP-0 · #2): its times are left out of the figures, and what it learnt counts."
+    )
 
 
 def test_nothing_is_claimed_from_a_cell_that_was_always_disturbed() -> None:
