@@ -138,5 +138,6 @@ def test_campaigns_of_many_gpus_have_three_rounds_and_begin_with_more_than_one_s
 def test_every_sweep_of_the_campaigns_here_has_cells(name: str) -> None:
     pools = load_pools()
     for sweep in load_campaign(name).sweeps:
-        suite = load_suite(sweep.suite, profile=sweep.profile, pools=pools, sets=sweep.set, only=sweep.only)
-        assert suite.pools == {"cuda": "cuda"} and sweep.to.startswith("docs/results/")
+        named = sweep.pools or None
+        suite = load_suite(sweep.suite, profile=sweep.profile, pools=pools, pool_names=named, sets=sweep.set, only=sweep.only)
+        assert suite.pools == ({"cpu": "cpu"} if name.endswith("-cpu") else {"cuda": "cuda"}) and sweep.to.startswith("docs/results/")
