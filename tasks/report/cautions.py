@@ -50,7 +50,7 @@ def caution_groups(rows: Sequence[TrialRow], cells: Sequence[Cell], *, emulated:
             ],
         ),
         CautionGroup("Hosts and sittings", caution_of_places(measured)),
-        CautionGroup("Step times", _of_settling(measured)),
+        CautionGroup("Step times", _of_settling([cell for cell in measured if cell.metric.depends_on_node])),
         CautionGroup("Loss parity", _of_loss_parity(cells)),
         CautionGroup("Data and workload", [*_of_media_pipe(cells), *(caveat for name in workloads_ if (caveat := _caveat(name)))]),
         CautionGroup("Code", of_code),

@@ -235,7 +235,7 @@ def table_cell(cell: Cell | None, *, shared_note: str | None = None, shared_why:
         return TableCell(cell, outcome=OUTCOMES.get(cell.outcome, cell.outcome), reason=cell.reason or "")
     failed = [row for row in cell.rows if row.outcome != "ok"]
     notes = [f"{len(failed)} of {len(cell.rows)} repeats: {', '.join(sorted({row.outcome for row in failed}))}"] if failed else []
-    if not all(row.summary.get("settled") for row in cell.measured):
+    if cell.metric.depends_on_node and not all(row.summary.get("settled") for row in cell.measured):
         notes.append("did not settle")
     plus = spread(cell.estimate, cell.metric)
     if not plus and any(row.too_short for row in cell.measured):
