@@ -19,13 +19,12 @@ from experiments.atomic_file import atomic_write
 from experiments.config.errors import DamagedFile
 from experiments.config.strict import Strict
 from experiments.json_file import read_file, read_model
-from experiments.metrics import Scale, metric_of
 from experiments.spec.schema import Suite
 from experiments.stats.coverage import Share
 from experiments.trial import Trial
 from tasks.analysis.aa import GROUPS, STATISTICS_VERSION, AaResult, analyse
 from tasks.analysis.results import Sweep
-from tasks.sweep.twins import METRIC
+from tasks.sweep.twins import twin_metric
 
 
 class Subject(NamedTuple):
@@ -140,10 +139,8 @@ def _certified(result: AaResult, size: int) -> CertifiedGroups:
 
 
 def subject_of(trial: Trial, environment: Mapping[str, Any], suite: Suite) -> Subject:
-    """What a certificate for a trial of this suite is of. Scores and counts have no ratios: of their trials throughput is certified."""
-    name = suite.report.metric
-    metric = name if metric_of(name).scale is Scale.LOG else METRIC
-    return Subject(trial.pool, str(environment.get("device_name") or trial.device), metric)
+    """What a certificate for a trial of this suite is of."""
+    return Subject(trial.pool, str(environment.get("device_name") or trial.device), twin_metric(suite.report.metric))
 
 
 def merge(certificates: Iterable[Certificate]) -> dict[Subject, Certificate]:

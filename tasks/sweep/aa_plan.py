@@ -10,13 +10,12 @@ import shlex
 from collections.abc import Sequence
 
 from cluster.pools.pool import load_pools
-from experiments.metrics import Scale, metric_of
 from experiments.spec import matrix
 from experiments.spec.schema import MAX_TRIALS, Suite
 from experiments.trial import Outcome
 from tasks.sweep.plan import TrialMaker, arguments_of, make_plan, once_more
 from tasks.sweep.store import AaSettings, Plan, Request, SweepStore
-from tasks.sweep.twins import METRIC, TWIN, TWINS
+from tasks.sweep.twins import TWIN, TWINS, twin_metric
 
 PAIRS = 20  # unless the command line says otherwise
 MOST_PAIRS = 1000
@@ -71,7 +70,7 @@ def _with_pair(plan: Plan) -> Plan:
 
 def _of_twins(suite: Suite, pairs: int) -> Suite:
     """The suite whose table compares twin B with twin A."""
-    metric = suite.report.metric if metric_of(suite.report.metric).scale is Scale.LOG else METRIC
+    metric = twin_metric(suite.report.metric)
     report = suite.report.model_copy(update={"columns": TWIN, "metric": metric, "figures": [], "published": None})
     limit = min(MAX_TRIALS, max(suite.limit, 2 * pairs))
     return suite.model_copy(update={"baseline": {TWIN: TWINS[0]}, "report": report, "repeats": pairs, "limit": limit})

@@ -84,6 +84,8 @@ def test_the_report_compares_b_with_a() -> None:
     assert (suite.limit, planned(pairs=1000).suite.limit) == (2000, 2000)
     inference = plan_aa(Request(suite="winoground", profile="smoke"), pairs=1).suite.report
     assert (inference.metric, inference.figures, inference.published) == ("throughput", [], None), "a score has no ratio"
+    stability = plan_aa(Request(suite="clip_stability", profile="smoke"), pairs=1).suite
+    assert (stability.report.metric, stability.repeats_are_seeds) == ("throughput", False), "twins learn the same"
 
 
 @pytest.mark.parametrize(
