@@ -196,6 +196,16 @@ def test_a_template_is_told_what_others_have_learnt_also_those_that_are_gone(tmp
     assert get("vit").told == {"torch._inductor.scheduler", "sympy"}
 
 
+def test_a_template_of_a_commit_is_told_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its code may take the request for a trial's, refuse it, and then fork the trial beside the fresh process that takes its place."""
+    monkeypatch.setattr(template, "Template", Named)
+    trial, cache = make_trial(tmp_path, FIRST), TemplateCache()
+    cache.get(Variant("here"), trial, {}, tmp_path / "log").learnt.add("sympy")
+    of_commit = cache.get(Variant("python", tmp_path), trial, {}, tmp_path / "log")
+    same_code = cache.get(Variant("python3"), trial, {}, tmp_path / "log")
+    assert (of_commit.told, same_code.told) == (set(), {"sympy"})  # type: ignore[attr-defined]
+
+
 def test_what_one_template_learns_another_imports_before_its_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     for name in ("of_a_compiler", "of_the_other"):
@@ -228,6 +238,10 @@ def test_a_template_says_what_others_can_use_and_is_told_nothing_twice(tmp_path:
     theirs.sendall(json.dumps({"learnt": names}).encode() + b"\n")
     one._receive(1.0)
     assert one.learnt == {"torch._inductor.scheduler"}
+    before = one._learnt
+    theirs.sendall(b'{"learnt": ["triton.runtime"]}\n')
+    one._receive(1.0)
+    assert (before, one.learnt) == (set(names), {"torch._inductor.scheduler", "triton.runtime"}), "another thread may go through the first"
     one.tell({"torch._inductor.scheduler", "sympy"})
     one.tell({"sympy", "triton"})
     assert theirs.recv(1000) == b'{"import": ["sympy"]}\n{"import": ["triton"]}\n'
