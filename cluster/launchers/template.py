@@ -191,9 +191,10 @@ class TemplateCache:
             while len(self._kept) > MOST:
                 self._kept.pop(next(iter(self._kept))).template.close()
             self._learnt.update(*(one.template.learnt for one in self._kept.values()))
-            if variant.tree is None:  # an earlier commit's template knows no such request, and would take it for a trial's
-                kept.template.tell(self._learnt)
-            return kept.template
+            learnt = set(self._learnt)
+        if variant.tree is None:  # an earlier commit's template knows no such request, and would take it for a trial's
+            kept.template.tell(learnt)  # without the lock: it may be forking, which takes seconds
+        return kept.template
 
     def drop(self, template: Template | None) -> None:
         """Let this template end: the next trial gets a new one."""

@@ -193,7 +193,10 @@ def test_a_template_is_told_what_others_have_learnt_also_those_that_are_gone(tmp
     assert get("t5").told == {"torch._inductor.scheduler"} and first.told == set(), "not beside a trial of another: it would disturb that"
     cache.drop(first)  # type: ignore[arg-type]
     second.learnt = {"sympy"}
+    locked: list[bool] = []
+    monkeypatch.setattr(Named, "tell", lambda self, modules: (locked.append(cache._lock.locked()), self.told.update(modules)))
     assert get("vit").told == {"torch._inductor.scheduler", "sympy"}
+    assert locked == [False], "it may be forking, and trials of others need not wait for that"
 
 
 def test_a_template_of_a_commit_is_told_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
