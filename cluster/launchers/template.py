@@ -149,7 +149,8 @@ class Template:
             return []
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         messages = [json.loads(line) for line in lines]
-        self._learnt.update(name for message in messages for name in message.get("learnt", ()))
+        if new := {name for message in messages for name in message.get("learnt", ())}:
+            self._learnt = self._learnt | new  # another set: another thread may go through that one, see `learnt`
         self._codes |= {int(message["ended"]): int(message["code"]) for message in messages if "ended" in message}
         return messages
 
@@ -190,8 +191,10 @@ class TemplateCache:
             while len(self._kept) > MOST:
                 self._kept.pop(next(iter(self._kept))).template.close()
             self._learnt.update(*(one.template.learnt for one in self._kept.values()))
-            kept.template.tell(self._learnt)
-            return kept.template
+            learnt = set(self._learnt)
+        if variant.tree is None:  # an earlier commit's template knows no such request, and would take it for a trial's
+            kept.template.tell(learnt)  # without the lock: it may be forking, which takes seconds
+        return kept.template
 
     def drop(self, template: Template | None) -> None:
         """Let this template end: the next trial gets a new one."""

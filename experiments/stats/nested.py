@@ -13,7 +13,7 @@ from experiments.stats.variances import SampleVariance, VarianceLaw, learn_varia
 
 Groups = Mapping[str, Sequence[float]]  # of one cell: sweep or host -> its values
 
-LEAST_CELLS = 5  # cells with repeats, for the spread between trials: error rates are known from five on (docs/verdicts.md)
+LEAST_GROUPS = 5  # of repeats, each of a cell in a sweep: error rates are known from five cells on (docs/verdicts.md)
 LEAST_SWEEP_DF = 3
 LEAST_HOST_DF = 2
 _LEAST_D0_OF_SWEEPS = 4.0  # days are a node's more than a cell's, so cells are thought less unlike each other than in their own noise
@@ -22,10 +22,10 @@ _LEAST_D0_OF_SWEEPS = 4.0  # days are a node's more than a cell's, so cells are 
 def trial_law(repeats: Iterable[Sequence[float]]) -> VarianceLaw | None:
     """The law of the variance between trials. `repeats`: for each cell and sweep the values of its trials.
 
-    None for fewer than `LEAST_CELLS` groups of repeats.
+    None for fewer than `LEAST_GROUPS` groups of repeats.
     """
     samples = sample_variances(repeats)
-    return learn_variances(samples) if len(samples) >= LEAST_CELLS else None
+    return learn_variances(samples) if len(samples) >= LEAST_GROUPS else None
 
 
 def sweep_law(cells: Sequence[Groups], trials: VarianceLaw | None) -> VarianceLaw | None:

@@ -180,12 +180,12 @@ def _told(plan: Plan, file: CampaignFile, spec: CampaignSweep) -> Plan:
 
 
 def check_fits(file: CampaignFile, entries: Sequence[Entry], budget_s: float) -> None:
-    """Raise ConfigError where nothing of a new sweep is expected to fit in its own budget, or nothing of any in that of this run."""
+    """Raise ConfigError where nothing of a new sweep is expected to fit in the time that the file gives it, or nothing of any in that of
+    this run."""
     for index, entry in enumerate(entries):
-        key = "budget" if entry.spec.per_run is None or entry.left_s < entry.spec.per_run_s else "per_run"
-        if entry.is_new and (entry.spec.budget or entry.spec.per_run) is not None and not entry.fits(entry.left_s):
-            shortest = min(entry.times().values())
-            problem = f"is {duration.text(entry.left_s)}, and its shortest trial is expected to take {duration.about(shortest)}"
+        own_s, key = min((entry.spec.budget_s or float("inf"), "budget"), (entry.spec.per_run_s, "per_run"))
+        if entry.is_new and (shortest := min(entry.times().values(), default=0.0)) > own_s:
+            problem = f"is {duration.text(own_s)}, and its shortest trial is expected to take {duration.about(shortest)}"
             raise ConfigError.one(
                 f"{file.campaign}.yaml", None, f"sweeps[{index}].{key}", problem, f"give {entry.name} more time, or leave it out"
             )

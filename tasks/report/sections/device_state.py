@@ -102,7 +102,8 @@ def _ran(cell: Cell, clock: float) -> str:
 def disturbance_cautions(cells: Sequence[Cell]) -> list[str]:
     """Trials that other work disturbed: which were left out, and which cells have no other."""
     lines = []
-    left_out = [row.trial.name for cell in cells for row in cell.rows if row.disturbed and not cell.disturbed]
+    only_disturbed = [cell for cell in cells if cell.metric.depends_on_seed and _all_disturbed(cell)]
+    left_out = [row.trial.name for cell in cells if cell not in only_disturbed for row in cell.rows if row.disturbed and not cell.disturbed]
     if left_out:
         one = len(left_out) == 1
         without_them = f"{'it is' if one else 'they are'} left out of the figures"
@@ -111,6 +112,12 @@ def disturbance_cautions(cells: Sequence[Cell]) -> list[str]:
                 f"{'its' if one else 'their'} times are left out of the figures, and what {'it' if one else 'they'} learnt counts"
             )
         lines.append(f"Other work disturbed {plural(len(left_out), 'trial')} ({listed(left_out, 4)}): {without_them}.")
+    if only_disturbed:
+        names = listed([cell.short for cell in only_disturbed], 4)
+        lines.append(
+            f"Other work disturbed every trial of {plural(len(only_disturbed), 'cell')} ({names}): "
+            "what they learnt counts, and their times are not the device's alone."
+        )
     without = [cell for cell in cells if cell.disturbed]
     if without:
         first = without[0]
@@ -120,6 +127,12 @@ def disturbance_cautions(cells: Sequence[Cell]) -> list[str]:
             f"{first.name}: {first.disturbed}."
         )
     return lines
+
+
+def _all_disturbed(cell: Cell) -> bool:
+    """Whether other work disturbed each of its trials that ended ok: its mean times are then of these."""
+    disturbed = [row.disturbed for row in cell.rows if row.outcome == "ok"]
+    return bool(disturbed) and all(disturbed)
 
 
 def unjudged_cautions(cells: Sequence[Cell]) -> list[str]:

@@ -193,7 +193,20 @@ def test_a_template_is_told_what_others_have_learnt_also_those_that_are_gone(tmp
     assert get("t5").told == {"torch._inductor.scheduler"} and first.told == set(), "not beside a trial of another: it would disturb that"
     cache.drop(first)  # type: ignore[arg-type]
     second.learnt = {"sympy"}
+    locked: list[bool] = []
+    monkeypatch.setattr(Named, "tell", lambda self, modules: (locked.append(cache._lock.locked()), self.told.update(modules)))
     assert get("vit").told == {"torch._inductor.scheduler", "sympy"}
+    assert locked == [False], "it may be forking, and trials of others need not wait for that"
+
+
+def test_a_template_of_a_commit_is_told_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its code may take the request for a trial's, refuse it, and then fork the trial beside the fresh process that takes its place."""
+    monkeypatch.setattr(template, "Template", Named)
+    trial, cache = make_trial(tmp_path, FIRST), TemplateCache()
+    cache.get(Variant("here"), trial, {}, tmp_path / "log").learnt.add("sympy")
+    of_commit = cache.get(Variant("python", tmp_path), trial, {}, tmp_path / "log")
+    same_code = cache.get(Variant("python3"), trial, {}, tmp_path / "log")
+    assert (of_commit.told, same_code.told) == (set(), {"sympy"})  # type: ignore[attr-defined]
 
 
 def test_what_one_template_learns_another_imports_before_its_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,6 +241,10 @@ def test_a_template_says_what_others_can_use_and_is_told_nothing_twice(tmp_path:
     theirs.sendall(json.dumps({"learnt": names}).encode() + b"\n")
     one._receive(1.0)
     assert one.learnt == {"torch._inductor.scheduler"}
+    before = one._learnt
+    theirs.sendall(b'{"learnt": ["triton.runtime"]}\n')
+    one._receive(1.0)
+    assert (before, one.learnt) == (set(names), {"torch._inductor.scheduler", "triton.runtime"}), "another thread may go through the first"
     one.tell({"torch._inductor.scheduler", "sympy"})
     one.tell({"sympy", "triton"})
     assert theirs.recv(1000) == b'{"import": ["sympy"]}\n{"import": ["triton"]}\n'

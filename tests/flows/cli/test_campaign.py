@@ -134,6 +134,13 @@ def test_a_sweep_leaves_what_is_over_of_a_run_to_the_next_and_goes_on_in_another
     assert done.exit_code == 1 and "sweeps[0].per_run: is 5s, and its shortest trial is expected to take 30 s" in done.output
 
 
+def test_a_sweep_that_this_run_is_too_short_for_does_not_keep_the_others_from_it(machine: Machine) -> None:
+    """The file gives it enough in a run: it waits for a longer one."""
+    machine.file.write_text(TWO.replace("rounds: {most: 1}, budget: 3m", "rounds: {most: 1}, set: {measure_s: 60}, per_run: 2m"))
+    done = machine("--budget", "65s")  # 55 s of them for trials
+    assert (done.exit_code, machine.counts) == (0, [("tune", 2)]), done.output
+
+
 def test_a_sweep_of_which_only_rounds_are_left_is_told_that_it_has_time_for_them(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else its end in the run before would be its end for good."""
     assert machine().exit_code == 0 and machine.more == [False, False]

@@ -73,8 +73,14 @@ def test_what_a_disturbed_trial_learnt_counts() -> None:
     learnt = [replace(one, summary={**one.summary, "eval_loss_after": 1.5}) for one in rows]
     suite = settings(metric="eval_loss_after")
     assert [(len(cell.measured), cell.disturbed) for cell in made(learnt, suite)] == [(2, None), (2, None)]
-    assert report_of(learnt, suite).cautions[0] == (
-        "Other work disturbed 3 trials (cpu · MP-0 · #2, cpu · MP-1 · #1 and cpu · MP-1 · #2): "
+    assert [line for line in report_of(learnt, suite).cautions if line.startswith("Other work")] == [
+        "Other work disturbed 1 trial (cpu · MP-0 · #2): its times are left out of the figures, and what it learnt counts.",
+        "Other work disturbed every trial of 1 cell (MP-1): what they learnt counts, and their times are not the device's alone.",
+    ]
+    third = sampled(0, 3, disturbed=CO_TENANT)
+    two = [*learnt[:2], replace(third, summary={**third.summary, "eval_loss_after": 1.5})]
+    assert report_of(two, suite).cautions[0] == (
+        "Other work disturbed 2 trials (cpu · MP-0 · #2 and cpu · MP-0 · #3): "
         "their times are left out of the figures, and what they learnt counts."
     )
     assert report_of(learnt[:2], suite).cautions[0] == (
