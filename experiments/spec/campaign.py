@@ -17,6 +17,7 @@ from experiments.config.yaml_document import Document, load
 from experiments.spec.schema import Name
 from experiments.trial import Scalar
 
+DEVICE = "{device}"  # in `to`: the device that the sweep ran on, such as h100
 _HERE = Path(__file__).resolve().parents[1] / "campaigns"
 
 
@@ -48,7 +49,10 @@ class CampaignSweep(Strict):
     rounds: CampaignRounds = Field(default_factory=CampaignRounds)
     budget: Duration | None = Field(default=None, description="time for it in all, such as 3m; null: what is left of the campaign's")
     per_run: Duration | None = Field(default=None, description="time for it in one run of the command, such as 3m; null: what is left")
-    to: str = Field(description="folder of its results page, from the repository's root; sweeps with the same one share a page")
+    to: str = Field(
+        description="folder of its results page, from the repository's root; {device} in it: the device that it ran on, such as h100; "
+        "sweeps with the same one share a page"
+    )
     title: str | None = Field(default=None, max_length=200, description="of its table; null: the suite's")
 
     @property
@@ -104,6 +108,8 @@ def _problems(file: CampaignFile, document: Document, path: Path) -> list[Proble
             problems.append(document.problem((*key, "rounds", "least"), f"is {sweep.rounds.least}, more than `most`", hint))
         if Path(sweep.to).is_absolute() or ".." in Path(sweep.to).parts:
             problems.append(document.problem((*key, "to"), f"is {sweep.to!r}", "write a folder below the repository: docs/results/NAME"))
+        if any(letter in sweep.to.replace(DEVICE, "") for letter in "{}"):
+            problems.append(document.problem((*key, "to"), f"is {sweep.to!r}", f"{DEVICE} alone stands for something"))
         if sweep.profile == "auto":
             problems.append(document.problem((*key, "profile"), "is auto, which depends on the machine", "name a profile, or full"))
     return problems

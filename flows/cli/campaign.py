@@ -21,7 +21,7 @@ def _words(pool: list[str] | None, set_: list[str] | None) -> list[str]:
 
 
 @app.command(
-    epilog="Examples: sweep campaign h200-x4 --plan · sweep campaign h200-x4 --budget 9m · sweep campaign h200-x4 --publish · "
+    epilog="Examples: sweep campaign gpu-x4 --plan · sweep campaign gpu-x4 --budget 9m · sweep campaign gpu-x4 --publish · "
     "a rehearsal: sweep campaign vit-x4 --pool cpu --set model=tiny --set devices=2 --set cores_per_device=1 --set measure_s=1",
 )
 @clean_errors

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import re
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-from experiments.spec.campaign import CampaignFile, CampaignSweep
+from experiments.spec.campaign import DEVICE, CampaignFile, CampaignSweep
 from experiments.trial import Trial
 from tasks.campaign.store import CampaignError, CampaignState
 from tasks.report.publish import publish
@@ -14,26 +16,48 @@ from tasks.sweep.cut import cut, restored
 from tasks.sweep.store import Plan, SweepStore, readable_result
 
 _NAMED = 8  # cells that a page names one by one
+_VENDORS = frozenset({"nvidia", "amd", "intel", "habana"})
 
 
 def publish_pages(file: CampaignFile, state: CampaignState, root: Path) -> Iterator[tuple[str, Path | None, list[str]]]:
-    """Write each page below `root`; yields its folder as the file names it, its README (None: nothing was measured) and what is missing.
+    """Write each page below `root`; yields its folder, its README (None: nothing was measured) and what is missing.
 
-    What there was no time for, and what only the infrastructure ended, is cut from a sweep's plan and named on the page. Raises
+    The folder is as the file names it, with the measured device for `{device}`: sweeps of one folder that ran on other devices have a page
+    each. What there was no time for, and what only the infrastructure ended, is cut from a sweep's plan and named on the page. Raises
     PublishError, DamagedFile, SweepBusy, OSError; CampaignError where nothing was measured at all.
     """
     if not any(_measured(store) for store in (_store(spec, state) for spec in file.sweeps) if store):
         raise CampaignError(f"nothing of {file.campaign} was measured yet; `sweep campaign {file.campaign}` does")
-    for folder in dict.fromkeys(spec.to for spec in file.sweeps):
-        stores, missing = list[SweepStore](), list[str]()
-        for spec in (each for each in file.sweeps if each.to == folder):
+    for to in dict.fromkeys(spec.to for spec in file.sweeps):
+        pages, missing = dict[str, tuple[list[SweepStore], list[str]]](), list[str]()
+        for spec in (each for each in file.sweeps if each.to == to):
             store = _store(spec, state)
             if store is None or not _measured(store):
                 missing.append(f"{spec.called} ({spec.suite}, profile {spec.profile}): not measured, there was no time for it")
                 continue
-            missing += [f"{spec.called}: {line}" for line in _without_what_is_missing(store)]
+            stores, lines = pages.setdefault(to.replace(DEVICE, _devices(store)), ([], []))
+            lines += [f"{spec.called}: {line}" for line in _without_what_is_missing(store)]
             stores.append(store)
-        yield folder, publish(stores, root / folder, missing) if stores else None, missing
+        if not pages:
+            yield to, None, missing
+        for folder, (stores, lines) in pages.items():
+            yield folder, publish(stores, root / folder, [*lines, *missing]), [*lines, *missing]
+
+
+def _devices(store: SweepStore) -> str:
+    """What a sweep ran on, for a folder's name: that of its device, or of each, if trials ran on several kinds; `unknown` if none is."""
+    results = [readable_result(store, trial.key) for trial in store.load_plan().trials]
+    told = sorted({_short(environment) for result in results if result and (environment := result.environment).get("device_name")})
+    return "-".join(told) or "unknown"
+
+
+def _short(environment: Mapping[str, Any]) -> str:
+    """A device's name without its vendor, up to the first word with a digit: `h100` for NVIDIA H100 80GB HBM3; `cpu` for any CPU."""
+    if environment.get("device_kind") == "cpu":
+        return "cpu"
+    words = [word for word in re.findall(r"[a-z0-9]+", str(environment["device_name"]).lower()) if word not in _VENDORS]
+    last = next((number for number, word in enumerate(words) if any(letter.isdigit() for letter in word)), len(words) - 1)
+    return "-".join(words[: last + 1]) or "unknown"
 
 
 def _store(spec: CampaignSweep, state: CampaignState) -> SweepStore | None:

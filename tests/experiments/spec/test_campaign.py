@@ -47,6 +47,11 @@ def test_names_and_budgets(tmp_path: Path) -> None:
         ("profile: tune", "profile: smoke", "sweeps[1].name: synthetic-smoke is the name of 2 sweeps; give each a name"),
         ("profile: smoke", "profile: auto", "sweeps[0].profile: is auto, which depends on the machine"),
         ("to: docs/results/mine}", "to: ../mine}", "sweeps[0].to: is '../mine'; write a folder below the repository"),
+        (
+            "to: docs/results/mine}",
+            'to: "docs/{pool}/{device}"}',
+            "sweeps[0].to: is 'docs/{pool}/{device}'; {device} alone stands for something",
+        ),
         ("budget: 3m", "budget: 3m, rounds: {least: 4, most: 3}", "sweeps[0].rounds.least: is 4, more than `most`; write at most 3"),
         ("budget: 3m", "per_run: soon", "mine.yaml:4: sweeps[0].per_run: 'soon' is not a duration"),
         ("budget: 9m", "budget: 9m\nmost: 3", "mine.yaml:3: most: unknown key"),
@@ -59,30 +64,30 @@ def test_what_is_wrong_is_named_with_what_would_be_right(tmp_path: Path, old: st
 
 
 def test_an_unknown_campaign_is_told_from_the_known() -> None:
-    with pytest.raises(ConfigError, match="unknown campaign; did you mean 'h200-x4'"):
-        load_campaign("h200_x4")
+    with pytest.raises(ConfigError, match="unknown campaign; did you mean 'gpu-x4'"):
+        load_campaign("gpu_x4")
 
 
 @pytest.mark.parametrize(
     ("name", "suites"),
     [
         (
-            "h200-x1",
+            "gpu-x1",
             {"bridgetower", "bridgetower_inference", "clip_precision", "linear_layer", "clip_stability", "vit", "bert"}
             | {"bert_inference", "t5", "t5_inference", "stable_diffusion", "llm", "llm_inference", "winoground"}
             | {"flava"},
         ),
-        ("h200-x2", {"vit", "flava", "llm", "bridgetower"}),
+        ("gpu-x2", {"vit", "flava", "llm", "bridgetower"}),
     ],
 )
 def test_the_campaigns_of_one_and_two_gpus_have_every_suite_for_them(name: str, suites: set[str]) -> None:
     """Each in a run of less than ten minutes, with three trials a cell but of what fits, and no sweep longer than a run."""
     file = load_campaign(name)
-    assert {sweep.suite for sweep in file.sweeps} == suites and file.budget_s < 600
+    assert {sweep.suite for sweep in file.sweeps} == suites and file.budget_s < 600 and all("{device}" in sweep.to for sweep in file.sweeps)
     assert all(sweep.budget_s is not None and sweep.budget_s <= file.budget_s for sweep in file.sweeps)
-    assert {sweep.profile for sweep in file.sweeps if (sweep.rounds.least, sweep.rounds.most) != (3, 3)} <= {"h200_x2_fit"}
+    assert {sweep.profile for sweep in file.sweeps if (sweep.rounds.least, sweep.rounds.most) != (3, 3)} <= {"x2_fit"}
     pools = load_pools()
-    most = 1 if name == "h200-x1" else 2
+    most = 1 if name == "gpu-x1" else 2
     for sweep in file.sweeps:
         suite = load_suite(sweep.suite, profile=sweep.profile, pools=pools, sets=sweep.set, only=sweep.only)
         assert {cell.parameters.get("devices", 1) for cell in expand(suite)} <= set(range(1, most + 1)), sweep.called
@@ -131,7 +136,7 @@ def test_campaigns_of_many_gpus_have_three_rounds_and_begin_with_more_than_one_s
         sweep.called: 3 for sweep in file.sweeps if sweep.called != "fit"
     }
     assert file.sweeps[0].per_run_s <= 360 and all(sweep.budget_s is None for sweep in file.sweeps)
-    assert {sweep.to for sweep in file.sweeps} == {f"docs/results/{name.replace('-', '-h200-')}"}
+    assert {sweep.to for sweep in file.sweeps} == {"docs/results/" + name.replace("-", "-{device}-")}
 
 
 @pytest.mark.parametrize("name", campaigns())

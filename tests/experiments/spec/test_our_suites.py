@@ -50,15 +50,15 @@ def test_bridgetower_is_the_documents_experiment() -> None:
     assert one == (1, 32)
 
 
-@pytest.mark.parametrize("profile", ["smoke", "h200"])
+@pytest.mark.parametrize("profile", ["smoke", "axes"])
 def test_bridgetower_spans_model_precision_and_loading_in_minutes_too(profile: str) -> None:
     """At each size and precision a cell is there to compare the others of its size with."""
     suite = load_suite("bridgetower", profile=profile, pools=load_pools())
     cells = expand(suite)
     models, precisions, counts = ({cell.axes[name] for cell in cells} for name in ("model", "precision", "dataloader_workers"))
-    assert (len(models), len(precisions), len(counts)) == {"smoke": (2, 2, 3), "h200": (2, 3, 4)}[profile]
+    assert (len(models), len(precisions), len(counts)) == {"smoke": (2, 2, 3), "axes": (2, 3, 4)}[profile]
     assert all({cell.axes["precision"] for cell in cells if cell.axes["model"] == model} == precisions for model in models)
-    assert suite.rounds is not None and suite.rounds.budget == {"smoke": "2m", "h200": "10m"}[profile]
+    assert suite.rounds is not None and suite.rounds.budget == {"smoke": "2m", "axes": "10m"}[profile]
 
 
 def _on_cuda() -> Suite:
@@ -67,5 +67,5 @@ def _on_cuda() -> Suite:
 
 def test_the_first_cell_of_flavas_settings_is_their_reference() -> None:
     """So loss parity costs no trials of its own. It computes both passes apart, as the document does."""
-    cells = expand(load_suite("flava", profile="h200_settings", pools=load_pools()))
+    cells = expand(load_suite("flava", profile="settings", pools=load_pools()))
     assert [(cell.parameters["passes"], cell.repeats, cell.reference) for cell in cells] == [("apart", 3, False), ("together", None, False)]

@@ -135,11 +135,11 @@ def test_the_suites_expand() -> None:
         return expand(load_suite(name, profile=profile, pools=load_pools()))
 
     assert {(cell.parameters["compile"], cell.parameters["activation_checkpointing"]) for cell in cells("llm")} >= {("layer", False)}
-    two = cells("llm", "h200_x2")
+    two = cells("llm", "x2")
     settings = {tuple(cell.parameters[name] for name in ("model", "devices", "parallel", "sequence_length")) for cell in two}
     assert settings == {("llama3-8b", 2, "fsdp2", 8192)}
     assert {cell.parameters["tuning"] for cell in cells("llm", "lora")} == {"lora"}
-    assert len(cells("llm", "cuda")) == 19 and len(cells("llm", "smoke")) == 6
+    assert len(cells("llm", "cuda")) == 20 and len(cells("llm", "smoke")) == 6
     for profile in ("full", "cuda"):
         found = {(cell.parameters["phase"], cell.parameters["cuda_graph"]) for cell in cells("llm_inference", profile)}
         assert found == {("prefill", False), ("decode", False), ("decode", True)}

@@ -122,7 +122,7 @@ def test_sizes_of_ours_have_as_many_parameters_as_their_names_say(size: str) -> 
 
 def test_sizes_that_bracket_a_limit_on_two_gpus_lie_within_a_tenth() -> None:
     tried: dict[str, list[int]] = {}
-    for cell in expand(load_suite("flava", profile="h200_x2_fit", pools=load_pools())):
+    for cell in expand(load_suite("flava", profile="x2_fit", pools=load_pools())):
         tried.setdefault(cell.axes["strategy"], []).append(count_of(cell.axes["model"]))
     assert {name: len(counts) for name, counts in tried.items()} == {"ddp": 2, "fsdp2": 2, "fsdp2+ac": 3, "fsdp2+ac+together": 2}
     assert all(larger < 1.1 * smaller for counts in tried.values() for smaller, larger in itertools.pairwise(sorted(counts)))
@@ -131,8 +131,8 @@ def test_sizes_that_bracket_a_limit_on_two_gpus_lie_within_a_tenth() -> None:
 @pytest.mark.parametrize(
     ("profile", "counts"),
     [
-        ("h200_x4_fit", {"ddp": 2, "fsdp2": 4, "fsdp2+ac": 3, "fsdp1": 3, "fsdp1+ac": 3}),
-        ("h200_x8_fit", {"ddp": 2, "fsdp2": 4, "fsdp2+ac": 4, "fsdp1": 3, "fsdp1+ac": 3, "fsdp2+ac+together": 1}),
+        ("x4_fit", {"ddp": 2, "fsdp2": 4, "fsdp2+ac": 3, "fsdp1": 3, "fsdp1+ac": 3}),
+        ("x8_fit", {"ddp": 2, "fsdp2": 4, "fsdp2+ac": 4, "fsdp1": 3, "fsdp1+ac": 3, "fsdp2+ac+together": 1}),
     ],
 )
 def test_the_limit_of_every_strategy_is_looked_for_in_steps_of_less_than_a_tenth(profile: str, counts: dict[str, int]) -> None:
@@ -223,7 +223,7 @@ def test_flava_is_the_documents_experiment() -> None:
         assert optimiser == [1e-3, 0.1, 0.999, 2000]
 
 
-@pytest.mark.parametrize("profile", ["h200", "h200_launches", "h200_fit", "h200_max"])
+@pytest.mark.parametrize("profile", ["gpus", "launches", "fit", "max_batch"])
 def test_short_windows_hold_each_kind_as_often(profile: str) -> None:
     for cell in expand(load_suite("flava", profile=profile, pools=load_pools())):
         values = cell.parameters

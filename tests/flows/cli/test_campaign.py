@@ -189,7 +189,7 @@ def test_what_is_documented_can_be_planned_on_a_machine_without_a_gpu(line: str,
 
 def test_the_documents_show_how_to_plan_run_publish_and_rehearse() -> None:
     lines = documented_lines()
-    assert {"h200-x4 --plan", "h200-x4 --budget 9m", "h200-x4 --publish"} < {*lines} and any("--pool cpu" in line for line in lines)
+    assert {"gpu-x4 --plan", "gpu-x4 --budget 9m", "gpu-x4 --publish"} < {*lines} and any("--pool cpu" in line for line in lines)
 
 
 def test_a_campaign_that_is_to_run_still_needs_its_device(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,6 +55,50 @@ def test_sweeps_of_one_folder_share_a_page_which_names_what_was_not_measured(mon
     assert [(folder, readme) for folder, readme, _ in found] == [("one", tmp_path / "one" / "README.md"), ("other", None)]
 
 
+@pytest.mark.parametrize(
+    ("told", "name"),
+    [
+        ({"device_kind": "cuda", "device_name": "NVIDIA H100 80GB HBM3"}, "h100"),
+        ({"device_kind": "cuda", "device_name": "NVIDIA A100-SXM4-80GB"}, "a100"),
+        ({"device_kind": "cuda", "device_name": "NVIDIA GeForce RTX 4090"}, "geforce-rtx-4090"),
+        ({"device_kind": "hpu", "device_name": "GAUDI2"}, "gaudi2"),
+        ({"device_kind": "cpu", "device_name": "Intel(R) Xeon(R) Processor"}, "cpu"),
+        ({}, "unknown"),
+    ],
+)
+def test_a_folder_is_named_for_the_device_that_was_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, told: dict[str, str], name: str
+) -> None:
+    monkeypatch.setattr(pages, "publish", lambda stores, folder, missing: folder / "README.md")
+    store = saved(plan := make_plan([make_trial(1), make_trial(2)]), t1=Outcome.OK, t2=Outcome.DOES_NOT_FIT)
+    first = plan.trials[0].key
+    result = store.result(first)
+    assert result is not None
+    store.save_result(result.model_copy(update={"environment": told}))
+    sweeps = [CampaignSweep(name=called, suite="made_up", to="results/{device}-x1") for called in ("a", "b")]
+    file = CampaignFile(campaign="two", budget="9m", sweeps=sweeps)
+    found = [(folder, readme, len(missing)) for folder, readme, missing in publish_pages(file, _state(a=SWEEP_ID), tmp_path)]
+    assert found == [(f"results/{name}-x1", tmp_path / f"results/{name}-x1" / "README.md", 1)]
+
+
+def test_sweeps_on_other_devices_have_a_page_each(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    told: dict[str, list[str]] = {}
+    monkeypatch.setattr(pages, "publish", lambda stores, folder, missing: told.setdefault(folder.name, [one.sweep_id for one in stores]))
+    ids = {"a": SWEEP_ID, "b": SWEEP_ID.replace("made_up", "another"), "c": SWEEP_ID.replace("made_up", "third")}
+    for called, device in (("a", "H100"), ("b", "H200"), ("c", "H100")):
+        store = saved(plan := make_plan([make_trial(1)]).model_copy(update={"sweep_id": ids[called]}), t1=Outcome.OK)
+        result = store.result(plan.trials[0].key)
+        assert result is not None
+        store.save_result(result.model_copy(update={"environment": {"device_kind": "cuda", "device_name": f"NVIDIA {device}"}}))
+    sweeps = [CampaignSweep(name=called, suite="made_up", to="{device}") for called in ids]
+    list(publish_pages(CampaignFile(campaign="two", budget="9m", sweeps=sweeps), _state(**ids), tmp_path))
+    assert told == {"h100": [ids["a"], ids["c"]], "h200": [ids["b"]]}
+
+
+def _state(**sweeps: str) -> CampaignState:
+    return CampaignState(campaign="two", sweeps=sweeps)
+
+
 def test_nothing_measured_is_an_error_before_any_page(tmp_path: Path) -> None:
     saved(make_plan([make_trial(1)]))
     with pytest.raises(CampaignError, match="nothing of two was measured yet"):

@@ -48,7 +48,7 @@ def vit(parameters: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def ladder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Report, Path]:
-    return written(tmp_path_factory.mktemp("vit"), "vit", vit, profile="h200")
+    return written(tmp_path_factory.mktemp("vit"), "vit", vit, profile="gpus")
 
 
 def test_the_ladder_is_a_row_for_each_rung_with_its_speed_up(ladder: tuple[Report, Path]) -> None:
