@@ -100,20 +100,20 @@ class Campaign:
     def _run(self, entries: Sequence[Entry], out: Console, err: Console) -> int:
         statuses = [0]
         for number, entry in enumerate(entries, 1):
-            left_s = self._left_s
-            if not entry.fits(left_s):
+            left_s, usual_s = self._left_s, self._usual_s()
+            if not entry.fits(left_s, usual_s):
                 continue
             err.print(
                 f"\n[bold]{self.file.campaign}[/] {number} of {len(entries)}: {entry.name}, {duration.text(left_s)} left", highlight=False
             )
-            self._begin_templates([later for later in entries[number - 1 :] if later.fits(left_s)])
-            statuses.append(self._run_one(entry, left_s, out, err))
+            self._begin_templates([later for later in entries[number - 1 :] if later.fits(left_s, usual_s)])
+            statuses.append(self._run_one(entry, left_s, usual_s, out, err))
             if TOLD_TO_END.is_set() or entry.store.stop_reason() is not None:
                 TOLD_TO_END.set()
                 return 1
         return max(statuses, key=SEVERITY.index)
 
-    def _run_one(self, entry: Entry, left_s: float, out: Console, err: Console) -> int:
+    def _run_one(self, entry: Entry, left_s: float, usual_s: float, out: Console, err: Console) -> int:
         sweep = entry.store
         if sweep.is_held():
             raise SweepBusy(f"another process works on sweep {sweep.sweep_id}; `sweep stop {sweep.sweep_id}` ends it")
@@ -121,7 +121,7 @@ class Campaign:
         plan = with_time(entry.plan, seconds_run(sweep, entry.plan), left_s)
         self.store.save(self.store.load().with_sweep(entry.name, sweep.sweep_id))  # first: see tasks/campaign/store.py
         sweep.save_plan(plan)
-        deadline.CURRENT.set(deadline.Deadline(time.monotonic() + left_s, expected_seconds(plan), self._usual_s()))
+        deadline.CURRENT.set(deadline.Deadline(time.monotonic() + left_s, expected_seconds(plan), usual_s))
         return run_sweep(plan, out, err, Look(), more=entry.grows)
 
     def _usual_s(self) -> float:

@@ -51,15 +51,15 @@ class Entry:
     def store(self) -> SweepStore:
         return SweepStore(self.plan.sweep_id)
 
-    def times(self) -> dict[str, float]:
-        """Trial key -> what it is expected to take, s, by the best that is known; at least the window that it measures."""
+    def times(self, usual_s: float = 0.0) -> dict[str, float]:
+        """Trial key -> what it is expected to take, s, by the best that is known; at least the window that it measures, and `usual_s`."""
         ended = [(trial, result) for trial in self.plan.trials if (result := readable_result(self.store, trial.key))]
-        return {trial.key: expected_trial_s(trial, ended, self.expected) for trial in self.to_do}
+        return {trial.key: expected_trial_s(trial, ended, self.expected, usual_s) for trial in self.to_do}
 
-    def fits(self, left_s: float) -> bool:
-        """Whether anything of it is expected to be over in so much time, s."""
+    def fits(self, left_s: float, usual_s: float = 0.0) -> bool:
+        """Whether anything of it is expected to be over in so much time, s. `usual_s`: of a trial of which nothing is known."""
         left_s = min(left_s, self.left_s)
-        return any(seconds <= left_s for seconds in self.times().values()) or (self.grows and left_s > 0)
+        return any(seconds <= left_s for seconds in self.times(usual_s).values()) or (self.grows and left_s > 0)
 
 
 def entries_of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import fmean, median
+from statistics import fmean, median_low
 
 from experiments.trial import Outcome, Trial, TrialResult
 
@@ -30,6 +30,7 @@ class TrialTimes:
 def trial_times(ended: Sequence[tuple[Trial, TrialResult]], expected: Mapping[str, float] | None = None) -> TrialTimes:
     """What the trials that ended ok would take again: a compilation that found nothing in its cache is not paid twice.
 
+    The lower median of the gaps between trials: of two one may be the pause between two runs of a command, which no round has.
     `expected`: cell -> s, for cells of which none ended ok.
     """
     took: dict[str, list[float]] = {}
@@ -42,7 +43,7 @@ def trial_times(ended: Sequence[tuple[Trial, TrialResult]], expected: Mapping[st
     for results in by_pool.values():
         ordered = sorted(results, key=lambda result: result.started_at)
         gaps += [max(0.0, after.started_at - before.finished_at) for before, after in pairwise(ordered)]
-    return TrialTimes({**(expected or {}), **{cell: fmean(each) for cell, each in took.items()}}, median(gaps) if gaps else 0.0)
+    return TrialTimes({**(expected or {}), **{cell: fmean(each) for cell, each in took.items()}}, median_low(gaps) if gaps else 0.0)
 
 
 def _again_s(result: TrialResult) -> float:

@@ -141,6 +141,13 @@ def test_a_sweep_that_this_run_is_too_short_for_does_not_keep_the_others_from_it
     assert (done.exit_code, machine.counts) == (0, [("tune", 2)]), done.output
 
 
+def test_a_sweep_of_which_nothing_is_known_does_not_begin_in_less_than_what_trials_usually_take(machine: Machine) -> None:
+    """It would be planned, reported on and left without a trial."""
+    done = machine("--budget", "49s")  # 39 s of them for trials: one of 20 s, and 19 s are left
+    assert (done.exit_code, machine.counts) == (0, [("smoke", 1)]), done.output
+    assert "not all is measured (synthetic-tune)" in done.stderr and list(CampaignStore("two").load().sweeps) == ["synthetic-smoke"]
+
+
 def test_a_sweep_of_which_only_rounds_are_left_is_told_that_it_has_time_for_them(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else its end in the run before would be its end for good."""
     assert machine().exit_code == 0 and machine.more == [False, False]

@@ -35,3 +35,12 @@ def test_a_cold_compilation_is_not_paid_again() -> None:
     cached = make_result(one, started_at=40.0, finished_at=53.0, summary={"throughput": 1.0, "compile_seconds": None})
     assert trial_times([(one, cold)]).seconds == {one.cell: 13.0}
     assert trial_times([(one, cold), (one, cached)]).seconds == {one.cell: 13.0}
+
+
+def test_a_pause_between_two_runs_of_a_command_is_no_time_between_trials() -> None:
+    """Of three trials, one gap is that pause: it once kept every further round out of a campaign."""
+    one, two, three = make_trial(1), make_trial(2), make_trial(3)
+    starts = [(one, 0.0), (two, 11.0), (three, 81.0)]
+    ended = [(trial, make_result(trial, started_at=at, finished_at=at + 10.0)) for trial, at in starts]
+    assert trial_times(ended).between_s == 1.0
+    assert trial_times(ended).of_round([one, two, three]) == 33.0
