@@ -1,4 +1,7 @@
-"""The figures that a suite asks for under `report.figures`: one metric over the values of one axis, a line of bars for each series."""
+"""The figures that a suite asks for under `report.figures`: one metric over the values of one axis, a line of bars for each series.
+
+Bars of the report's own metric stand at the values of its table and have their intervals; of other metrics they are means over repeats.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from experiments.config.scalar_text import table_text
 from experiments.literature.reader import OURS, LiteratureValue, literature_for
 from experiments.metrics import Kind, Metric, metric_of
 from experiments.spec.schema import ReportFigure
+from experiments.stats.estimate import Estimate
 from experiments.trial import label
 from tasks.analysis.cell import Cell, is_number
 from tasks.report.figures.style import COLOURS, INK, RED
@@ -28,9 +32,11 @@ def axis_figure(cells: Sequence[Cell], figure_spec: ReportFigure) -> Figure | No
     """
     metric = metric_of(figure_spec.metric)
     selection = [cell for cell in cells if cell.outcome != "to do" and _matches(cell, figure_spec.where)]
-    values = {id(cell): _over_baseline(cell, metric) if figure_spec.relative else cell.mean(metric.name) for cell in selection}
+    estimates = {id(cell): estimate for cell in selection if (estimate := _estimate(cell, metric, relative=figure_spec.relative))}
+    values = {id(cell): _value(cell, estimates.get(id(cell)), metric, relative=figure_spec.relative) for cell in selection}
     if not any(is_number(value) for value in values.values()):
         return None
+    ends = 1.3 * max(abs(value) for value in values.values() if value is not None)  # an interval that goes on is cut off there
     names = [table_text(value) for value in ordered_values([cell.axes.get(figure_spec.x) for cell in selection])]
     series = _series(selection, figure_spec)
     figure = Figure(figsize=(8.6, 4.2), layout="constrained")
@@ -43,12 +49,39 @@ def axis_figure(cells: Sequence[Cell], figure_spec: ReportFigure) -> Figure | No
         for place, name, height in zip(at, names, heights, strict=True):
             text = _text(height, metric, relative=figure_spec.relative) if height is not None else _absent(members.get(name))
             colour = INK if height is not None else RED
-            axes.text(place, height or 0.0, f" {text}", rotation=90, ha="center", va="bottom", fontsize=7.5, color=colour)
+            above = height or 0.0
+            if name in members and (estimate := estimates.get(id(members[name]))) is not None:
+                above = max(above, _interval(axes, place, estimate, ends))
+            axes.text(place, above, f" {text}", rotation=90, ha="center", va="bottom", fontsize=7.5, color=colour)
             if name in members:
                 _mark(axes, place, width, published_values(members[name], metric, relative=figure_spec.relative))
     _label_axes(axes, names, figure_spec, metric)
     _add_legend(figure, axes, columns=len(series))
     return figure
+
+
+def _estimate(cell: Cell, metric: Metric, *, relative: bool) -> Estimate | None:
+    """What the table says of the cell, where the figure is of the table's metric: its value, or its ratio over the baseline."""
+    if metric.name != cell.metric.name:
+        return None
+    found = cell.speedup if relative else cell.estimate
+    return None if found is None or (relative and found.linear) else found  # a linear one is a difference
+
+
+def _value(cell: Cell, estimate: Estimate | None, metric: Metric, *, relative: bool) -> float | None:
+    if estimate is not None:
+        return estimate.value
+    return _over_baseline(cell, metric) if relative else cell.mean(metric.name)
+
+
+def _interval(axes: Any, place: float, estimate: Estimate, ends: float) -> float:
+    """Draw the interval, up to `ends`; returns where it ends. Nothing of an interval that is not known."""
+    if not np.isfinite(estimate.se):
+        return estimate.value
+    low, high = max(estimate.low, -ends), min(estimate.high, ends)
+    axes.plot([place, place], [low, high], color=INK, linewidth=1.2, solid_capstyle="butt", zorder=3)
+    axes.plot([place, place], [low, high], "_", color=INK, markersize=6, zorder=3)
+    return float(high)
 
 
 def _matches(cell: Cell, where: Mapping[str, Any]) -> bool:
