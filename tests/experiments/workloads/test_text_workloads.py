@@ -230,5 +230,8 @@ def test_the_suites_are_the_documents_experiments() -> None:
         assert (values["source_length"], values["target_length"], values["prefix"]) == (1024, 128, "summarize: ")
         assert values["activation_checkpointing"] and values["batch_size"] in (1, 16)
     for name in ("bert", "bert_inference", "t5", "t5_inference"):
-        assert len(expand(load_suite(name, profile="cuda", pools=load_pools()))) <= 8
+        on_gpu = expand(load_suite(name, profile="cuda", pools=load_pools()))
+        assert len([cell for cell in on_gpu if not cell.reference]) <= 8
+        references = [cell.parameters["precision"] for cell in on_gpu if cell.reference]
+        assert references == (["fp32"] * 4 if name == "bert_inference" else []), "one for each length and batch, for its CUDA graphs"
         assert {cell.pool for cell in expand(load_suite(name, profile="smoke", pools=load_pools()))} == {"cpu"}
