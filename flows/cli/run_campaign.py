@@ -98,9 +98,9 @@ class Campaign:
                 LocalLauncher(pools[trial.pool]).prepare(trial, self.store.dir)
 
     def _run(self, entries: Sequence[Entry], out: Console, err: Console) -> int:
-        statuses = [0]
+        statuses, usual_s = [0], self._usual_s()
         for number, entry in enumerate(entries, 1):
-            left_s, usual_s = self._left_s, self._usual_s()
+            left_s = self._left_s
             if not entry.fits(left_s, usual_s):
                 continue
             err.print(
@@ -108,6 +108,7 @@ class Campaign:
             )
             self._begin_templates([later for later in entries[number - 1 :] if later.fits(left_s, usual_s)])
             statuses.append(self._run_one(entry, left_s, usual_s, out, err))
+            usual_s = self._usual_s()
             if TOLD_TO_END.is_set() or entry.store.stop_reason() is not None:
                 TOLD_TO_END.set()
                 return 1

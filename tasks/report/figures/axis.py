@@ -18,7 +18,7 @@ from experiments.spec.schema import ReportFigure
 from experiments.stats.estimate import Estimate
 from experiments.trial import label
 from tasks.analysis.cell import Cell, is_number
-from tasks.report.figures.style import COLOURS, INK, RED
+from tasks.report.figures.style import COLOURS, INK, RED, interval
 from tasks.report.text_format import OUTCOMES, number, quantity, times
 from tasks.report.value_order import ordered_values
 
@@ -78,9 +78,8 @@ def _interval(axes: Any, place: float, estimate: Estimate, ends: float) -> float
     """Draw the interval, up to `ends`; returns where it ends. Nothing of an interval that is not known."""
     if not np.isfinite(estimate.se):
         return estimate.value
-    low, high = max(estimate.low, -ends), min(estimate.high, ends)
-    axes.plot([place, place], [low, high], color=INK, linewidth=1.2, solid_capstyle="butt", zorder=3)
-    axes.plot([place, place], [low, high], "_", color=INK, markersize=6, zorder=3)
+    high = min(estimate.high, ends)
+    interval(axes, place, max(estimate.low, -ends), high, upright=True)
     return float(high)
 
 

@@ -39,6 +39,14 @@ STYLE: dict[str, Any] = {
 }
 
 
+def interval(axes: Any, at: float, low: float, high: float, *, upright: bool) -> None:
+    """Draw an interval over the bar at `at`: a line with a stroke across each end. `upright`: bars stand, else they lie."""
+    along, across = (low, high), (at, at)
+    x, y, stroke = (across, along, "_") if upright else (along, across, "|")
+    axes.plot(x, y, color=INK, linewidth=1.4, solid_capstyle="butt", zorder=3)
+    axes.plot(x, y, stroke, color=INK, markersize=7, zorder=3)
+
+
 def bars(count: int, legend: bool = False) -> tuple[Figure, Any]:
     """An empty figure with `count` rows for horizontal bars, the first on top, and its axes. `legend`: leave room for one."""
     figure = Figure(figsize=(8.6, 0.9 + 0.34 * count + (0.4 if legend else 0)), layout="constrained")

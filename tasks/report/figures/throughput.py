@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from tasks.analysis.cell import Cell
-from tasks.report.figures.style import INK, MOST, RED, bars, name_bars, room_for_texts
+from tasks.report.figures.style import MOST, RED, bars, interval, name_bars, room_for_texts
 from tasks.report.text_format import OUTCOMES, quantity, spread
 
 
@@ -31,8 +31,7 @@ def throughput_figure(cells: Sequence[Cell], *, winners: Sequence[Cell] = ()) ->
         axes.barh(y, value.value, height=0.62, color="#3b82c4" if cell in winners else "#9db8d6", hatch="///" if cell.struck else None)
         high = min(value.high, top * 1.3)
         if np.isfinite(value.se):
-            axes.plot([max(value.low, 0), high], [y, y], color=INK, linewidth=1.4, solid_capstyle="butt")
-            axes.plot([max(value.low, 0), high], [y, y], "|", color=INK, markersize=7)
+            interval(axes, y, max(value.low, 0), high, upright=False)
         axes.text(max(high if np.isfinite(value.se) else 0, value.value) + top * 0.012, y, _value_text(cell), va="center", fontsize=9)
     name_bars(figure, axes, [cell.short for cell in selection])
     metric = selection[0].metric
