@@ -251,6 +251,13 @@ REGISTRY: tuple[Metric, ...] = (
         "compile time, cached",
     ),
     _state(
+        "trace_seconds",
+        "s",
+        0.20,
+        "what tracing further steps, reading the traces and measuring their matrix products took; null where nothing is traced",
+        "time for the trace",
+    ),
+    _state(
         "mean_power_w",
         "W",
         0.05,

@@ -28,7 +28,8 @@ class TrialTimes:
 
 
 def trial_times(ended: Sequence[tuple[Trial, TrialResult]], expected: Mapping[str, float] | None = None) -> TrialTimes:
-    """What the trials that ended ok would take again: a compilation that found nothing in its cache is not paid twice.
+    """What the trials that ended ok would take again: a compilation that found nothing in its cache is not paid twice, and where only the
+    first repeats are traced (`profile_repeats`), neither is their trace.
 
     The lower median of the gaps between trials: of two one may be the pause between two runs of a command, which no round has.
     `expected`: cell -> s, for cells of which none ended ok.
@@ -38,7 +39,7 @@ def trial_times(ended: Sequence[tuple[Trial, TrialResult]], expected: Mapping[st
     for trial, result in ended:
         by_pool.setdefault(trial.pool, []).append(result)
         if result.outcome is Outcome.OK:
-            took.setdefault(trial.cell, []).append(_again_s(result))
+            took.setdefault(trial.cell, []).append(_again_s(trial, result))
     gaps = []
     for results in by_pool.values():
         ordered = sorted(results, key=lambda result: result.started_at)
@@ -46,5 +47,6 @@ def trial_times(ended: Sequence[tuple[Trial, TrialResult]], expected: Mapping[st
     return TrialTimes({**(expected or {}), **{cell: fmean(each) for cell, each in took.items()}}, median_low(gaps) if gaps else 0.0)
 
 
-def _again_s(result: TrialResult) -> float:
-    return result.finished_at - result.started_at - (result.summary.get("compile_seconds") or 0.0)
+def _again_s(trial: Trial, result: TrialResult) -> float:
+    once = ["compile_seconds", *(["trace_seconds"] if trial.parameters.get("profile_repeats") is not None else [])]
+    return result.finished_at - result.started_at - sum(float(result.summary.get(name) or 0.0) for name in once)

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from cluster.worker import measured_window, set_up, torch_internals
+from cluster.worker import measured_window, set_up, torch_internals, trial_session
 from cluster.worker.measure import communication, profile
 from cluster.worker.measure.profile import ReadTrace
 from cluster.worker.measure.trace_parts import StepParts
@@ -326,6 +327,16 @@ def test_the_first_so_many_repeats_are_traced(
     dataclasses.replace(session, trial=session.trial.model_copy(update={"repeat": repeat})).run()
     assert ("profile" in setting.world.of("window")[0]) == traced
     assert len(setting.train_step.steps) == 3 + STEPS + (4 if traced else 0)
+
+
+@pytest.mark.parametrize(("steps", "seconds"), [(4, (5.0 - 0.0) + (10.0 - 7.0)), (0, None)])
+def test_what_trace_and_rates_took_is_told(setting: Setting, monkeypatch: pytest.MonkeyPatch, steps: int, seconds: float | None) -> None:
+    monkeypatch.setattr(profile, "trace", lambda path: nullcontext())
+    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ReadTrace({"where": "device"}, StepParts(**PARTS)))
+    session = setting.session(profile_steps=steps, evaluate=False)
+    monkeypatch.setattr(trial_session, "time", SimpleNamespace(monotonic=iter((0.0, 5.0, 7.0, 10.0)).__next__))
+    session.run()
+    assert setting.world.of("window")[0]["trace_seconds"] == seconds
 
 
 def test_the_all_reduce_is_measured_on_steps_of_its_own(setting: Setting, monkeypatch: pytest.MonkeyPatch, two_ranks: None) -> None:

@@ -37,6 +37,16 @@ def test_a_cold_compilation_is_not_paid_again() -> None:
     assert trial_times([(one, cold), (one, cached)]).seconds == {one.cell: 13.0}
 
 
+def test_a_trace_of_the_first_repeats_alone_is_not_paid_again() -> None:
+    """It once doubled what a round was expected to take, so that a campaign left a sweep after its first round."""
+    first, each = (make_trial(n, parameters={"profile_steps": 4, **more}) for n, more in ((1, {"profile_repeats": 1}), (2, {})))
+    summary = {"throughput": 1.0, "trace_seconds": 14.0}
+    traced = make_result(first, started_at=0.0, finished_at=29.0, summary=summary)
+    assert trial_times([(first, traced)]).seconds == {first.cell: 15.0}
+    assert trial_times([(each, traced)]).seconds == {each.cell: 29.0}, "every repeat of it is traced"
+    assert trial_times([(first, make_result(first, started_at=0.0, finished_at=29.0))]).seconds == {first.cell: 29.0}
+
+
 def test_a_pause_between_two_runs_of_a_command_is_no_time_between_trials() -> None:
     """Of three trials, one gap is that pause: it once kept every further round out of a campaign."""
     one, two, three = make_trial(1), make_trial(2), make_trial(3)

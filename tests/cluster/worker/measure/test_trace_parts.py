@@ -181,6 +181,7 @@ def test_a_real_trace_has_a_mark_for_each_step_and_on_a_cpu_no_parts(tmp_path: P
             for boundary in range(4):
                 clock.mark(boundary)
             assert [timing.step for timing in clock.finish(step, 4, (batch @ batch).sum())] == [step]
+    assert [file.name for file in tmp_path.iterdir()] == ["trace.json.gz"], "nothing else is left beside it"
     found, *others = read_trace(tmp_path / "trace.json.gz", [4, 4])
     assert found is not None and (found["where"], found["steps"], others) == ("host", 2, [None, None])
     assert "matrix products" in {group["group"] for group in found["groups"]}
