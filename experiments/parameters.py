@@ -27,7 +27,7 @@ SAME_NUMBERS = frozenset(
     {"dataloader_workers", "loader", "prefetch_factor", "pin_memory", "prefetch_to_device", "keep_decoded", "evaluate", "profile_steps"}
     | {"profile_repeats", "communication_steps", "ddp_bucket_view", "ddp_static_graph", "fsdp_reshard", "limit_all_gathers"}
     | {"rung", "strategy", "rms_tensors", "spikes_after", "injected_slowdown", "execution", "measure_s", "compile_cache"}
-    | {"cores_per_device"}
+    | {"cores_per_device", "expandable_segments"}
 )
 # Parameters that change how the same mathematics is computed, and so its rounding, or more where the implementation is wrong. Loss parity
 # shows which: a cell that differs from its baseline in one of them has to prove that it learns the same
@@ -189,6 +189,11 @@ class TrainingParameters(Strict):
         True, description="false: operations in the type that fsdp_compute gathers parameters in; fp16 keeps its loss scaler"
     )
     allow_tf32: bool = Field(False, description="cuda: TF32 for the fp32 matrix products that autocast leaves")
+    expandable_segments: bool = Field(
+        False,
+        description="cuda: torch's allocator lets its segments grow, so that memory near the limit does not fragment; false: its default, "
+        "or what PYTORCH_ALLOC_CONF says",
+    )
     ddp_bucket_view: bool = Field(True, description="DDP gradient_as_bucket_view")
     ddp_static_graph: bool = Field(False, description="DDP static_graph")
     engine: Literal["native", "optimum_habana"] = Field("native", description="plain torch; or optimum-habana, on hpu only")

@@ -40,6 +40,7 @@ def environment(device: Device, world_size: int, threads: int | None) -> dict[st
         "world_size": world_size,
         "threads": threads,
         "start": os.environ.get("SWEEPBENCH_START", "fresh"),  # warm: forked from a process that had made the imports
+        "alloc_conf": os.environ.get("PYTORCH_ALLOC_CONF", os.environ.get("PYTORCH_CUDA_ALLOC_CONF")),  # the former counts
         **{name: _version(name) for name in LIBRARIES},
         "python": platform.python_version(),
         "host": socket.gethostname(),

@@ -18,6 +18,7 @@ from cluster.worker.compile_cache import CompileCache
 from cluster.worker.environment import environment
 from cluster.worker.measure.recorder import Recorder
 from cluster.worker.rank_group import Ranks
+from cluster.worker.torch_internals import let_segments_grow
 from cluster.worker.train.choose_engine import choose_engine
 from cluster.worker.train.train_step import TrainStep
 from experiments import workloads
@@ -106,6 +107,7 @@ def set_up(
         return workload
 
     _set_precision(device, parameters)
+    _set_allocator(device, parameters)
     engine = choose_engine(parameters, device, ranks.world_size)
     engine.adapt()
     if parameters.parallel != "ddp" and ranks.world_size == 1:
@@ -134,6 +136,15 @@ def _set_precision(device: Device, parameters: TrainingParameters) -> None:
         if device.kind != "cuda":
             raise Unsupported(f"allow_tf32: only on cuda, and this is {device.kind}")
         device.set_precision("tf32")  # switches of the whole process; each step sets autocast itself
+
+
+def _set_allocator(device: Device, parameters: TrainingParameters) -> None:
+    """Before the first tensor is on the device. Raises Unsupported on a device whose allocator has no such switch."""
+    if not parameters.expandable_segments:
+        return
+    if device.kind != "cuda":
+        raise Unsupported(f"expandable_segments: only on cuda, and this is {device.kind}")
+    let_segments_grow()
 
 
 def _weights(

@@ -63,6 +63,16 @@ def cuda_graphs_left_out() -> int:
     return 0 if dynamo is None else int(dynamo.counters["inductor"]["cudagraph_skips"])
 
 
+def let_segments_grow() -> None:
+    """Let the CUDA allocator of this process map further memory to the end of a segment, instead of a new segment for what fits nowhere.
+
+    Of what is allocated from now on. As PYTORCH_ALLOC_CONF=expandable_segments:True does, which is read once, when torch is imported: in a
+    process from which this one was forked.
+    """
+    settings = getattr(torch._C, "_accelerator_setAllocatorSettings", None)  # before torch 2.10 another one
+    (settings or torch.cuda.memory._set_allocator_settings)("expandable_segments:True")
+
+
 def process_group_store() -> Any:
     """The key-value store through which the default process group was formed: `set` and `get`, the latter waits until there is a value."""
     from torch.distributed import distributed_c10d

@@ -17,12 +17,14 @@ from tasks.analysis.trial_row import TrialRow
 
 CLOCK, SHAPES, MATRIX = "clock", "matrix shapes", "matrix products"
 ATTENTION, OTHER = "attention", "other kernels"
-LAUNCHES, IDLE, COMMUNICATION, DATA = "idle: launches", "idle: gaps", "exposed communication", "data wait"
-DROPS = (CLOCK, SHAPES, MATRIX, ATTENTION, OTHER, LAUNCHES, IDLE, COMMUNICATION, DATA)  # in their order
+LAUNCHES, ALLOCATOR, IDLE = "idle: launches", "idle: allocator", "idle: gaps"
+COMMUNICATION, DATA = "exposed communication", "data wait"
+DROPS = (CLOCK, SHAPES, MATRIX, ATTENTION, OTHER, LAUNCHES, ALLOCATOR, IDLE, COMMUNICATION, DATA)  # in their order
 # Where a drop's time stands in a rank's record (StepParts in cluster/worker/measure/trace_parts.py)
 _TIMES = {
     OTHER: ("other_s", "copies_s"),
     LAUNCHES: ("launch_s",),
+    ALLOCATOR: ("allocator_s",),  # of trials before 2026-11-25 within the launches
     IDLE: ("idle_s",),
     COMMUNICATION: ("communication_s",),
     DATA: ("data_wait_s",),
@@ -111,7 +113,8 @@ def _of_rank(rank: Mapping[str, float], flops: float, of_attention: float | None
     rate = of_products / multiplying
     drops: dict[str, float | None] = {MATRIX: 1 - rate / peak}
     drops[ATTENTION] = (rate * attention - done_apart) / step / peak if apart else None
-    drops |= {name: rate * math.fsum(rank[part] for part in parts) / step / peak for name, parts in _TIMES.items()}
+    for name, parts in _TIMES.items():
+        drops[name] = rate * math.fsum(rank[part] for part in parts) / step / peak if rank.keys() >= {*parts} else None
     attainable, covered, product_flops = None, None, None
     if rank.get("attainable_s"):
         attainable = rate * multiplying / (multiplying - rank["matrix_s"] + rank["attainable_s"])

@@ -51,6 +51,7 @@ def caution_groups(rows: Sequence[TrialRow], cells: Sequence[Cell], *, emulated:
         ),
         CautionGroup("Hosts and sittings", caution_of_places(measured)),
         CautionGroup("Step times", _of_settling([cell for cell in measured if cell.metric.depends_on_node])),
+        CautionGroup("Memory", _of_allocator(measured)),
         CautionGroup("Loss parity", _of_loss_parity(cells)),
         CautionGroup("Data and workload", [*_of_media_pipe(cells), *(caveat for name in workloads_ if (caveat := _caveat(name)))]),
         CautionGroup("Code", of_code),
@@ -125,6 +126,19 @@ def _of_settling(cells: Sequence[Cell]) -> list[str]:
     if late:
         lines.append(f"Step times settled only inside the measured window in {listed(late, NAMED)}: a longer warm-up would cut that off.")
     return lines
+
+
+def _of_allocator(cells: Sequence[Cell]) -> list[str]:
+    """Cells whose allocator had to give memory back to CUDA within the window, for which the device waits."""
+    short = {cell.short: (count, cell) for cell in cells if (count := cell.mean("alloc_retries") or 0.0) >= 1}
+    if not short:
+        return []
+    least, *_, most = sorted(round(count) for count, _ in (*short.values(), *short.values()))
+    times = f"{least if least == most else f'{least} to {most}'} {'time' if most == 1 else 'times'} a trial"
+    grows = all(cell.trial.parameters.get("expandable_segments") for _, cell in short.values())
+    other = "A smaller batch or checkpointing does without." if grows else "With --set expandable_segments=true memory fragments less."
+    what = f"torch's allocator emptied its cache {times} in the window of {listed([*short], NAMED)}"
+    return [f"Memory was so short that {what}: the device waits for that. {other}"]
 
 
 def _of_drift(rows: Sequence[TrialRow]) -> list[str]:

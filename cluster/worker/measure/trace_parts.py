@@ -8,10 +8,12 @@ ended. Beyond them, computation is split by kind of kernel, and a wait for the h
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 from cluster.worker.measure.trace_breakdown import ATTENTION, COMMUNICATION, ON_DEVICE, PRODUCTS, Event, group_of
@@ -19,6 +21,8 @@ from cluster.worker.measure.trace_breakdown import ATTENTION, COMMUNICATION, ON_
 LOADER = "sweepbench: in the loader"  # what the host's time in the loader is called in a trace
 OPERATOR = "External id"  # of an operator, and of what it launched
 _LAUNCH = frozenset({"cuda_runtime", "cuda_driver"})
+# What torch's allocator asks of CUDA where the memory that it keeps does not do; cudaFree also waits until the device has done all its work
+_ALLOCATION = re.compile(r"cuda(Malloc|Free)(?!Host)\w*|cuMem(Create|Map|Unmap|Release|SetAccess)\w*")
 
 Interval = tuple[float, float]  # start, end; microseconds
 
@@ -28,8 +32,9 @@ class StepParts:
     """The mean of `steps` traced steps of one device, s. All parts from `matrix_s` to `idle_s` add up to `step_s`.
 
     An instant counts to the first of them that holds: a matrix product runs; attention; another kernel; communication (exposed, since
-    nothing computes); a copy; and of an idle device the wait for data, then for a launch, then the rest (gaps between kernels that were
-    launched in time, waits of one stream for another).
+    nothing computes); a copy; and of an idle device the wait for data, then for a launch while the host was in CUDA's own allocation of
+    memory (allocator_s), then for any other launch, then the rest (gaps between kernels that were launched in time, waits of one stream
+    for another).
     hidden_s: communication while something computes; it is no part. samples: of a step.
     """
 
@@ -41,6 +46,7 @@ class StepParts:
     communication_s: float
     copies_s: float
     data_wait_s: float
+    allocator_s: float
     launch_s: float
     idle_s: float
     hidden_s: float
@@ -69,11 +75,13 @@ class Operation:
 class CountedSteps:
     """The traced steps that count, from `begin` to `end` (microseconds).
 
-    `operations`: of all traced steps, in order of start. `loading`: when the host was in the loader. `samples`: of each step that counts.
+    `operations`: of all traced steps, in order of start. `loading`, `allocating`: when the host was in the loader, and in CUDA's own
+    allocation of memory. `samples`: of each step that counts.
     """
 
     operations: Sequence[Operation]
     loading: Sequence[Interval]
+    allocating: Sequence[Interval]
     begin: float
     end: float
     samples: Sequence[int]
@@ -99,13 +107,13 @@ def counted_steps(events: Sequence[Event], samples: Sequence[int]) -> CountedSte
         begin, counted = max(first, default=loading[1][0]), samples[1:]
     if not begin < end:  # what the first step launched ran longest
         return None
-    return CountedSteps(operations, loading, begin, end, counted)
+    return CountedSteps(operations, loading, allocations(events), begin, end, counted)
 
 
 def step_parts(counted: CountedSteps) -> StepParts:
     """The parts of the steps."""
     steps, begin, end = len(counted.samples), counted.begin, counted.end
-    spent = time_by_kind(kinds_of(counted.operations, counted.loading), begin, end)
+    spent = time_by_kind(kinds_of(counted.operations, counted.loading, counted.allocating), begin, end)
     communication = time_by_kind([(COMMUNICATION, _of_kind(counted.operations, COMMUNICATION))], begin, end)[COMMUNICATION]
 
     def seconds(micros: float) -> float:
@@ -120,6 +128,7 @@ def step_parts(counted: CountedSteps) -> StepParts:
         communication_s=seconds(spent[COMMUNICATION]),
         copies_s=seconds(spent["copy"]),
         data_wait_s=seconds(spent["data wait"]),
+        allocator_s=seconds(spent["allocator"]),
         launch_s=seconds(spent["launch"]),
         idle_s=seconds(spent[""]),
         hidden_s=seconds(communication - spent[COMMUNICATION]),
@@ -142,15 +151,22 @@ def device_operations(events: Iterable[Event]) -> list[Operation]:
     return sorted(found, key=lambda operation: (operation.start, operation.end))
 
 
-def kinds_of(operations: Sequence[Operation], loading: Sequence[Interval]) -> list[tuple[str, Sequence[Interval]]]:
-    """The intervals of each kind of time, in the order in which they take an instant. `loading`: when the host was in the loader.
+def allocations(events: Iterable[Event]) -> list[Interval]:
+    """When the host was in a call by which memory comes from CUDA or goes back to it, in order of start."""
+    calls = (event for event in events if event.get("cat") in _LAUNCH and event.get("ph") == "X")
+    return sorted(_interval(event) for event in calls if _ALLOCATION.fullmatch(str(event["name"])))
+
+
+def kinds_of(
+    operations: Sequence[Operation], loading: Sequence[Interval], allocating: Sequence[Interval]
+) -> list[tuple[str, Sequence[Interval]]]:
+    """The intervals of each kind of time, in the order in which they take an instant. `loading`, `allocating`: as in CountedSteps.
 
     A gap before an operation that had been launched is no wait for data, wherever the host is by then: it has run ahead.
     """
     of_operations = [(kind, _of_kind(operations, kind)) for kind in (PRODUCTS, ATTENTION, "other", COMMUNICATION, "copy")]
     waits = list(_waits_for_launch(operations, idle_from=loading[0][0]))
-    in_loader = [(max(one[0], wait[0]), min(one[1], wait[1])) for one in loading for wait in waits]
-    return [*of_operations, ("data wait", [(start, end) for start, end in in_loader if start < end]), ("launch", waits)]
+    return [*of_operations, ("data wait", _within(waits, loading)), ("allocator", _within(waits, allocating)), ("launch", waits)]
 
 
 def time_by_kind(kinds: Sequence[tuple[str, Sequence[Interval]]], begin: float, end: float) -> defaultdict[str, float]:
@@ -179,6 +195,18 @@ def _waits_for_launch(operations: Iterable[Operation], *, idle_from: float) -> I
         if operation.launched > until:
             yield until, operation.start
         until = max(until, operation.end)
+
+
+def _within(waits: Sequence[Interval], others: Sequence[Interval]) -> list[Interval]:
+    """The parts of the waits, which are disjoint and in order, that lie in one of the others."""
+    found = []
+    for start, end in others:
+        first = bisect_right(waits, start, key=lambda wait: wait[1])
+        for wait in islice(waits, first, None):
+            if wait[0] >= end:
+                break
+            found.append((max(start, wait[0]), min(end, wait[1])))
+    return found
 
 
 def _kind(event: Event) -> str:

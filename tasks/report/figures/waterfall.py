@@ -14,7 +14,8 @@ from tasks.report.sections.waterfall import waterfalls
 
 _BLUE, _ORANGE, _GREEN, _PINK, _YELLOW, _SKY, _PURPLE, _BROWN = CURVES
 REACHED = "reached"
-COLOURS = dict(zip((REACHED, *reversed(DROPS)), (_GREEN, _ORANGE, _PURPLE, _BROWN, RED, _SKY, _PINK, _BLUE, _YELLOW, GREY), strict=True))
+_OF_DROPS = (_ORANGE, _PURPLE, _BROWN, INK, RED, _SKY, _PINK, _BLUE, _YELLOW, GREY)
+COLOURS = {REACHED: _GREEN, **dict(zip(reversed(DROPS), _OF_DROPS, strict=True))}
 
 
 def waterfall_figure(cells: Sequence[Cell]) -> Figure | None:

@@ -6,7 +6,20 @@ from collections.abc import Sequence
 
 from experiments.metrics import metric_of
 from tasks.analysis.cell import Cell
-from tasks.analysis.waterfall import ATTENTION, CLOCK, DROPS, SHAPES, Waterfall, traced, waterfall_of
+from tasks.analysis.waterfall import (
+    ALLOCATOR,
+    ATTENTION,
+    CLOCK,
+    COMMUNICATION,
+    DATA,
+    DROPS,
+    IDLE,
+    LAUNCHES,
+    SHAPES,
+    Waterfall,
+    traced,
+    waterfall_of,
+)
 from tasks.report.comparison_table import TextTable
 from tasks.report.section import Block, Bullets, ReportSource, Section
 from tasks.report.tables import turned, without_empty
@@ -92,16 +105,17 @@ def _table(found: Sequence[tuple[Cell, Waterfall]]) -> TextTable:
 def ranks_table(cells: Sequence[Cell]) -> TextTable:
     """A row for each rank of the cells with several: its traced step, and the shares of it. They add up to the step."""
     header = ["cell", "rank", "step", "matrix products", "attention", "other kernels", "copies"]
-    header += ["idle: launches", "idle: gaps", "exposed communication", "data wait", "hidden communication"]
-    parts = ("matrix_s", "attention_s", "other_s", "copies_s", "launch_s", "idle_s", "communication_s", "data_wait_s", "hidden_s")
+    header += [LAUNCHES, ALLOCATOR, IDLE, COMMUNICATION, DATA, "hidden communication"]
+    parts = ("matrix_s", "attention_s", "other_s", "copies_s", "launch_s", "allocator_s", "idle_s")
+    parts += ("communication_s", "data_wait_s", "hidden_s")
     rows = []
     for cell in cells:
         row = traced(cell)
         ranks = row.profile["ranks"] if row is not None and row.profile else []
         for rank in ranks if len(ranks) > 1 else []:
-            shares = [percent(rank[part] / rank["step_s"]) for part in parts]
+            shares = [percent(rank[part] / rank["step_s"]) if part in rank else "–" for part in parts]
             rows.append([cell.short, f"rank {int(rank['rank'])}", f"{number(rank['step_s'] * 1000, 4)} ms", *shares])
-    return TextTable(header, rows, names=2, numeric=True)
+    return without_empty(TextTable(header, rows, names=2, numeric=True))
 
 
 def products_table(cells: Sequence[Cell]) -> TextTable:

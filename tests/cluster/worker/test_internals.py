@@ -166,3 +166,14 @@ def test_inductor_has_its_cache_key_of_torch_where_it_is_looked_for() -> None:
 
     assert ("torch._inductor.codecache", "torch_key") in torch_internals._CACHE_KEYS
     assert len(codecache.torch_key()) == 32
+
+
+def test_the_allocator_is_told_by_the_name_that_this_torch_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    assert callable(torch._C._accelerator_setAllocatorSettings) and callable(torch.cuda.memory._set_allocator_settings)
+    monkeypatch.setattr(torch._C, "_accelerator_setAllocatorSettings", said.append)
+    torch_internals.let_segments_grow()
+    monkeypatch.delattr(torch._C, "_accelerator_setAllocatorSettings")
+    monkeypatch.setattr(torch.cuda.memory, "_set_allocator_settings", said.append)
+    torch_internals.let_segments_grow()
+    assert said == ["expandable_segments:True"] * 2

@@ -223,6 +223,19 @@ def test_tf32_beside_autocast_is_a_switch_of_the_process_and_of_cuda(setting: Se
         setting.run(allow_tf32=True, precision="bf16")
 
 
+def test_segments_may_grow_on_cuda_alone(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(set_up, "let_segments_grow", lambda: setting.world.log.append("let_segments_grow"))
+    setting.run()
+    assert "let_segments_grow" not in setting.world.log
+    setting.run(expandable_segments=True)
+    assert setting.world.log.count("let_segments_grow") == 1
+    at = setting.world.log.index("let_segments_grow")
+    assert setting.world.log[at - 1].startswith("set_precision") and "phase build" in setting.world.log[at:], "before any weight is drawn"
+    setting.device.kind = "cpu"
+    with pytest.raises(Unsupported, match=r"expandable_segments: only on cuda, and this is cpu"):
+        setting.run(expandable_segments=True)
+
+
 def test_sharding_over_one_device_is_said(setting: Setting) -> None:
     setting.run(parallel="fsdp2")
     assert [note["text"] for note in setting.world.of("note")] == [

@@ -25,7 +25,8 @@ RANK = {
     "copies_s": 0.25,
     "communication_s": 0.5,
     "data_wait_s": 1.0,
-    "launch_s": 1.2,
+    "launch_s": 0.8,
+    "allocator_s": 0.4,
     "idle_s": 0.3,
     "hidden_s": 0.9,
     "samples": 8.0,
@@ -57,7 +58,8 @@ def test_each_drop_is_what_its_cause_costs_beside_those_before_it() -> None:
             "matrix products": 0.3,
             "attention": 0.06,
             "other kernels": 0.05,
-            "idle: launches": 0.06,
+            "idle: launches": 0.04,
+            "idle: allocator": 0.02,
             "idle: gaps": 0.015,
             "exposed communication": 0.025,
             "data wait": 0.05,
@@ -65,6 +67,13 @@ def test_each_drop_is_what_its_cause_costs_beside_those_before_it() -> None:
     )
     assert tuple(found.drops) == DROPS and found.reached == pytest.approx(0.24)
     assert total(PROFILE) == pytest.approx(1.0, abs=1e-12)
+
+
+def test_of_trials_from_before_it_was_told_the_wait_for_the_allocator_is_within_that_for_launches() -> None:
+    before = {name: value for name, value in RANK.items() if name != "allocator_s"} | {"launch_s": 1.2}
+    found = waterfall({**PROFILE, "ranks": [before]}, 1600.0)
+    assert found is not None and (found.drops["idle: launches"], found.drops["idle: allocator"]) == (pytest.approx(0.06), None)
+    assert total({**PROFILE, "ranks": [before]}) == pytest.approx(1.0, abs=1e-12)
 
 
 def test_the_shapes_attain_less_than_the_clock_allows_and_the_products_ran_below_that() -> None:

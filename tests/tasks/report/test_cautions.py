@@ -175,3 +175,40 @@ def test_of_many_drifts_the_worst_is_named() -> None:
     assert [line for line in cautions(*rows) if "over the window" in line] == [
         "Step times drifted over the window in 5 trials; most in cpu · MP-0 · #2, where they fell by 20.0 %."
     ]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "retries", "times", "other"),
+    [
+        (
+            {},
+            (32, 37.3),
+            "32 to 37 times a trial in the window of MP-0 and MP-1",
+            "With --set expandable_segments=true memory fragments less.",
+        ),
+        ({}, (0.9, 4), "4 times a trial in the window of MP-1", "With --set expandable_segments=true memory fragments less."),
+        (
+            {"expandable_segments": True},
+            (1, 0),
+            "1 time a trial in the window of MP-0",
+            "A smaller batch or checkpointing does without.",
+        ),
+    ],
+)
+def test_an_allocator_that_had_to_empty_its_cache_is_named(
+    parameters: dict[str, Any], retries: tuple[float, float], times: str, other: str
+) -> None:
+    cells = made([*repeats(workers(0) | parameters, 100.0), *repeats(workers(1) | parameters, 100.0)])
+    for cell, count in zip(cells, retries, strict=True):
+        for one in cell.rows:
+            one.summary["alloc_retries"] = count
+    said = f"Memory was so short that torch's allocator emptied its cache {times}: the device waits for that. {other}"
+    assert of_cells([], cells, emulated=False) == [said]
+
+
+def test_an_allocator_that_never_had_to_is_not() -> None:
+    cells = made([*repeats(workers(0), 100.0), *repeats(workers(1), 100.0)])
+    for cell in cells:
+        for one in cell.rows:
+            one.summary["alloc_retries"] = 0
+    assert of_cells([], cells, emulated=False) == []

@@ -200,7 +200,7 @@ def test_calls_and_times_are_of_a_step_and_equal_products_are_one() -> None:
         events.append(made)
         operations += [Operation(number, number + 0.5, 0.0, "matrix products", number)] * (2 if number == 3 else 1)
     operations.append(Operation(5.5, 5.75, 0.0, "other", 5))
-    found = traced_products(events, CountedSteps(operations, [], 2.0, 6.0, [8, 8]))
+    found = traced_products(events, CountedSteps(operations, [], [], 2.0, 6.0, [8, 8]))
     [one] = found.called
     assert (one.calls, one.seconds) == (2.0, pytest.approx(5 * 0.5e-6 / 2)), "from 2 us on: four calls, one of them of two kernels"
     assert found.kernels_s == pytest.approx(one.seconds)

@@ -36,6 +36,11 @@ class Trace:
         self.events.append(span)
         return self
 
+    def calls(self, name: str, start: float, end: float, *, cat: str = "cuda_runtime") -> Trace:
+        """The host is in a call of CUDA that launches nothing."""
+        self.events.append({"ph": "X", "cat": cat, "name": name, "ts": start * S, "dur": (end - start) * S, "tid": 1, "args": {}})
+        return self
+
     def runs(self, name: str, start: float, end: float, launched: float | None, *, stream: int = 7, cat: str = "kernel") -> Trace:
         """Something runs on the device. `launched` None: the trace does not say when."""
         self._last += 1
@@ -76,6 +81,7 @@ def test_an_instant_counts_once_and_the_parts_add_up_to_the_step() -> None:
         communication_s=3.0,
         copies_s=0.5,
         data_wait_s=2.0,
+        allocator_s=0.0,
         launch_s=0.5,
         idle_s=1.0,
         hidden_s=2.0,
@@ -108,6 +114,30 @@ def test_the_device_waits_for_a_launch_that_came_after_it_was_idle(launched: flo
     """Idle from 3 to 4 s. A launch that is not in the trace is taken to be at the operation's start."""
     found = parts_of(Trace().loads(0.0, 0.0).runs(GEMM, 0.0, 3.0, 0.0).runs(GEMM, 4.0, 5.0, launched).events, [1])
     assert found is not None and (found.launch_s, found.idle_s) == pytest.approx((waited, gap))
+
+
+@pytest.mark.parametrize("name", ["cudaMalloc", "cudaFree", "cudaMallocAsync", "cudaFreeAsync", "cuMemCreate", "cuMemMap", "cuMemUnmap"])
+def test_a_device_that_waits_while_the_host_is_in_cudas_allocation_waits_for_the_allocator(name: str) -> None:
+    """The call begins while the device computes, which counts as that, and ends at 5 s; the next launch is at 6 s, another wait at 8.5."""
+    made = Trace().loads(0.0, 0.0).runs(GEMM, 0.0, 3.0, 0.0).calls(name, 1.0, 5.0).runs(GEMM, 6.5, 8.0, 6.0).runs(NORM, 9.0, 10.0, 8.5)
+    found = parts_of(made.events, [1])
+    assert found is not None and (found.matrix_s, found.other_s) == (4.5, 1.0)
+    assert (found.allocator_s, found.launch_s, found.idle_s) == pytest.approx((2.0, 1.5 + 1.0, 0.0))
+
+
+@pytest.mark.parametrize(
+    ("name", "cat"), [("cudaFreeHost", "cuda_runtime"), ("cudaEventSynchronize", "cuda_runtime"), ("cudaFree", "cpu_op")]
+)
+def test_other_calls_are_no_allocation(name: str, cat: str) -> None:
+    made = Trace().loads(0.0, 0.0).runs(GEMM, 0.0, 3.0, 0.0).calls(name, 3.0, 5.0, cat=cat).runs(GEMM, 6.0, 7.0, 5.5)
+    found = parts_of(made.events, [1])
+    assert found is not None and (found.allocator_s, found.launch_s) == (0.0, 3.0)
+
+
+def test_an_allocation_behind_operations_that_were_launched_in_time_costs_nothing() -> None:
+    made = Trace().loads(0.0, 0.0).runs(GEMM, 0.0, 3.0, 0.0).runs(GEMM, 4.0, 7.0, 0.5).calls("cudaMalloc", 1.0, 6.0)
+    found = parts_of(made.events, [1])
+    assert found is not None and (found.allocator_s, found.launch_s, found.idle_s) == (0.0, 0.0, 1.0)
 
 
 def test_a_gap_while_the_host_is_in_the_loader_of_the_next_step_is_no_wait_for_data() -> None:
