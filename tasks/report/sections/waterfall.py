@@ -106,8 +106,8 @@ def ranks_table(cells: Sequence[Cell]) -> TextTable:
     """A row for each rank of the cells with several: its traced step, and the shares of it. They add up to the step."""
     header = ["cell", "rank", "step", "matrix products", "attention", "other kernels", "copies"]
     header += [LAUNCHES, ALLOCATOR, IDLE, COMMUNICATION, DATA, "hidden communication"]
-    parts = ("matrix_s", "attention_s", "other_s", "copies_s", "launch_s", "allocator_s", "idle_s")
-    parts += ("communication_s", "data_wait_s", "hidden_s")
+    parts = ["matrix_s", "attention_s", "other_s", "copies_s", "launch_s", "allocator_s", "idle_s"]
+    parts += ["communication_s", "data_wait_s", "hidden_s"]
     rows = []
     for cell in cells:
         row = traced(cell)
