@@ -43,7 +43,8 @@ def standing_of(sweep: Sweep, cells: Sequence[Cell]) -> Standing | None:
     if not settings.looks:
         missing = max(1, settings.least - max(row.trial.repeat for row in sweep.rows))
         first = outlook.rest() if unfinished else _for(sweep, missing * _round_s(sweep, compared))
-        return Standing(f"No comparison is decided yet: the first look is after {plural(settings.least, 'round')}", first)
+        when = f"after {plural(settings.least, 'round')}" if settings.until_decided else "once no other round fits the sweep's time"
+        return Standing(f"No comparison is decided yet: the first look is {when}", first)
     undecided = undecided_cells(compared)
     disturbed = [cell for cell in undecided if cell.disturbed or (cell.baseline is not None and cell.baseline.disturbed)]
     elsewhere = [cell for cell in undecided if cell.why_undecided in (APART, ONE_BESIDE)]
