@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from tasks.documents.published import Page, SweepOnPage
 from tasks.report.given_command import given_command
@@ -11,23 +12,24 @@ from tasks.report.markdown import md
 HEAD = """# Results
 
 The pages of `sweep publish` and `sweep campaign`, a line for each sweep. Each has the plan, every step of every trial, the report and its
-figures beside it; `sweep publish --check` tells whether a file was changed since. Single trials decide nothing, and the pages say so.
+figures beside it; `sweep publish --check` tells whether a file was changed since. Single trials decide nothing, and the pages say so: of
+them nothing is found here, unless the question was what fits.
 This index is written by `python -m tasks.documents`.
 """
 OTHERS = """Pages without a manifest: records of another kind, and sweeps from before there was `sweep publish`, which ran each cell once.
 """
 
 
-def index_of(pages: Sequence[Page]) -> str:
-    """The index as Markdown, written by `python -m tasks.documents`."""
-    header = ["page", "suite", "what it is", "device", "date", "commit", "trials", "command"]
-    rows = [_row(page, sweep) for page in pages for sweep in page.sweeps]
+def index_of(pages: Sequence[Page], found: Mapping[Path, str]) -> str:
+    """The index as Markdown, written by `python -m tasks.documents`. `found`: what each sweep found, by its folder (finding.py)."""
+    header = ["page", "suite", "what it is", "device", "date", "commit", "trials", "what it found", "command"]
+    rows = [_row(page, sweep, found[sweep.folder]) for page in pages for sweep in page.sweeps]
     table = "\n".join(f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *rows))
     others = "\n".join(f"- [{md(page.name)}]({page.name}/README.md): {md(page.title)}" for page in pages if not page.sweeps)
     return "\n".join([HEAD, f"{table}\n", *([OTHERS, f"{others}\n"] if others else [])])
 
 
-def _row(page: Page, sweep: SweepOnPage) -> list[str]:
+def _row(page: Page, sweep: SweepOnPage, found: str) -> list[str]:
     plan = sweep.plan
     what = plan.suite.report.title or plan.suite.description
     return [
@@ -38,5 +40,6 @@ def _row(page: Page, sweep: SweepOnPage) -> list[str]:
         sweep.date,
         sweep.commit,
         sweep.trials,
+        md(found) or "–",
         given_command(plan).replace("|", "\\|"),
     ]

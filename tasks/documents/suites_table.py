@@ -1,70 +1,60 @@
-"""README's table of suites: what each asks, and what was measured of it so far, in the words of the pages' own headlines."""
+"""README's table of suites: what each asks, and what was measured of it last, in the words of the page's own headline."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from experiments.spec.load import SuiteInfo
-from tasks.analysis.results import load_sweep
 from tasks.documents.published import Page, SweepOnPage
-from tasks.report.headline import headline_of
 from tasks.report.markdown import md
-from tasks.report.model import report_of, report_source
-from tasks.report.sections.data_loading import WORKERS, saturation
 
 NOTHING = "Not measured with repeats yet."
+MORE = "More"
 ONCE = "Each cell once, so nothing is decided"
 TWINS = "One cell against itself"
 RECORDS = "Earlier records, without verdicts"
 
 
-def suites_table(suites: Sequence[SuiteInfo], pages: Sequence[Page], root: Path, shown: Path) -> str:
-    """A row for each suite, as Markdown; links are from `root`, the README's folder. `shown`: the sweep whose table stands above.
+def suites_table(suites: Sequence[SuiteInfo], pages: Sequence[Page], found: Mapping[Path, str], root: Path, shown: Path) -> str:
+    """A row for each suite, as Markdown; links are from `root`, the README's folder.
 
-    Raises ResultsError, DamagedFile.
+    `found`: what each published sweep found, by its folder (finding.py). `shown`: the sweep whose table stands above.
     """
-    rows = [f"| {md(suite.name)} | {md(suite.description)} | {_measured(suite.name, pages, root, shown)} |" for suite in suites]
-    return "\n".join(["| suite | what it asks | measured so far |", "|---|---|---|", *rows])
+    rows = [f"| {md(suite.name)} | {md(suite.description)} | {_measured(suite.name, pages, found, root, shown)} |" for suite in suites]
+    return "\n".join(["| suite | what it asks | measured last |", "|---|---|---|", *rows])
 
 
-def _measured(suite: str, pages: Sequence[Page], root: Path, shown: Path) -> str:
-    """What each published sweep of the suite found; then the pages whose cells ran once, those of one cell against itself, and others."""
-    told, more = list[str](), dict[str, list[str]]()
+def _measured(suite: str, pages: Sequence[Page], found: Mapping[Path, str], root: Path, shown: Path) -> str:
+    """The sweep whose table is shown; what the suite's latest other one with repeats found, else its latest that found anything; then its
+    other pages, by what they hold."""
+    sweeps = [(page, sweep) for page in pages for sweep in page.sweeps if sweep.plan.suite.suite == suite]
+    above = [(page, sweep) for page, sweep in sweeps if sweep.folder == shown]
+    telling = [(page, sweep) for page, sweep in sweeps if found[sweep.folder] and sweep.folder != shown]
+    latest = sorted(telling, key=lambda one: (one[1].repeated, one[1].plan.created_at))[-1:]
+    links: dict[str, list[str]] = {}
     for page in pages:
-        link = f"[{md(page.name)}]({page.folder.relative_to(root).as_posix()}/README.md)"
-        found = [_found(sweep, link, shown) for sweep in page.sweeps if sweep.plan.suite.suite == suite]
-        told += [one for one in found if one.startswith("[")]
-        for what in dict.fromkeys([*found, *([RECORDS] if suite in page.suites else [])]):
-            if what in (ONCE, TWINS, RECORDS) and not any(one.startswith(link) for one in told):
-                more.setdefault(what, []).append(link)
-    lines = told or ([] if TWINS in more else [NOTHING])
-    return "<br>".join([*lines, *(f"{what}: {', '.join(links)}." for what, links in more.items())])
+        what = _holds([sweep for of, sweep in sweeps if of is page], found) or (RECORDS if suite in page.suites else "")
+        if what and all(page is not told for told, _ in (*above, *latest)):
+            links.setdefault(what, []).append(_link(page, root))
+    first = [
+        _told(page, sweep, "the table above." if sweep.folder == shown else found[sweep.folder], root) for page, sweep in above + latest
+    ]
+    first = first or ([] if TWINS in links else [NOTHING])
+    order = (MORE, ONCE, TWINS, RECORDS)
+    return "<br>".join([*first, *(f"{what}: {', '.join(links[what])}." for what in order if what in links)])
 
 
-def _found(sweep: SweepOnPage, link: str, shown: Path) -> str:
-    """What one sweep found, with its page, or why that is not said here."""
-    if sweep.kind == "A/A":
-        return TWINS
-    said = "the table above." if sweep.folder == shown else md(finding(sweep))
-    if not said:
-        return ONCE
-    return f"{link}: {md(sweep.devices)}, profile {md(sweep.plan.profile)}, {sweep.trials}: {said}"
+def _holds(sweeps: Sequence[SweepOnPage], found: Mapping[Path, str]) -> str:
+    """What a page has of a suite; empty for none of its sweeps."""
+    if any(found[sweep.folder] for sweep in sweeps):
+        return MORE
+    return "" if not sweeps else TWINS if all(sweep.kind == "A/A" for sweep in sweeps) else ONCE
 
 
-def finding(sweep: SweepOnPage) -> str:
-    """What a published sweep found, as its page's headline says it; empty where each cell ran once, unless it asked what fits.
+def _told(page: Page, sweep: SweepOnPage, said: str, root: Path) -> str:
+    return f"{_link(page, root)}: {md(sweep.devices)}, profile {md(sweep.plan.profile)}, {sweep.trials}: {md(said)}"
 
-    One line of a table has room for one answer: how many DataLoader processes are enough is said of the best cell's row alone, where the
-    sweep's table is about them. Groups of one cell are left out where a sentence holds of all groups together, such as how rates grow.
-    """
-    report = report_of(report_source(load_sweep(sweep.folder)), head=True)
-    if not sweep.repeated:
-        return report.fits
-    together = [line for line in (report.fits, *report.scaling) if line]
-    if len(report.answers) > 1 and together:
-        compared = [answer.line for answer in report.answers if answer.compared > 1]
-        return f"{'; '.join([line.removesuffix('.') for line in together] + compared)}."
-    best = report.answer.best if report.answer and sweep.plan.suite.report.columns == WORKERS else None
-    loading = [row.sentence for row in saturation(report.cells, of=best)] if best else []
-    return " ".join([f"{headline_of(report).found}.", *loading])
+
+def _link(page: Page, root: Path) -> str:
+    return f"[{md(page.name)}]({page.folder.relative_to(root).as_posix()}/README.md)"

@@ -13,10 +13,11 @@ from experiments.spec.load import SuiteInfo
 from experiments.trial import Outcome
 from tasks.analysis.results import ResultsError, write_results, write_steps
 from tasks.documents import write
+from tasks.documents.finding import finding
 from tasks.documents.first_table import first_table, measured
 from tasks.documents.index import index_of
 from tasks.documents.published import Page, pages_in
-from tasks.documents.suites_table import finding, suites_table
+from tasks.documents.suites_table import suites_table
 from tasks.report.publish import publish
 from tasks.sweep.store import DecideSettings, SweepStore
 from tests.tasks.fake_sweep import SUITE, Fake, make_sweep, trial_dirs
@@ -61,6 +62,22 @@ def pages(root: Path) -> list[Page]:
     return pages_in(root / "docs" / "results")
 
 
+@pytest.fixture(scope="module")
+def found(pages: list[Page]) -> dict[Path, str]:
+    return {sweep.folder: finding(sweep) for page in pages for sweep in page.sweeps}
+
+
+def test_what_a_sweep_found_is_what_its_pages_headline_says(pages: list[Page]) -> None:
+    once, repeated, fits = (finding(sweep) for sweep in pages[0].sweeps)
+    assert once == "", "each cell ran once"
+    assert (
+        repeated.startswith("MP-1 is fastest: 150.0 samples/s, ")
+        and "; it beats every other cell; the next, MP-0, by x1.50 (1." in repeated
+    )
+    assert ". MP-1 is the fastest measured (x1.50" in repeated, "how many processes are enough, which the table is about"
+    assert fits == "Largest that fits: 6b, and 7b, 16.7 % larger, does not."
+
+
 def test_the_facts_of_a_sweep_are_its_plans_and_its_trials(pages: list[Page]) -> None:
     page, record = pages
     assert (page.name, [sweep.folder.name for sweep in page.sweeps]) == ("page", [ONCE, REPEATED, FITS]), "in the page's order"
@@ -79,39 +96,48 @@ def test_a_page_that_lacks_a_file_is_named(root: Path, tmp_path: Path) -> None:
         pages_in(tmp_path)
 
 
-def test_a_suites_row_says_what_its_pages_headlines_say(root: Path, pages: list[Page]) -> None:
+def test_a_suites_row_has_its_latest_sweep_with_repeats_and_links_to_the_others(
+    root: Path, pages: list[Page], found: dict[Path, str]
+) -> None:
     other = INFO.model_copy(update={"name": "other_suite"})
-    lines = suites_table([INFO, other], pages, root, root / "elsewhere").splitlines()
-    assert lines[:2] == ["| suite | what it asks | measured so far |", "|---|---|---|"]
+    once, repeated, fits = pages[0].sweeps
+    second = replace(pages[0], folder=pages[0].folder.with_name("page_two"), sweeps=[fits])
+    third = replace(pages[0], folder=pages[0].folder.with_name("page_three"), sweeps=[once])
+    lines = suites_table([INFO, other], [*pages, second, third], found, root, root / "elsewhere").splitlines()
+    assert lines[:2] == ["| suite | what it asks | measured last |", "|---|---|---|"]
     assert lines[3] == "| other\\_suite | What \\| is asked | Not measured with repeats yet. |"
     name, measured = lines[2].split(" | ")[0], lines[2].split(" | ", 2)[2]
-    told = measured.removesuffix(" |").split("<br>")
-    assert name == "| made\\_up" and len(told) == 3
-    start = f"[page]({LINK}): Made-up CPU, profile smoke, 2 to 3 trials for each of 2 cells: MP-1 is fastest: 150.0 samples/s, "
-    assert told[0].startswith(start), told[0]
-    assert "; it beats every other cell; the next, MP-0, by x1.50 (1." in told[0]
-    assert ". MP-1 is the fastest measured (x1.50" in told[0], "how many processes are enough, which the table is about"
-    assert (
-        told[1] == f"[page]({LINK}): 4 Made-up CPU, profile smoke, 1 trial for each of 2 cells: "
-        "Largest that fits: 6b, and 7b, 16.7 % larger, does not."
-    )
-    assert told[2] == "Earlier records, without verdicts: [record](docs/results/record/README.md).", (
-        "the sweep of one trial a cell adds nothing"
-    )
+    assert name == "| made\\_up"
+    assert measured.removesuffix(" |").split("<br>") == [
+        f"[page]({LINK}): Made-up CPU, profile smoke, 2 to 3 trials for each of 2 cells: {found[repeated.folder]}",
+        "More: [page\\_two](docs/results/page_two/README.md).",
+        "Each cell once, so nothing is decided: [page\\_three](docs/results/page_three/README.md).",
+        "Earlier records, without verdicts: [record](docs/results/record/README.md).",
+    ]
 
 
-def test_a_suite_with_single_trials_alone_is_not_measured_with_repeats(root: Path, pages: list[Page]) -> None:
+def test_of_two_sweeps_with_repeats_the_later_one_is_told(root: Path, pages: list[Page]) -> None:
+    repeated = pages[0].sweeps[1]
+    plan = repeated.plan.model_copy(update={"created_at": repeated.plan.created_at + 1.0})
+    later = replace(repeated, folder=repeated.folder.with_name("later"), plan=plan)
+    for sweeps in ([repeated, later], [later, repeated]):
+        table = suites_table([INFO], [replace(pages[0], sweeps=sweeps)], {repeated.folder: "Old.", later.folder: "New."}, root, root)
+        assert table.endswith(": New. |") and "Old." not in table
+
+
+def test_a_suite_with_single_trials_alone_is_not_measured_with_repeats(root: Path, pages: list[Page], found: dict[Path, str]) -> None:
     alone = [Page(pages[0].folder, pages[0].title, pages[0].sweeps[:1])]
-    assert (
-        suites_table([INFO], alone, root, root)
-        .splitlines()[2]
-        .endswith(f"| Not measured with repeats yet.<br>Each cell once, so nothing is decided: [page]({LINK}). |")
-    )
+    row = suites_table([INFO], alone, found, root, root).splitlines()[2]
+    assert row.endswith(f"| Not measured with repeats yet.<br>Each cell once, so nothing is decided: [page]({LINK}). |")
 
 
-def test_what_has_a_table_of_its_own_is_not_said_twice(root: Path, pages: list[Page]) -> None:
+def test_what_has_a_table_of_its_own_is_not_said_twice(root: Path, pages: list[Page], found: dict[Path, str]) -> None:
     shown = pages[0].sweeps[1].folder
-    assert "2 to 3 trials for each of 2 cells: the table above.<br>" in suites_table([INFO], pages, root, shown)
+    told = suites_table([INFO], pages, found, root, shown)
+    start = (
+        f"[page]({LINK}): Made-up CPU, profile smoke, 2 to 3 trials for each of 2 cells: the table above.<br>[page]({LINK}): 4 Made-up CPU"
+    )
+    assert start in told and "is fastest" not in told
 
 
 def test_the_first_table_has_verdicts_and_says_how_it_was_measured(root: Path, pages: list[Page]) -> None:
@@ -125,16 +151,17 @@ def test_the_first_table_has_verdicts_and_says_how_it_was_measured(root: Path, p
     assert (root / "docs" / "results" / "page" / REPEATED / "figures" / "throughput.png").is_file()
 
 
-def test_the_index_has_a_line_for_each_sweep_and_the_records(pages: list[Page]) -> None:
-    text = index_of(pages)
+def test_the_index_has_a_line_for_each_sweep_and_the_records(pages: list[Page], found: dict[Path, str]) -> None:
+    text = index_of(pages, found)
     lines = [line for line in text.splitlines() if line.startswith("| [page]")]
     assert len(lines) == 3
     assert lines[1] == (
         "| [page](page/README.md) | made\\_up · smoke | Made-up numbers. | Made-up CPU | 2026-01-01 | 0123456789ab | "
-        "2 to 3 trials for each of 2 cells | `sweep run made_up --profile smoke` |"
+        f"2 to 3 trials for each of 2 cells | {found[pages[0].sweeps[1].folder]} | `sweep run made_up --profile smoke` |"
     )
+    assert " | 1 trial for each of 2 cells | – | " in lines[0]
     assert text.endswith("- [record](record/README.md): A record\\_of old\n")
-    assert "Pages without a manifest" not in index_of(pages[:1])
+    assert "Pages without a manifest" not in index_of(pages[:1], found)
 
 
 def test_the_command_is_told_with_the_resume_that_gave_it_more_time(pages: list[Page]) -> None:
@@ -142,7 +169,7 @@ def test_the_command_is_told_with_the_resume_that_gave_it_more_time(pages: list[
     once = pages[0].sweeps[0]
     longer = replace(once, plan=once.plan.model_copy(update={"decide": DecideSettings(budget_s=327.0)}))
     said = "`sweep run made_up --profile smoke`, continued by `sweep resume --budget ...`, up to 5 min of trials in all"
-    assert f"| {said} |" in index_of([replace(pages[0], sweeps=[longer])])
+    assert f"| {said} |" in index_of([replace(pages[0], sweeps=[longer])], {longer.folder: ""})
     assert measured(longer).startswith(f"{said}: 1 trial for each of 2 cells, 2 in all, ")
 
 

@@ -1,0 +1,31 @@
+"""What a published sweep found, in one line of a table."""
+
+from __future__ import annotations
+
+from tasks.analysis.results import load_sweep
+from tasks.documents.published import SweepOnPage
+from tasks.report.headline import headline_of
+from tasks.report.model import report_of, report_source
+from tasks.report.sections.data_loading import WORKERS, saturation
+
+
+def finding(sweep: SweepOnPage) -> str:
+    """What a published sweep found, as its page's headline says it; empty where each cell ran once, unless it asked what fits, and of one
+    cell against itself.
+
+    One line of a table has room for one answer: how many DataLoader processes are enough is said of the best cell's row alone, where the
+    sweep's table is about them. Groups of one cell are left out where a sentence holds of all groups together, such as how rates grow.
+    Raises ResultsError, DamagedFile.
+    """
+    if sweep.kind == "A/A":
+        return ""
+    report = report_of(report_source(load_sweep(sweep.folder)), head=True)
+    if not sweep.repeated:
+        return report.fits
+    together = [line for line in (report.fits, *report.scaling) if line]
+    if len(report.answers) > 1 and together:
+        compared = [answer.line for answer in report.answers if answer.compared > 1]
+        return f"{'; '.join([line.removesuffix('.') for line in together] + compared)}."
+    best = report.answer.best if report.answer and sweep.plan.suite.report.columns == WORKERS else None
+    loading = [row.sentence for row in saturation(report.cells, of=best)] if best else []
+    return " ".join([f"{headline_of(report).found}.", *loading])
