@@ -20,8 +20,10 @@ def continued_to(plan: Plan) -> float | None:
     """
     settings = plan.race or plan.decide
     words = shlex.split(plan.command)
-    if settings is None or words[:2] == _GO_ON:
+    if settings is None:
         return None
+    if words[:2] == _GO_ON:
+        return plan.decide.budget_s if plan.decide and plan.decide.resumed else None
     rounds = plan.suite.rounds
     asked = [plan.request.budget_s or 0.0, duration.seconds(rounds.budget) if rounds else 0.0, _budget_in(words)]
     return settings.budget_s if settings.budget_s > max(asked) + _SLACK_S else None

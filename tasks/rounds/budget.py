@@ -38,7 +38,7 @@ def with_budget(store: SweepStore, plan: Plan, budget_s: float | None, until_dec
     if until_decided is not None:
         settings = settings.model_copy(update={"until_decided": until_decided})
     if budget_s is not None:
-        settings = settings.model_copy(update={"budget_s": seconds_run(store, plan) + budget_s, "most": MOST_ROUNDS})
+        settings = settings.model_copy(update={"budget_s": seconds_run(store, plan) + budget_s, "most": MOST_ROUNDS, "resumed": True})
     plan = plan.model_copy(update={"decide": settings})
     if budget_s is not None and all(outcome is not None and outcome.final for outcome in store.states(plan).values()):
         _check_room(store, plan, budget_s)

@@ -45,5 +45,13 @@ def test_only_more_time_than_was_asked_for_is_told(command: str, asked_s: float 
     assert continued_to(plan(command, asked_s=asked_s, rounds=rounds)) == told
 
 
+def test_a_campaigns_sweep_that_a_resume_went_on_with_says_so() -> None:
+    """The campaign's command alone would have given fewer trials."""
+    resumed = plan("sweep campaign made_up", asked_s=60.0)
+    assert resumed.decide is not None
+    resumed = resumed.model_copy(update={"decide": resumed.decide.model_copy(update={"resumed": True})})
+    assert given_command(resumed) == "`sweep campaign made_up`, continued by `sweep resume --budget ...`, up to 5 min of trials in all"
+
+
 def test_a_sweep_whose_trials_were_all_planned_has_its_command_alone() -> None:
     assert given_command(plan(rounded=False)) == f"`{RUN}`" and continued_text(plan(rounded=False)) == ""

@@ -66,7 +66,7 @@ def test_more_time_for_a_sweep_with_a_budget() -> None:
     plan = planned(budget_s=100.0, most=8, until_decided=True, looks=[Look(round=3, spent=0.75)])
     store = saved(plan, t1=Outcome.OK)
     found = with_budget(store, plan, 90.0).decide
-    assert found == DecideSettings(budget_s=150.0, most=MOST_ROUNDS, until_decided=True, looks=[Look(round=3, spent=0.75)])
+    assert found == DecideSettings(budget_s=150.0, most=MOST_ROUNDS, until_decided=True, resumed=True, looks=[Look(round=3, spent=0.75)])
     assert with_budget(store, plan, None, until_decided=False).decide == plan.decide.model_copy(update={"until_decided": False})  # type: ignore[union-attr]
 
 
@@ -74,9 +74,11 @@ def test_a_sweep_without_a_budget_had_one_look_at_its_end() -> None:
     trials = [make_trial(1), make_trial(2), make_trial(3, repeat=2), make_trial(4, repeat=2)]
     plan = make_plan(trials)
     found = with_budget(saved(plan, t1=Outcome.OK), plan, 600.0).decide
-    assert found == DecideSettings(budget_s=660.0, until_decided=True, least=2, looks=[Look(round=2, spent=0.75)])
+    assert found == DecideSettings(resumed=True, budget_s=660.0, until_decided=True, least=2, looks=[Look(round=2, spent=0.75)])
     once = make_plan(trials[:2])
-    assert with_budget(saved(once, t1=Outcome.OK), once, 600.0).decide == DecideSettings(budget_s=660.0, until_decided=True, least=3)
+    assert with_budget(saved(once, t1=Outcome.OK), once, 600.0).decide == DecideSettings(
+        resumed=True, budget_s=660.0, until_decided=True, least=3
+    )
 
 
 def test_what_cannot_have_a_budget() -> None:
