@@ -13,7 +13,8 @@ from torch import nn
 
 from experiments.components.layers import fused
 from experiments.components.layers.attention import ApartAttention
-from experiments.components.layers.low_precision import LowPrecisionLinear, traced_whole
+from experiments.components.layers.low_precision import LowPrecisionLinear
+from experiments.components.layers.whole import take_whole
 from experiments.components.workload import Unsupported
 from experiments.precision import LOW, Precision
 
@@ -78,7 +79,7 @@ def _maker(precision: Precision, parameters: TrainingParameters, device_kind: st
     if LOW[precision].unit == "int8" and device_kind not in ("cpu", "cuda"):
         raise Unsupported(f"precision {precision}: torch's int8 product runs on cpu and cuda, and this is {device_kind}")
     if parameters.compile != "none":
-        traced_whole()
+        take_whole()
     return lambda old: LowPrecisionLinear(old, precision, fused=parameters.kernels == "fused")
 
 

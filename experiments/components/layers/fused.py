@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from experiments.components.layers.whole import whole
 from experiments.components.workload import Unsupported
 from experiments.precision import Precision
 
@@ -288,5 +289,19 @@ def apply(precision: Precision, x: torch.Tensor, weight: torch.Tensor, bias: tor
         raise Unsupported(f"kernels fused: precision {precision} takes 16-bit inputs; set autocast")
     if precision == "fp8":
         small = cast_fp8(weight.detach()) if kept is None else kept
-        return Fp8TensorWise.apply(x, weight, bias, *small)  # type: ignore[no-any-return,no-untyped-call]
-    return SwitchBack.apply(x, weight, bias, precision == "fp8_switchback")  # type: ignore[no-any-return,no-untyped-call]
+        return fp8_tensor_wise(x, weight, bias, *small)
+    return switchback(x, weight, bias, precision == "fp8_switchback")
+
+
+@whole
+def fp8_tensor_wise(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, w: torch.Tensor, w_t: torch.Tensor, w_scale: torch.Tensor
+) -> torch.Tensor:
+    """As Fp8TensorWise.forward."""
+    return Fp8TensorWise.apply(x, weight, bias, w, w_t, w_scale)  # type: ignore[no-any-return,no-untyped-call]
+
+
+@whole
+def switchback(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, fp8: bool) -> torch.Tensor:
+    """As SwitchBack.forward."""
+    return SwitchBack.apply(x, weight, bias, fp8)  # type: ignore[no-any-return,no-untyped-call]

@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from experiments.components.layers import fused
 from experiments.components.layers.fused import FP8, FP8_TOP, INT8_TOP, SMALLEST, Cast
+from experiments.components.layers.whole import whole
 from experiments.precision import Precision
 
 ROWS, LEAST_ROWS = 16, 32  # what 8-bit units take: a multiple of the first, and no fewer than the second
@@ -82,6 +83,18 @@ class SimulatedFp8(torch.autograd.Function):
         return to_x, to_weight.to(weight.dtype) if ctx.needs_input_grad[1] else None, None
 
 
+@whole
+def switchback(x: torch.Tensor, weight: torch.Tensor, save_int8: bool, by_row: bool) -> torch.Tensor:
+    """As SwitchBack.forward."""
+    return SwitchBack.apply(x, weight, save_int8, by_row)  # type: ignore[no-any-return,no-untyped-call]
+
+
+@whole
+def simulated_fp8(x: torch.Tensor, weight: torch.Tensor, weights_gradient_exact: bool) -> torch.Tensor:
+    """As SimulatedFp8.forward; `weights_gradient_exact` is its `switchback`."""
+    return SimulatedFp8.apply(x, weight, weights_gradient_exact)  # type: ignore[no-any-return,no-untyped-call]
+
+
 class LowPrecisionLinear(nn.Linear):
     """nn.Linear whose products are in a low precision of ours. Under autocast it computes in autocast's type, as nn.Linear does.
 
@@ -104,25 +117,14 @@ class LowPrecisionLinear(nn.Linear):
         more = -rows % ROWS if rows > ROWS else LEAST_ROWS - rows
         if more:
             flat = functional.pad(flat, (0, 0, 0, more))
-        with torch.autocast(kind, enabled=False):
-            out = self._product(flat)
-        return out[:rows].view(*x.shape[:-1], -1)
+        return self._product(flat)[:rows].view(*x.shape[:-1], -1)
 
     def _product(self, x: torch.Tensor) -> torch.Tensor:
         if self.fused:
             return fused.apply(self.precision, x, self.weight, self.bias, self.kept)
         if self.precision.startswith("fp8"):
-            out = SimulatedFp8.apply(x, self.weight, self.precision.endswith("switchback"))  # type: ignore[no-untyped-call]
+            out = simulated_fp8(x, self.weight, self.precision.endswith("switchback"))
         else:
             save_int8, by_row = self.precision == "int8_switchback_m", self.precision == "int8_switchback_q"
-            out = SwitchBack.apply(x, self.weight, save_int8, by_row)  # type: ignore[no-untyped-call]
-        return out if self.bias is None else out + self.bias.to(out.dtype)  # type: ignore[no-any-return]
-
-
-def traced_whole() -> None:
-    """Have torch.compile take each of our autograd functions as one operation, forward and backward, whose parts are compiled all the same.
-
-    Its own tracing of autograd functions ended in an AssertionError at some widths (torch 2.11, SwitchBack at 2048).
-    """
-    for function in (SwitchBack, SimulatedFp8, fused.Fp8TensorWise):
-        torch.compiler.allow_in_graph(function)  # type: ignore[no-untyped-call]
+            out = switchback(x, self.weight, save_int8, by_row)
+        return out if self.bias is None else out + self.bias.to(out.dtype)

@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from experiments.components.layers import fused, low_precision
+from experiments.components.layers import fused
 from experiments.components.layers.kept_weights import keep
 from experiments.components.layers.low_precision import LowPrecisionLinear
+from experiments.components.layers.whole import take_whole
 
 
 def model_of() -> nn.Sequential:
@@ -81,7 +82,7 @@ def test_weights_in_bf16_are_cast_alike() -> None:
 
 @pytest.mark.parametrize("cast_once", [False, True])
 def test_compiled_it_is_one_graph_with_the_same_numbers(cast_once: bool) -> None:
-    low_precision.traced_whole()
+    take_whole()
     torch.compiler.reset()
     model = model_of()
     kept = keep(model, compiled=True) if cast_once else None
@@ -94,7 +95,7 @@ def test_compiled_it_is_one_graph_with_the_same_numbers(cast_once: bool) -> None
 
 
 def test_layers_of_one_shape_share_a_compiled_graph() -> None:
-    low_precision.traced_whole()
+    take_whole()
     torch.compiler.reset()
     counters: Any = torch._dynamo.utils.counters
     counters.clear()

@@ -12,6 +12,7 @@ from torch import nn
 from experiments.components.layers import low_precision
 from experiments.components.layers.convert import convert
 from experiments.components.layers.low_precision import LowPrecisionLinear
+from experiments.components.layers.whole import take_whole
 from experiments.components.workload import Context
 from experiments.precision import Precision
 from experiments.workloads import linear_layer
@@ -103,7 +104,7 @@ def test_rows_that_units_do_not_take_are_made_up_and_change_nothing(precision: P
 @pytest.mark.parametrize("precision", ["int8_switchback", "int8_switchback_m", "int8_switchback_q", "fp8_simulated"])
 def test_a_compiled_layer_is_one_graph_with_the_values_of_the_eager_one(precision: Precision) -> None:
     """Captured with its backward pass, and computed operation by operation: no code is generated that would round otherwise."""
-    low_precision.traced_whole()
+    take_whole()
     torch.compiler.reset()
     x, weight, gradient = drawn()
     layer = LowPrecisionLinear(nn.Linear(32, 16), precision)
