@@ -38,7 +38,11 @@ def check_overrides(
         tried = [words.value(name, item) for item in options]
         good = [clean for clean, wrong in tried if wrong is None]
         if not good and tried[0][1]:
-            complain(option, name, *tried[0][1])
+            problem, hint = tried[0][1]
+            each = str(setting).split(",") if option == "--only" else []
+            if len(each) > 1 and all(words.value(name, scalar(one.strip()))[1] is None for one in each):
+                hint = f"give {option} once for each: {' '.join(f'{option} {name}={one.strip()}' for one in each)}"
+            complain(option, name, problem, hint)
         return good[0] if good else BAD
 
     axes, clean_sets = dict(suite.axes), dict[str, Any]()

@@ -219,6 +219,12 @@ def test_overrides(workshop: Workshop, options: dict[str, Any], axes: list[tuple
         ({"pool_names": ["cp"]}, "--pool: pool: unknown pool 'cp'; did you mean 'cpu'? known: cpu, gpu"),
         ({"only": {"steps": [1]}}, "--only: steps: is not an axis; known: pool, precision, dataloader_workers"),
         ({"only": {"precision": ["fp16"]}}, "--only: precision: no cell has the value fp16; known: fp32, bf16"),
+        (
+            {"only": {"precision": ["fp32, bf16"]}},
+            "--only: precision: is 'fp32, bf16'; give --only once for each: --only precision=fp32 --only precision=bf16",
+        ),
+        ({"only": {"precision": ["fp32,nonsense"]}}, "--only: precision: is 'fp32,nonsense'; should be 'fp32', "),
+        ({"sets": {"precision": "fp32,bf16"}}, "--set: precision: is 'fp32,bf16'; should be 'fp32', "),
         ({"repeats": 0}, "--repeats: is 0; should be 1 to 1000"),
         ({"sets": {"devices": 3}}, "devices: 3 devices are more than the pool cpu has; at most 2"),
         (
