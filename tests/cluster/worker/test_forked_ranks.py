@@ -31,7 +31,7 @@ def run(arguments):
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
 rank = fork_rank(RankEntry(run, os._exit), [str(lesson) + ".rank", "3"], {"RANK": "1"}, socket.create_server(("127.0.0.1", 0)), lesson)
 if what == "sleep":
-    while not Path(str(lesson) + ".rank").exists():
+    while not (said := Path(str(lesson) + ".rank")).exists() or not said.read_text():  # it is made before it is written
         time.sleep(0.01)
     assert rank.poll() is None
     try:

@@ -33,7 +33,7 @@ def test_resume_passes_on_what_it_adds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert CliRunner().invoke(app, ["resume", plan.sweep_id, "--budget", "20m", "--until-decided"]).exit_code == 0
     [(changed, more)] = told
     assert more == {"budget": "20m", "until_decided": True}
-    assert changed.decide == DecideSettings(budget_s=1260.0, until_decided=True)
+    assert changed.decide == DecideSettings(budget_s=1260.0, until_decided=True, resumed=True)
     assert SweepStore(plan.sweep_id).load_plan() == plan, "the flow saves it, once it holds the sweep"
 
 
