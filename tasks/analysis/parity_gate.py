@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.config.scalar_text import yaml_text
 from experiments.parameters import REFERENCE, REFERENCE_SEEDS, SAME_MATHEMATICS, as_reference, numerics_of
 from experiments.stats.loss_parity import Parity, ParityStatus, loss_parity
 from experiments.summary import BATCH_TIMES
@@ -45,15 +46,17 @@ class _Arm:
     @cached_property
     def kind(self) -> int:
         """Its place in _KINDS if it may be a reference; else their number."""
-        for kind, precision in enumerate(_KINDS):
-            settings = as_reference(self.settings, precision)
-            if kind and "allow_tf32" in settings:  # the few fp32 products that are left there do not matter
-                settings["allow_tf32"] = self.settings["allow_tf32"]
-            if "compile_cache" in settings:  # which changes no number: early references have it as their cell had
-                settings["compile_cache"] = self.settings["compile_cache"]
-            if "precision" in self.settings and settings == self.settings:
-                return kind
-        return len(_KINDS)
+        found = (kind for kind, precision in enumerate(_KINDS) if "precision" in self.settings and not self.lacks(precision))
+        return next(found, len(_KINDS))
+
+    def lacks(self, precision: str) -> Settings:
+        """What a reference of this precision is set to where it is set otherwise."""
+        settings = as_reference(self.settings, precision)
+        if precision != REFERENCE and "allow_tf32" in settings:  # the few fp32 products that are left there do not matter
+            settings["allow_tf32"] = self.settings["allow_tf32"]
+        if "compile_cache" in settings:  # which changes no number: early references have it as their cell had
+            settings["compile_cache"] = self.settings["compile_cache"]
+        return {name: value for name, value in settings.items() if name not in self.settings or value != self.settings[name]}
 
     @cached_property
     def mathematics(self) -> frozenset[tuple[str, Any]]:
@@ -139,7 +142,7 @@ def _reference(arm: _Arm, baseline: _Arm | None, alike: Sequence[_Arm]) -> _Arm 
 def _why_none(arm: _Arm, arms: Sequence[_Arm]) -> str:
     kinds, others = " or ".join(_KINDS), [other for other in arms if other is not arm and other.kind < len(_KINDS)]
     if not others:
-        return f"no {kinds} reference in the sweep"
+        return f"no {kinds} reference in the sweep{_what_lacks(arms)}"
     nearest = min((arm.differs(other) - SAME_MATHEMATICS for other in others), key=len)
     if nearest:
         return f"the nearest {kinds} cell differs in {' and '.join(sorted(nearest))}, so it is no reference"
@@ -147,6 +150,15 @@ def _why_none(arm: _Arm, arms: Sequence[_Arm]) -> str:
     if not ends:
         return f"no {kinds} reference computes otherwise"
     return f"the reference ended without a curve ({', '.join(sorted(ends)).replace('_', ' ')})"
+
+
+def _what_lacks(arms: Sequence[_Arm]) -> str:
+    """With what the cell of fp32 or bf16 that is nearest to a reference would be one; empty where there is no such cell."""
+    plain = [(precision, arm) for arm in arms if (precision := arm.settings.get("precision")) in _KINDS]
+    each = [(precision, arm.lacks(precision)) for precision, arm in plain]
+    precision, lacks = min(each, key=lambda one: len(one[1]), default=("", {}))
+    settings = [f"{name} {yaml_text(value)}" for name, value in sorted(lacks.items())]
+    return f"; a cell in {precision} would be one with {' and '.join(settings)}" if settings else ""
 
 
 def _hashable(value: Any) -> Any:

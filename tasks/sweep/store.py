@@ -84,7 +84,7 @@ class DecideSettings(Strict):
     until_decided: bool = Field(False, description="cells whose comparison is decided take part in no more rounds; false: all cells do")
     least: int = Field(3, ge=2, le=1000, description="rounds of all cells before the first look")
     most: int = Field(MOST_ROUNDS, ge=2, le=1000, description="the most rounds that are run")
-    resumed: bool = Field(False, description="`sweep resume --budget` gave it more time than its command")
+    resumed: bool | None = Field(None, description="true: `sweep resume --budget` gave it more time; null: no, or before that was noted")
     looks: list[Look] = Field(
         default_factory=list, description="at which comparisons were judged, and what of the chance of error each may use"
     )

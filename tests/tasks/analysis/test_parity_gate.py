@@ -121,12 +121,20 @@ def test_fp32_is_the_reference_else_bf16_with_enough_seeds_and_it_is_named() -> 
 def test_a_reference_computes_plainly() -> None:
     quantised: dict[str, Any] = {"linear": "switchback", "allow_tf32": False, "seeds": THREE}
     cells = gate(cell("base", precision="fp32", **quantised), cell("other", precision="bf16", **quantised))
-    assert cells["other"].parity_note == "unproven: no fp32 or bf16 reference in the sweep"
+    none = "unproven: no fp32 or bf16 reference in the sweep; a cell in"
+    assert cells["other"].parity_note == f"{none} fp32 would be one with linear plain"
     loose: dict[str, Any] = {"allow_tf32": True, "seeds": THREE}
     cells = gate(cell("base", precision="fp32", **loose), cell("other", precision="fp16", **loose))
-    assert cells["other"].parity_note == "unproven: no fp32 or bf16 reference in the sweep"
+    assert cells["other"].parity_note == f"{none} fp32 would be one with allow_tf32 false"
     cells = gate(cell("base", precision="bf16", **loose), cell("other", precision="fp16", **loose))
     assert cells["other"].claimed, "beside bf16 the few fp32 products do not matter"
+
+
+def test_what_the_nearest_cell_lacks_to_be_a_reference_is_said() -> None:
+    sharded: dict[str, Any] = {"autocast": False, "fsdp_compute": "bf16", "optimizer": "states_bf16", "seeds": THREE}
+    cells = gate(cell("base", precision="bf16", **sharded), cell("fp8", precision="fp8", **sharded))
+    lacks = "autocast true and fsdp_compute fp32 and optimizer foreach"
+    assert cells["fp8"].parity_note == f"unproven: no fp32 or bf16 reference in the sweep; a cell in bf16 would be one with {lacks}"
 
 
 def test_tf32_as_baseline_proves_nothing_about_bf16() -> None:
