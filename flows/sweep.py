@@ -110,7 +110,6 @@ def _work(session: Session) -> None:
 
 def finish(session: Session, error: BaseException | None) -> State[Any]:
     """Publish what there is, whatever happened; then say how it went, or pass on what interrupted it."""
-    session.look_if_stopped()
     problem = session.publish_and_report()
     states = session.store.states(session.plan)
     # Between two rounds all trials that are planned have ended. What all crashed gets no other round, so no stop keeps one from it.

@@ -23,7 +23,6 @@ from tasks.sweep.deadline import Deadline
 from tasks.sweep.failure_policy import Policy
 from tasks.sweep.first_failures import FirstFailures
 from tasks.sweep.head_start import HeadStart
-from tasks.sweep.last_look import with_look_of_stopped
 from tasks.sweep.pool_slots import PoolSlots
 from tasks.sweep.pool_trials import PoolTrials
 from tasks.sweep.pool_watch import PoolWatch
@@ -145,15 +144,6 @@ class Session:
         """Take what there was no time for out of the plan, so that what was measured is a whole sweep."""
         self.plan = cut(self.store, self.plan)
         self.store.save_plan(self.plan)
-
-    def look_if_stopped(self) -> None:
-        """Look at the comparisons of the rounds that are whole, where the sweep was stopped before anybody did."""
-        states = self.store.states(self.plan)
-        unfinished = {trial.repeat for trial in self.plan.trials if (end := states[trial.key]) is None or not end.final}
-        plan = with_look_of_stopped(self.plan, unfinished) if self.stop.is_set() else self.plan
-        if plan is not self.plan:
-            self.plan = plan
-            self.store.save_plan(plan)
 
     @property
     def given_up(self) -> str | None:

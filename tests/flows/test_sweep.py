@@ -30,13 +30,8 @@ class Session:
         self.plan, self.store, self.progress, self.problem = plan, saved(plan, **ended), SweepProgress(plan.trials), problem
         self.stop, self.found, self.log = threading.Event(), "", logging.getLogger("flow")
         self.given_up: str | None = None
-        self.done: list[str] = []
-
-    def look_if_stopped(self) -> None:
-        self.done.append("looked")
 
     def publish_and_report(self) -> str | None:
-        assert self.done == ["looked"], "the report is to have that look"
         return self.problem
 
     end = RealSession.end

@@ -17,7 +17,7 @@ from flows.runtime import session as flows_session
 from flows.runtime.progress import SweepProgress
 from flows.runtime.session import Session
 from tasks.sweep.failure_policy import Policy
-from tasks.sweep.store import DecideSettings, Superseded
+from tasks.sweep.store import Superseded
 from tests.flows.flow_support import LOG, FakeLauncher, Stage, begun, calls, run_trial, stage
 from tests.tasks.plan_support import make_plan, make_result, make_suite, make_trial, saved
 
@@ -73,21 +73,6 @@ def test_a_plan_that_grew_is_saved_shown_and_published(stage: Stage) -> None:
     assert session.plan == more == session.store.load_plan()
     assert list(session.progress.rows) == [trial.key for trial in more.trials]
     assert calls(session) == [("extend", [trial.key for trial in more.trials])]
-
-
-@pytest.mark.parametrize(("stopped", "looks"), [(True, [(3, 0.75 * (3 / 4) ** 2)]), (False, [])])
-def test_a_sweep_that_is_stopped_amid_a_round_is_looked_at(stage: Stage, stopped: bool, looks: list[tuple[int, float]]) -> None:
-    """Else none of its comparisons would ever be decided, whatever its whole rounds show."""
-    trials = [make_trial(2 * repeat + cell - 2, repeat=repeat) for repeat in (1, 2, 3, 4) for cell in (1, 2)]
-    plan = make_plan(trials, decide=DecideSettings(budget_s=60.0, until_decided=False, expected_rounds=4))
-    saved(plan, **{f"t{number}": Outcome.OK for number in range(1, 7)}, t7=Outcome.CANCELLED)
-    session = stage.session(plan)
-    if stopped:
-        session.stop.request("enough")
-    session.look_if_stopped()
-    for found in (session.plan, session.store.load_plan()):
-        assert found.decide is not None and found.trials == trials, "what is left of the round stays to be run"
-        assert [(look.round, look.spent) for look in found.decide.looks] == [(round_, pytest.approx(spent)) for round_, spent in looks]
 
 
 def ended_ok(trial: Trial) -> TrialResult:
