@@ -11,6 +11,7 @@ from cluster.devices.peaks import clock_of_peak, peak_of_work
 from cluster.trial_layout import TRACE
 from cluster.worker.measured_window import Record, Steps
 from cluster.worker.set_up import SessionContext
+from cluster.worker.torch_internals import alloc_conf
 from experiments.components.flop_count import FLOP_COUNT
 from experiments.components.workload import Workload, attention_flops, flops_by_precision
 
@@ -59,8 +60,20 @@ def profile(context: SessionContext, steps: Steps, window: dict[str, Any]) -> li
         enough = f"; profile_steps={rounds + 1} are a whole round" if rounds > 1 else ""
         context.recorder.note(f"what the traced steps reached is not known: steps differ in kind, and FLOPs are of their mix{enough}")
         return all_products
-    window["profile"] = {**found, "ranks": [{"rank": rank, **one.record()} for rank, one in enumerate(each) if one is not None]}
+    told = [{"rank": rank, **one.record()} for rank, one in enumerate(each) if one is not None]
+    window["profile"] = {**found, "ranks": [_without_allocator(one) if _segments_grow(context) else one for one in told]}
     return all_products
+
+
+def _segments_grow(context: SessionContext) -> bool:
+    """Whether memory comes from CUDA by calls of its driver: the profiler records none of these."""
+    return context.parameters.expandable_segments or "expandable_segments:True" in (alloc_conf() or "")
+
+
+def _without_allocator(rank: dict[str, float]) -> dict[str, float]:
+    """The parts, with the wait for the allocator within that for launches: what could be seen of it is not all."""
+    rest = {name: value for name, value in rank.items() if name != "allocator_s"}
+    return rest | {"launch_s": rank["launch_s"] + rank["allocator_s"]}
 
 
 def _read_trace(context: SessionContext, path: Path, samples: list[int]) -> ReadTrace:

@@ -14,6 +14,7 @@ from cluster.git_state import git_state
 from cluster.packages import installed
 from cluster.source_tree import running_tree
 from cluster.worker.host_identity import host_id
+from cluster.worker.torch_internals import alloc_conf
 from experiments.trial import digest
 
 LIBRARIES = (
@@ -40,7 +41,7 @@ def environment(device: Device, world_size: int, threads: int | None) -> dict[st
         "world_size": world_size,
         "threads": threads,
         "start": os.environ.get("SWEEPBENCH_START", "fresh"),  # warm: forked from a process that had made the imports
-        "alloc_conf": os.environ.get("PYTORCH_ALLOC_CONF", os.environ.get("PYTORCH_CUDA_ALLOC_CONF")),  # the former counts
+        "alloc_conf": alloc_conf(),
         **{name: _version(name) for name in LIBRARIES},
         "python": platform.python_version(),
         "host": socket.gethostname(),

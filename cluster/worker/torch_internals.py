@@ -5,6 +5,7 @@ ray_train.py holds the uses of Ray's internals, and of torch's on Ray's behalf.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -67,10 +68,16 @@ def let_segments_grow() -> None:
     """Let the CUDA allocator of this process map further memory to the end of a segment, instead of a new segment for what fits nowhere.
 
     Of what is allocated from now on. As PYTORCH_ALLOC_CONF=expandable_segments:True does, which is read once, when torch is imported: in a
-    process from which this one was forked.
+    process from which this one was forked. What that variable says beside it is said again, since torch forgets what it is not told.
     """
+    told = [one for one in (alloc_conf() or "").split(",") if one.strip() and not one.strip().startswith("expandable_segments")]
     settings = getattr(torch._C, "_accelerator_setAllocatorSettings", None)  # before torch 2.10 another one
-    (settings or torch.cuda.memory._set_allocator_settings)("expandable_segments:True")
+    (settings or torch.cuda.memory._set_allocator_settings)(",".join([*told, "expandable_segments:True"]))
+
+
+def alloc_conf() -> str | None:
+    """How a user has set torch's allocator; None where nobody has."""
+    return os.environ.get("PYTORCH_ALLOC_CONF", os.environ.get("PYTORCH_CUDA_ALLOC_CONF"))  # the former counts
 
 
 def process_group_store() -> Any:

@@ -140,11 +140,26 @@ def take(cell: Cell, found: Comparison) -> None:
 
 
 def baselines(cells: Sequence[Cell], suite: Suite) -> list[Cell | None]:
-    """Of each cell: the one with its axes where the suite's `baseline` names none; the first of its row where there is no baseline."""
+    """Of each cell: the one with its axes where the suite's `baseline` names none; the first of its row where there is no baseline.
+
+    What is linked to an axis that `baseline` names has the value that goes with it: bf16 comes with stock kernels, whatever a cell has.
+    """
     if suite.baseline:
-        return _first(cells, lambda axes: frozenset(axes.items()), suite.baseline)
+        return _first(cells, lambda axes: frozenset(axes.items()), {**_linked_to(suite.baseline, suite.linked), **suite.baseline})
     rows, columns = layout(cells, suite)
     return _first(cells, lambda axes: tuple(axes.get(axis) for axis in rows)) if columns else [None] * len(cells)
+
+
+def _linked_to(named: Mapping[str, Scalar], linked: Sequence[Mapping[str, Sequence[Scalar]]]) -> dict[str, Scalar]:
+    """The values that linked axes have wherever the named ones have theirs; without those that may have several."""
+    found: dict[str, Scalar] = {}
+    for group in linked:
+        known = {axis: named[axis] for axis in group if axis in named}
+        entries = [dict(zip(group, values, strict=True)) for values in zip(*group.values(), strict=True)]
+        fitting = [entry for entry in entries if all(value_key(entry[axis]) == value_key(value) for axis, value in known.items())]
+        if known and fitting:
+            found |= {axis: value for axis, value in fitting[0].items() if all(value_key(one[axis]) == value_key(value) for one in fitting)}
+    return found
 
 
 def _first(

@@ -135,9 +135,11 @@ def _of_allocator(cells: Sequence[Cell]) -> list[str]:
         return []
     least, *_, most = sorted(round(count) for count, _ in (*short.values(), *short.values()))
     times = f"{least if least == most else f'{least} to {most}'} {'time' if most == 1 else 'times'} a trial"
-    grows = all(cell.trial.parameters.get("expandable_segments") for _, cell in short.values())
-    other = "A smaller batch or checkpointing does without." if grows else "With --set expandable_segments=true memory fragments less."
-    what = f"torch's allocator emptied its cache {times} in the window of {listed([*short], NAMED)}"
+    name = "expandable_segments"
+    tried = any(name in cell.axes for cell in cells) or all(cell.trial.parameters.get(name) for _, cell in short.values())
+    other = "A smaller batch or checkpointing does without." if tried else f"With --set {name}=true memory fragments less."
+    together = ", on all its devices together," if any(cell.devices > 1 for _, cell in short.values()) else ""
+    what = f"torch's allocator emptied its cache {times}{together} in the window of {listed([*short], NAMED)}"
     return [f"Memory was so short that {what}: the device waits for that. {other}"]
 
 

@@ -48,5 +48,6 @@ def trial_times(ended: Sequence[tuple[Trial, TrialResult]], expected: Mapping[st
 
 
 def _again_s(trial: Trial, result: TrialResult) -> float:
-    once = ["compile_seconds", *(["trace_seconds"] if trial.parameters.get("profile_repeats") is not None else [])]
+    traced = trial.parameters.get("profile_repeats")
+    once = ["compile_seconds", *(["trace_seconds"] if traced is not None and trial.repeat >= traced else [])]
     return result.finished_at - result.started_at - sum(float(result.summary.get(name) or 0.0) for name in once)

@@ -22,7 +22,7 @@ LOADER = "sweepbench: in the loader"  # what the host's time in the loader is ca
 OPERATOR = "External id"  # of an operator, and of what it launched
 _LAUNCH = frozenset({"cuda_runtime", "cuda_driver"})
 # What torch's allocator asks of CUDA where the memory that it keeps does not do; cudaFree also waits until the device has done all its work
-_ALLOCATION = re.compile(r"cuda(Malloc|Free)(?!Host)\w*|cuMem(Create|Map|Unmap|Release|SetAccess)\w*")
+_ALLOCATION = re.compile(r"cuda(Malloc|Free)(?!Host)\w*")
 
 Interval = tuple[float, float]  # start, end; microseconds
 

@@ -19,6 +19,15 @@ Function = Callable[..., torch.Tensor]
 _FUNCTIONS: list[Function] = []
 
 
+def code_of(folder: Path) -> str:
+    """A hash of every file of Python in a folder: what is marked calls functions of others."""
+    files = sorted(folder.glob("*.py"))
+    return hashlib.sha256(b"".join(file.name.encode() + file.read_bytes() for file in files)).hexdigest()
+
+
+CODE = code_of(Path(__file__).parent)  # once, on import: a process forked later runs what was imported then, not what lies there by now
+
+
 def whole(function: Function) -> Function:
     """Mark a function of a module, whose first argument is a tensor, to be taken whole. Autocast is off within."""
 
@@ -37,13 +46,6 @@ def take_whole() -> None:
 
     for function in _FUNCTIONS:
         torch.compiler.allow_in_graph(function)  # type: ignore[no-untyped-call]
-    names = {f"{function.__module__}.{function.__name__}": _code() for function in _FUNCTIONS}
+    names = {f"{function.__module__}.{function.__name__}": CODE for function in _FUNCTIONS}
     # set anew, not added to: torch hashes its settings again only where one was set
     inductor.unsafe_marked_cacheable_functions = {**inductor.unsafe_marked_cacheable_functions, **names}
-
-
-@functools.cache
-def _code() -> str:
-    """A hash of every file of this folder: what is marked calls functions of others."""
-    files = sorted(Path(__file__).parent.glob("*.py"))
-    return hashlib.sha256(b"".join(file.name.encode() + file.read_bytes() for file in files)).hexdigest()

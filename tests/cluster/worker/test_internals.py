@@ -170,6 +170,8 @@ def test_inductor_has_its_cache_key_of_torch_where_it_is_looked_for() -> None:
 
 def test_the_allocator_is_told_by_the_name_that_this_torch_has(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
+    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+        monkeypatch.delenv(name, raising=False)
     assert callable(torch._C._accelerator_setAllocatorSettings) and callable(torch.cuda.memory._set_allocator_settings)
     monkeypatch.setattr(torch._C, "_accelerator_setAllocatorSettings", said.append)
     torch_internals.let_segments_grow()
@@ -177,3 +179,8 @@ def test_the_allocator_is_told_by_the_name_that_this_torch_has(monkeypatch: pyte
     monkeypatch.setattr(torch.cuda.memory, "_set_allocator_settings", said.append)
     torch_internals.let_segments_grow()
     assert said == ["expandable_segments:True"] * 2
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:512,expandable_segments:False")
+    torch_internals.let_segments_grow()
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "garbage_collection_threshold:0.8")
+    torch_internals.let_segments_grow()
+    assert said[2:] == ["max_split_size_mb:512,expandable_segments:True", "garbage_collection_threshold:0.8,expandable_segments:True"]

@@ -305,6 +305,21 @@ def test_every_rank_tells_the_parts_of_its_traced_steps(setting: Setting, monkey
     assert (window["attention_flops_per_sample"], window["peak_clock_mhz"]) == (3.0, 1410)
 
 
+@pytest.mark.parametrize(("grow", "conf"), [(True, None), (False, "max_split_size_mb:9,expandable_segments:True")])
+def test_where_segments_grow_the_wait_for_the_allocator_is_within_that_for_launches(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, grow: bool, conf: str | None
+) -> None:
+    """Their memory comes by calls of CUDA's driver, of which the profiler records none: 0 would be said whatever they took."""
+    monkeypatch.setattr(set_up, "let_segments_grow", lambda: None)
+    if conf:
+        monkeypatch.setenv("PYTORCH_ALLOC_CONF", conf)
+    monkeypatch.setattr(profile, "trace", lambda path: nullcontext())
+    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ReadTrace({"where": "device"}, StepParts(**PARTS)))
+    [rank] = setting.run(profile_steps=4, expandable_segments=grow, evaluate=False)["profile"]["ranks"]
+    assert "allocator_s" not in rank and rank["launch_s"] == PARTS["launch_s"] + PARTS["allocator_s"]
+    assert {**rank, "launch_s": 0.0, "allocator_s": 0.0} == {"rank": 0, **PARTS, "launch_s": 0.0, "allocator_s": 0.0}
+
+
 @pytest.mark.parametrize(
     ("alike", "per_round", "known", "says"),
     [

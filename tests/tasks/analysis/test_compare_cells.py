@@ -396,3 +396,24 @@ def test_what_a_rung_stands_for_is_no_confounder_and_the_rest_is() -> None:
         [row(workers(count, rung="b"), parameters={"compile": compiled}) for count, compiled in enumerate(("none", "layer"))], suite
     )
     assert [name for name, _ in confounders(one_rung)] == ["compile"], "of cells on one rung it is a confounder"
+
+
+ARMS = [{"precision": ["bf16", "fp8", "fp8"], "kernels": ["stock", "fused", "stock"], "block_weights": ["fp32", "bf16", "bf16"]}]
+
+
+@pytest.mark.parametrize("named", [{"precision": "bf16"}, {"precision": "bf16", "kernels": "stock"}, {"block_weights": "fp32"}])
+def test_what_is_linked_to_a_named_axis_of_the_baseline_goes_with_it(named: dict[str, str]) -> None:
+    """fp8 with kernels of ours is compared with bf16 and stock ones: bf16 with kernels of ours is in no plan."""
+    arms = [dict(zip(ARMS[0], values, strict=True)) for values in zip(*ARMS[0].values(), strict=True)]
+    rows = [one for arm, rate in zip(arms, (100.0, 120.0, 110.0), strict=True) for one in repeats(workers(0, **arm), rate, EVEN)]
+    plain, fused, stock = made(rows, {**settings(baseline=named), "linked": ARMS})
+    assert plain.baseline is plain and fused.baseline is plain and stock.baseline is plain
+    assert fused.speedup is not None and math.exp(fused.speedup.effect) == pytest.approx(1.2)
+
+
+def test_a_linked_value_that_is_not_sure_stays_the_cells_own() -> None:
+    """With precision fp8 as the baseline kernels may be either: each cell has the baseline of its own kernels."""
+    arms = [dict(zip(ARMS[0], values, strict=True)) for values in zip(*ARMS[0].values(), strict=True)]
+    rows = [one for arm in arms for one in repeats(workers(0, **arm), 100.0, EVEN)]
+    plain, fused, stock = made(rows, {**settings(baseline={"precision": "fp8"}), "linked": ARMS})
+    assert plain.baseline is stock and fused.baseline is fused and stock.baseline is stock

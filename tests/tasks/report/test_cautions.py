@@ -188,6 +188,12 @@ def test_of_many_drifts_the_worst_is_named() -> None:
         ),
         ({}, (0.9, 4), "4 times a trial in the window of MP-1", "With --set expandable_segments=true memory fragments less."),
         (
+            {"devices": 2},
+            (0, 8),
+            "8 times a trial, on all its devices together, in the window of MP-1",
+            "With --set expandable_segments=true memory fragments less.",
+        ),
+        (
             {"expandable_segments": True},
             (1, 0),
             "1 time a trial in the window of MP-0",

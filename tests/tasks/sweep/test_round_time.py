@@ -44,6 +44,9 @@ def test_a_trace_of_the_first_repeats_alone_is_not_paid_again() -> None:
     traced = make_result(first, started_at=0.0, finished_at=29.0, summary=summary)
     assert trial_times([(first, traced)]).seconds == {first.cell: 15.0}
     assert trial_times([(each, traced)]).seconds == {each.cell: 29.0}, "every repeat of it is traced"
+    for repeat, seconds in ((1, 29.0), (2, 29.0), (3, 15.0)):
+        some = make_trial(4, repeat=repeat, parameters={"profile_steps": 4, "profile_repeats": 3})
+        assert trial_times([(some, traced)]).seconds == {some.cell: seconds}, "the next repeat is traced too, but after the third"
     assert trial_times([(first, make_result(first, started_at=0.0, finished_at=29.0))]).seconds == {first.cell: 29.0}
 
 

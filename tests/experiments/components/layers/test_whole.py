@@ -23,16 +23,16 @@ def test_each_function_is_marked_under_its_own_name(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(inductor, "unsafe_marked_cacheable_functions", {})
     take_whole()
     told = inductor.unsafe_marked_cacheable_functions
-    assert set(told) == {f"experiments.components.layers.{name}" for name in MARKED} and set(told.values()) == {whole._code()}
+    assert set(told) == {f"experiments.components.layers.{name}" for name in MARKED} and set(told.values()) == {whole.CODE}
 
 
-def test_the_code_is_every_file_of_the_layers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(whole, "__file__", str(tmp_path / "whole.py"))
+def test_the_code_is_every_file_of_the_layers(tmp_path: Path) -> None:
     found = []
     for name, text in (("a.py", "1"), ("a.py", "2"), ("b.py", "2"), ("notes.txt", "no code")):
         (tmp_path / name).write_text(text)
-        found.append(whole._code.__wrapped__())
+        found.append(whole.code_of(tmp_path))
     assert len(set(found)) == 3 and found[2] == found[3]
+    assert whole.code_of(Path(whole.__file__).parent) == whole.CODE
 
 
 def test_autocast_is_off_within(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +79,7 @@ def test_a_compiled_layer_comes_from_the_cache_until_its_code_changes(monkeypatc
     assert more.get("autograd_cache_miss") == 1 and not torch.equal(by_row[0], first[0]), "nor are those of its other settings"
 
     with monkeypatch.context() as patch:
-        patch.setattr(whole, "_code", lambda: "of other code")
+        patch.setattr(whole, "CODE", "of other code")
         take_whole()
         assert passed(layer)[1].get("autograd_cache_miss") == 1
     take_whole()
