@@ -6,7 +6,7 @@ import re
 
 from experiments.config.errors import ConfigError
 
-HINT = "write it as 2h, 90m or 1h30m"
+HINT = "write it as 2h, 90m, 1h30m or 45s"
 MOST_S = 30 * 86400.0  # a longer budget is a slip of the hand
 _DURATION = re.compile(r"^(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?$")
 

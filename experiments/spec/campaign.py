@@ -18,6 +18,7 @@ from experiments.spec.schema import Name
 from experiments.trial import Scalar
 
 DEVICE = "{device}"  # in `to`: the device that the sweep ran on, such as h100
+RENAMED = {"h200-x1": "gpu-x1", "h200-x2": "gpu-x2", "h200-x4": "gpu-x4"}  # as published pages call them
 _HERE = Path(__file__).resolve().parents[1] / "campaigns"
 
 
@@ -85,6 +86,8 @@ class CampaignFile(Strict):
 def load_campaign(name_or_path: str) -> CampaignFile:
     """A campaign by name or path, checked without its suites. Raises ConfigError that names the file, the key and the remedy."""
     files = campaigns()  # also for a path: two of one name are an error whenever one is run
+    if (now := RENAMED.get(name_or_path)) and name_or_path not in files:
+        raise ConfigError.one("campaign", None, name_or_path, "is called otherwise today", f"`sweep campaign {now}`")
     path = chosen_file(name_or_path, lambda: files, "campaign", "campaign")
     document = load(path)
     file = validate(CampaignFile, document)

@@ -12,7 +12,7 @@ from experiments.parameters import TrainingParameters
 from experiments.spec import matrix
 from experiments.spec.schema import PoolFacts, Suite
 from experiments.spec.vocabulary import BAD, Vocabulary, too_large, with_pools
-from experiments.trial import RUN_AXES
+from experiments.trial import RUN_AXES, label
 
 
 def check_overrides(
@@ -39,9 +39,10 @@ def check_overrides(
         good = [clean for clean, wrong in tried if wrong is None]
         if not good and tried[0][1]:
             problem, hint = tried[0][1]
-            each = str(setting).split(",") if option == "--only" else []
-            if len(each) > 1 and all(words.value(name, scalar(one.strip()))[1] is None for one in each):
-                hint = f"give {option} once for each: {' '.join(f'{option} {name}={one.strip()}' for one in each)}"
+            each = [one.strip() for one in str(setting).split(",")] if option == "--only" else []
+            right = [one for one in each if words.value(name, scalar(one))[1] is None]
+            if len(each) > 1 and right:  # said even where others are wrong: as one value none of them is read
+                hint = f"give {option} once for each: {' '.join(f'{option} {name}={one}' for one in each)}"
             complain(option, name, problem, hint)
         return good[0] if good else BAD
 
@@ -62,7 +63,12 @@ def check_overrides(
     for name in only:
         if name not in suite.axis_names:
             complain("--only", name, "is not an axis", choose(name, suite.axis_names))
-    clean_only = {name: [value("--only", name, item) for item in values] for name, values in only.items() if name in suite.axis_names}
+    named = {name: _by_label(suite, name) for name in only}
+    clean_only = {
+        name: [value("--only", name, named[name].get(str(item), item)) for item in values]
+        for name, values in only.items()
+        if name in suite.axis_names
+    }
     if repeats is not None and not 1 <= repeats <= 1000:
         complain("--repeats", "", f"is {repeats}", "should be 1 to 1000")
     if problems:
@@ -76,6 +82,12 @@ def check_overrides(
     changed = with_pools(suite.model_copy(update=update), pools)
     _check_cells(changed, schema, pools)
     return changed
+
+
+def _by_label(suite: Suite, axis: str) -> dict[str, Any]:
+    """The axis' values by what tables call them where that is another text: MP-1 for dataloader_workers 1."""
+    values = [*suite.axes.get(axis, ()), *(value for group in suite.linked for value in group.get(axis, ()))]
+    return {text: value for value in values if (text := label(axis, value)) != str(value)}
 
 
 def _check_cells(suite: Suite, schema: type[TrainingParameters], pools: Mapping[str, PoolFacts]) -> None:

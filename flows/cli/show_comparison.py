@@ -54,7 +54,7 @@ def print_shown(out: Console, comparison: ShownComparison | None, *, emulated: b
     _print_table(out, comparison.table)
     print_costs(out, comparison.costs.header, comparison.costs.rows, comparison.costs.prices)
     out.print()
-    for line in (*comparison.crashes, *comparison.headline, *comparison.certificates):
+    for line in (*comparison.crashes, *comparison.disturbed, *comparison.headline, *comparison.certificates):
         out.print(line, **_PLAIN)
     return comparison.line
 

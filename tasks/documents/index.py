@@ -13,7 +13,8 @@ HEAD = """# Results
 
 The pages of `sweep publish` and `sweep campaign`, a line for each sweep. Each has the plan, every step of every trial, the report and its
 figures beside it; `sweep publish --check` tells whether a file was changed since. Single trials decide nothing, and the pages say so: of
-them nothing is found here, unless the question was what fits.
+them nothing is found here, unless the question was what fits. A command is as it was given: campaigns and profiles of earlier pages have
+other names [today](../operating.md#campaigns).
 This index is written by `python -m tasks.documents`.
 """
 OTHERS = """Pages without a manifest: records of another kind, and sweeps from before there was `sweep publish`, which ran each cell once.

@@ -241,10 +241,11 @@ def _no_answer(source: ReportSource) -> str:
 
 
 def _no_value(cells: Sequence[Cell]) -> str:
-    """How cells ended, none of which has a value; of those that crashed, why."""
+    """How cells ended, none of which has a value; of those that crashed or are unsupported, why."""
     counts = Counter(cell.outcome for cell in cells)
-    crashes = [f" ({_first(one.reasons)})" for one in find_missing(cells) if one.outcome == "crashed" and one.reasons]
-    said = [f"{count} {outcome.replace('_', ' ')}{''.join(crashes) if outcome == 'crashed' else ''}" for outcome, count in counts.items()]
+    told = [one for one in find_missing(cells) if one.outcome in ("crashed", "unsupported") and one.reasons]
+    why = {outcome: "".join(f" ({_first(one.reasons)})" for one in told if one.outcome == outcome) for outcome in counts}
+    said = [f"{count} {outcome.replace('_', ' ')}{why[outcome]}" for outcome, count in counts.items()]
     return f"No cell has a value: {', '.join(said)}."
 
 

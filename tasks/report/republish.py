@@ -40,6 +40,8 @@ def republish(folder: Path) -> Path:
 
 def _missing(text: str) -> list[str]:
     """What the page says was not measured, which only its campaign knew."""
-    _, _, after = text.partition("\nNot measured:\n")
+    after = re.split(r"\nNot measured(?:, or not as often as planned)?:\n", text, maxsplit=1)[-1]  # the first: of earlier pages
+    if after == text:
+        return []
     lines = after.partition("\n\n")[0].splitlines()
     return [re.sub(r"\\(.)", r"\1", line.removeprefix("- ")) for line in lines]

@@ -48,9 +48,10 @@ def standing_of(sweep: Sweep, cells: Sequence[Cell]) -> Standing | None:
     undecided = undecided_cells(compared)
     disturbed = [cell for cell in undecided if cell.disturbed or (cell.baseline is not None and cell.baseline.disturbed)]
     elsewhere = [cell for cell in undecided if cell.why_undecided in (APART, ONE_BESIDE)]
+    few = [cell for cell in undecided if cell not in (*disturbed, *elsewhere) and _tells_nothing(cell)]
     minimum = sweep.plan.suite.report.minimum_effect
     left = {
-        cell.short: None if cell in disturbed or cell in elsewhere else rounds_left(cell, settings.looks, minimum) for cell in undecided
+        cell.short: None if cell in (*disturbed, *elsewhere, *few) else rounds_left(cell, settings.looks, minimum) for cell in undecided
     }
     takes = [rounds for rounds in left.values() if rounds is not None]
     said = [_decided(compared)]
@@ -69,7 +70,13 @@ def standing_of(sweep: Sweep, cells: Sequence[Cell]) -> Standing | None:
         which = "it was" if len(compared) == 1 else f"{len(elsewhere)} were"
         said.append(f"{which} not measured on one host in one sitting: {plural(settings.least, 'more round')} there would compare them")
         step = step or _for(sweep, settings.least * _round_s(sweep, elsewhere))
-    if hopeless := len(undecided) - len(takes) - len(disturbed) - len(elsewhere):
+    if few:
+        which = "it has" if len(compared) == 1 else f"{len(few)} {'has' if len(few) == 1 else 'have'}"
+        said.append(
+            f"{which} too few trials that count, as others were disturbed or failed: {plural(settings.least, 'more round')} would tell"
+        )
+        step = step or _for(sweep, settings.least * _round_s(sweep, few))
+    if hopeless := len(undecided) - len(takes) - len(disturbed) - len(elsewhere) - len(few):
         which = "it" if len(compared) == 1 else str(hopeless)
         said.append(f"{which} cannot be decided with a sensible number of repeats: more than {SENSIBLE} rounds as it looks now")
     return Standing("; ".join(said), step, left)
@@ -80,6 +87,11 @@ def _for(sweep: Sweep, needed_s: float) -> NextStep:
     return NextStep(f"sweep resume {sweep.sweep_id} --budget {duration.text(60 * max(1, math.ceil(_MARGIN * needed_s / 60)))}", needed_s)
 
 
+def _tells_nothing(cell: Cell) -> bool:
+    """Whether so few of its trials and its baseline's count that nobody knows how far they lie apart."""
+    return cell.speedup is None or not math.isfinite(cell.speedup.se)
+
+
 def stands(cell: Cell, standing: Standing) -> str:
     """Of one comparison: `decided after 3 rounds`, `about 6 more rounds`."""
     if cell.verdict is not Verdict.UNDECIDED:
@@ -88,6 +100,8 @@ def stands(cell: Cell, standing: Standing) -> str:
         return "not pursued: the loss is not its reference's"
     if cell.why_undecided in (DISTURBED, APART, ONE_BESIDE):
         return f"not compared yet: {cell.why_undecided}"
+    if standing.left and _tells_nothing(cell):
+        return "not known yet: too few trials that count"
     rounds = standing.left.get(cell.short)
     return f"about {plural(rounds, 'more round')}" if rounds else f"more than {SENSIBLE} more rounds" if standing.left else "no look yet"
 

@@ -21,7 +21,7 @@ def test_durations() -> None:
 
 def test_an_option_is_named_with_what_would_be_right() -> None:
     assert option_seconds("--budget", "25m") == 1500
-    with pytest.raises(ConfigError, match=r"--budget: '25' is not a duration; write it as 2h, 90m or 1h30m"):
+    with pytest.raises(ConfigError, match=r"--budget: '25' is not a duration; write it as 2h, 90m, 1h30m or 45s"):
         option_seconds("--budget", "25")
 
 

@@ -223,7 +223,9 @@ def test_overrides(workshop: Workshop, options: dict[str, Any], axes: list[tuple
             {"only": {"precision": ["fp32, bf16"]}},
             "--only: precision: is 'fp32, bf16'; give --only once for each: --only precision=fp32 --only precision=bf16",
         ),
-        ({"only": {"precision": ["fp32,nonsense"]}}, "--only: precision: is 'fp32,nonsense'; should be 'fp32', "),
+        ({"only": {"precision": ["fp32,nonsense"]}}, "--only precision=fp32 --only precision=nonsense"),
+        ({"only": {"precision": ["some,nonsense"]}}, "--only: precision: is 'some,nonsense'; should be 'fp32', "),
+        ({"only": {"dataloader_workers": ["MP-9"]}}, "--only: dataloader_workers: is 'MP-9'; should be a whole number"),
         ({"sets": {"precision": "fp32,bf16"}}, "--set: precision: is 'fp32,bf16'; should be 'fp32', "),
         ({"repeats": 0}, "--repeats: is 0; should be 1 to 1000"),
         ({"sets": {"devices": 3}}, "devices: 3 devices are more than the pool cpu has; at most 2"),
@@ -299,3 +301,8 @@ def test_another_folder_gives_its_own_workload(workshop: Workshop, tmp_path: Pat
     (other / "workloads" / "toy.py").write_text(WORKLOAD.replace('= "tiny"', '= "large"'))
     monkeypatch.setenv("SWEEPBENCH_EXTRA", str(other))
     assert workloads.load("toy").Parameters.model_fields["model"].default == "large"
+
+
+def test_only_takes_what_tables_call_a_value(workshop: Workshop) -> None:
+    cells = expand(workshop.load(SUITE, only={"dataloader_workers": ["MP-1"]}))
+    assert {cell.axes["dataloader_workers"] for cell in cells} == {1}

@@ -110,7 +110,7 @@ def test_a_sweep_that_all_crashed_says_at_which_line() -> None:
     told = row(workers(3), None, outcome=Outcome.UNSUPPORTED, reason="no fp8")
     assert (
         headline_of(report_of([*alike, other, told])).said
-        == f"No cell has a value: 3 crashed ({where}; and 1 other reason), 1 unsupported."
+        == f"No cell has a value: 3 crashed ({where}; and 1 other reason), 1 unsupported (no fp8)."
     )
     beside = report_of([*alike, row(workers(2)), row(workers(3), 150.0)])
     assert beside.next_step is None or "mended" not in beside.next_step.text

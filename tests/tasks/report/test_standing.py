@@ -77,6 +77,22 @@ def test_what_no_sensible_number_of_rounds_decides() -> None:
     assert standing.line == f"The comparison with the baseline is undecided; {hopeless}"
 
 
+def test_too_few_trials_that_count_are_not_called_hopeless() -> None:
+    """Of three trials each, one of a cell was not disturbed: nobody knows how far its trials lie apart, so nothing is foretold."""
+    made = rows((100.0, QUIET[:3]), (130.0, QUIET[:3]))
+    told = [
+        replace(one, result=one.result.model_copy(update={"disturbed": "another process"})) if one.result and one.trial.repeat > 1 else one
+        for one in made
+    ]
+    report = report_of(told, decide=DecideSettings(budget_s=600.0, until_decided=True, looks=[Look(round=3, spent=0.2)]))
+    standing = report.standing
+    assert standing is not None and list(standing.left.values()) == [None]
+    why = "it has too few trials that count, as others were disturbed or failed: 3 more rounds would tell"
+    assert standing.line == f"The comparison with the baseline is undecided; {why}"
+    assert standing.step is not None and standing.step.command.startswith("sweep resume made-up --budget ")
+    assert report.section("standing").table.rows[0][-1] == "not known yet: too few trials that count"
+
+
 def test_before_the_first_look() -> None:
     report = reported([], (100.0, QUIET[:2]), (130.0, QUIET[:2]))
     assert report.standing is not None and report.standing.line == "No comparison is decided yet: the first look is after 3 rounds"
