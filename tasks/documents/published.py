@@ -14,7 +14,7 @@ from cluster.trial_layout import PLAN, RESULTS
 from tasks.analysis.cell import DEVICES
 from tasks.analysis.results import ResultsError, read_parquet
 from tasks.report.manifest import MANIFEST, listed_files
-from tasks.report.text_format import listed, plural
+from tasks.report.text_format import devices_told, plural
 from tasks.sweep.store import Plan, read_plan
 
 README = "README.md"
@@ -105,9 +105,9 @@ def _many(counts: Sequence[int]) -> str:
 
 
 def _devices(rows: Sequence[dict[str, Any]]) -> str:
-    """`4 NVIDIA H200`, `1, 2 and 4 NVIDIA H200`; without a number of a kind of which no trial had more than one."""
+    """As `devices_told`."""
     counts: dict[str, set[int]] = {}
     for row in rows:
         if row.get("env.device_name"):
             counts.setdefault(str(row["env.device_name"]), set()).add(int(json.loads(row["parameters"]).get(DEVICES) or 1))
-    return "; ".join(name if of == {1} else f"{listed([str(count) for count in sorted(of)])} {name}" for name, of in counts.items())
+    return devices_told(counts)

@@ -17,6 +17,7 @@ from experiments.config.errors import UserError
 from experiments.json_file import sealed_text
 from experiments.step_record import FIELDS
 from experiments.trial import DataSource, TrialResult
+from tasks.analysis.cell import DEVICES
 from tasks.analysis.certificates import KnownOfDevice, known_of
 from tasks.analysis.published_steps import write_published_steps
 from tasks.analysis.results import Sweep, load_sweep, meta_of, steps_table
@@ -29,7 +30,7 @@ from tasks.report.markdown import render_text
 from tasks.report.model import make_report
 from tasks.report.provenance import commits_text, ran_at, tree_text
 from tasks.report.section import Bullets, Section
-from tasks.report.text_format import listed, plural
+from tasks.report.text_format import devices_told, listed, plural
 from tasks.report.whole_sweep import why_not_whole
 from tasks.report.write import keep_knowledge, render_report
 from tasks.sweep.dataset import is_drawn
@@ -222,7 +223,7 @@ def _facts(sweep: Sweep) -> list[tuple[str, str]]:
     software = [f"{name} {text}" for name in VERSIONS if (text := _values(rows, name))]
     code = f"{f'commit {commit}' if (commit := ran_at(sweep)) else 'no commit known'}, tree {tree_text(sweep)}"
     facts = [
-        ("Device", _values(rows, "device_name")),
+        ("Device", _devices(rows)),
         ("Hosts", _values(rows, "host_id")),
         ("Software", ", ".join(software)),
         ("Code", commits_text(sweep.plan) if all(row.trial.commit for row in sweep.rows) else code),
@@ -235,6 +236,14 @@ def _facts(sweep: Sweep) -> list[tuple[str, str]]:
 
 def _values(rows: Sequence[TrialRow], name: str) -> str:
     return listed(list(dict.fromkeys(str(row.environment[name]) for row in rows if row.environment.get(name) is not None)))
+
+
+def _devices(rows: Sequence[TrialRow]) -> str:
+    counts: dict[str, set[int]] = {}
+    for row in rows:
+        if row.environment.get("device_name"):
+            counts.setdefault(str(row.environment["device_name"]), set()).add(int(row.trial.parameters.get(DEVICES) or 1))
+    return devices_told(counts)
 
 
 def _dates(started: Sequence[float]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from experiments.metrics import Kind, Metric, Scale
@@ -165,3 +166,8 @@ def listed(words: list[str], most: int = 6) -> str:
     if len(words) > most:
         return f"{', '.join(words[: most - 1])} and {len(words) - most + 1} more"
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""
+
+
+def devices_told(counts: Mapping[str, Collection[int]]) -> str:
+    """`4 NVIDIA H200`, `1, 2 and 4 NVIDIA H200`; without a number of a kind of which no trial had more than one. `counts`: by name."""
+    return "; ".join(name if {*of} == {1} else f"{listed([str(count) for count in sorted({*of})])} {name}" for name, of in counts.items())

@@ -9,7 +9,7 @@ import pytest
 
 from experiments.metrics import metric_of
 from experiments.stats.estimate import Estimate
-from tasks.report.text_format import amount, clock, interval, listed, number, percent, plural, seconds, size, spread, times
+from tasks.report.text_format import amount, clock, devices_told, interval, listed, number, percent, plural, seconds, size, spread, times
 
 
 def estimate(low: float, high: float, value: float = 1.0, se: float = 0.01) -> Estimate:
@@ -136,3 +136,16 @@ def test_counts_and_lists() -> None:
 )
 def test_seconds_read_as_a_clock(seconds: float, text: str) -> None:
     assert clock(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("counts", "told"),
+    [
+        ({"NVIDIA H200": {1}}, "NVIDIA H200"),
+        ({"NVIDIA H200": {2}}, "2 NVIDIA H200"),
+        ({"NVIDIA H200": {4, 1, 2}, "AMD EPYC": [1, 1]}, "1, 2 and 4 NVIDIA H200; AMD EPYC"),
+        ({}, ""),
+    ],
+)
+def test_devices_with_how_many_a_trial_had(counts: dict[str, set[int]], told: str) -> None:
+    assert devices_told(counts) == told
