@@ -39,11 +39,7 @@ def check_overrides(
         good = [clean for clean, wrong in tried if wrong is None]
         if not good and tried[0][1]:
             problem, hint = tried[0][1]
-            each = [one.strip() for one in str(setting).split(",")] if option == "--only" else []
-            right = [one for one in each if words.value(name, scalar(one))[1] is None]
-            if len(each) > 1 and right:  # said even where others are wrong: as one value none of them is read
-                hint = f"give {option} once for each: {' '.join(f'{option} {name}={one}' for one in each)}"
-            complain(option, name, problem, hint)
+            complain(option, name, problem, _once_for_each(words, name, setting) or hint if option == "--only" else hint)
         return good[0] if good else BAD
 
     axes, clean_sets = dict(suite.axes), dict[str, Any]()
@@ -63,12 +59,8 @@ def check_overrides(
     for name in only:
         if name not in suite.axis_names:
             complain("--only", name, "is not an axis", choose(name, suite.axis_names))
-    named = {name: _by_label(suite, name) for name in only}
-    clean_only = {
-        name: [value("--only", name, named[name].get(str(item), item)) for item in values]
-        for name, values in only.items()
-        if name in suite.axis_names
-    }
+    named = {name: _by_label(suite, name) for name in only if name in suite.axis_names}
+    clean_only = {name: [value("--only", name, known.get(str(item), item)) for item in only[name]] for name, known in named.items()}
     if repeats is not None and not 1 <= repeats <= 1000:
         complain("--repeats", "", f"is {repeats}", "should be 1 to 1000")
     if problems:
@@ -82,6 +74,13 @@ def check_overrides(
     changed = with_pools(suite.model_copy(update=update), pools)
     _check_cells(changed, schema, pools)
     return changed
+
+
+def _once_for_each(words: Vocabulary, axis: str, setting: Any) -> str:
+    """What to write instead of several values in one; empty where that is none. Said even where some are wrong: as one none is read."""
+    each = [one.strip() for one in str(setting).split(",")]
+    right = [one for one in each if words.value(axis, scalar(one))[1] is None]
+    return f"give --only once for each: {' '.join(f'--only {axis}={one}' for one in each)}" if len(each) > 1 and right else ""
 
 
 def _by_label(suite: Suite, axis: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from tasks.analysis.judge_cells import OF_MANY, ONE_TRIAL, SPREADS_DIFFER
 from tasks.analysis.trial_row import TrialRow
 from tasks.report.places import caution_of_places
 from tasks.report.sections.device_state import disturbance_cautions, unjudged_cautions
-from tasks.report.spread_caution import of_far_trials, of_unknown_spread
+from tasks.report.spread_caution import of_far_trials, of_known_spread, of_unknown_spread
 from tasks.report.text_format import listed, percent, plural
 
 NAMED = 4  # trials that are named one by one
@@ -44,6 +44,7 @@ def caution_groups(rows: Sequence[TrialRow], cells: Sequence[Cell], *, emulated:
             [
                 *_of_repeats(measured),
                 *([] if emulated else of_unknown_spread(measured)),
+                *([] if emulated else of_known_spread(measured)),
                 *of_far_trials(measured),
                 *_of_undecided(measured),
                 *_of_length(measured),

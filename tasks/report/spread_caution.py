@@ -27,6 +27,20 @@ def of_unknown_spread(cells: Sequence[Cell]) -> list[str]:
     return [_sentence(f"{pool} ({device})" if device else pool) for pool, device in devices.items()]
 
 
+def of_known_spread(cells: Sequence[Cell]) -> list[str]:
+    """One sentence for each pool that has a cell of a single trial whose interval is what past sweeps say. `cells`: as above."""
+    spreads: dict[str, float] = {}
+    for cell in cells:
+        if len(cell.measured) == 1 and cell.metric.scale is Scale.LOG and cell.known is not None and cell.estimate is not None:
+            device = str(cell.measured[0].environment.get("device_name") or "")
+            spreads.setdefault(f"{cell.trial.pool} ({device})" if device else cell.trial.pool, cell.known.sd)
+    return [
+        f"A cell that ran once on pool {where} has its interval from other settings' trials in past sweeps there, whose standard deviation "
+        f"was {percent(sd)} (`sweep spread`)."
+        for where, sd in spreads.items()
+    ]
+
+
 def _sentence(where: str) -> str:
     return f"A cell that ran once on pool {where} has no interval either: the spread between trials there is not known."
 

@@ -34,10 +34,14 @@ def test_single_trials_of_an_unknown_pool_say_what_is_missing(tmp_path: Path) ->
     ]
 
 
-def test_a_known_spread_gives_an_interval_and_no_caution(tmp_path: Path) -> None:
+def test_a_known_spread_gives_an_interval_and_its_source(tmp_path: Path) -> None:
     """Twelve past sweeps of three cells whose trials lie 1 % apart."""
     write_history(tmp_path, trial_sd=0.01)
-    assert said(tmp_path, Fake(ONCE)) == []
+    [line] = said(tmp_path, Fake(ONCE))
+    start = (
+        "A cell that ran once on pool cpu (Made-up CPU) has its interval from other settings' trials in past sweeps there, whose standard "
+    )
+    assert re.fullmatch(rf"{re.escape(start)}deviation was (0\.[89]|1\.[0-2])\d* % \(`sweep spread`\)\.", line), line
     estimate = make_report(load_sweep(tmp_path / "made-up-20260101-000000-0000")).cells[0].estimate
     assert estimate is not None and estimate.relative == pytest.approx(0.0196, rel=0.2)
 
