@@ -16,7 +16,7 @@ from experiments.atomic_file import atomic_write
 from experiments.config.errors import UserError
 from experiments.json_file import sealed_text
 from experiments.step_record import FIELDS
-from experiments.trial import DataSource, TrialResult
+from experiments.trial import DataSource, Trial, TrialResult
 from tasks.analysis.cell import DEVICES
 from tasks.analysis.certificates import KnownOfDevice, known_of
 from tasks.analysis.published_steps import write_published_steps
@@ -158,15 +158,20 @@ def published_sweep(folder: Path) -> PublishedSweep:
 
 
 def _publish_plan(plan: Plan, source: Path, target: Path) -> None:
-    """Data sets that we made are named below runs/, wherever that lay: its place says nothing of the data, and may name a user."""
-    trials = [
-        trial.model_copy(update={"data": _below_runs(trial.data)}) if is_drawn(trial.parameters) or is_made(trial.data) else trial
-        for trial in plan.trials
-    ]
-    if trials == plan.trials:
+    """Data sets that we made are named below runs/, wherever that lay: its place says nothing of the data, and may name a user.
+
+    Of trials that were cut too: they stay in the plan.
+    """
+    named = {"trials": [_named_below_runs(trial) for trial in plan.trials], "cut": [_named_below_runs(trial) for trial in plan.cut]}
+    if named == {"trials": plan.trials, "cut": plan.cut}:
         shutil.copyfile(source, target)
     else:
-        atomic_write(target, sealed_text(plan.model_copy(update={"trials": trials})))
+        atomic_write(target, sealed_text(plan.model_copy(update=named)))
+
+
+def _named_below_runs(trial: Trial) -> Trial:
+    ours = is_drawn(trial.parameters) or is_made(trial.data)
+    return trial.model_copy(update={"data": _below_runs(trial.data)}) if ours else trial
 
 
 def _below_runs(data: DataSource | None) -> DataSource | None:

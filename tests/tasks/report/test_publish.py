@@ -114,12 +114,15 @@ def test_a_drawn_data_set_is_named_without_the_place_of_runs(tmp_path: Path) -> 
     trials = [trial.model_copy(update={"data": drawn, "parameters": {**trial.parameters, "dataset": "drawn"}}) for trial in plan.trials]
     for trial in trials:
         (store.trial_dir(trial.key) / "trial.json").write_text(sealed_text(trial))
-    store.save_plan(plan.model_copy(update={"trials": trials}))
+    cut = trials[0].model_copy(update={"key": "c" * 16, "index": len(trials)})  # there was no time for it
+    store.save_plan(plan.model_copy(update={"trials": trials, "cut": [cut]}))
     publish([store], page)
     assert not [path for path in page.rglob("*") if path.is_file() and b"somebody" in path.read_bytes()]
-    published = SweepStore(SWEEP_ID, page).load_plan().trials
+    kept = SweepStore(SWEEP_ID, page).load_plan()
+    assert len(kept.cut) == 1
+    published = [*kept.trials, *kept.cut]
     told = {"uri": "runs/data/scenes-12ab", "fingerprint": "12ab", "tokenizer": "runs/data/scenes-12ab/tokenizer"}
-    assert [trial.data.model_dump() if trial.data else None for trial in published] == [told] * len(trials)
+    assert [trial.data.model_dump() if trial.data else None for trial in published] == [told] * (len(trials) + 1)
 
 
 def test_the_readme_says_what_the_data_say_and_no_file_names_a_host(page: Path) -> None:
