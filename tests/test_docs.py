@@ -225,3 +225,11 @@ def test_committed_sweeps_are_read_by_this_version(folder: Path) -> None:
     sweep = load_sweep(folder)
     assert sweep.rows and all(row.problem is None for row in sweep.rows)
     assert make_report(sweep).sweep_id == sweep.plan.sweep_id
+
+
+def test_no_page_names_a_place_of_the_machine_that_made_it() -> None:
+    """Plans hold where data lay; a folder below a home directory may name a user too."""
+    pages = ROOT / "docs" / "results"
+    place = re.compile(rb'[" ](/(?:home|root|work|Users)/[^" ]*)')
+    found = {path.relative_to(pages).as_posix(): place.findall(path.read_bytes()) for path in pages.rglob("*.json")}
+    assert {name: places for name, places in found.items() if places} == {}

@@ -132,7 +132,7 @@ def _publish_sweep(store: SweepStore, target: Path) -> PublishedSweep:
     sweep = load_sweep(store.dir)
     keep_knowledge(sweep)
     target.mkdir(parents=True)
-    _publish_plan(sweep.plan, store.dir / PLAN, target / PLAN)
+    publish_plan(sweep.plan, store.dir / PLAN, target / PLAN)
     for name in (KNOWN_SPREAD, CERTIFICATES, HELD_TIME):
         if (store.dir / name).exists():  # an A/A sweep has no copy of certificates
             shutil.copyfile(store.dir / name, target / name)
@@ -157,7 +157,7 @@ def published_sweep(folder: Path) -> PublishedSweep:
     )
 
 
-def _publish_plan(plan: Plan, source: Path, target: Path) -> None:
+def publish_plan(plan: Plan, source: Path, target: Path) -> None:
     """Data sets that we made are named below runs/, wherever that lay: its place says nothing of the data, and may name a user.
 
     Of trials that were cut too: they stay in the plan.

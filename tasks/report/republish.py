@@ -9,13 +9,15 @@ from pathlib import Path
 
 from cluster.trial_layout import CERTIFICATES, HELD_TIME, KNOWN_SPREAD, PLAN, STEPS
 from tasks.report.manifest import check_published, listed_files
-from tasks.report.publish import README, PublishError, published_sweep, replace_page, write_page
+from tasks.report.publish import README, PublishError, publish_plan, published_sweep, replace_page, write_page
+from tasks.sweep.store import read_plan
 
 _KEPT = (PLAN, STEPS, KNOWN_SPREAD, CERTIFICATES, HELD_TIME)  # what was measured and known; everything else on a page is derived from it
 
 
 def republish(folder: Path) -> Path:
-    """Reports, figures, README and manifest of the page in `folder`; what was measured stays byte by byte. Returns its README.
+    """Reports, figures, README and manifest of the page in `folder`; what was measured stays byte by byte, and of a plan all but the
+    places of data that we drew. Returns its README.
 
     Raises PublishError, and writes nothing, if a file of the page is not as it was written; ResultsError for a folder that is no page;
     OSError.
@@ -31,6 +33,8 @@ def republish(folder: Path) -> Path:
             for kept in _KEPT:
                 if (folder / name / kept).exists():
                     shutil.copyfile(folder / name / kept, temporary / name / kept)
+            if (plan := read_plan(folder / name / PLAN)) is not None:
+                publish_plan(plan, folder / name / PLAN, temporary / name / PLAN)  # earlier ones may name where data lay
         write_page([published_sweep(temporary / name) for name in names], _missing(text), temporary)
         replace_page(folder, temporary)
     finally:
