@@ -105,9 +105,5 @@ def _many(counts: Sequence[int]) -> str:
 
 
 def _devices(rows: Sequence[dict[str, Any]]) -> str:
-    """As `devices_told`."""
-    counts: dict[str, set[int]] = {}
-    for row in rows:
-        if row.get("env.device_name"):
-            counts.setdefault(str(row["env.device_name"]), set()).add(int(json.loads(row["parameters"]).get(DEVICES) or 1))
-    return devices_told(counts)
+    known = [row for row in rows if row.get("env.device_name")]
+    return devices_told((str(row["env.device_name"]), int(json.loads(row["parameters"]).get(DEVICES) or 1)) for row in known)

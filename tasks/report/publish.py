@@ -244,11 +244,8 @@ def _values(rows: Sequence[TrialRow], name: str) -> str:
 
 
 def _devices(rows: Sequence[TrialRow]) -> str:
-    counts: dict[str, set[int]] = {}
-    for row in rows:
-        if row.environment.get("device_name"):
-            counts.setdefault(str(row.environment["device_name"]), set()).add(int(row.trial.parameters.get(DEVICES) or 1))
-    return devices_told(counts)
+    known = [row for row in rows if row.environment.get("device_name")]
+    return devices_told((str(row.environment["device_name"]), int(row.trial.parameters.get(DEVICES) or 1)) for row in known)
 
 
 def _dates(started: Sequence[float]) -> str:

@@ -12,7 +12,7 @@ from tasks.report.manifest import check_published, listed_files
 from tasks.report.publish import README, PublishError, publish_plan, published_sweep, replace_page, write_page
 from tasks.sweep.store import read_plan
 
-_KEPT = (PLAN, STEPS, KNOWN_SPREAD, CERTIFICATES, HELD_TIME)  # what was measured and known; everything else on a page is derived from it
+_KEPT = (STEPS, KNOWN_SPREAD, CERTIFICATES, HELD_TIME)  # with the plan what was measured and known; all else is derived
 
 
 def republish(folder: Path) -> Path:

@@ -19,26 +19,33 @@ def of_unknown_spread(cells: Sequence[Cell]) -> list[str]:
     `cells`: those that have a value.
     Only of metrics on the logarithmic scale: single scores and counts have no interval of their own in any case.
     """
-    devices: dict[str, str] = {}
-    for cell in cells:
-        single = len(cell.measured) == 1 and cell.metric.scale is Scale.LOG and cell.known is None
-        if single and cell.estimate is not None and not math.isfinite(cell.estimate.se):
-            devices.setdefault(cell.trial.pool, str(cell.measured[0].environment.get("device_name") or ""))
-    return [_sentence(f"{pool} ({device})" if device else pool) for pool, device in devices.items()]
+    pools: dict[str, str] = {}
+    for cell in _single(cells):
+        if cell.known is None and cell.estimate is not None and not math.isfinite(cell.estimate.se):
+            pools.setdefault(cell.trial.pool, _where(cell))
+    return [_sentence(where) for where in pools.values()]
 
 
 def of_known_spread(cells: Sequence[Cell]) -> list[str]:
     """One sentence for each pool that has a cell of a single trial whose interval is what past sweeps say. `cells`: as above."""
     spreads: dict[str, float] = {}
-    for cell in cells:
-        if len(cell.measured) == 1 and cell.metric.scale is Scale.LOG and cell.known is not None and cell.estimate is not None:
-            device = str(cell.measured[0].environment.get("device_name") or "")
-            spreads.setdefault(f"{cell.trial.pool} ({device})" if device else cell.trial.pool, cell.known.sd)
+    for cell in _single(cells):
+        if cell.known is not None and cell.estimate is not None:
+            spreads.setdefault(_where(cell), cell.known.sd)
     return [
         f"A cell that ran once on pool {where} has its interval from other settings' trials in past sweeps there, whose standard deviation "
         f"was {percent(sd)} (`sweep spread`)."
         for where, sd in spreads.items()
     ]
+
+
+def _single(cells: Sequence[Cell]) -> list[Cell]:
+    return [cell for cell in cells if len(cell.measured) == 1 and cell.metric.scale is Scale.LOG]
+
+
+def _where(cell: Cell) -> str:
+    device = cell.measured[0].environment.get("device_name")
+    return f"{cell.trial.pool} ({device})" if device else cell.trial.pool
 
 
 def _sentence(where: str) -> str:

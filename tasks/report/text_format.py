@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from experiments.metrics import Kind, Metric, Scale
@@ -168,6 +168,12 @@ def listed(words: list[str], most: int = 6) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""
 
 
-def devices_told(counts: Mapping[str, Collection[int]]) -> str:
-    """`4 NVIDIA H200`, `1, 2 and 4 NVIDIA H200`; without a number of a kind of which no trial had more than one. `counts`: by name."""
-    return "; ".join(name if {*of} == {1} else f"{listed([str(count) for count in sorted({*of})])} {name}" for name, of in counts.items())
+def devices_told(found: Iterable[tuple[str, int]]) -> str:
+    """`4 NVIDIA H200`, `1, 2 and 4 NVIDIA H200`; without a number of a kind of which no trial had more than one.
+
+    `found`: of each trial the name of its devices and how many it had.
+    """
+    counts: dict[str, set[int]] = {}
+    for name, count in found:
+        counts.setdefault(name, set()).add(count)
+    return "; ".join(name if of == {1} else f"{listed([str(count) for count in sorted(of)])} {name}" for name, of in counts.items())

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from cluster.worker.measure import profile
 from cluster.worker.measured_window import window_steps
@@ -80,12 +79,6 @@ def test_all_ranks_run_the_steps_that_rank_0_counted() -> None:
     assert first == second == list(range(11, 27))
     assert seconds == 8 < slower
     assert Together.said == {"steps after 20": 6, "steps after 26": 0}, "each question is asked once"
-
-
-@pytest.fixture
-def setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Setting]:
-    with torch.random.fork_rng(devices=[]):
-        yield Setting(tmp_path, monkeypatch)
 
 
 def test_a_session_measures_for_as_long_as_it_is_told_without_waiting_for_the_device(setting: Setting) -> None:

@@ -148,4 +148,4 @@ def test_seconds_read_as_a_clock(seconds: float, text: str) -> None:
     ],
 )
 def test_devices_with_how_many_a_trial_had(counts: dict[str, set[int]], told: str) -> None:
-    assert devices_told(counts) == told
+    assert devices_told((name, count) for name, each in counts.items() for count in each) == told

@@ -1,0 +1,149 @@
+"""What a session does beside its measured window: traced steps, what they tell, and the all-reduce on steps of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from torch.nn.parallel import DistributedDataParallel
+
+from cluster.worker import set_up, trial_session
+from cluster.worker.measure import communication, profile
+from cluster.worker.measure.profile import ReadTrace
+from cluster.worker.measure.trace_parts import StepParts
+from cluster.worker.rank_group import Ranks
+from experiments.workloads import synthetic
+from tests.session_support import STEPS, Setting
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_profiled_steps_come_after_the_window_and_are_not_recorded(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, two_ranks: None, rank: int
+) -> None:
+    traced: list[Any] = []
+
+    @contextmanager
+    def trace(path: Path) -> Iterator[None]:
+        traced.append(path)
+        setting.world.log.append("trace")
+        yield
+        setting.world.log.append("traced")
+
+    monkeypatch.setattr(profile, "trace", trace)
+    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ReadTrace({"of": path.name, "samples": samples}))
+    window = setting.run(Ranks(rank, 2, rank, 2), devices=2, profile_steps=2, evaluate=False)
+    assert setting.train_step.steps == list(range(1, 12)) and len(setting.world.of("step")) == 9
+    assert setting.world.after("phase profile")[:4] == ["begin", "trace", "synchronize", "traced"]
+    assert [path.name for path in traced] == ["trace.json.gz"] and (traced[0].parent == setting.folder) == (rank == 0)
+    assert setting.folder.exists() and (rank == 0 or not traced[0].parent.exists()), "what other ranks traced is read and dropped"
+    notes = [note["text"] for note in setting.world.of("note")]
+    if rank == 0:
+        assert window["profile"] == {"of": "trace.json.gz", "samples": [8, 8]}, "without kernels there are no parts"
+        assert notes == ["2 more steps were traced into trace.json.gz"]
+    else:
+        assert notes == []
+
+
+PARTS = {name: float(at) for at, name in enumerate(StepParts.__dataclass_fields__, 1)} | {"steps": 3}
+
+
+def test_every_rank_tells_the_parts_of_its_traced_steps(setting: Setting, monkeypatch: pytest.MonkeyPatch, two_ranks: None) -> None:
+    monkeypatch.setattr(profile, "trace", lambda path: nullcontext())
+    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ReadTrace({"where": "device"}, StepParts(**PARTS)))
+    window = setting.run(Ranks(0, 2, 0, 2), devices=2, profile_steps=4, evaluate=False)
+    assert window["profile"] == {"where": "device", "ranks": [{"rank": 0, **PARTS}, {"rank": 1, **PARTS}]}
+    assert (window["attention_flops_per_sample"], window["peak_clock_mhz"]) == (None, None), "nobody says, and the device is not known"
+    setting.world.records.clear()
+    setting.device.name = "NVIDIA A100-SXM4-80GB"
+    monkeypatch.setattr(synthetic.Synthetic, "attention_flops_per_sample", lambda workload: 3.0, raising=False)
+    window = setting.run(Ranks(0, 2, 0, 2), devices=2, precision="bf16", profile_steps=4, evaluate=False)
+    assert (window["attention_flops_per_sample"], window["peak_clock_mhz"]) == (3.0, 1410)
+
+
+@pytest.mark.parametrize(("grow", "conf"), [(True, None), (False, "max_split_size_mb:9,expandable_segments:True")])
+def test_where_segments_grow_the_wait_for_the_allocator_is_within_that_for_launches(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, grow: bool, conf: str | None
+) -> None:
+    """Their memory comes by calls of CUDA's driver, of which the profiler records none: 0 would be said whatever they took."""
+    monkeypatch.setattr(set_up, "let_segments_grow", lambda: None)
+    if conf:
+        monkeypatch.setenv("PYTORCH_ALLOC_CONF", conf)
+    monkeypatch.setattr(profile, "trace", lambda path: nullcontext())
+    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ReadTrace({"where": "device"}, StepParts(**PARTS)))
+    [rank] = setting.run(profile_steps=4, expandable_segments=grow, evaluate=False)["profile"]["ranks"]
+    assert "allocator_s" not in rank and rank["launch_s"] == PARTS["launch_s"] + PARTS["allocator_s"]
+    assert {**rank, "launch_s": 0.0, "allocator_s": 0.0} == {"rank": 0, **PARTS, "launch_s": 0.0, "allocator_s": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("alike", "per_round", "known", "says"),
+    [
+        (False, 3, True, ""),
+        (False, 2, False, "; profile_steps=3 are a whole round"),
+        (False, 1, False, ""),
+        (True, 2, True, ""),
+    ],
+)
+def test_steps_that_are_not_the_mix_that_the_flops_are_of_have_no_parts(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, alike: bool, per_round: int, known: bool, says: str
+) -> None:
+    """Of four traced steps, three count."""
+    monkeypatch.setattr(synthetic.Synthetic, "steps_alike", alike, raising=False)
+    monkeypatch.setattr(synthetic.Synthetic, "steps_per_round", per_round, raising=False)
+    monkeypatch.setattr(profile, "trace", lambda path: nullcontext())
+    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ReadTrace({"where": "device"}, StepParts(**PARTS)))
+    window = setting.run(profile_steps=4, evaluate=False)
+    assert ("ranks" in window["profile"]) == known
+    notes = [note["text"] for note in setting.world.of("note")]
+    assert notes[1:] == (
+        [] if known else [f"what the traced steps reached is not known: steps differ in kind, and FLOPs are of their mix{says}"]
+    )
+
+
+@pytest.mark.parametrize(("repeat", "first", "traced"), [(1, 1, True), (2, 1, False), (2, 2, True), (3, 2, False), (3, None, True)])
+def test_the_first_so_many_repeats_are_traced(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, repeat: int, first: int | None, traced: bool
+) -> None:
+    monkeypatch.setattr(profile, "trace", lambda path: nullcontext())
+    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ReadTrace({"where": "device"}, StepParts(**PARTS)))
+    session = setting.session(profile_steps=4, profile_repeats=first, evaluate=False)
+    dataclasses.replace(session, trial=session.trial.model_copy(update={"repeat": repeat})).run()
+    assert ("profile" in setting.world.of("window")[0]) == traced
+    assert len(setting.train_step.steps) == 3 + STEPS + (4 if traced else 0)
+
+
+@pytest.mark.parametrize(("steps", "seconds"), [(4, (5.0 - 0.0) + (10.0 - 7.0)), (0, None)])
+def test_what_trace_and_rates_took_is_told(setting: Setting, monkeypatch: pytest.MonkeyPatch, steps: int, seconds: float | None) -> None:
+    monkeypatch.setattr(profile, "trace", lambda path: nullcontext())
+    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ReadTrace({"where": "device"}, StepParts(**PARTS)))
+    session = setting.session(profile_steps=steps, evaluate=False)
+    monkeypatch.setattr(trial_session, "time", SimpleNamespace(monotonic=iter((0.0, 5.0, 7.0, 10.0)).__next__))
+    session.run()
+    assert setting.world.of("window")[0]["trace_seconds"] == seconds
+
+
+def test_the_all_reduce_is_measured_on_steps_of_its_own(setting: Setting, monkeypatch: pytest.MonkeyPatch, two_ranks: None) -> None:
+    setting.train_step.model = DistributedDataParallel.__new__(DistributedDataParallel)
+    kept: list[Any] = []
+
+    def measure(train_step: Any, device: Any, steps: int, run: Any) -> dict[str, Any]:
+        assert (train_step, device, steps) == (setting.train_step, setting.device, 4)
+        setting.world.log.append("measured apart")
+        run(2, kept.append)
+        return {"found": 1}
+
+    monkeypatch.setattr(communication, "measure", measure)
+    monkeypatch.setattr(profile, "trace", lambda path: nullcontext())
+    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ReadTrace(None))
+    window = setting.run(Ranks(0, 2, 0, 2), devices=2, communication_steps=4, profile_steps=2)
+    assert window["communication"] == {"found": 1}
+    assert setting.world.after("measured apart")[:3] == ["barrier", "synchronize", "begin"]
+    assert [timing.step for timing in kept] == [12, 13] and len(setting.world.of("step")) == 9
+    setting.train_step.steps = []
+    setting.run(Ranks(0, 2, 0, 2), devices=2, communication_steps=0)
+    assert setting.train_step.steps == list(range(1, 10))
