@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -119,7 +121,16 @@ class FakeTrainStep:
         self.world, self.model = world, None
         self.steps: list[int] = []
 
-    launched = 0
+    launched, recorded = 0, False
+
+    def graphs_left_out(self) -> AbstractContextManager[None]:
+        @contextmanager
+        def left_out() -> Iterator[None]:
+            self.world.log.append("graphs left out")
+            yield
+            self.world.log.append("graphs again")
+
+        return left_out()
 
     def place(self, batch: Any) -> Any:
         self.world.launch(COPY)

@@ -46,8 +46,11 @@ def profile(context: SessionContext, steps: Steps, window: dict[str, Any]) -> li
     context.recorder.phase("profile")
     with tempfile.TemporaryDirectory() as folder:
         path = (context.out if context.ranks.rank == 0 else Path(folder)) / TRACE
-        samples = _traced_steps(context, steps, window["last_measured_step"], path)
+        last = window["last_measured_step"] + context.parameters.profile_steps
+        samples = _traced_steps(context, steps, range(window["last_measured_step"] + 1, last + 1), path)
         found, parts, products = _read_trace(context, path, samples)
+        if parts is not None and context.train_step.recorded:
+            products = _launched_products(context, steps, last, Path(folder) / f"launched-{TRACE}")
     each, all_products = context.ranks.gather(parts), context.ranks.gather(products)
     if context.ranks.rank != 0:
         return all_products
@@ -87,8 +90,26 @@ def _read_trace(context: SessionContext, path: Path, samples: list[int]) -> Read
         return ReadTrace(None)
 
 
-def _traced_steps(context: SessionContext, steps: Steps, last: int, path: Path) -> list[int]:
-    """Trace the steps after step `last` into the file at `path`. Returns this rank's samples of each."""
+def _launched_products(context: SessionContext, steps: Steps, last: int, path: Path) -> TracedProducts | None:
+    """The matrix products of the steps after `last`, traced into `path` without the trial's CUDA graphs: replays have no operators.
+
+    None where these steps fail, which is said, since the trial was measured before them; and of several ranks, of which one alone may fail.
+    """
+    if context.ranks.world_size > 1:
+        return None
+    least = 1 if getattr(context.workload, "steps_alike", True) else getattr(context.workload, "steps_per_round", 1)
+    try:
+        with context.train_step.graphs_left_out():
+            context.device.release_memory()  # what the graphs held
+            samples = _traced_steps(context, steps, range(last + 1, last + least + 2), path)  # the first of a trace does not count
+        return _read_trace(context, path, samples).products
+    except Exception as error:
+        context.recorder.note(f"matrix products of recorded steps: not traced: {type(error).__name__}: {str(error)[:200]}")
+        return None
+
+
+def _traced_steps(context: SessionContext, steps: Steps, numbers: range, path: Path) -> list[int]:
+    """Trace the steps of these numbers into the file at `path`. Returns this rank's samples of each."""
     from cluster.worker.measure.profile import MarkedClock, trace
 
     samples: list[int] = []
@@ -97,7 +118,7 @@ def _traced_steps(context: SessionContext, steps: Steps, last: int, path: Path) 
     steps.clock = MarkedClock(clock)
     try:
         with trace(path):
-            steps.run(range(last + 1, last + context.parameters.profile_steps + 1), lambda timing: samples.append(timing.samples))
+            steps.run(numbers, lambda timing: samples.append(timing.samples))
             context.device.synchronize()
     finally:
         steps.clock = clock

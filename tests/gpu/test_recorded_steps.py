@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -76,3 +77,28 @@ def test_a_replayed_step_is_a_launched_one(name: str, values: dict[str, Any], da
     plain, replayed = losses
     assert len({round(loss, 9) for loss in replayed}) == 10  # each replay reads its own batch
     assert replayed == pytest.approx(plain, rel=0.02)
+
+
+def test_steps_without_their_graphs_and_those_recorded_anew_learn_the_same(data: DataSource) -> None:
+    """The graphs' memory is released in between, and a later recording shares none of it."""
+    module = workloads.load("vit")
+    losses: list[list[float]] = []
+    for recorded in (False, True):
+        values = {"model": "tiny", "precision": "bf16", "attention": "sdpa", "optimizer": "fused", "batch_size": 4, "steps": 12}
+        parameters = module.Parameters(**values, learning_rate=1e-4, cuda_graph=recorded)
+        device = open_device(0)
+        one = module.build(Context(parameters, data, "cuda", 0, 1, 4))
+        torch.manual_seed(0)
+        step = TrainStep(one, one.model(), parameters, device)
+        torch.manual_seed(0)
+        batches = iter(one.batches())
+        found = []
+        for number in range(1, 11):
+            with step.graphs_left_out() if number in (5, 6) else nullcontext():
+                if number == 5:
+                    device.release_memory()
+                found.append(step.forward_backward(step.place(next(batches))))
+                step.update(number)
+        losses.append([float(loss) for loss in found])
+        assert step.launched == (4 if recorded else 0)
+    assert losses[1] == pytest.approx(losses[0], rel=0.02)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
@@ -36,6 +37,9 @@ class Recorder(Protocol):
     def record(self, compute: Callable[[], torch.Tensor]) -> tuple[Replay, torch.Tensor]:
         """Record without running. Returns what runs it again, and where its result then lies."""
 
+    def release(self) -> None:
+        """All recordings so far are forgotten: what is recorded later shares no memory with them."""
+
 
 class CudaRecorder:
     """CUDA graphs that share one pool of memory, which is sound since no two of them run at once and no result outlives a step."""
@@ -51,6 +55,10 @@ class CudaRecorder:
 
     def record(self, compute: Callable[[], torch.Tensor]) -> tuple[Replay, torch.Tensor]:
         return cuda_graphs.recorded(compute, self._stream, self._pool)
+
+    def release(self) -> None:
+        torch.cuda.synchronize()
+        self._pool = torch.cuda.graph_pool_handle()  # torch takes a pool that no graph uses any more for an error
 
 
 class _Recorded(NamedTuple):
@@ -69,6 +77,20 @@ class StepGraphs:
         self._recorder = recorder or CudaRecorder()
         self._launches: Counter[Hashable] = Counter()
         self._graphs: dict[Hashable, _Recorded] = {}
+        self._recording = True
+
+    @contextmanager
+    def left_out(self) -> Iterator[None]:
+        """Steps within run without a graph. What was recorded is released, with its memory; steps afterwards are recorded anew."""
+        self._graphs.clear()
+        for parameter in self._trained:
+            parameter.grad = None  # where a graph wrote it
+        self._recorder.release()
+        self._recording = False
+        try:
+            yield
+        finally:
+            self._recording = True
 
     @property
     def launched(self) -> int:
@@ -79,7 +101,7 @@ class StepGraphs:
         """The step's result, in memory of its own. Raises Unsupported for a step that cannot be recorded, and for too many shapes."""
         shape = tuple(tuple(_shape(batch)) for batch in batches)
         if (recorded := self._graphs.get(shape)) is None:
-            if self._launches[shape] < LAUNCHED:
+            if self._launches[shape] < LAUNCHED or not self._recording:
                 return self._launch(shape, batches)
             recorded = self._graphs[shape] = self._record(batches)
         else:

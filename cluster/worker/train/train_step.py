@@ -112,6 +112,15 @@ class TrainStep:
         """Steps so far that ran without the CUDA graph that the trial asks for; 0 if it asks for none."""
         return self._graphs.launched if self._graphs else 0
 
+    @property
+    def recorded(self) -> bool:
+        """Whether the trial's steps are replays of CUDA graphs, of which a trace tells the kernels and not what launched them."""
+        return self._graphs is not None
+
+    def graphs_left_out(self) -> AbstractContextManager[None]:
+        """Steps within run without their CUDA graphs, whose memory is released."""
+        return self._graphs.left_out() if self._graphs else nullcontext()
+
     def place(self, batch: Batch) -> Batch:
         return self.device.place(batch, self.workload.prepare, prefetch=self.parameters.prefetch_to_device)
 

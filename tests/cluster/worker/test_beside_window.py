@@ -10,10 +10,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from cluster.worker import set_up, trial_session
 from cluster.worker.measure import communication, profile
+from cluster.worker.measure.matrix_shapes import TracedProducts
 from cluster.worker.measure.profile import ReadTrace
 from cluster.worker.measure.trace_parts import StepParts
 from cluster.worker.rank_group import Ranks
@@ -103,6 +105,66 @@ def test_steps_that_are_not_the_mix_that_the_flops_are_of_have_no_parts(
     assert notes[1:] == (
         [] if known else [f"what the traced steps reached is not known: steps differ in kind, and FLOPs are of their mix{says}"]
     )
+
+
+@pytest.mark.parametrize(("alike", "rounds", "more"), [(True, 1, [14, 15]), (False, 3, [14, 15, 16, 17])])
+def test_of_recorded_steps_the_products_are_those_of_steps_without_their_graphs(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, alike: bool, rounds: int, more: list[int]
+) -> None:
+    """Replays have no operators. A round of steps counts, after a first one that does not."""
+    monkeypatch.setattr(synthetic.Synthetic, "steps_alike", alike, raising=False)
+    monkeypatch.setattr(synthetic.Synthetic, "steps_per_round", rounds, raising=False)
+    monkeypatch.setattr(profile, "trace", lambda path: nullcontext())
+    replays, launched = TracedProducts(3.0, ()), TracedProducts(2.0, ())
+    read: list[tuple[str, int]] = []
+
+    def read_trace(path: Path, samples: list[int]) -> ReadTrace:
+        read.append((path.name, len(samples)))
+        return ReadTrace({"of": path.name}, StepParts(**PARTS), launched if len(read) > 1 else replays)
+
+    monkeypatch.setattr(profile, "read_trace", read_trace)
+    given: list[Any] = []
+    monkeypatch.setattr(trial_session, "add_rates", lambda context, products, window, locked: given.append(products))
+    setting.train_step.recorded = True
+    window = setting.run(profile_steps=4, evaluate=False)
+    assert given == [[launched]] and read == [("trace.json.gz", 4), ("launched-trace.json.gz", len(more))]
+    assert window["profile"]["of"] == "trace.json.gz", "what the time went to is told of the replays"
+    assert setting.train_step.steps[-len(more) :] == more
+    assert setting.world.after("graphs left out")[0] == "begin" and "graphs again" in setting.world.log
+    assert not (setting.folder / "launched-trace.json.gz").exists()
+
+
+def test_recorded_steps_that_cannot_be_launched_are_said_and_cost_the_trial_nothing(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(profile, "trace", lambda path: nullcontext())
+    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ReadTrace({}, StepParts(**PARTS), TracedProducts(3.0, ())))
+    given: list[Any] = []
+    monkeypatch.setattr(trial_session, "add_rates", lambda context, products, window, locked: given.append(products))
+
+    def full() -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(setting.device, "release_memory", full)
+    setting.train_step.recorded = True
+    window = setting.run(profile_steps=4, evaluate=False)
+    assert given == [[None]] and window["profile"]["ranks"][0]["matrix_s"] == PARTS["matrix_s"]
+    assert "matrix products of recorded steps: not traced: OutOfMemoryError: CUDA out of memory" in [
+        note["text"] for note in setting.world.of("note")
+    ]
+
+
+def test_of_several_ranks_none_runs_recorded_steps_without_their_graphs(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, two_ranks: None
+) -> None:
+    """One could fail where the other waits for it."""
+    monkeypatch.setattr(profile, "trace", lambda path: nullcontext())
+    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ReadTrace({}, StepParts(**PARTS), TracedProducts(3.0, ())))
+    given: list[Any] = []
+    monkeypatch.setattr(trial_session, "add_rates", lambda context, products, window, locked: given.append(products))
+    setting.train_step.recorded = True
+    setting.run(Ranks(0, 2, 0, 2), devices=2, profile_steps=4, evaluate=False)
+    assert given == [[None, None]] and setting.train_step.steps[-1] == 13
 
 
 @pytest.mark.parametrize(("repeat", "first", "traced"), [(1, 1, True), (2, 1, False), (2, 2, True), (3, 2, False), (3, None, True)])

@@ -22,7 +22,7 @@ class Rerun:
     """Records a step by computing it, as a graph would: at the addresses of its first time."""
 
     def __init__(self, trained: list[torch.nn.Parameter]) -> None:
-        self.trained, self.recorded, self.replayed = trained, 0, 0
+        self.trained, self.recorded, self.replayed, self.released = trained, 0, 0, 0
 
     def launch(self, compute: Callable[[], torch.Tensor]) -> torch.Tensor:
         return compute()
@@ -48,6 +48,9 @@ class Rerun:
                 one.grad = torch.full_like(one, torch.nan)  # only the recorded gradients are the step's
 
         return replay, result
+
+    def release(self) -> None:
+        self.released += 1
 
 
 def line() -> tuple[torch.nn.Linear, Callable[..., torch.Tensor], list[torch.Tensor]]:
@@ -107,6 +110,30 @@ def test_micro_batches_are_one_graph_whose_gradients_add_up_once() -> None:
     plain, plain_weight, *_ = trained(batches, recorded=False)
     assert losses == plain and torch.equal(weight, plain_weight)
     assert (recorder.recorded, recorder.replayed) == (1, 4)
+
+
+def test_steps_that_leave_the_graphs_out_learn_the_same_and_later_ones_are_recorded_anew() -> None:
+    layer, compute, values = line()
+    parameters = list(layer.parameters())
+    recorder = Rerun(parameters)
+    graphs = StepGraphs(compute, parameters, recorder)
+    layer_alone, alone, _ = line()
+    seen = []
+
+    def learns(value: torch.Tensor) -> bool:
+        losses = [float(graphs({"x": value})), float(alone({"x": value}))]
+        for one in (layer, layer_alone):
+            torch.optim.SGD(one.parameters(), lr=0.1).step()
+            one.zero_grad()
+        seen.append((graphs.launched, recorder.recorded, recorder.replayed))
+        return losses[0] == losses[1] and torch.equal(layer.weight, layer_alone.weight)
+
+    assert all(learns(value) for value in values[:4])
+    with graphs.left_out():
+        assert recorder.released == 1 and all(one.grad is None for one in parameters), "what the graphs held is let go of"
+        assert all(learns(value) for value in values[4:7])
+    assert all(learns(value) for value in values[7:9])
+    assert seen == [(1, 0, 0), (2, 0, 0), (2, 1, 1), (2, 1, 2), (3, 1, 2), (4, 1, 2), (5, 1, 2), (5, 2, 3), (5, 2, 4)]
 
 
 def test_a_result_and_a_batch_stay_as_they_were() -> None:
@@ -197,7 +224,11 @@ def test_a_trial_asks_for_it_on_cuda_and_one_device(monkeypatch: pytest.MonkeyPa
         made = kind(Context(parameters, None, "cpu", 0, 1, 4))
         step = TrainStep(made, made.model(), parameters, Gpu())
         step.forward_backward(next(iter(made.batches())))
-        assert step.launched == launched
+        assert (step.launched, step.recorded) == (launched, bool(launched))
+        with step.graphs_left_out():
+            for _ in range(3):
+                step.forward_backward(next(iter(made.batches())))
+        assert step.launched == 4 * launched
 
 
 def test_weights_kept_in_bf16_give_a_recorded_steps_gradients_to_their_masters(monkeypatch: pytest.MonkeyPatch) -> None:
