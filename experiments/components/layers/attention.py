@@ -1,6 +1,7 @@
 """torch's multi-head self-attention taken apart: its projections as linear layers, which can then compute in another precision.
 
-nn.MultiheadAttention multiplies by its weights itself, and calls no module that could be replaced.
+nn.MultiheadAttention multiplies by its weights itself, and calls no module that could be replaced. It also copies queries, keys and values
+out of their common product, and once more where torch.compile has the fused kernel; here they are views of that product.
 """
 
 from __future__ import annotations

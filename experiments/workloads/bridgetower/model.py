@@ -96,6 +96,8 @@ def build(parameters: Parameters) -> nn.Module:
     import torch
     from transformers import BridgeTowerForContrastiveLearning
 
+    from experiments.components.layers.attention import ApartAttention
+
     torch.manual_seed(parameters.seed)
     attention = attention_at_transformers(parameters.attention)
     if parameters.weights is None:
@@ -106,6 +108,9 @@ def build(parameters: Parameters) -> nn.Module:
         # transformers marks these self-attentions causal. Eager attention ignores the mark; SDPA, where it is given no mask, does not,
         # and would hide the later image tokens from the earlier ones: another, cheaper model
         layer.attention.self.is_causal = False
+    if parameters.qkv == "views":
+        for block in model.bridgetower.vision_model.visual.transformer.resblocks:
+            block.attn = ApartAttention(block.attn)
     if parameters.freeze_text_pooler:  # its output is not used, so it would have no gradient, and DDP would wait for one
         model.bridgetower.text_model.pooler.requires_grad_(False)
     model.train()

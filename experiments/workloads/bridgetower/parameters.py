@@ -20,6 +20,9 @@ class Parameters(PairParameters):
 
     model: Literal["large", "base", "mini", "tiny"] = Field("tiny", description="large and base as published; mini and tiny for CPUs")
     attention: Literal["eager", "sdpa"] = Field("eager", description="attention of the text and cross layers")
+    qkv: Literal["copied", "views"] = Field(
+        "copied", description="vision tower: queries, keys and values copied, as nn.MultiheadAttention does, or views of their product"
+    )
     text_length: int = Field(128, ge=4, le=512, description="tokens per caption, padded or cut")
     image_size: int | None = Field(None, ge=14, le=1024, description="pixels per side; null: the model's own")
     dropout: float | None = Field(None, ge=0, lt=1, description="null: the model's own, 0.1 in large and base, 0 in mini and tiny")

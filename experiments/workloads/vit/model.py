@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from experiments.components.layers.attention import ApartAttention
 from experiments.workloads.vit.parameters import SIZES, Parameters
 
 EPS = 1e-6  # of every LayerNorm (Dosovitskiy et al. 2020)
@@ -26,8 +27,10 @@ class LayerNorm(nn.LayerNorm):
 class Block(nn.TransformerEncoderLayer):
     """One pre-norm layer. With `sequence_first` tensors are (tokens, batch, width): nn.MultiheadAttention then transposes nothing."""
 
-    def __init__(self, width: int, heads: int, mlp: int, *, sequence_first: bool, math: bool) -> None:
+    def __init__(self, width: int, heads: int, mlp: int, *, sequence_first: bool, math: bool, views: bool) -> None:
         super().__init__(width, heads, mlp, 0.0, "gelu", EPS, batch_first=not sequence_first, norm_first=True)
+        if views:
+            self.self_attn = ApartAttention(self.self_attn)  # type: ignore[assignment]  # it is called alike
         self.norm1, self.norm2 = LayerNorm(width, EPS), LayerNorm(width, EPS)
         self.math = math
 
@@ -38,7 +41,10 @@ class Block(nn.TransformerEncoderLayer):
 
 
 class VisionTransformer(nn.Module):
-    """Images (batch, 3, size, size) to logits (batch, classes). `pooled`: the mean over patches is classified, not a token of its own."""
+    """Images (batch, 3, size, size) to logits (batch, classes). `pooled`: the mean over patches is classified, not a token of its own.
+
+    `views`: queries, keys and values are views of their common product, which nn.MultiheadAttention copies twice.
+    """
 
     def __init__(
         self,
@@ -53,6 +59,7 @@ class VisionTransformer(nn.Module):
         pooled: bool,
         sequence_first: bool,
         math: bool,
+        views: bool,
     ) -> None:
         super().__init__()
         self.pooled, self.sequence_first = pooled, sequence_first
@@ -60,7 +67,9 @@ class VisionTransformer(nn.Module):
         self.patches = nn.Conv2d(3, width, patch, patch)
         self.token = None if pooled else nn.Parameter(torch.zeros(1, 1, width))
         self.positions = nn.Parameter(torch.empty(1, tokens, width).normal_(std=0.02))
-        self.blocks = nn.ModuleList([Block(width, heads, mlp, sequence_first=sequence_first, math=math) for _ in range(layers)])
+        self.blocks = nn.ModuleList(
+            [Block(width, heads, mlp, sequence_first=sequence_first, math=math, views=views) for _ in range(layers)]
+        )
         self.norm = LayerNorm(width, EPS)
         self.head = nn.Linear(width, classes)
         nn.init.trunc_normal_(self.patches.weight, std=0.02)
@@ -94,6 +103,7 @@ def make(parameters: Parameters) -> nn.Module:
         pooled=parameters.classifier == "pooled",
         sequence_first=parameters.layout == "sequence_first",
         math=parameters.attention == "math",
+        views=parameters.qkv == "views",
     )
 
 

@@ -32,6 +32,9 @@ class Parameters(ClassParameters):
     classifier: Literal["token", "pooled"] = Field("token", description="a class token of its own, or the mean over patches")
     layout: Literal["batch_first", "sequence_first"] = Field("batch_first", description="sequence first skips transposes in attention")
     attention: Literal["math", "sdpa"] = Field("math", description="plain matrix products and softmax, or torch's fused kernels")
+    qkv: Literal["copied", "views"] = Field(
+        "copied", description="queries, keys and values: copied out of their common product, as nn.MultiheadAttention does, or views of it"
+    )
     learning_rate: float = Field(1e-3, gt=0, le=10)
     weight_decay: float = Field(0.1, ge=0, le=1)
 

@@ -22,6 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from experiments.components.data.parquet import batch_indices, read_index
 from experiments.components.data.staging import copy as stage
+from experiments.components.layers.attention import ApartAttention
 from experiments.components.workload import Batch, Context, DataError, Unsupported
 from experiments.datasets import scenes
 from experiments.trial import DataSource
@@ -107,6 +108,20 @@ def test_sdpa_computes_what_eager_does(drawn: Path) -> None:
         assert model.config.text_config._attn_implementation == named
         losses[attention] = one.loss(model, next(one.batches())).item()
     assert losses["sdpa"] == pytest.approx(losses["eager"], rel=1e-5)
+
+
+def test_views_of_the_projections_compute_what_copies_do_with_the_same_weights(drawn: Path) -> None:
+    found = {}
+    for qkv in ("copied", "views"):
+        one = workload(drawn, attention="sdpa", qkv=qkv)
+        model: Any = one.model()
+        block = model.bridgetower.vision_model.visual.transformer.resblocks[0]
+        assert type(block.attn) is {"copied": torch.nn.MultiheadAttention, "views": ApartAttention}[qkv]
+        loss = one.loss(model, next(one.batches()))
+        loss.backward()  # type: ignore[no-untyped-call]
+        found[qkv] = [loss.detach(), block.attn.out_proj.weight.grad, block.mlp["c_fc"].weight.grad]
+    for views, copied in zip(found["views"], found["copied"], strict=True):
+        torch.testing.assert_close(views, copied, rtol=1e-4, atol=1e-6)
 
 
 class HostReads(TorchDispatchMode):  # type: ignore[no-untyped-call]

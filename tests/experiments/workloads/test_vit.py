@@ -55,6 +55,8 @@ def test_the_first_losses_are_the_golden_ones_in_either_layout_and_attention() -
     assert plain == pytest.approx(GOLDEN, rel=1e-4)
     assert losses(layout="sequence_first") == pytest.approx(plain, rel=1e-5), "the layout changes the speed alone"
     assert losses(attention="sdpa") == pytest.approx(plain, rel=1e-5)
+    for layout in ("batch_first", "sequence_first"):
+        assert losses(attention="sdpa", qkv="views", layout=layout) == pytest.approx(plain, rel=1e-5)
     assert losses(classifier="pooled")[1:] != pytest.approx(plain[1:], rel=1e-3)
 
 

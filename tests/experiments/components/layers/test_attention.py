@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from experiments.components.layers.attention import ApartAttention
 
@@ -31,6 +32,28 @@ def test_it_has_the_values_and_gradients_of_torchs_attention(batch_first: bool, 
         results.append([out, *gradients])
     for expected, found in zip(*results, strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+
+
+class Copies(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts the tensors that are copied."""
+
+    count = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += function in (torch.ops.aten.clone.default, torch.ops.aten.copy_.default, torch.ops.aten._to_copy.default)
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_queries_keys_and_values_are_not_copied(batch_first: bool) -> None:
+    theirs = nn.MultiheadAttention(32, 4, batch_first=batch_first)
+    x = torch.randn(3, 7, 32)
+    counts = []
+    for attention in (theirs, ApartAttention(theirs)):
+        with torch.no_grad(), Copies() as copies:
+            attention(x, x, x, need_weights=False)
+        counts.append(copies.count)
+    assert counts[1] == 0 < counts[0]
 
 
 def test_dropout_is_of_training_alone() -> None:
