@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
 from cluster.source_tree import source_files
+from experiments.config.errors import UserError
 from experiments.config.paths import REPOSITORY
 
 CODE = ("cluster", "experiments", "flows", "tasks")  # the folders that Python imports from
 COMMIT_VARIABLE, DIRTY_VARIABLE, BRANCH_VARIABLE = "SWEEPBENCH_GIT_COMMIT", "SWEEPBENCH_GIT_DIRTY", "SWEEPBENCH_GIT_BRANCH"
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")  # 64 in a repository of git's newer hash
 _TIMEOUT_S = 20.0
 
 
@@ -23,10 +26,15 @@ def git_state(folder: Path = REPOSITORY) -> dict[str, Any]:
     git tracks nothing, such as a copy in an ignored folder of a checkout, is of no commit: {}.
 
     On the nodes of a Ray cluster the code has no git history. There SWEEPBENCH_GIT_COMMIT and SWEEPBENCH_GIT_DIRTY carry the state of the
-    checkout that the code came from (`as_environment`): there the commit is asserted, and `checked` is False.
+    checkout that the code came from (`as_environment`): there the commit is asserted, and `checked` is False. Raises UserError for a
+    SWEEPBENCH_GIT_COMMIT that cannot be one: it would stand on every page of what is measured.
     """
     commit = os.environ.get(COMMIT_VARIABLE)
     if commit:
+        if not _COMMIT.fullmatch(commit):
+            raise UserError(
+                f"{COMMIT_VARIABLE}: {commit!r} is no commit; expected the 40 hex digits of `git rev-parse HEAD`, or no such variable"
+            )
         return {"commit": commit, "dirty": os.environ.get(DIRTY_VARIABLE) == "1", "checked": False}
     try:
         commit, changed = _git(folder, "rev-parse", "HEAD"), _git(folder, "status", "--porcelain", "--", *CODE)

@@ -30,7 +30,12 @@ class SweepOnPage:
     devices: str
     date: str  # 2026-11-22, UTC
     trials: str  # `3 to 4 trials for each of 8 cells`
-    repeated: bool  # whether any cell has two trials that ended ok
+    repeats: int  # most trials that ended ok of any cell
+
+    @property
+    def repeated(self) -> bool:
+        """Whether any cell has two trials that ended ok: less decides nothing."""
+        return self.repeats > 1
 
     @property
     def commit(self) -> str:
@@ -90,7 +95,7 @@ def sweep_on_page(folder: Path) -> SweepOnPage:
     started = [row["started_at"] for row in rows if row["started_at"] is not None]
     days = sorted({datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d") for at in started})
     date = " to ".join(dict.fromkeys([*days[:1], *days[-1:]]))
-    return SweepOnPage(folder, plan, _devices(rows), date, _many(every), max(ok, default=0) > 1)
+    return SweepOnPage(folder, plan, _devices(rows), date, _many(every), max(ok, default=0))
 
 
 def _counts(rows: Sequence[dict[str, Any]]) -> list[int]:

@@ -13,6 +13,7 @@ NOTHING = "Not measured with repeats yet."
 MORE = "More"
 ONCE = "Each cell once, so nothing is decided"
 TWINS = "One cell against itself"
+ENOUGH = 3  # trials of a cell, beyond which the later sweep tells more
 RECORDS = "Earlier records, without verdicts"
 
 
@@ -26,12 +27,12 @@ def suites_table(suites: Sequence[SuiteInfo], pages: Sequence[Page], found: Mapp
 
 
 def _measured(suite: str, pages: Sequence[Page], found: Mapping[Path, str], root: Path, shown: Path) -> str:
-    """The sweep whose table is shown; what the suite's latest other one with repeats found, else its latest that found anything; then its
-    other pages, by what they hold."""
+    """The sweep whose table is shown; what the suite's latest other one found, of those with the most repeats up to ENOUGH; then its other
+    pages, by what they hold."""
     sweeps = [(page, sweep) for page in pages for sweep in page.sweeps if sweep.plan.suite.suite == suite]
     above = [(page, sweep) for page, sweep in sweeps if sweep.folder == shown]
     telling = [(page, sweep) for page, sweep in sweeps if found[sweep.folder] and sweep.folder != shown]
-    latest = sorted(telling, key=lambda one: (one[1].repeated, one[1].plan.created_at))[-1:]
+    latest = sorted(telling, key=lambda one: (min(one[1].repeats, ENOUGH), one[1].plan.created_at))[-1:]
     links: dict[str, list[str]] = {}
     for page in pages:
         what = _holds([sweep for of, sweep in sweeps if of is page], found) or (RECORDS if suite in page.suites else "")

@@ -9,6 +9,7 @@ import pytest
 
 from cluster import git_state as module
 from cluster.git_state import as_environment, git_branch, git_state
+from experiments.config.errors import UserError
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -129,3 +130,16 @@ def test_without_a_git_that_answers_no_branch_is_known(checkout: Path, monkeypat
     monkeypatch.delenv("SWEEPBENCH_GIT_BRANCH", raising=False)
     monkeypatch.setattr(module.subprocess, "run", fail)
     assert git_branch(checkout) is None
+
+
+@pytest.mark.parametrize("told", ["unknown", "c" * 39, "c" * 41, "g" * 40, "7f6b9ab", "C" * 40])
+def test_what_cannot_be_a_commit_is_an_error_that_names_the_variable(checkout: Path, monkeypatch: pytest.MonkeyPatch, told: str) -> None:
+    monkeypatch.setenv("SWEEPBENCH_GIT_COMMIT", told)
+    with pytest.raises(UserError, match=rf"SWEEPBENCH_GIT_COMMIT: '{told}' is no commit; expected the 40 hex digits"):
+        git_state(checkout)
+
+
+@pytest.mark.parametrize("length", [40, 64])
+def test_a_commit_that_is_told_is_asserted_and_not_checked(checkout: Path, monkeypatch: pytest.MonkeyPatch, length: int) -> None:
+    monkeypatch.setenv("SWEEPBENCH_GIT_COMMIT", "c" * length)
+    assert git_state(checkout) == {"commit": "c" * length, "dirty": False, "checked": False}

@@ -125,6 +125,24 @@ def test_of_two_sweeps_with_repeats_the_later_one_is_told(root: Path, pages: lis
         assert table.endswith(": New. |") and "Old." not in table
 
 
+@pytest.mark.parametrize(("repeats", "told"), [((3, 2), "Old."), ((3, 3), "New."), ((5, 3), "New."), ((2, 2), "New."), ((2, 3), "New.")])
+def test_a_later_sweep_with_fewer_than_three_repeats_does_not_take_the_place_of_one_that_has_them(
+    root: Path, pages: list[Page], repeats: tuple[int, int], told: str
+) -> None:
+    sweep = pages[0].sweeps[1]
+    old, new = (
+        replace(
+            sweep,
+            folder=sweep.folder.with_name(str(at)),
+            repeats=count,
+            plan=sweep.plan.model_copy(update={"created_at": sweep.plan.created_at + at}),
+        )
+        for at, count in enumerate(repeats)
+    )
+    table = suites_table([INFO], [replace(pages[0], sweeps=[old, new])], {old.folder: "Old.", new.folder: "New."}, root, root)
+    assert table.endswith(f": {told} |")
+
+
 def test_a_suite_with_single_trials_alone_is_not_measured_with_repeats(root: Path, pages: list[Page], found: dict[Path, str]) -> None:
     alone = [Page(pages[0].folder, pages[0].title, pages[0].sweeps[:1])]
     row = suites_table([INFO], alone, found, root, root).splitlines()[2]
