@@ -17,17 +17,28 @@ them nothing is found here, unless the question was what fits. A command is as i
 other names [today](../operating.md#campaigns).
 This index is written by `python -m tasks.documents`.
 """
+GOALS = """## How far from what we aim at
+
+Of each goal (tasks/documents/goals.yaml) the best cell of all pages below, of those with three trials where there are such. Picked as the
+best of several pages, it may be lucky. A goal is reached where the whole interval is beyond it; what is faster and not shown to learn the
+same is not claimed. What the peak went to: the three largest drops of the cell's traced steps ([how they are made](../measuring.md)).
+"""
+ALL = """## All sweeps
+"""
 OTHERS = """Pages without a manifest: records of another kind, and sweeps from before there was `sweep publish`, which ran each cell once.
 """
 
 
-def index_of(pages: Sequence[Page], found: Mapping[Path, str]) -> str:
-    """The index as Markdown, written by `python -m tasks.documents`. `found`: what each sweep found, by its folder (finding.py)."""
+def index_of(pages: Sequence[Page], found: Mapping[Path, str], goals: str) -> str:
+    """The index as Markdown, written by `python -m tasks.documents`.
+
+    `found`: what each sweep found, by its folder (finding.py). `goals`: the table of goals.py.
+    """
     header = ["page", "suite", "what it is", "device", "date", "commit", "trials", "what it found", "command"]
     rows = [_row(page, sweep, found[sweep.folder]) for page in pages for sweep in page.sweeps]
     table = "\n".join(f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *rows))
     others = "\n".join(f"- [{md(page.name)}]({page.name}/README.md): {md(page.title)}" for page in pages if not page.sweeps)
-    return "\n".join([HEAD, f"{table}\n", *([OTHERS, f"{others}\n"] if others else [])])
+    return "\n".join([HEAD, GOALS, f"{goals}\n", ALL, f"{table}\n", *([OTHERS, f"{others}\n"] if others else [])])
 
 
 def _row(page: Page, sweep: SweepOnPage, found: str) -> list[str]:

@@ -9,6 +9,7 @@ from experiments.atomic_file import atomic_write
 from experiments.spec.load import list_suites
 from tasks.documents.finding import finding
 from tasks.documents.first_table import first_table
+from tasks.documents.goals import goals_table, read_goals
 from tasks.documents.index import index_of
 from tasks.documents.marked_block import with_block
 from tasks.documents.metrics_table import metrics_table
@@ -22,7 +23,7 @@ FIRST = Path("docs/results/bridgetower-smoke-two-sizes-cpu/bridgetower-20261122-
 def documents_of(root: Path) -> Mapping[Path, str]:
     """Document -> its text as the data would have it, below the repository's `root`.
 
-    Raises BlockError, ResultsError, DamagedFile, OSError.
+    Raises BlockError, ConfigError, ResultsError, DamagedFile, OSError.
     """
     results, readme, table = root / "docs" / "results", root / README, root / "docs" / "metrics.md"
     pages = pages_in(results)
@@ -31,7 +32,7 @@ def documents_of(root: Path) -> Mapping[Path, str]:
     text = with_block(readme.read_text(), "results", COMMAND, first_table(root / FIRST, root), README)
     return {
         readme: with_block(text, "suites", COMMAND, suites_table(suites, pages, found, root, root / FIRST), README),
-        results / README: index_of(pages, found),
+        results / README: index_of(pages, found, goals_table(read_goals(), pages)),
         table: with_block(table.read_text(), "metrics", COMMAND, metrics_table(), "docs/metrics.md"),
     }
 
