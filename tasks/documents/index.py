@@ -25,7 +25,7 @@ same is not claimed. What the peak went to: the three largest drops of the cell'
 """
 ALL = """## All sweeps
 """
-OTHERS = """Pages without a manifest: records of another kind, and sweeps from before there was `sweep publish`, which ran each cell once.
+OTHERS = """Pages without a manifest: records of another kind.
 """
 
 

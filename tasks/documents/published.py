@@ -50,13 +50,11 @@ class SweepOnPage:
 
 @dataclass(frozen=True)
 class Page:
-    """A folder with a README. `sweeps`: of a page of `sweep publish`, in the order in which the page has them; none of another page, whose
-    trials are of `suites`."""
+    """A folder with a README. `sweeps`: of a page of `sweep publish`, in the order in which the page has them; none of another page."""
 
     folder: Path
     title: str
     sweeps: Sequence[SweepOnPage] = ()
-    suites: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -72,16 +70,9 @@ def _page(folder: Path) -> Page:
     text = (folder / README).read_text(encoding="utf-8")
     title = re.sub(r"\\(.)", r"\1", text.partition("\n")[0].removeprefix("# "))
     if not (folder / MANIFEST).is_file():
-        return Page(folder, title, suites=_suites(folder))
+        return Page(folder, title)
     sweeps = [path.partition("/")[0] for path in listed_files(folder) if path.endswith(f"/{PLAN}")]
     return Page(folder, title, [sweep_on_page(folder / name) for name in sorted(sweeps, key=text.find)])
-
-
-def _suites(folder: Path) -> frozenset[str]:
-    """The suites of which the folder has trials."""
-    plans = [plan for path in folder.rglob(PLAN) if (plan := read_plan(path)) is not None]
-    tables = [read_parquet(path, "put it back from the repository's history") for path in folder.rglob(RESULTS)]
-    return frozenset([*(plan.suite.suite for plan in plans), *(suite for table in tables for suite in table.column("suite").to_pylist())])
 
 
 def sweep_on_page(folder: Path) -> SweepOnPage:

@@ -14,7 +14,6 @@ MORE = "More"
 ONCE = "Each cell once, so nothing is decided"
 TWINS = "One cell against itself"
 ENOUGH = 3  # trials of a cell, beyond which the later sweep tells more
-RECORDS = "Earlier records, without verdicts"
 
 
 def suites_table(suites: Sequence[SuiteInfo], pages: Sequence[Page], found: Mapping[Path, str], root: Path, shown: Path) -> str:
@@ -35,14 +34,14 @@ def _measured(suite: str, pages: Sequence[Page], found: Mapping[Path, str], root
     latest = sorted(telling, key=lambda one: (min(one[1].repeats, ENOUGH), one[1].plan.created_at))[-1:]
     links: dict[str, list[str]] = {}
     for page in pages:
-        what = _holds([sweep for of, sweep in sweeps if of is page], found) or (RECORDS if suite in page.suites else "")
+        what = _holds([sweep for of, sweep in sweeps if of is page], found)
         if what and all(page is not told for told, _ in (*above, *latest)):
             links.setdefault(what, []).append(_link(page, root))
     first = [
         _told(page, sweep, "the table above." if sweep.folder == shown else found[sweep.folder], root) for page, sweep in above + latest
     ]
     first = first or ([] if TWINS in links else [NOTHING])
-    order = (MORE, ONCE, TWINS, RECORDS)
+    order = (MORE, ONCE, TWINS)
     return "<br>".join([*first, *(f"{what}: {', '.join(links[what])}." for what in order if what in links)])
 
 

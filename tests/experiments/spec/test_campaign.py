@@ -87,13 +87,17 @@ def test_the_campaigns_of_one_and_two_gpus_have_every_suite_for_them(name: str, 
     assert all(sweep.budget_s is not None and min(sweep.budget_s, sweep.per_run_s) <= file.budget_s for sweep in file.sweeps)
     others = [sweep for sweep in file.sweeps if (sweep.rounds.least, sweep.rounds.most) != (3, 3)]
     goes_on = [sweep for sweep in others if sweep.rounds.until_decided]
-    assert {(sweep.rounds.least, sweep.rounds.most) for sweep in goes_on} == {(3, 6)}, "what lies some percent apart takes more than three"
+    assert {(sweep.rounds.least, sweep.rounds.most) for sweep in goes_on} <= {(3, 6), (5, 6)}, (
+        "what lies some percent apart takes more than 3"
+    )
+    assert goes_on
     assert {sweep.profile for sweep in others if sweep not in goes_on} <= {"x2_fit"}
     pools = load_pools()
     most = 1 if name == "gpu-x1" else 2
     for sweep in file.sweeps:
         suite = load_suite(sweep.suite, profile=sweep.profile, pools=pools, sets=sweep.set, only=sweep.only)
         assert {cell.parameters.get("devices", 1) for cell in expand(suite)} <= set(range(1, most + 1)), sweep.called
+        assert suite.parity_reference <= sweep.rounds.least, f"{sweep.called}: a seed of the reference without one of each cell"
 
 
 def cells_of(campaign: str) -> dict[str, list[PlannedCell]]:

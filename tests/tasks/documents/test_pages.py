@@ -86,7 +86,7 @@ def test_the_facts_of_a_sweep_are_its_plans_and_its_trials(pages: list[Page]) ->
     assert (repeated.trials, repeated.repeated) == ("2 to 3 trials for each of 2 cells", True)
     assert (once.trials, once.repeated, once.devices) == ("1 trial for each of 2 cells", False, "Other")
     assert (fits.trials, fits.repeated) == ("1 trial for each of 2 cells", False) and fits.devices == "4 Made-up CPU"
-    assert (record.title, record.sweeps, record.suites) == ("A record_of old", (), {"made_up"})
+    assert (record.title, record.sweeps) == ("A record_of old", ())
 
 
 def test_a_page_that_lacks_a_file_is_named(root: Path, tmp_path: Path) -> None:
@@ -112,7 +112,6 @@ def test_a_suites_row_has_its_latest_sweep_with_repeats_and_links_to_the_others(
         f"[page]({LINK}): Made-up CPU, profile smoke, 2 to 3 trials for each of 2 cells: {found[repeated.folder]}",
         "More: [page\\_two](docs/results/page_two/README.md).",
         "Each cell once, so nothing is decided: [page\\_three](docs/results/page_three/README.md).",
-        "Earlier records, without verdicts: [record](docs/results/record/README.md).",
     ]
 
 
