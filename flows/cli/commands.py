@@ -86,11 +86,12 @@ def plan(
         request = request_of(suite, profile, pool, set_, only, repeats, budget=budget, until_decided=until_decided)
         sweep_plan, _ = planning.make_plan(request, build_environments=False)
         against, states = planning.compare_with_last(sweep_plan)
-    expected = planning.expected_seconds(sweep_plan)
+    expected, lacking = planning.expected_seconds(sweep_plan), planning.lacking_pools(sweep_plan.trials)
     if as_json:
-        print_json(show_plan.plan_json(sweep_plan, states, expected, against))
+        print_json(show_plan.plan_json(sweep_plan, states, expected, against, lacking))
     else:
         show_plan.print_plan(out, sweep_plan, states, expected, against, auto=profile == "auto" and not sweep)
+        show_plan.print_lacking(out, lacking)
 
 
 @app.command(epilog="Examples: sweep run bridgetower · sweep run bridgetower --pool cpu --set steps=50 --only model=tiny --repeats 3")

@@ -21,8 +21,10 @@ from tasks.sweep.store import Plan
 _STATES = {"done": "green", "again": "yellow", "to do": "cyan"}
 
 
-def plan_json(plan: Plan, states: Sequence[TrialState], expected: Mapping[str, float], against: str | None) -> dict[str, Any]:
-    """The plan with each trial's state and expected seconds (null without history)."""
+def plan_json(
+    plan: Plan, states: Sequence[TrialState], expected: Mapping[str, float], against: str | None, lacking: Mapping[str, tuple[str, str]]
+) -> dict[str, Any]:
+    """The plan with each trial's state and expected seconds (null without history), and what pools lack to run it from here."""
     trials = [
         {
             "key": entry.trial.key,
@@ -44,6 +46,7 @@ def plan_json(plan: Plan, states: Sequence[TrialState], expected: Mapping[str, f
         "compared_with": against,
         "budget": _budget_json(plan),
         "expected_s": _expected_total(plan, states, expected, against),
+        "pool_problems": {name: problem for name, (problem, _) in lacking.items()},
         "trials": trials,
     }
 
@@ -85,6 +88,12 @@ def print_plan(
         return
     total = _expected_total(plan, states, expected, against)
     out.print("expected: " + (clock(total) if total is not None else "unknown, no history yet for some cells"), highlight=False)
+
+
+def print_lacking(out: Console, lacking: Mapping[str, tuple[str, str]]) -> None:
+    """Which pools cannot run their trials from this machine: `sweep run` would end with that as an error."""
+    for name, (problem, hint) in lacking.items():
+        out.print(f"pool {name}: {problem}; {hint}", style="yellow", highlight=False, markup=False)
 
 
 def _rounds(plan: Plan) -> str:

@@ -216,14 +216,19 @@ def check_configured(plan: Plan, trials: Sequence[Trial]) -> None:
 
     A cluster that is down is waited for.
     """
-    pools = load_pools()
-    used = dict.fromkeys(trial.pool for trial in trials)
-    lacking = {name: problem for name in used if name in pools and (problem := _lacks(pools[name]))}
-    rest = " ".join(f"--pool {name}" for name in used if name not in lacking)
+    lacking = lacking_pools(trials)
+    rest = " ".join(f"--pool {name}" for name in dict.fromkeys(trial.pool for trial in trials) if name not in lacking)
     other = f"or run the rest: {rest}" if rest else "or name another: --pool NAME (`sweep pools` shows them)"
     if lacking:
         file = plan.suite.file or plan.request.suite
         raise ConfigError([Problem(file, None, f"pool {name}", problem, f"{hint}, {other}") for name, (problem, hint) in lacking.items()])
+
+
+def lacking_pools(trials: Sequence[Trial]) -> dict[str, tuple[str, str]]:
+    """The pools of these trials that cannot run any from this machine: what each lacks, and what would mend that."""
+    pools = load_pools()
+    used = dict.fromkeys(trial.pool for trial in trials)
+    return {name: problem for name in used if name in pools and (problem := _lacks(pools[name]))}
 
 
 def _lacks(pool: Pool) -> tuple[str, str] | None:

@@ -40,6 +40,6 @@ def test_resume_passes_on_what_it_adds(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_plan_says_how_many_rounds_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = make_plan([make_trial(1), make_trial(2)], decide=DecideSettings(budget_s=60.0, most=8))
     told = {"budget_s": 60.0, "until_decided": False, "least": 3, "most": 8}
-    assert plan_json(plan, [], {}, None)["budget"] == {**told, "round_s": None, "rounds": None}
+    assert plan_json(plan, [], {}, None, {})["budget"] == {**told, "round_s": None, "rounds": None}
     monkeypatch.setattr(budget, "expected_seconds", lambda plan: {trial.cell: 10.0 for trial in plan.trials})
-    assert plan_json(plan, [], {}, None)["budget"] == {**told, "round_s": 20.0, "rounds": 3}
+    assert plan_json(plan, [], {}, None, {})["budget"] == {**told, "round_s": 20.0, "rounds": 3}

@@ -61,17 +61,24 @@ def test_expected_seconds_are_those_of_the_slowest_pool_and_of_a_sweeps_rest(aga
     trials = [make_trial(1), make_trial(2), make_trial(3), make_trial(4, pool="gpu")]
     found = [TrialState(trial=trial, state="done" if trial is trials[0] else "to do") for trial in trials]
     plan, expected = make_plan(trials), {trial.cell: 10.0 for trial in trials}
-    told = show_plan.plan_json(plan, found, expected, against)
+    told = show_plan.plan_json(plan, found, expected, against, {"a100": ("is not configured", "set it")})
     assert (told["suite"], told["compared_with"], told["expected_s"]) == ("made_up", against, seconds)
+    assert told["pool_problems"] == {"a100": "is not configured"}
     assert [(entry["state"], entry["expected_s"]) for entry in told["trials"]] == [("done", 10.0)] + [("to do", 10.0)] * 3
 
 
 def test_without_history_the_expected_time_is_unknown() -> None:
     plan, found = states(("to do", None))
-    assert show_plan.plan_json(plan, found, {}, None)["expected_s"] is None
+    assert show_plan.plan_json(plan, found, {}, None, {})["expected_s"] is None
     page = Page()
     show_plan.print_plan(page, plan, found, {}, None, auto=False)
     assert page.lines[-2:] == [["made_up, profile full: 1 cell, 1 trial"], ["expected: unknown, no history yet for some cells"]]
+
+
+def test_a_plan_says_which_pools_cannot_run_it_from_here() -> None:
+    page = Page()
+    show_plan.print_lacking(page, {"a100": ("is not configured", "set [X] to a URL"), "cuda": ("cannot run trials: no driver", "get one")})
+    assert page.lines == [["pool a100: is not configured; set [X] to a URL"], ["pool cuda: cannot run trials: no driver; get one"]]
 
 
 def test_a_resume_says_why_each_trial_runs_again() -> None:
