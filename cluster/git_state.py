@@ -33,7 +33,7 @@ def git_state(folder: Path = REPOSITORY) -> dict[str, Any]:
     if commit:
         if not _COMMIT.fullmatch(commit):
             raise UserError(
-                f"{COMMIT_VARIABLE}: {commit!r} is no commit; expected the 40 hex digits of `git rev-parse HEAD`, or no such variable"
+                f"{COMMIT_VARIABLE}: {commit!r} is no commit; expected the 40 or 64 hex digits of `git rev-parse HEAD`, or no such variable"
             )
         return {"commit": commit, "dirty": os.environ.get(DIRTY_VARIABLE) == "1", "checked": False}
     try:

@@ -46,11 +46,9 @@ def profile(context: SessionContext, steps: Steps, window: dict[str, Any]) -> li
     context.recorder.phase("profile")
     with tempfile.TemporaryDirectory() as folder:
         path = (context.out if context.ranks.rank == 0 else Path(folder)) / TRACE
-        last = window["last_measured_step"] + context.parameters.profile_steps
-        samples = _traced_steps(context, steps, range(window["last_measured_step"] + 1, last + 1), path)
+        first = window["last_measured_step"] + 1
+        samples = _traced_steps(context, steps, range(first, first + context.parameters.profile_steps), path)
         found, parts, products = _read_trace(context, path, samples)
-        if parts is not None and context.train_step.recorded:
-            products = _launched_products(context, steps, last, Path(folder) / f"launched-{TRACE}")
     each, all_products = context.ranks.gather(parts), context.ranks.gather(products)
     if context.ranks.rank != 0:
         return all_products
@@ -66,6 +64,34 @@ def profile(context: SessionContext, steps: Steps, window: dict[str, Any]) -> li
     told = [{"rank": rank, **one.record()} for rank, one in enumerate(each) if one is not None]
     window["profile"] = {**found, "ranks": [_without_allocator(one) if _segments_grow(context) else one for one in told]}
     return all_products
+
+
+def launched_products(
+    context: SessionContext, steps: Steps, window: dict[str, Any], products: list[TracedProducts | None]
+) -> list[TracedProducts | None]:
+    """`products` of the traced steps, or, where those were replays of CUDA graphs, of further steps without the graphs: replays have no
+    operators. The trial's last steps, since its graphs are released for them.
+
+    Empty where these steps fail, which is said: the trial was measured before them. Several ranks, which inference alone can have beside
+    its graphs, keep their `products`: one of them might fail where another waits for it.
+    """
+    traced = (window.get("profile") or {}).get("ranks")
+    if not traced or not context.train_step.recorded or context.ranks.world_size > 1:
+        return products
+    context.recorder.phase("rates")
+    alike = getattr(context.workload, "steps_alike", True)
+    first = window["last_measured_step"] + context.parameters.profile_steps + 1
+    count = 1 + (1 if alike else getattr(context.workload, "steps_per_round", 1))  # the first of a trace does not count
+    try:
+        context.device.synchronize()
+        context.train_step.leave_graphs_out()
+        context.device.release_memory()  # what the graphs held
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / TRACE
+            return [_read_trace(context, path, _traced_steps(context, steps, range(first, first + count), path)).products]
+    except Exception as error:
+        context.recorder.note(f"matrix products of recorded steps: not traced: {type(error).__name__}: {str(error)[:200]}")
+        return []
 
 
 def _segments_grow(context: SessionContext) -> bool:
@@ -88,24 +114,6 @@ def _read_trace(context: SessionContext, path: Path, samples: list[int]) -> Read
     except (OSError, EOFError, ValueError, KeyError) as error:  # cut off, or the profiler left events out
         context.recorder.note(f"the trace of the further steps could not be read: {type(error).__name__}: {str(error)[:200]}")
         return ReadTrace(None)
-
-
-def _launched_products(context: SessionContext, steps: Steps, last: int, path: Path) -> TracedProducts | None:
-    """The matrix products of the steps after `last`, traced into `path` without the trial's CUDA graphs: replays have no operators.
-
-    None where these steps fail, which is said, since the trial was measured before them; and of several ranks, of which one alone may fail.
-    """
-    if context.ranks.world_size > 1:
-        return None
-    least = 1 if getattr(context.workload, "steps_alike", True) else getattr(context.workload, "steps_per_round", 1)
-    try:
-        with context.train_step.graphs_left_out():
-            context.device.release_memory()  # what the graphs held
-            samples = _traced_steps(context, steps, range(last + 1, last + least + 2), path)  # the first of a trace does not count
-        return _read_trace(context, path, samples).products
-    except Exception as error:
-        context.recorder.note(f"matrix products of recorded steps: not traced: {type(error).__name__}: {str(error)[:200]}")
-        return None
 
 
 def _traced_steps(context: SessionContext, steps: Steps, numbers: range, path: Path) -> list[int]:

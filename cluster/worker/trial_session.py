@@ -109,6 +109,7 @@ class TrialSession:
             beside_window.evaluate(context, "after")
             beside_window.measure_communication(context, steps, window)
         began = time.monotonic()
+        products = beside_window.launched_products(context, steps, window, products)
         add_rates(context, products, window, self.facts.get("locked_clocks_mhz"))  # last: it disturbs nothing that is measured
         window["trace_seconds"] = traced_s + time.monotonic() - began if context.parameters.profile_steps else None
         beside_window.record_window(context, window)

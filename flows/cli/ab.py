@@ -24,7 +24,7 @@ from flows.cli.options import (
 from flows.cli.start_sweep import request_of, start, tell
 
 DEFAULT_SUITE = "bridgetower"
-SIDE_HELP = "a commit, branch or tag (worktree: the code here); env:NAME: an environment; or settings: key=value[,key=value]"
+SIDE_HELP = "a commit, branch or tag (worktree: the code here); env:NAME: an environment; or key=value[,key=value]: settings"
 
 
 @app.command(

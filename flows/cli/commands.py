@@ -35,6 +35,7 @@ from flows.cli.start_sweep import request_of, start, tell
 from flows.runtime import prefect_api
 
 
+@clean_errors
 def _version(wanted: bool) -> None:
     """Print the version and the commit of the code, and end."""
     if wanted:

@@ -133,10 +133,15 @@ def publish(
     sweep_ids_: Annotated[
         list[str] | None, typer.Argument(metavar="[SWEEP]...", help="sweeps' ids, or `last`; each whole", autocompletion=sweep_ids)
     ] = None,
-    to: Annotated[Path | None, typer.Option("--to", help="folder of the page; an earlier page of this command is replaced")] = None,
-    check: Annotated[Path | None, typer.Option("--check", help="tell instead whether this page is as it was written")] = None,
+    to: Annotated[
+        Path | None, typer.Option("--to", metavar="FOLDER", help="of the page; an earlier page of this command is replaced")
+    ] = None,
+    check: Annotated[
+        Path | None, typer.Option("--check", metavar="FOLDER", help="tell instead whether this page is as it was written")
+    ] = None,
     again: Annotated[
-        Path | None, typer.Option("--again", help="write this page's reports, figures and README anew, from its own plans and steps")
+        Path | None,
+        typer.Option("--again", metavar="FOLDER", help="write this page's reports, figures and README anew, from its own plans and steps"),
     ] = None,
 ) -> None:
     """Write a results page from whole sweeps: plans, raw steps, reports, a README, a manifest. Refuses what was edited or put together."""

@@ -21,6 +21,7 @@ from experiments.spec.campaign import CampaignFile
 from experiments.trial import Trial
 from flows.cli.run_sweep import KEEP, SEVERITY, run_sweep
 from flows.cli.show_campaign import print_entries, print_left
+from flows.cli.show_plan import print_lacking
 from flows.runtime.command_environment import prepare_environment
 from flows.runtime.interrupts import TOLD_TO_END
 from tasks.campaign.entries import Entry, Overrides, check_fits, entries_of, with_time
@@ -29,7 +30,7 @@ from tasks.campaign.store import CampaignStore
 from tasks.rounds.growth import seconds_run
 from tasks.sweep import deadline
 from tasks.sweep.head_start import is_disturbed_by_a_start
-from tasks.sweep.plan import expected_seconds
+from tasks.sweep.plan import expected_seconds, lacking_pools
 from tasks.sweep.round_time import trial_times
 from tasks.sweep.store import SweepBusy, SweepStore, readable_result
 
@@ -52,6 +53,7 @@ class Campaign:
         """Print what would run, and how long that is expected to take. Works without the devices: nothing starts."""
         entries = self._entries(to_run=False)
         print_entries(out, entries, self._time_s)
+        print_lacking(out, lacking_pools([trial for entry in entries for trial in entry.plan.trials]))
         check_fits(self.file, entries, self._time_s)
 
     def publish(self, out: Console, err: Console) -> None:

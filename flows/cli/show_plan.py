@@ -46,7 +46,7 @@ def plan_json(
         "compared_with": against,
         "budget": _budget_json(plan),
         "expected_s": _expected_total(plan, states, expected, against),
-        "pool_problems": {name: problem for name, (problem, _) in lacking.items()},
+        "pool_problems": {name: "; ".join(problem) for name, problem in lacking.items()},
         "trials": trials,
     }
 
@@ -93,7 +93,7 @@ def print_plan(
 def print_lacking(out: Console, lacking: Mapping[str, tuple[str, str]]) -> None:
     """Which pools cannot run their trials from this machine: `sweep run` would end with that as an error."""
     for name, (problem, hint) in lacking.items():
-        out.print(f"pool {name}: {problem}; {hint}", style="yellow", highlight=False, markup=False)
+        out.print(f"pool {name}: {problem}; {hint}", style="yellow", highlight=False, markup=False, soft_wrap=True)
 
 
 def _rounds(plan: Plan) -> str:

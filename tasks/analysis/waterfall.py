@@ -29,6 +29,7 @@ _TIMES = {
     COMMUNICATION: ("communication_s",),
     DATA: ("data_wait_s",),
 }
+LEAST_COVERED = 0.5  # of the matrix products' time: a rate that is of less says nothing of their shapes
 _TOLERANCE = 1.02  # of the clock, which is a mean over the window and not of the traced steps
 
 
@@ -38,8 +39,8 @@ class Waterfall:
 
     peak: FLOP/s of one device. drops: by the names in DROPS; below 0 for a gain, such as a clock above the data sheet's. None: not known,
     and then within that of the matrix products. matrix_rate: FLOP/s of the matrix products while they ran; of attention too, where its
-    drop is None. attainable_rate: that of their shapes in a bare loop; None where none was measured. covered: the share of the matrix
-    products' time that it is of; the rest counts at the rate that it had. product_flops: of all that have a
+    drop is None. covered: the share of the matrix products' time of which the rate in a bare loop was measured. attainable_rate: that rate,
+    in which the rest counts at the rate that it had; None where less than LEAST_COVERED is covered. product_flops: of all that have a
     shape, over the FLOPs that the model takes of them; above 1 where some is done twice.
     """
 
@@ -81,8 +82,8 @@ def waterfall(profile: Mapping[str, Any], clock_mhz: float | None) -> Waterfall 
     each = [_of_rank(rank, flops, profile.get("attention_flops_per_sample"), peak) for rank in ranks]
     drops = {name: _mean([one.drops[name] for one in each]) for name in (MATRIX, *DROPS[3:])}
     top = 1.0 if at_clock is None else at_clock
-    attainable = _mean([one.attainable_rate for one in each])
     covered, product_flops = _mean([one.covered for one in each]), _mean([one.product_flops for one in each])
+    attainable = _mean([one.attainable_rate for one in each]) if covered is None or covered >= LEAST_COVERED else None
     rate = math.fsum(one.matrix_rate for one in each) / len(each)
     if rate > peak * max(1.0, top) * _TOLERANCE:
         raise ValueError(

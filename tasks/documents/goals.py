@@ -13,18 +13,20 @@ from experiments.config.strict import Strict
 from experiments.config.validate import validate
 from experiments.config.yaml_document import load
 from experiments.metrics import metric_of, names
+from experiments.stats.estimate import Estimate
 from experiments.stats.loss_parity import ParityStatus
 from experiments.trial import Scalar
 from tasks.analysis.cell import Cell
+from tasks.analysis.judge_cells import ratio_of
 from tasks.analysis.results import load_sweep
 from tasks.analysis.waterfall import waterfall_of
 from tasks.documents.published import Page, SweepOnPage
 from tasks.report.markdown import md
 from tasks.report.model import report_of, report_source
-from tasks.report.text_format import change, change_interval, listed, percent, plural, quantity, spread
+from tasks.report.text_format import change, change_interval, devices_told, listed, percent, plural, quantity, spread
 
 PATH = Path(__file__).with_name("goals.yaml")
-HEADER = ["what", "goal, and where from", "nearest", "reached", "where the peak went", "page"]
+HEADER = ["what", "goal, and where from", "best measured", "how far", "where the peak went", "page"]
 ENOUGH = 3  # trials of a cell; one with fewer stands for a goal only where no cell has them
 DROPS = 3  # the largest that are named
 _NAMED = 0.01  # of the peak; a smaller drop is not worth a word
@@ -33,7 +35,7 @@ Value = Scalar | list[Scalar]
 
 
 class Goal(Strict):
-    """One goal: the value `goal` of `metric`, or `times` a baseline that has the parameters `over`."""
+    """One goal: the value `goal` of `metric`, or `times` the value of a cell that has the parameters `over`."""
 
     what: str
     suite: str
@@ -63,12 +65,23 @@ class Goals(Strict):
 
 @dataclass(frozen=True)
 class Near:
-    """A cell that a goal is about. `value`: of its metric, or how many times its baseline it is."""
+    """A cell that a goal is about. `value`: of its metric, or how many times that of the cell `over` it is (`ratio`).
+
+    `differs`: parameters in which the two differ beside what the goal says, and beside what a ladder's rung or the kernels imply.
+    """
 
     page: Page
     sweep: SweepOnPage
     cell: Cell
     value: float
+    over: Cell | None = None
+    ratio: Estimate | None = None
+    differs: Sequence[str] = ()
+
+    @property
+    def trials(self) -> int:
+        """Of the cell that has fewer."""
+        return min(len(cell.measured) for cell in (self.cell, self.over) if cell is not None)
 
 
 def read_goals(path: Path = PATH) -> Sequence[Goal]:
@@ -81,34 +94,52 @@ def goals_table(goals: Sequence[Goal], pages: Sequence[Page]) -> str:
     suites = {goal.suite for goal in goals}
     sweeps = [(page, sweep) for page in pages for sweep in page.sweeps if sweep.plan.suite.suite in suites and not sweep.kind]
     cells = [(page, sweep, report_of(report_source(load_sweep(sweep.folder)), head=True).cells) for page, sweep in sweeps]
-    rows = [_row(goal, nearest(goal, _cells_of(goal, cells))) for goal in goals]
+    rows = [_row(goal, nearest(goal, _found(goal, cells))) for goal in goals]
     return "\n".join(f"| {' | '.join(row)} |" for row in (HEADER, ["---"] * len(HEADER), *rows))
 
 
 def nearest(goal: Goal, found: Iterable[Near]) -> Near | None:
-    """The one with the best value, of those with three trials where there are such; None of none."""
+    """The one with the best value, of those with three trials where there are such; of ratios, of those that differ in the least else. None
+    of none."""
     higher = goal.metric is None or metric_of(goal.metric).higher_is_better
-    return max(found, key=lambda one: (min(len(one.cell.measured), ENOUGH), one.value if higher else -one.value), default=None)
+    return max(
+        found,
+        key=lambda one: (min(one.trials, ENOUGH), -len(one.differs), one.value if higher else -one.value),
+        default=None,
+    )
 
 
-def _cells_of(goal: Goal, cells: Iterable[tuple[Page, SweepOnPage, Sequence[Cell]]]) -> Iterable[Near]:
-    """The published cells that have what the goal is about."""
+def _found(goal: Goal, cells: Iterable[tuple[Page, SweepOnPage, Sequence[Cell]]]) -> Iterable[Near]:
+    """The published cells that have what the goal is about; for a ratio, with each cell of their sweep that it can be over."""
     for page, sweep, of_sweep in cells:
         if sweep.plan.suite.suite != goal.suite:
             continue
         for cell in of_sweep:
-            value = _value(goal, cell)
-            if value is not None and not cell.emulated and _has(cell, goal.where):
+            if cell.emulated or not _has(cell, goal.where):
+                continue
+            if goal.metric is None:
+                others = [other for other in of_sweep if _has(other, goal.over) and _comparable(cell, other)]
+                yield from (_over(goal, page, sweep, cell, other) for other in others)
+            elif (value := _value(goal.metric, cell)) is not None:
                 yield Near(page, sweep, cell, value)
 
 
-def _value(goal: Goal, cell: Cell) -> float | None:
-    if goal.metric is not None:
-        own = cell.estimate if cell.metric.name == goal.metric else None
-        return own.value if own else cell.mean(goal.metric)
-    if cell.speedup is None or cell.baseline is None or not _has(cell.baseline, goal.over):
-        return None
-    return cell.speedup.value
+def _comparable(cell: Cell, other: Cell) -> bool:
+    return cell is not other and cell.devices == other.devices and bool(cell.estimates and other.estimates)
+
+
+def _over(goal: Goal, page: Page, sweep: SweepOnPage, cell: Cell, other: Cell) -> Near:
+    own = cell.speedup if cell.baseline is other else None  # as its page tells it
+    ratio = own or ratio_of(cell, other)
+    ours, theirs = cell.trial.parameters, other.trial.parameters
+    implied = {*cell.axes.keys() & {"rung"}, *cell.named, "kernels", "seed", *goal.over}  # kernels come with the precision
+    differs = sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name) and name not in implied)
+    return Near(page, sweep, cell, ratio.value, other, ratio, differs)
+
+
+def _value(metric: str, cell: Cell) -> float | None:
+    own = cell.estimate if cell.metric.name == metric else None
+    return own.value if own else cell.mean(metric)
 
 
 def _has(cell: Cell, where: Mapping[str, Value]) -> bool:
@@ -117,11 +148,11 @@ def _has(cell: Cell, where: Mapping[str, Value]) -> bool:
 
 
 def _row(goal: Goal, near: Near | None) -> list[str]:
-    aim = f"{_aim(goal)}: {goal.source}"
+    aim = f"{_aim(goal)}; {goal.source}"
     if near is None:
         return [goal.what, md(aim), "not measured", "–", "–", "–"]
     link = f"[{md(near.page.name)}]({near.page.name}/README.md)"
-    return [goal.what, md(aim), md(_reached(goal, near)), _is_reached(goal, near), md(where_the_peak_went(near.cell)), link]
+    return [goal.what, md(aim), md(_measured(goal, near)), how_far(goal, near), md(where_the_peak_went(near.cell)), link]
 
 
 def _aim(goal: Goal) -> str:
@@ -131,31 +162,37 @@ def _aim(goal: Goal) -> str:
     return f"{'' if metric.higher_is_better else 'at most '}{quantity(goal.goal, metric)}"
 
 
-def _is_reached(goal: Goal, near: Near) -> str:
-    """Whether the whole interval is beyond the goal, or before it; by the value alone where there is no interval. And what is unproven."""
+def how_far(goal: Goal, near: Near) -> str:
+    """Whether the whole interval is beyond the goal, or short of it; by the value alone where there is no interval. And what of the cell's
+    loss was not shown: without that nothing is claimed."""
     aim = goal.goal or goal.times or 0.0
-    own = near.cell.estimate if goal.metric == near.cell.metric.name else None
-    known = own if goal.metric is not None else near.cell.speedup
-    low, high = (known.low, known.high) if known is not None else (near.value, near.value)
+    own = near.cell.estimate if near.over is None and goal.metric == near.cell.metric.name else near.ratio
+    low, high = (own.low, own.high) if own is not None else (near.value, near.value)
     if goal.metric is not None and not metric_of(goal.metric).higher_is_better:
         aim, low, high = -aim, -high, -low
-    said = "yes" if low >= aim else "no" if high < aim else "open: the interval holds the goal"
-    told = said if known is not None else f"{said}, by the mean"
-    parity = near.cell.parity
-    return told if parity is None or said == "no" or parity.status is ParityStatus.PROVEN else f"{told}; its loss parity is {parity.status}"
+    said = "beyond it" if low >= aim else "short of it" if high < aim else "open: the interval holds the goal"
+    told = said if own is not None else f"{said}, by the mean"
+    return told if high < aim else "; ".join(filter(None, [told, _of_its_loss(near.cell)]))
 
 
-def _reached(goal: Goal, near: Near) -> str:
-    """The value with its interval, and what it is of: device, trials, the cell."""
+def _of_its_loss(cell: Cell) -> str:
+    if cell.parity is not None:
+        return "" if cell.parity.status is ParityStatus.PROVEN else f"loss parity {cell.parity.status}, so not claimed"
+    return "" if cell.reference else "its loss was compared with none"
+
+
+def _measured(goal: Goal, near: Near) -> str:
+    """The value with its interval, and what it is of: device, trials, the cell; for a ratio what it is over, and what differs else."""
     cell = near.cell
-    if goal.metric is None:
-        assert cell.speedup is not None
-        value = f"{change(cell.speedup, cell.metric)} {change_interval(cell.speedup, cell.metric)}, {cell.verdict or 'undecided'}"
+    if near.over is not None and near.ratio is not None:
+        value = f"{change(near.ratio, cell.metric)} {change_interval(near.ratio, cell.metric)} over {near.over.short}"
+        value += f" ({listed(list(near.differs))} {'differs' if len(near.differs) == 1 else 'differ'} too)" if near.differs else ""
     elif cell.metric.name == goal.metric and cell.estimate is not None:
         value = f"{quantity(near.value, cell.metric)} {spread(cell.estimate, cell.metric)}".strip()
     else:
-        value = quantity(near.value, metric_of(goal.metric))
-    return ", ".join([value, near.sweep.devices, plural(len(cell.measured), "trial"), cell.short])
+        value = quantity(near.value, metric_of(goal.metric or ""))
+    devices = devices_told((str(row.environment.get("device_name")), cell.devices) for row in cell.measured[:1])
+    return "; ".join([value, cell.short, f"{devices}, {plural(near.trials, 'trial')}"])
 
 
 def where_the_peak_went(cell: Cell) -> str:
@@ -166,6 +203,10 @@ def where_the_peak_went(cell: Cell) -> str:
         return f"not known: {error}"
     if found is None:
         return "not traced"
-    named = [(share, name) for name, share in found.drops.items() if share is not None and share >= _NAMED]
-    lost = listed([f"{percent(share)} to {name}" for share, name in sorted(named, reverse=True)[:DROPS]]) or "nothing above 1 %"
-    return f"{percent(found.reached)} of {quantity(found.peak / 1e12, metric_of('tflops_per_device'))} reached; of the peak lost: {lost}"
+    named = sorted(((share, name) for name, share in found.drops.items() if share is not None and abs(share) >= _NAMED), reverse=True)
+    lost = listed([f"{percent(share)} to {name}" for share, name in named[:DROPS] if share > 0]) or "nothing above 1 %"
+    gained = listed([f"{percent(-share)} by {name}" for share, name in reversed(named) if share < 0])
+    mfu = quantity(cell.mean("mfu"), metric_of("mfu"))
+    peak = quantity(found.peak / 1e12, metric_of("tflops_per_device"))
+    told = f"{percent(found.reached)} of {peak} in traced steps (MFU untraced {mfu}); of the peak lost: {lost}"
+    return f"{told}; gained: {gained}" if gained else told

@@ -12,20 +12,25 @@ from tasks.report.markdown import md
 HEAD = """# Results
 
 The pages of `sweep publish` and `sweep campaign`, a line for each sweep. Each has the plan, every step of every trial, the report and its
-figures beside it; `sweep publish --check` tells whether a file was changed since. Single trials decide nothing, and the pages say so: of
-them nothing is found here, unless the question was what fits. A command is as it was given: campaigns and profiles of earlier pages have
-other names [today](../operating.md#campaigns).
+figures beside it; `sweep publish --check FOLDER` tells whether a file was changed since. Single trials decide nothing, and the pages say
+so: of them nothing is found here, unless the question was what fits. A command is as it was given: campaigns and profiles of earlier pages
+have other names [today](../operating.md#campaigns).
 This index is written by `python -m tasks.documents`.
 """
 GOALS = """## How far from what we aim at
 
-Of each goal (tasks/documents/goals.yaml) the best cell of all pages below, of those with three trials where there are such. Picked as the
-best of several pages, it may be lucky. A goal is reached where the whole interval is beyond it; what is faster and not shown to learn the
-same is not claimed. What the peak went to: the three largest drops of the cell's traced steps ([how they are made](../measuring.md)).
+Of each goal (tasks/documents/goals.yaml) the best cell of all pages below, of those with three trials where there are such; where the
+goal's source had other machines or settings, it says so. Picked as the best of several pages, a cell may be lucky. *Beyond it*: the whole
+interval is; nothing is claimed of a cell that was not shown to learn what its reference learns. A ratio is over the cell of the same sweep
+that differs in the least else. Where the peak went: the data sheet's peak of the precisions that compute (of fp8 and bf16 where a step has
+both), and the three largest drops of the cell's traced steps, which the profiler slows
+([how they are made](../measuring.md#where-the-peak-goes)). With the smaller drops, and less the gains, they add up to the peak.
 """
 ALL = """## All sweeps
 """
-OTHERS = """Pages without a manifest: records of another kind.
+OTHERS = """Pages without a manifest: records of another kind. Those of before `sweep publish`, of single trials, are in the repository's
+history: `git show d30ac837:docs/results/NAME/README.md`, NAME one of bridgetower-h100, bridgetower-h200, clip-precision-h200 (with
+linear_layer), clip-stability-h200 and flava-h200.
 """
 
 

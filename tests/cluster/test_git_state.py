@@ -135,7 +135,7 @@ def test_without_a_git_that_answers_no_branch_is_known(checkout: Path, monkeypat
 @pytest.mark.parametrize("told", ["unknown", "c" * 39, "c" * 41, "g" * 40, "7f6b9ab", "C" * 40])
 def test_what_cannot_be_a_commit_is_an_error_that_names_the_variable(checkout: Path, monkeypatch: pytest.MonkeyPatch, told: str) -> None:
     monkeypatch.setenv("SWEEPBENCH_GIT_COMMIT", told)
-    with pytest.raises(UserError, match=rf"SWEEPBENCH_GIT_COMMIT: '{told}' is no commit; expected the 40 hex digits"):
+    with pytest.raises(UserError, match=rf"SWEEPBENCH_GIT_COMMIT: '{told}' is no commit; expected the 40 or 64 hex digits"):
         git_state(checkout)
 
 

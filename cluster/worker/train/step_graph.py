@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
@@ -37,9 +36,6 @@ class Recorder(Protocol):
     def record(self, compute: Callable[[], torch.Tensor]) -> tuple[Replay, torch.Tensor]:
         """Record without running. Returns what runs it again, and where its result then lies."""
 
-    def release(self) -> None:
-        """All recordings so far are forgotten: what is recorded later shares no memory with them."""
-
 
 class CudaRecorder:
     """CUDA graphs that share one pool of memory, which is sound since no two of them run at once and no result outlives a step."""
@@ -55,10 +51,6 @@ class CudaRecorder:
 
     def record(self, compute: Callable[[], torch.Tensor]) -> tuple[Replay, torch.Tensor]:
         return cuda_graphs.recorded(compute, self._stream, self._pool)
-
-    def release(self) -> None:
-        torch.cuda.synchronize()
-        self._pool = torch.cuda.graph_pool_handle()  # torch takes a pool that no graph uses any more for an error
 
 
 class _Recorded(NamedTuple):
@@ -79,18 +71,12 @@ class StepGraphs:
         self._graphs: dict[Hashable, _Recorded] = {}
         self._recording = True
 
-    @contextmanager
-    def left_out(self) -> Iterator[None]:
-        """Steps within run without a graph. What was recorded is released, with its memory; steps afterwards are recorded anew."""
+    def leave_out(self) -> None:
+        """From now on steps run without a graph. What was recorded is released, with its memory."""
+        self._recording = False
         self._graphs.clear()
         for parameter in self._trained:
             parameter.grad = None  # where a graph wrote it
-        self._recorder.release()
-        self._recording = False
-        try:
-            yield
-        finally:
-            self._recording = True
 
     @property
     def launched(self) -> int:

@@ -117,9 +117,10 @@ class TrainStep:
         """Whether the trial's steps are replays of CUDA graphs, of which a trace tells the kernels and not what launched them."""
         return self._graphs is not None
 
-    def graphs_left_out(self) -> AbstractContextManager[None]:
-        """Steps within run without their CUDA graphs, whose memory is released."""
-        return self._graphs.left_out() if self._graphs else nullcontext()
+    def leave_graphs_out(self) -> None:
+        """From now on steps run without their CUDA graphs, whose memory is released."""
+        if self._graphs:
+            self._graphs.leave_out()
 
     def place(self, batch: Batch) -> Batch:
         return self.device.place(batch, self.workload.prepare, prefetch=self.parameters.prefetch_to_device)

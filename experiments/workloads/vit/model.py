@@ -43,7 +43,7 @@ class Block(nn.TransformerEncoderLayer):
 class VisionTransformer(nn.Module):
     """Images (batch, 3, size, size) to logits (batch, classes). `pooled`: the mean over patches is classified, not a token of its own.
 
-    `views`: queries, keys and values are views of their common product, which nn.MultiheadAttention copies twice.
+    `views`: queries, keys and values are views of their common product, which nn.MultiheadAttention copies.
     """
 
     def __init__(

@@ -41,7 +41,8 @@ MORE = (
 HOW = "Traced steps tell: run the sweep again with --set profile_steps=4."
 WITHIN = {
     CLOCK: "the clock is within the next drop, since it was not sampled or the data sheet's is not known",
-    SHAPES: "what the matrix shapes cost is within the matrix products, since no rate that they attain was measured",
+    SHAPES: "what the matrix shapes cost is within the matrix products, since the rates that they attain were not measured, or of less "
+    "than half of them",
     ATTENTION: "attention is within the matrix products, since the workload does not say how many FLOPs are attention's",
 }
 _HEADER = ["cell", "peak", *DROPS, "reached", "MFU, not traced", "rate of matrix products", "attainable"]
@@ -159,7 +160,7 @@ def _not_covered(found: Sequence[tuple[Cell, Waterfall]]) -> list[str]:
     """In which cells the attainable rate is not of all matrix products, and why."""
     lines = []
     for cell, one in found:
-        if one.covered is None or one.covered >= _COVERED:
+        if one.attainable_rate is None or one.covered is None or one.covered >= _COVERED:
             continue
         row = traced(cell)
         missing = (row.profile.get("not_measured") or {}) if row is not None and row.profile else {}

@@ -107,64 +107,92 @@ def test_steps_that_are_not_the_mix_that_the_flops_are_of_have_no_parts(
     )
 
 
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The matrix products that rates are then measured of."""
+    found: list[Any] = []
+    monkeypatch.setattr(trial_session, "add_rates", lambda context, products, window, locked: found.append(products))
+    monkeypatch.setattr(profile, "trace", lambda path: nullcontext())
+    return found
+
+
+REPLAYS, LAUNCHED = TracedProducts(3.0, ()), TracedProducts(2.0, ())
+
+
 @pytest.mark.parametrize(("alike", "rounds", "more"), [(True, 1, [14, 15]), (False, 3, [14, 15, 16, 17])])
 def test_of_recorded_steps_the_products_are_those_of_steps_without_their_graphs(
-    setting: Setting, monkeypatch: pytest.MonkeyPatch, alike: bool, rounds: int, more: list[int]
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, given: list[Any], alike: bool, rounds: int, more: list[int]
 ) -> None:
     """Replays have no operators. A round of steps counts, after a first one that does not."""
     monkeypatch.setattr(synthetic.Synthetic, "steps_alike", alike, raising=False)
     monkeypatch.setattr(synthetic.Synthetic, "steps_per_round", rounds, raising=False)
-    monkeypatch.setattr(profile, "trace", lambda path: nullcontext())
-    replays, launched = TracedProducts(3.0, ()), TracedProducts(2.0, ())
-    read: list[tuple[str, int]] = []
+    read: list[tuple[Path, int]] = []
 
     def read_trace(path: Path, samples: list[int]) -> ReadTrace:
-        read.append((path.name, len(samples)))
-        return ReadTrace({"of": path.name}, StepParts(**PARTS), launched if len(read) > 1 else replays)
+        read.append((path, len(samples)))
+        return ReadTrace({"number": len(read)}, StepParts(**PARTS), LAUNCHED if len(read) > 1 else REPLAYS)
 
     monkeypatch.setattr(profile, "read_trace", read_trace)
-    given: list[Any] = []
-    monkeypatch.setattr(trial_session, "add_rates", lambda context, products, window, locked: given.append(products))
     setting.train_step.recorded = True
-    window = setting.run(profile_steps=4, evaluate=False)
-    assert given == [[launched]] and read == [("trace.json.gz", 4), ("launched-trace.json.gz", len(more))]
-    assert window["profile"]["of"] == "trace.json.gz", "what the time went to is told of the replays"
-    assert setting.train_step.steps[-len(more) :] == more
-    assert setting.world.after("graphs left out")[0] == "begin" and "graphs again" in setting.world.log
-    assert not (setting.folder / "launched-trace.json.gz").exists()
+    window = setting.run(profile_steps=3 if rounds > 1 else 4, evaluate=True)
+    steps = [number - (rounds > 1) for number in more]
+    assert given == [[LAUNCHED]] and [count for _, count in read] == [3 if rounds > 1 else 4, len(more)]
+    assert read[0][0].parent == setting.folder != read[1][0].parent, "the replays' trace alone is kept"
+    assert window["profile"]["number"] == 1, "what the time went to is told of the replays"
+    assert setting.train_step.steps[-len(more) :] == steps
+    assert setting.world.after("phase rates")[:3] == ["synchronize", "graphs left out", "begin"]
+    assert setting.world.log.index("graphs left out") > max(at for at, what in enumerate(setting.world.log) if what == "phase evaluate")
 
 
+@pytest.mark.parametrize("where", ["memory", "step", "trace"])
 def test_recorded_steps_that_cannot_be_launched_are_said_and_cost_the_trial_nothing(
-    setting: Setting, monkeypatch: pytest.MonkeyPatch
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, given: list[Any], where: str
 ) -> None:
-    monkeypatch.setattr(profile, "trace", lambda path: nullcontext())
-    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ReadTrace({}, StepParts(**PARTS), TracedProducts(3.0, ())))
-    given: list[Any] = []
-    monkeypatch.setattr(trial_session, "add_rates", lambda context, products, window, locked: given.append(products))
+    read: list[Path] = []
 
     def full() -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(setting.device, "release_memory", full)
+    def leave_out() -> None:
+        if where == "step":
+            monkeypatch.setattr(setting.train_step, "forward_backward", lambda batch: full())
+
+    def read_trace(path: Path, samples: list[int]) -> ReadTrace:
+        read.append(path)
+        if where == "trace" and len(read) > 1:
+            full()
+        return ReadTrace({}, StepParts(**PARTS), REPLAYS)
+
+    monkeypatch.setattr(profile, "read_trace", read_trace)
+    monkeypatch.setattr(setting.train_step, "leave_graphs_out", leave_out)
+    if where == "memory":
+        monkeypatch.setattr(setting.device, "release_memory", full)
     setting.train_step.recorded = True
     window = setting.run(profile_steps=4, evaluate=False)
-    assert given == [[None]] and window["profile"]["ranks"][0]["matrix_s"] == PARTS["matrix_s"]
-    assert "matrix products of recorded steps: not traced: OutOfMemoryError: CUDA out of memory" in [
-        note["text"] for note in setting.world.of("note")
-    ]
+    assert given == [[]] and window["profile"]["ranks"][0]["matrix_s"] == PARTS["matrix_s"]
+    said = [note["text"] for note in setting.world.of("note")]
+    assert "matrix products of recorded steps: not traced: OutOfMemoryError: CUDA out of memory" in said
 
 
-def test_of_several_ranks_none_runs_recorded_steps_without_their_graphs(
-    setting: Setting, monkeypatch: pytest.MonkeyPatch, two_ranks: None
+@pytest.mark.parametrize("parts", [None, StepParts(**PARTS)])
+def test_without_kernels_in_the_trace_no_step_is_launched_for_their_products(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, given: list[Any], parts: StepParts | None
 ) -> None:
-    """One could fail where the other waits for it."""
-    monkeypatch.setattr(profile, "trace", lambda path: nullcontext())
-    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ReadTrace({}, StepParts(**PARTS), TracedProducts(3.0, ())))
-    given: list[Any] = []
-    monkeypatch.setattr(trial_session, "add_rates", lambda context, products, window, locked: given.append(products))
+    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ReadTrace({}, parts, REPLAYS))
+    setting.train_step.recorded = True
+    setting.run(profile_steps=4, evaluate=False)
+    assert ("graphs left out" in setting.world.log) == (parts is not None)
+    assert setting.train_step.steps[-1] == (13 if parts is None else 15)
+
+
+def test_ranks_of_an_inference_keep_the_products_of_their_replays(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, given: list[Any], two_ranks: None
+) -> None:
+    """One could fail where the other waits for it. In training several ranks refuse `cuda_graph`."""
+    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ReadTrace({}, StepParts(**PARTS), REPLAYS))
     setting.train_step.recorded = True
     setting.run(Ranks(0, 2, 0, 2), devices=2, profile_steps=4, evaluate=False)
-    assert given == [[None, None]] and setting.train_step.steps[-1] == 13
+    assert given == [[REPLAYS, REPLAYS]] and setting.train_step.steps[-1] == 13
 
 
 @pytest.mark.parametrize(("repeat", "first", "traced"), [(1, 1, True), (2, 1, False), (2, 2, True), (3, 2, False), (3, None, True)])

@@ -187,11 +187,14 @@ def documented_lines() -> list[str]:
 
 @pytest.mark.parametrize("line", documented_lines())
 def test_what_is_documented_can_be_planned_on_a_machine_without_a_gpu(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.sweep.plan.probe", lambda pool: pytest.fail(f"a plan looked for the device of {pool.name}"))
+    monkeypatch.setattr(
+        "tasks.sweep.plan.probe", lambda pool: SimpleNamespace(problem="nvidia-smi is not on this machine; a driver is needed")
+    )
     words = [word for word in shlex.split(line) if word != "--publish"]
     done = CliRunner().invoke(app, ["campaign", *words, *([] if "--plan" in words else ["--plan"])])
     assert done.exit_code == 0, done.output
     assert "for trials in this run" in done.output and not CampaignStore(words[0]).load().sweeps
+    assert ("pool cuda: cannot run trials: nvidia-smi is not on this machine; a driver is needed" in done.output) == ("cpu" not in words)
 
 
 def test_the_documents_show_how_to_plan_run_publish_and_rehearse() -> None:

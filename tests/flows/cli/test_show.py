@@ -63,7 +63,7 @@ def test_expected_seconds_are_those_of_the_slowest_pool_and_of_a_sweeps_rest(aga
     plan, expected = make_plan(trials), {trial.cell: 10.0 for trial in trials}
     told = show_plan.plan_json(plan, found, expected, against, {"a100": ("is not configured", "set it")})
     assert (told["suite"], told["compared_with"], told["expected_s"]) == ("made_up", against, seconds)
-    assert told["pool_problems"] == {"a100": "is not configured"}
+    assert told["pool_problems"] == {"a100": "is not configured; set it"}
     assert [(entry["state"], entry["expected_s"]) for entry in told["trials"]] == [("done", 10.0)] + [("to do", 10.0)] * 3
 
 

@@ -85,6 +85,22 @@ def test_every_error_has_one_look(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert status == 1 and text.startswith(said) and text.count("\n") == 1, text
 
 
+def test_a_version_whose_commit_is_none_is_an_error(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("SWEEPBENCH_GIT_COMMIT", "unknown")
+    status, said = ended(monkeypatch, capsys, "--version")
+    assert status == 1 and said.startswith("error: SWEEPBENCH_GIT_COMMIT: 'unknown' is no commit; expected ") and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words", [("plan", "bridgetower", "--pool", "a100"), ("campaign", "gpu-x1", "--plan", "--pool", "a100")], ids=["plan", "campaign"]
+)
+def test_a_plan_says_that_its_pool_cannot_run_it_from_here(monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]) -> None:
+    monkeypatch.delenv("SWEEPBENCH_A100_ADDRESS", raising=False)
+    done = CliRunner().invoke(app, [*words])
+    assert done.exit_code == 0
+    assert "pool a100: is not configured; set SWEEPBENCH_A100_ADDRESS" in " ".join(done.stdout.split())
+
+
 def test_the_version_names_the_commit() -> None:
     done = CliRunner().invoke(app, ["--version"])
     assert done.exit_code == 0 and re.match(r"sweepbench \d+\.\d+\.\d+(, commit [0-9a-f]{12}( with changes)?)?\n$", done.output)

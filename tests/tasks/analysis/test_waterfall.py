@@ -98,6 +98,16 @@ def test_products_faster_than_in_the_bare_loop_are_a_gain() -> None:
     assert total(profile) == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize(("covered_s", "known"), [(2.0, True), (1.99, False)])
+def test_a_rate_of_less_than_half_of_the_products_says_nothing_of_their_shapes(covered_s: float, known: bool) -> None:
+    """Of recorded steps whose graphs have no operators the rest, such as one head, would stand for all."""
+    profile = {**PROFILE, "ranks": [{**RANK, "covered_s": covered_s, "attainable_s": 3.2, "product_flops": 1900 * TERA}]}
+    found = waterfall(profile, 1600.0)
+    assert found is not None and found.covered == pytest.approx(covered_s / 4.0)
+    assert (found.attainable_rate is not None, found.drops["matrix shapes"] is not None) == (known, known)
+    assert total(profile) == pytest.approx(1.0)
+
+
 def test_attention_among_the_products_counts_at_the_rate_that_it_had() -> None:
     """2,400 TFLOP in 6 s, of which 4 s would have been 3.2 s: 461.5 TFLOP/s."""
     profile = {

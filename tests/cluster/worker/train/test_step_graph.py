@@ -22,7 +22,7 @@ class Rerun:
     """Records a step by computing it, as a graph would: at the addresses of its first time."""
 
     def __init__(self, trained: list[torch.nn.Parameter]) -> None:
-        self.trained, self.recorded, self.replayed, self.released = trained, 0, 0, 0
+        self.trained, self.recorded, self.replayed = trained, 0, 0
 
     def launch(self, compute: Callable[[], torch.Tensor]) -> torch.Tensor:
         return compute()
@@ -48,9 +48,6 @@ class Rerun:
                 one.grad = torch.full_like(one, torch.nan)  # only the recorded gradients are the step's
 
         return replay, result
-
-    def release(self) -> None:
-        self.released += 1
 
 
 def line() -> tuple[torch.nn.Linear, Callable[..., torch.Tensor], list[torch.Tensor]]:
@@ -112,7 +109,7 @@ def test_micro_batches_are_one_graph_whose_gradients_add_up_once() -> None:
     assert (recorder.recorded, recorder.replayed) == (1, 4)
 
 
-def test_steps_that_leave_the_graphs_out_learn_the_same_and_later_ones_are_recorded_anew() -> None:
+def test_steps_that_leave_the_graphs_out_learn_the_same_and_nothing_that_was_recorded_is_kept() -> None:
     layer, compute, values = line()
     parameters = list(layer.parameters())
     recorder = Rerun(parameters)
@@ -129,11 +126,13 @@ def test_steps_that_leave_the_graphs_out_learn_the_same_and_later_ones_are_recor
         return losses[0] == losses[1] and torch.equal(layer.weight, layer_alone.weight)
 
     assert all(learns(value) for value in values[:4])
-    with graphs.left_out():
-        assert recorder.released == 1 and all(one.grad is None for one in parameters), "what the graphs held is let go of"
-        assert all(learns(value) for value in values[4:7])
-    assert all(learns(value) for value in values[7:9])
-    assert seen == [(1, 0, 0), (2, 0, 0), (2, 1, 1), (2, 1, 2), (3, 1, 2), (4, 1, 2), (5, 1, 2), (5, 2, 3), (5, 2, 4)]
+    layer.weight.grad = torch.full_like(layer.weight, 7.0)  # as a replay would leave one that nobody took
+    graphs.leave_out()
+    assert all(one.grad is None for one in parameters) and not graphs._graphs
+    assert all(learns(value) for value in values[4:7])
+    graphs({"x": values[7][:2]})
+    assert seen == [(1, 0, 0), (2, 0, 0), (2, 1, 1), (2, 1, 2), (3, 1, 2), (4, 1, 2), (5, 1, 2)]
+    assert (graphs.launched, recorder.recorded) == (6, 1), "nor is a new shape recorded"
 
 
 def test_a_result_and_a_batch_stay_as_they_were() -> None:
@@ -225,9 +224,9 @@ def test_a_trial_asks_for_it_on_cuda_and_one_device(monkeypatch: pytest.MonkeyPa
         step = TrainStep(made, made.model(), parameters, Gpu())
         step.forward_backward(next(iter(made.batches())))
         assert (step.launched, step.recorded) == (launched, bool(launched))
-        with step.graphs_left_out():
-            for _ in range(3):
-                step.forward_backward(next(iter(made.batches())))
+        step.leave_graphs_out()
+        for _ in range(3):
+            step.forward_backward(next(iter(made.batches())))
         assert step.launched == 4 * launched
 
 

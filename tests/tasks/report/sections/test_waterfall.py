@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from tasks.analysis.results import load_sweep
+from tasks.analysis.waterfall import SHAPES
 from tasks.report.comparison_table import TextTable
 from tasks.report.model import make_report
 from tasks.report.section import Bullets
-from tasks.report.sections.waterfall import HOW, NAME, products_table, ranks_table, waterfall_tables, waterfalls
+from tasks.report.sections.waterfall import HOW, NAME, WITHIN, products_table, ranks_table, waterfall_tables, waterfalls
 from tasks.report.write import write_report
 from tests.tasks.analysis.test_waterfall import PROFILE, RANK, TERA
 from tests.tasks.cell_support import column, made, report_of, row, workers
@@ -65,7 +66,7 @@ def test_the_rate_that_the_shapes_attain_parts_the_products_drop() -> None:
     assert line_of(section.table, "matrix products") == ["−10.0 %", "−10.0 %", "−30.0 %"]
     assert line_of(section.table, "attainable") == ["600.0 TFLOP/s", "600.0 TFLOP/s", "–"]
     unknown, covered = section.block(Bullets).lines
-    assert unknown == "MP-2: what the matrix shapes cost is within the matrix products, since no rate that they attain was measured."
+    assert unknown == f"MP-2: {WITHIN[SHAPES]}."
     assert covered == (
         "MP-1: the attainable rate is of products that took 90.0 % of the matrix products' time; not measured: 2 (5 s were over). "
         "The rest, such as convolutions, Triton kernels and CUDA graphs, counts at the rate that it had."
@@ -105,7 +106,7 @@ def test_a_disturbed_trace_is_named_and_what_holds_of_all_cells_names_none() -> 
     assert disturbed.result is not None
     told = replace(disturbed, result=disturbed.result.model_copy(update={"disturbed": "another process"}))
     lines = report_of([told, traced(1)]).section(NAME).block(Bullets).lines
-    shapes = "Every cell: what the matrix shapes cost is within the matrix products, since no rate that they attain was measured."
+    shapes = f"Every cell: {WITHIN[SHAPES]}."
     assert lines == ["MP-0: other work disturbed the trial that was traced.", shapes]
 
 
