@@ -232,11 +232,17 @@ def ui(
     raise typer.Exit(serve(port, None if sweep_id is None else sweep_id_of(sweep_id), out, open_=open_))
 
 
+_INTERRUPTED = 130  # typer's status for Ctrl-C while a command was still making its plan; later the session ends in order
+
+
 def main() -> None:
     """The console script. A wrong option is an error of use: status 1, since 2 means that trials failed."""
     try:
         status = app(standalone_mode=False, prog_name="sweep", args=sys.argv[1:] or ["--help"])
+        if status == _INTERRUPTED:
+            raise KeyboardInterrupt
     except (typer.Abort, KeyboardInterrupt):
+        print_error("interrupted; `sweep resume last` goes on with a sweep that was begun")
         status = 1
     except Exception as error:
         if not hasattr(error, "format_message"):  # click's errors of use; typer brings its own copy of click, so no class can be named

@@ -107,6 +107,8 @@ def _rounds(plan: Plan) -> str:
         fit = f"a round takes about {duration.text(found[0])}: {plural(found[1], 'round')} of all cells fit in {budget}"
     if not settings.until_decided:
         return f"{fit}; the comparisons are judged after the last one"
+    if settings.least >= settings.most:
+        return f"{fit}; {plural(settings.most, 'round')} at the most, after which the comparisons are judged"
     most = f", in up to {settings.most} rounds" if settings.most < MOST_ROUNDS else ""
     return f"{fit}; from round {settings.least} on what is decided takes part in no more, and the rest has the time{most}"
 

@@ -13,7 +13,7 @@ from tasks.analysis.cell import Cell
 from tasks.analysis.judge_cells import OF_MANY, ONE_TRIAL, SPREADS_DIFFER
 from tasks.analysis.trial_row import TrialRow
 from tasks.report.places import caution_of_places
-from tasks.report.sections.device_state import disturbance_cautions, unjudged_cautions
+from tasks.report.sections.device_state import work_cautions
 from tasks.report.spread_caution import of_far_trials, of_known_spread, of_unknown_spread
 from tasks.report.text_format import listed, percent, plural
 
@@ -38,7 +38,7 @@ def caution_groups(rows: Sequence[TrialRow], cells: Sequence[Cell], *, emulated:
     workloads_ = dict.fromkeys(row.trial.workload for row in rows)
     groups = [
         CautionGroup("Damaged files", _of_damage(rows)),
-        CautionGroup("Other work on the devices", [*disturbance_cautions(measured), *([] if emulated else unjudged_cautions(measured))]),
+        CautionGroup("Other work on the devices", work_cautions(measured, emulated=emulated)),
         CautionGroup(
             "Repeats and intervals",
             [

@@ -21,7 +21,7 @@ from tasks.report.kept_shown import inputs_of, keep_shown
 from tasks.report.model import Report, report_of, report_source
 from tasks.report.section import ReportSource
 from tasks.report.sections.cost import cost_table, price_lines
-from tasks.report.sections.device_state import disturbance_cautions
+from tasks.report.sections.device_state import work_cautions
 from tasks.report.shown import UNREADABLE, Shown, ShownComparison, ShownCosts
 from tasks.sweep.result_file import read_result
 from tasks.sweep.store import read_plan
@@ -61,7 +61,7 @@ def shown_comparison(made: Made) -> ShownComparison | None:
         table=source.table.shown(),
         costs=ShownCosts(header=list(costs.header), rows=[list(row) for row in costs.rows], prices=price_lines(source.cells)),
         crashes=crashes_beside_values(report),
-        disturbed=disturbance_cautions([cell for cell in report.cells if cell.estimate]),
+        disturbed=work_cautions([cell for cell in report.cells if cell.estimate], emulated=source.emulated),
         headline=headline.lines,
         line=headline.line,
         certificates=[] if source.emulated else lines_of_sweep(source.sweep.dir, source.sweep.plan),

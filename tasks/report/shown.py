@@ -79,7 +79,9 @@ class ShownComparison(Strict):
     table: ShownTable
     costs: ShownCosts
     crashes: list[str] = Field(default_factory=list, description="why cells crashed, where others have a value")
-    disturbed: list[str] = Field(default_factory=list, description="which trials other work disturbed, and what became of them")
+    disturbed: list[str] = Field(
+        default_factory=list, description="trials that other work disturbed, what became of them; and those not judged"
+    )
     headline: list[str]
     line: str = Field(description="all of it in one sentence, for a chat")
     certificates: list[str] = Field(default_factory=list, description="what is known of the sweep's devices")

@@ -99,6 +99,11 @@ def _ran(cell: Cell, clock: float) -> str:
     return f"{_mhz(clock)}, capped{f' by {listed(words)}' if words else ''} {how}"
 
 
+def work_cautions(cells: Sequence[Cell], *, emulated: bool) -> list[str]:
+    """Which trials other work disturbed, and of which nothing says that. Of emulated devices the latter is of no interest."""
+    return [*disturbance_cautions(cells), *([] if emulated else unjudged_cautions(cells))]
+
+
 def disturbance_cautions(cells: Sequence[Cell]) -> list[str]:
     """Trials that other work disturbed: which were left out, and which cells have no other."""
     lines = []

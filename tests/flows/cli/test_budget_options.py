@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from experiments.trial import Outcome
-from flows.cli import commands
+from flows.cli import commands, show_plan
 from flows.cli.commands import app
 from flows.cli.show_plan import plan_json
 from tasks.sweep import budget
@@ -35,6 +35,19 @@ def test_resume_passes_on_what_it_adds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert more == {"budget": "20m", "until_decided": True}
     assert changed.decide == DecideSettings(budget_s=1260.0, until_decided=True, resumed=True)
     assert SweepStore(plan.sweep_id).load_plan() == plan, "the flow saves it, once it holds the sweep"
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "until", "said"),
+    [
+        (3, 8, False, "; the comparisons are judged after the last one"),
+        (3, 8, True, "; from round 3 on what is decided takes part in no more, and the rest has the time, in up to 8 rounds"),
+        (5, 5, True, "; 5 rounds at the most, after which the comparisons are judged"),
+    ],
+)
+def test_a_plan_says_when_its_comparisons_are_judged(least: int, most: int, until: bool, said: str) -> None:
+    plan = make_plan([make_trial(1)], decide=DecideSettings(budget_s=60.0, least=least, most=most, until_decided=until))
+    assert show_plan._rounds(plan).endswith(said)
 
 
 def test_a_plan_says_how_many_rounds_fit(monkeypatch: pytest.MonkeyPatch) -> None:

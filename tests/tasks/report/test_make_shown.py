@@ -21,7 +21,10 @@ def test_trials_that_other_work_disturbed_are_told_where_the_values_are() -> Non
     source = source_of([first, *others])
     shown = shown_comparison((source, report_of(source)))
     assert shown is not None
-    assert shown.disturbed == [f"Other work disturbed 1 trial ({first.trial.name}): it is left out of the figures."]
+    assert shown.disturbed == [
+        f"Other work disturbed 1 trial ({first.trial.name}): it is left out of the figures.",
+        "5 trials (cpu · MP-0 · #2, cpu · MP-0 · #3, cpu · MP-1 · #1 and 2 more) were not judged for other work: nothing was sampled.",
+    ]
     out = StringIO()
     print_shown(Console(file=out, width=200), shown)
-    assert shown.disturbed[0] in out.getvalue()
+    assert all(line in out.getvalue() for line in shown.disturbed)
