@@ -132,7 +132,7 @@ def _over(goal: Goal, page: Page, sweep: SweepOnPage, cell: Cell, other: Cell) -
     own = cell.speedup if cell.baseline is other else None  # as its page tells it
     ratio = own or ratio_of(cell, other)
     ours, theirs = cell.trial.parameters, other.trial.parameters
-    implied = {*cell.axes.keys() & {"rung"}, *cell.named, "kernels", "seed", *goal.over}  # kernels come with the precision
+    implied = {*goal.over, *cell.named, "kernels", "seed"}  # a rung names what it sets, and kernels come with the precision
     differs = sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name) and name not in implied)
     return Near(page, sweep, cell, ratio.value, other, ratio, differs)
 
