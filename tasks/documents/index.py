@@ -30,7 +30,7 @@ ALL = """## All sweeps
 """
 OTHERS = """Pages without a manifest: records of another kind. Those of before `sweep publish`, of single trials, are in the repository's
 history: `git show d30ac837:docs/results/NAME/README.md`, NAME one of bridgetower-h100, bridgetower-h200, clip-precision-h200 (with
-linear_layer), clip-stability-h200 and flava-h200.
+linear_layer), clip-stability-h200 and flava-h200. So are pages that a later campaign replaced: `git log -- docs/results/NAME`.
 """
 
 
