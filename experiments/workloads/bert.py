@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 from experiments.components.data.masked_text import Masked, Padding, Prediction, most_told
 from experiments.components.data.splits import Splits
 from experiments.components.data.text import Passages, TextParameters, check_vocabulary
-from experiments.components.data.unpadding import MULTIPLE, Lengths
+from experiments.components.data.unpadding import MULTIPLE, Lengths, fillers
 from experiments.components.workload import Batch, Context, Unsupported
 from experiments.parameters import CUDA_GRAPHS
 
@@ -49,6 +49,13 @@ class Parameters(TextParameters):
     padding: Padding = Field(
         "kept", description="of samples of various lengths: each to sequence_length; removed: one follows the other, attention kept apart"
     )
+    round_tokens_to: int = Field(
+        MULTIPLE,
+        ge=16,
+        le=65_536,
+        multiple_of=16,
+        description="padding removed: a batch's tokens are filled up to a multiple of this; a larger one makes fewer lengths",
+    )
     attention: Literal["eager", "sdpa", "varlen"] = Field(
         "eager", description="matrix products and softmax; torch's fused kernels; or FlashAttention's for padding removed, on cuda"
     )
@@ -67,8 +74,13 @@ class Parameters(TextParameters):
                 f"compile_mode {self.compile_mode}: with padding removed each number of tokens would be a CUDA graph of its own; "
                 "use default or max-autotune-no-cudagraphs, or padding kept"
             )
-        if self.padding == "removed" and self.cuda_graph:
-            raise ValueError("cuda_graph: with padding removed each number of tokens would be a graph of its own; use padding kept")
+        if self.padding == "kept" and self.round_tokens_to != MULTIPLE:
+            raise ValueError(f"round_tokens_to {self.round_tokens_to} has no effect with padding kept; set padding to removed")
+        if self.padding == "removed" and self.cuda_graph and self.round_tokens_to == MULTIPLE:
+            raise ValueError(
+                "cuda_graph: with padding removed each number of tokens is a graph of its own; "
+                "set round_tokens_to to an eighth of a batch's tokens or so, or padding to kept"
+            )
         if self.attention == "varlen" and self.padding != "removed":
             raise ValueError("attention varlen: for samples that follow one another; set padding to removed, or attention to sdpa")
         if self.attention == "varlen" and self.dropped():
@@ -176,7 +188,7 @@ class Bert:
         if "starts" in batch:
             given["position_ids"] = batch["position_ids"]
             if self.parameters.attention == "varlen":
-                return {**given, "starts": batch["starts"], "longest": max(self.parameters.sequence_length, MULTIPLE)}
+                return {**given, "starts": batch["starts"], "longest": self._longest}
             seen = same_document(batch["position_ids"])[:, None]
         elif "real" in batch:
             seen = batch["real"][:, None, None].expand(-1, 1, batch["real"].shape[1], -1)
@@ -186,7 +198,14 @@ class Bert:
         return {**given, "attention_mask": added(seen, next(model.parameters()).dtype) if eager else seen}
 
     def samples(self, batch: Batch) -> int:
-        return len(batch["starts"]) - 2 if "starts" in batch else len(batch["input_ids"])
+        if "starts" not in batch:
+            return len(batch["input_ids"])
+        return len(batch["starts"]) - 1 - fillers(self.parameters.round_tokens_to, self._longest)
+
+    @property
+    def _longest(self) -> int:
+        """Tokens of a document, at most: of a sample, or of what a batch is filled up with."""
+        return max(self.parameters.sequence_length, MULTIPLE)
 
     def evaluate(self, model: nn.Module, place: Callable[[Batch], Batch]) -> dict[str, float]:
         held_out = self.splits.held_out_batches(self._masked(self.splits.held_out))
@@ -218,7 +237,13 @@ class Bert:
 
     def _masked(self, rows: Any) -> Masked:
         passages = Passages(self.splits, rows, self.parameters.sequence_length, self.parameters.lengths)
-        return Masked(passages, vocabulary=self.vocabulary, padding=self.parameters.padding, prediction=self.parameters.prediction)
+        return Masked(
+            passages,
+            vocabulary=self.vocabulary,
+            padding=self.parameters.padding,
+            prediction=self.parameters.prediction,
+            multiple=self.parameters.round_tokens_to,
+        )
 
 
 def flops(size: str, tokens: float, pairs: float | None = None, predicted: float | None = None) -> float:

@@ -38,7 +38,7 @@ class BertInference(bert.Bert):
     def loss(self, model: nn.Module, batch: Batch) -> torch.Tensor:
         """The forward pass; of its scores, the mean of each sample's first token's, which has read all others."""
         scores = model(**self.inputs(model, batch)).logits
-        first = scores[0, batch["starts"][:-2]] if "starts" in batch else scores[:, 0]
+        first = scores[0, batch["starts"][: self.samples(batch)]] if "starts" in batch else scores[:, 0]
         return first.float().mean()  # type: ignore[no-any-return]
 
     def flops_per_sample(self) -> float | None:

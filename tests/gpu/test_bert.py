@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from experiments.components.data.masked_text import told
+from cluster.devices.cuda import open_device
+from cluster.worker.train.train_step import TrainStep
+from experiments.components.data.masked_text import most_told_of, told
 from experiments.components.data.unpadding import unpadded
 from experiments.components.layers.document_attention import same_document, varlen_kernel, varlen_of
 from experiments.components.workload import Context
@@ -73,3 +75,34 @@ def test_without_padding_it_learns_what_the_padded_batch_does(monkeypatch: pytes
         norms.append(torch.nn.utils.get_total_norm([weight.grad for weight in model.parameters() if weight.grad is not None]).item())
     assert losses[1:] == pytest.approx([losses[0]] * 4, rel=2e-3)
     assert norms[1:] == pytest.approx([norms[0]] * 4, rel=2e-2)
+
+
+def test_steps_of_rounded_lengths_are_replayed_as_they_are_launched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A graph for each rounded number of tokens, whatever the samples' own lengths."""
+    monkeypatch.setattr(bert, "Splits", lambda *_: None)
+    monkeypatch.setattr(bert, "check_vocabulary", lambda *_: None)
+    draw = torch.Generator().manual_seed(0)
+    batches = []
+    for at in range(10):
+        tokens = torch.randint(5, 4096, (4, 512), generator=draw)
+        real = torch.arange(512) < torch.tensor([100 + at, 1 + at, 283, (128, 400)[at % 2]])[:, None]
+        labels = torch.where(real & (torch.arange(512) % 7 == 0), tokens, -100)
+        batch = unpadded(tokens, labels, real, pad=0, multiple=1024, longest=512)
+        batches.append(batch | told(batch["labels"], most_told_of(batch["input_ids"].numel(), 4)))
+    assert {batch["input_ids"].numel() for batch in batches} == {1024}
+    losses = []
+    for recorded in (False, True):
+        given: dict[str, Any] = {"padding": "removed", "attention": "varlen", "prediction": "masked", "lengths": "drawn"}
+        parameters = bert.Parameters(**given, precision="bf16", round_tokens_to=1024, cuda_graph=recorded, batch_size=4, learning_rate=1e-3)
+        device = open_device(0)
+        one = bert.Bert(Context(parameters, None, "cuda", 0, 1, 4))
+        one.splits = type("Splits", (), {"tokenizer": lambda self: None})()  # type: ignore[assignment]
+        torch.manual_seed(0)
+        step = TrainStep(one, one.model(), parameters, device)
+        found = []
+        for number, batch in enumerate(batches, 1):
+            found.append(step.forward_backward(step.place(dict(batch))))
+            step.update(number)
+        losses.append([loss.item() for loss in found])
+        assert step.launched == (2 if recorded else 0)
+    assert losses[1] == pytest.approx(losses[0], rel=0.02) and len(set(losses[1])) == 10

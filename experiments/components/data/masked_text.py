@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Literal
 
-from experiments.components.data.masking import IGNORED, mask_tokens, told_of
+from experiments.components.data.masking import IGNORED, SHARE, mask_tokens, told_of
 from experiments.components.data.text import MASKS, Passages, token_id
 from experiments.components.data.unpadding import MULTIPLE, unpadded
 from experiments.components.workload import Batch
@@ -27,8 +28,18 @@ class Masked:
     corrupt [(row, name, why)].
     """
 
-    def __init__(self, passages: Passages, *, vocabulary: int, padding: Padding = "kept", prediction: Prediction = "all") -> None:
+    def __init__(
+        self,
+        passages: Passages,
+        *,
+        vocabulary: int,
+        padding: Padding = "kept",
+        prediction: Prediction = "all",
+        multiple: int = MULTIPLE,
+    ) -> None:
+        """`multiple`: to which the tokens of a batch without padding are rounded up."""
         self.passages, self.vocabulary, self.padding, self.prediction = passages, vocabulary, padding, prediction
+        self.multiple = multiple
         mask = token_id(passages.tokenizer, MASKS)
         self.mask = vocabulary - 1 if mask is None else mask
 
@@ -41,16 +52,30 @@ class Masked:
         masked, labels = mask_tokens(tokens, real, mask=self.mask, vocabulary=self.vocabulary, draw=draw)
         documents = [tokens.shape[1]] * len(tokens)
         if self.padding == "removed":
-            made = unpadded(masked, labels, real, pad=self.passages.pad)
+            longest = max(tokens.shape[1], MULTIPLE)
+            made = unpadded(masked, labels, real, pad=self.passages.pad, multiple=self.multiple, longest=longest)
             documents = made["starts"].diff().tolist()
         else:
             made = {"input_ids": masked, "labels": labels}
             if self.passages.lengths != "full":
                 made["real"] = real
         if self.prediction == "masked":
-            size = None if self.padding == "removed" else len(tokens) * most_told(tokens.shape[1])
-            made |= told(made["labels"], size)
+            made |= told(made["labels"], self._size(tokens, made["input_ids"]))
         return {**made, "counts": _counts(real, documents, made["labels"].numel()), "corrupt": batch["corrupt"]}
+
+    def _size(self, tokens: torch.Tensor, computed: torch.Tensor) -> int | None:
+        """Of how many tokens the head computes scores, where that is to be the same of batches with as many tokens; None: any number."""
+        if self.padding == "kept":
+            return len(tokens) * most_told(tokens.shape[1])
+        return None if self.multiple == MULTIPLE else most_told_of(computed.numel(), len(tokens))
+
+
+def most_told_of(tokens: int, rows: int) -> int:
+    """Of so many rows with so many tokens in all, those to be told, at most; a multiple of MULTIPLE.
+
+    A row's share is rounded, and one at least, so that it is less than one more than the share.
+    """
+    return math.ceil((tokens * SHARE + rows) / MULTIPLE) * MULTIPLE
 
 
 def most_told(length: int) -> int:

@@ -26,20 +26,28 @@ def drawn_length(longest: int, draw: random.Random) -> int:
     return max(1, min(longest, math.ceil(draw.expovariate(1 / (SHARE * longest)))))
 
 
-def unpadded(tokens: torch.Tensor, labels: torch.Tensor, real: torch.Tensor, *, pad: int) -> Batch:
+def fillers(multiple: int, longest: int) -> int:
+    """Documents of padding at the end of an unpadded batch: they hold what lacks to a `multiple`, each `longest` tokens at most."""
+    return math.ceil(multiple / longest)
+
+
+def unpadded(
+    tokens: torch.Tensor, labels: torch.Tensor, real: torch.Tensor, *, pad: int, multiple: int = MULTIPLE, longest: int = MULTIPLE
+) -> Batch:
     """The `real` ones of tokens and labels (batch, length) after one another: input_ids, labels, position_ids (1, n), and starts.
 
-    n is rounded up to a multiple of MULTIPLE by one more document of padding, which has no label and which no other token sees.
-    `starts` (batch + 2,; int32): where each sample begins, the padding begins, and it ends.
+    n is rounded up to a `multiple` by `fillers` documents of padding, which may be empty, have no label, and which no other token sees.
+    `starts` (batch + fillers + 1,; int32): where each sample and each filler begins, and where the last one ends.
     """
     import torch
 
     lengths = real.sum(dim=1).tolist()
-    filled = -sum(lengths) % MULTIPLE
-    documents = torch.tensor([0, *lengths, filled], dtype=torch.int32)
+    missing = -sum(lengths) % multiple
+    filled = [min(longest, max(0, missing - at * longest)) for at in range(fillers(multiple, longest))]
+    documents = torch.tensor([0, *lengths, *filled], dtype=torch.int32)
     return {
-        "input_ids": torch.cat([tokens[real], torch.full((filled,), pad)])[None],
-        "labels": torch.cat([labels[real], torch.full((filled,), IGNORED)])[None],
-        "position_ids": torch.cat([torch.arange(length) for length in (*lengths, filled)])[None],
+        "input_ids": torch.cat([tokens[real], torch.full((missing,), pad)])[None],
+        "labels": torch.cat([labels[real], torch.full((missing,), IGNORED)])[None],
+        "position_ids": torch.cat([torch.arange(length) for length in (*lengths, *filled)])[None],
         "starts": documents.cumsum(0, dtype=torch.int32),
     }

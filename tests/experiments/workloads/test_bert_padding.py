@@ -17,6 +17,9 @@ from cluster.pools.pool import load_pools
 from cluster.worker.measure.recorder import Recorder
 from cluster.worker.rank_group import Ranks
 from cluster.worker.trial_session import TrialSession
+from experiments.components.data.masked_text import most_told_of
+from experiments.components.data.masking import told_of
+from experiments.components.data.unpadding import MULTIPLE
 from experiments.components.workload import Context, Unsupported
 from experiments.datasets import texts
 from experiments.parameters import as_reference
@@ -194,7 +197,9 @@ def test_a_trial_of_micro_batches_counts_all_samples_and_real_tokens(data: DataS
             "compile_mode reduce-overhead: with padding removed",
         ),
         ({"padding": "removed", "compile": "layer", "compile_mode": "max-autotune"}, "compile_mode max-autotune: with padding removed"),
-        ({"padding": "removed", "cuda_graph": True}, "cuda_graph: with padding removed"),
+        ({"padding": "removed", "cuda_graph": True}, "cuda_graph: with padding removed each number of tokens is a graph"),
+        ({"padding": "kept", "round_tokens_to": 128}, "round_tokens_to 128 has no effect with padding kept; set padding to removed"),
+        ({"padding": "removed", "round_tokens_to": 72}, "round_tokens_to"),
     ],
 )
 def test_what_cannot_be_is_refused(values: dict[str, Any], why: str) -> None:
@@ -217,6 +222,51 @@ def test_varlen_is_told_a_length_that_the_padding_does_not_exceed(data: DataSour
     given = one.inputs(torch.nn.Linear(1, 1), batch)
     assert given["longest"] == longest >= batch["starts"].diff().max() and torch.equal(given["starts"], batch["starts"])
     assert "attention_mask" not in given
+
+
+@pytest.mark.parametrize("prediction", ["all", "masked"])
+def test_rounded_batches_learn_the_same_and_have_few_shapes(data: DataSource, prediction: str) -> None:
+    """In float64. Shapes follow from the rounded number of tokens: the documents of padding and what the head computes too."""
+    found: list[list[float]] = []
+    shapes: dict[int, set[tuple[Any, ...]]] = {}
+    for multiple in (64, 160):  # 160 tokens are more than one document of 96 holds, so two are filled up
+        one = build(data, padding="removed", attention="sdpa", prediction=prediction, round_tokens_to=multiple)
+        model, each = made(one), []
+        for batch in islice(one.batches(), 6):
+            assert one.samples(batch) == 4 and batch["input_ids"].shape[1] % multiple == 0
+            loss = one.loss(model, batch)
+            loss.backward()
+            each.append(loss.item())
+            if multiple == 160:
+                tensors = {name: value for name, value in batch.items() if isinstance(value, torch.Tensor)}
+                shapes.setdefault(batch["input_ids"].shape[1], set()).add(tuple((name, *tensors[name].shape) for name in sorted(tensors)))
+        found.append([*each, model.bert.embeddings.word_embeddings.weight.grad.norm().item()])
+    assert found[1] == pytest.approx(found[0], rel=1e-9)
+    assert len(shapes) > 1 and {len(of) for of in shapes.values()} == {1}, "one for each number of tokens"
+
+
+def test_what_the_head_computes_of_a_rounded_batch_is_enough_for_any_lengths() -> None:
+    for lengths in ([1] * 64, [3] * 64, [4] * 64, [512] * 64, [7, 10, 17, 512], [1]):
+        asked = int(told_of(torch.tensor(lengths)).sum())
+        assert asked <= most_told_of(sum(lengths), len(lengths)) and most_told_of(sum(lengths), len(lengths)) % MULTIPLE == 0
+    assert most_told_of(2048, 8) == 320 == 5 * 64, "a bound of 315.2"
+    assert most_told_of(2048, 12) == 320, "of 319.2"
+    assert most_told_of(2048, 13) == 384, "of 320.2"
+
+
+def test_the_first_tokens_of_samples_alone_are_read_in_inference(data: DataSource) -> None:
+    ways = [build(data, bert_inference, padding="removed", attention="sdpa", round_tokens_to=multiple) for multiple in (64, 160)]
+    scores = []
+    for one in ways:
+        model = made(one)
+        scores.append([one.loss(model, batch).item() for batch in islice(one.batches(), 3)])
+    assert scores[1] == pytest.approx(scores[0], rel=1e-6)
+
+
+def test_a_reference_keeps_the_padding_whatever_a_cell_rounds_to() -> None:
+    ours = bert.Parameters(**VARIOUS, padding="removed", attention="varlen", precision="bf16", round_tokens_to=2048, cuda_graph=True)
+    reference = bert.Parameters(**as_reference(ours.model_dump()))
+    assert (reference.padding, reference.round_tokens_to) == ("kept", 64)
 
 
 def test_what_a_device_cannot_do_is_unsupported(data: DataSource) -> None:
