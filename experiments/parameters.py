@@ -53,7 +53,7 @@ REFERENCE_ARITHMETIC: Mapping[str, Any] = {
     "linear": "plain",  # of earlier sweeps
     "kernels": "stock",
     "padding": "kept",
-    "round_tokens_to": 64,  # its default: without padding it says nothing
+    "round_tokens_to": 64,  # its default, unpadding.MULTIPLE: with padding kept it says nothing
     "block_weights": "fp32",
     "prediction": "all",
     "passes": "apart",

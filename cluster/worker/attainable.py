@@ -66,8 +66,10 @@ def _add(context: SessionContext, traced: Sequence[TracedProducts | None], profi
         f"attainable rates: of {known + missing} matrix products (operator, shapes, type, layout) {found.measured} were measured in "
         f"{time.monotonic() - began:.1f} s and {known - found.measured} were known" + (f"; not measured: {why}" if why else "")
     )
+    vary = getattr(context.workload, "steps_vary", False)  # then the traced steps' FLOPs are not those of the mean step
     for rank in profile["ranks"]:
-        rank.update(attained(traced[rank["rank"]], rank["matrix_s"], found.seconds))
+        told = attained(traced[rank["rank"]], rank["matrix_s"], found.seconds)
+        rank.update({name: value for name, value in told.items() if not (vary and name == "product_flops")})
     first = traced[profile["ranks"][0]["rank"]]
     profile["products"] = rows_of(first.called, found.seconds) if first else []
     profile["not_measured"] = dict(found.left_out)

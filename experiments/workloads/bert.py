@@ -51,7 +51,7 @@ class Parameters(TextParameters):
     )
     round_tokens_to: int = Field(
         MULTIPLE,
-        ge=16,
+        ge=MULTIPLE,
         le=65_536,
         multiple_of=16,
         description="padding removed: a batch's tokens are filled up to a multiple of this; a larger one makes fewer lengths",
@@ -71,16 +71,22 @@ class Parameters(TextParameters):
             raise ValueError("padding removed has no effect with lengths full, which have none; set lengths to drawn or own")
         if self.padding == "removed" and self.compile_mode in CUDA_GRAPHS:
             raise ValueError(
-                f"compile_mode {self.compile_mode}: with padding removed each number of tokens would be a CUDA graph of its own; "
-                "use default or max-autotune-no-cudagraphs, or padding kept"
+                f"compile_mode {self.compile_mode}: with padding removed torch would record each number of tokens anew; "
+                "use default or max-autotune-no-cudagraphs (cuda_graph takes round_tokens_to), or padding kept"
             )
         if self.padding == "kept" and self.round_tokens_to != MULTIPLE:
             raise ValueError(f"round_tokens_to {self.round_tokens_to} has no effect with padding kept; set padding to removed")
-        if self.padding == "removed" and self.cuda_graph and self.round_tokens_to == MULTIPLE:
-            raise ValueError(
-                "cuda_graph: with padding removed each number of tokens is a graph of its own; "
-                "set round_tokens_to to an eighth of a batch's tokens or so, or padding to kept"
-            )
+        if self.padding == "removed" and self.cuda_graph:
+            if self.round_tokens_to == MULTIPLE:
+                raise ValueError(
+                    "cuda_graph: with padding removed each number of tokens is a graph of its own; "
+                    "set round_tokens_to to an eighth of a batch's tokens or so, or padding to kept"
+                )
+            if self.accumulation_steps > 1:
+                raise ValueError(
+                    f"cuda_graph: with padding removed and accumulation_steps {self.accumulation_steps} each choice of their numbers of "
+                    "tokens is a graph of its own; set accumulation_steps to 1, or padding to kept"
+                )
         if self.attention == "varlen" and self.padding != "removed":
             raise ValueError("attention varlen: for samples that follow one another; set padding to removed, or attention to sdpa")
         if self.attention == "varlen" and self.dropped():
@@ -130,6 +136,11 @@ class Bert:
             raise Unsupported(reason)
         self.splits = Splits(context, (self.parameters.text_column, self.parameters.text_column))
         self._loaded = Counter[str]()  # `counts` of Masked, of the batches so far
+
+    @property
+    def steps_vary(self) -> bool:
+        """Whether steps have numbers of tokens of their own."""
+        return self.parameters.padding == "removed"
 
     def _why_not(self) -> str | None:
         if self.parameters.padding == "removed" and self.parameters.hpu_graphs:

@@ -242,7 +242,7 @@ def main() -> None:
         if status == _INTERRUPTED:
             raise KeyboardInterrupt
     except (typer.Abort, KeyboardInterrupt):
-        print_error("interrupted; `sweep resume last` goes on with a sweep that was begun")
+        print_error("interrupted; `sweep list` shows a sweep that was begun")
         status = 1
     except Exception as error:
         if not hasattr(error, "format_message"):  # click's errors of use; typer brings its own copy of click, so no class can be named

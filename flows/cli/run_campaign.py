@@ -50,7 +50,7 @@ class Campaign:
     again: bool = False
 
     def show(self, out: Console) -> None:
-        """Print what would run, and how long that is expected to take. Works without the devices: nothing starts."""
+        """Print what would run, how long that is expected to take, and which devices are not here for it: nothing starts."""
         entries = self._entries(to_run=False)
         print_entries(out, entries, self._time_s)
         print_lacking(out, lacking_pools([trial for entry in entries for trial in entry.plan.trials]))

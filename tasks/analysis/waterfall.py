@@ -119,7 +119,8 @@ def _of_rank(rank: Mapping[str, float], flops: float, of_attention: float | None
     attainable, covered, product_flops = None, None, None
     if rank.get("attainable_s"):
         attainable = rate * multiplying / (multiplying - rank["matrix_s"] + rank["attainable_s"])
-        covered, product_flops = rank["covered_s"] / multiplying, rank["product_flops"] / of_products
+        covered = rank["covered_s"] / multiplying
+        product_flops = rank["product_flops"] / of_products if "product_flops" in rank else None
     return Waterfall(peak, drops, done / step / peak, rate, attainable, covered, product_flops)
 
 

@@ -99,8 +99,8 @@ def goals_table(goals: Sequence[Goal], pages: Sequence[Page]) -> str:
 
 
 def nearest(goal: Goal, found: Iterable[Near]) -> Near | None:
-    """The one with the best value, of those with three trials where there are such; of ratios, of those that differ in the least else. None
-    of none."""
+    """The one with the best value, of those with three trials where there are such; of ratios, of those whose cells differ in the least.
+    None of none."""
     higher = goal.metric is None or metric_of(goal.metric).higher_is_better
     return max(
         found,
@@ -118,8 +118,10 @@ def _found(goal: Goal, cells: Iterable[tuple[Page, SweepOnPage, Sequence[Cell]]]
             if cell.emulated or not _has(cell, goal.where):
                 continue
             if goal.metric is None:
-                others = [other for other in of_sweep if _has(other, goal.over) and _comparable(cell, other)]
-                yield from (_over(goal, page, sweep, cell, other) for other in others)
+                alike = {name: value for name, value in goal.where.items() if name not in goal.over} | dict(goal.over)
+                others = [other for other in of_sweep if _has(other, alike) and _comparable(cell, other)]
+                pairs = [_over(goal, page, sweep, cell, other) for other in others]
+                yield from sorted(pairs, key=lambda one: len(one.differs))[:1]
             elif (value := _value(goal.metric, cell)) is not None:
                 yield Near(page, sweep, cell, value)
 
@@ -172,13 +174,15 @@ def how_far(goal: Goal, near: Near) -> str:
         aim, low, high = -aim, -high, -low
     said = "beyond it" if low >= aim else "short of it" if high < aim else "open: the interval holds the goal"
     told = said if own is not None else f"{said}, by the mean"
-    return told if high < aim else "; ".join(filter(None, [told, _of_its_loss(near.cell)]))
+    return told if high < aim else "; ".join(filter(None, [told, _of_the_loss(near)]))
 
 
-def _of_its_loss(cell: Cell) -> str:
-    if cell.parity is not None:
-        return "" if cell.parity.status is ParityStatus.PROVEN else f"loss parity {cell.parity.status}, so not claimed"
-    return "" if cell.reference else "its loss was compared with none"
+def _of_the_loss(near: Near) -> str:
+    """What was not shown of the loss of the cell, and of the one that it is over."""
+    open_ = [one.parity.status for one in (near.cell, near.over) if one and one.parity and one.parity.status is not ParityStatus.PROVEN]
+    if open_:
+        return f"loss parity {open_[0]}, so not claimed"
+    return "" if near.cell.parity or near.cell.reference else "its loss was compared with none"
 
 
 def _measured(goal: Goal, near: Near) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cluster.devices import Batch
 
 LAUNCHED = 2  # steps of each shape before its graph is recorded: compilation and allocations come first. See TrainingParameters.cuda_graph
-MOST_SHAPES = 8  # each holds gradients of its own
+MOST_SHAPES = 8  # that are recorded, since each holds gradients of its own; what is rare beside them is launched
 
 Compute = Callable[..., torch.Tensor]
 
@@ -69,7 +69,7 @@ class StepGraphs:
         self._recorder = recorder or CudaRecorder()
         self._launches: Counter[Hashable] = Counter()
         self._graphs: dict[Hashable, _Recorded] = {}
-        self._recording = True
+        self._recording, self._replays = True, 0
 
     def leave_out(self) -> None:
         """From now on steps run without a graph. What was recorded is released, with its memory."""
@@ -84,10 +84,13 @@ class StepGraphs:
         return self._launches.total()
 
     def __call__(self, *batches: Batch) -> torch.Tensor:
-        """The step's result, in memory of its own. Raises Unsupported for a step that cannot be recorded, and for too many shapes."""
+        """The step's result, in memory of its own.
+
+        Raises Unsupported for a step that cannot be recorded, and where too many shapes leave most steps without a graph.
+        """
         shape = tuple(tuple(_shape(batch)) for batch in batches)
         if (recorded := self._graphs.get(shape)) is None:
-            if self._launches[shape] < LAUNCHED or not self._recording:
+            if self._launches[shape] < LAUNCHED or not self._recording or len(self._graphs) == MOST_SHAPES:
                 return self._launch(shape, batches)
             recorded = self._graphs[shape] = self._record(batches)
         else:
@@ -96,15 +99,17 @@ class StepGraphs:
                     if isinstance(value, torch.Tensor):
                         place[name].copy_(value, non_blocking=True)
         recorded.replay()
+        self._replays += 1
         for parameter, gradient in recorded.gradients:
             parameter.grad = gradient
         return recorded.result.clone()
 
     def _launch(self, shape: Hashable, batches: tuple[Batch, ...]) -> torch.Tensor:
         self._launches[shape] += 1
-        if len(self._launches) > MOST_SHAPES:
+        if self._recording and len(self._launches) > MOST_SHAPES and self._replays < self.launched:
             raise Unsupported(
-                f"cuda_graph: batches have more than {MOST_SHAPES} shapes, and each would be a graph; set cuda_graph to false"
+                f"cuda_graph: batches have more than {MOST_SHAPES} shapes, each of which would be a graph, and most steps are of new ones; "
+                "set cuda_graph to false, or have fewer shapes (of BERT without padding by a larger round_tokens_to)"
             )
         return self._recorder.launch(lambda: self._compute(*batches))
 

@@ -42,7 +42,7 @@ HOW = "Traced steps tell: run the sweep again with --set profile_steps=4."
 WITHIN = {
     CLOCK: "the clock is within the next drop, since it was not sampled or the data sheet's is not known",
     SHAPES: "what the matrix shapes cost is within the matrix products, since the rates that they attain were not measured, or of less "
-    "than half of them",
+    "than half of their time",
     ATTENTION: "attention is within the matrix products, since the workload does not say how many FLOPs are attention's",
 }
 _HEADER = ["cell", "peak", *DROPS, "reached", "MFU, not traced", "rate of matrix products", "attainable"]

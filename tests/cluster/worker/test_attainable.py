@@ -131,7 +131,7 @@ def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, world: World) -> An
     """As much of a session's context as this reads: one rank on a CPU, with a runs folder."""
     monkeypatch.setenv(KEPT, str(tmp_path / "runs"))
     monkeypatch.setattr(matrix_rates, "seconds_of", lambda product, device: SECONDS[product])
-    return SimpleNamespace(ranks=Ranks(), recorder=Recorder(world), device=Cpu())
+    return SimpleNamespace(ranks=Ranks(), recorder=Recorder(world), device=Cpu(), workload=SimpleNamespace())
 
 
 def window_of(ranks: int) -> dict[str, Any]:
@@ -140,6 +140,14 @@ def window_of(ranks: int) -> dict[str, Any]:
 
 def said(world: World) -> list[str]:
     return [note["text"] for note in world.of("note")]
+
+
+def test_where_steps_vary_the_flops_of_the_traced_ones_are_not_told(context: Any) -> None:
+    """As of samples of various lengths without padding: beside those of the mean step they would look like work that is done twice."""
+    window = window_of(1)
+    context.workload.steps_vary = True
+    add_rates(context, [TRACED], window, None)
+    assert window["profile"]["ranks"][0].keys() == {"rank", "matrix_s", "covered_s", "attainable_s"}
 
 
 def test_each_rank_is_told_what_its_own_products_attain(context: Any, world: World) -> None:

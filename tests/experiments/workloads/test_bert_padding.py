@@ -200,6 +200,11 @@ def test_a_trial_of_micro_batches_counts_all_samples_and_real_tokens(data: DataS
         ({"padding": "removed", "cuda_graph": True}, "cuda_graph: with padding removed each number of tokens is a graph"),
         ({"padding": "kept", "round_tokens_to": 128}, "round_tokens_to 128 has no effect with padding kept; set padding to removed"),
         ({"padding": "removed", "round_tokens_to": 72}, "round_tokens_to"),
+        ({"padding": "removed", "round_tokens_to": 48}, "round_tokens_to"),
+        (
+            {"padding": "removed", "round_tokens_to": 512, "cuda_graph": True, "accumulation_steps": 2},
+            "accumulation_steps 2 each choice of their numbers of tokens is a graph",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(values: dict[str, Any], why: str) -> None:
@@ -245,6 +250,20 @@ def test_rounded_batches_learn_the_same_and_have_few_shapes(data: DataSource, pr
     assert len(shapes) > 1 and {len(of) for of in shapes.values()} == {1}, "one for each number of tokens"
 
 
+def test_what_a_rounded_batch_computes_is_counted_and_its_held_out_loss_is_the_same(data: DataSource) -> None:
+    held_out = []
+    for multiple in (64, 160):
+        one = build(data, padding="removed", attention="sdpa", prediction="masked", round_tokens_to=multiple)
+        batch = one._masked(one.splits.train)[next(iter(one.splits.train_indices()))]
+        ends, counts = batch["starts"].diff().tolist(), batch["counts"]
+        real, filled = ends[:4], ends[4:]
+        assert len(filled) == (1 if multiple == 64 else 2) and max(filled) <= 96
+        assert (counts["samples"], counts["tokens"], counts["computed"]) == (4, sum(real), batch["input_ids"].shape[1])
+        assert counts["pairs"] == sum(length**2 for length in ends) and counts["predicted"] == batch["labels"].numel()
+        held_out.append(one.evaluate(made(one), lambda batch: batch)["loss"])
+    assert held_out[1] == pytest.approx(held_out[0], rel=1e-9)
+
+
 def test_what_the_head_computes_of_a_rounded_batch_is_enough_for_any_lengths() -> None:
     for lengths in ([1] * 64, [3] * 64, [4] * 64, [512] * 64, [7, 10, 17, 512], [1]):
         asked = int(told_of(torch.tensor(lengths)).sum())
@@ -266,7 +285,7 @@ def test_the_first_tokens_of_samples_alone_are_read_in_inference(data: DataSourc
 def test_a_reference_keeps_the_padding_whatever_a_cell_rounds_to() -> None:
     ours = bert.Parameters(**VARIOUS, padding="removed", attention="varlen", precision="bf16", round_tokens_to=2048, cuda_graph=True)
     reference = bert.Parameters(**as_reference(ours.model_dump()))
-    assert (reference.padding, reference.round_tokens_to) == ("kept", 64)
+    assert (reference.padding, reference.round_tokens_to) == ("kept", MULTIPLE)
 
 
 def test_what_a_device_cannot_do_is_unsupported(data: DataSource) -> None:

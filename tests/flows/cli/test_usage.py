@@ -85,14 +85,14 @@ def test_every_error_has_one_look(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert status == 1 and text.startswith(said) and text.count("\n") == 1, text
 
 
-def test_an_interrupt_before_a_trial_began_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_early_interrupt_is_an_error_with_status_1(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """The plan may have been written by then. typer ends with its own status, 130."""
 
     def interrupted(*arguments: Any, **options: Any) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(commands, "request_of", interrupted)
-    said = "error: interrupted; `sweep resume last` goes on with a sweep that was begun\n"
+    said = "error: interrupted; `sweep list` shows a sweep that was begun\n"
     assert ended(monkeypatch, capsys, "plan", "synthetic") == (1, said)
 
 

@@ -108,6 +108,13 @@ def test_a_rate_of_less_than_half_of_the_products_says_nothing_of_their_shapes(c
     assert total(profile) == pytest.approx(1.0)
 
 
+def test_where_steps_vary_nothing_is_said_of_work_that_is_done_twice() -> None:
+    """The traced steps' FLOPs are then not those of the mean step; the rate is."""
+    profile = {**PROFILE, "ranks": [{**RANK, "covered_s": 4.0, "attainable_s": 3.2}]}
+    found = waterfall(profile, 1600.0)
+    assert found is not None and found.product_flops is None and found.attainable_rate == pytest.approx(625 * TERA)
+
+
 def test_attention_among_the_products_counts_at_the_rate_that_it_had() -> None:
     """2,400 TFLOP in 6 s, of which 4 s would have been 3.2 s: 461.5 TFLOP/s."""
     profile = {

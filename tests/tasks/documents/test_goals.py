@@ -59,9 +59,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> list[Page]:
         published(root, patch, "twice", pair(2, 100.0, 170.0))
         published(root, patch, "emulated", pair(3, 100.0, 190.0, emulated=True))
         published(root, patch, "lower", pair(3, 100.0, 140.0))
-        published(
-            root, patch, "apart", [Fake({**one.axes, "model": "large"}, one.rate, repeats=3, parameters=one.parameters) for one in apart]
-        )
+        published(root, patch, "apart", apart)
     return pages_in(root / "results")
 
 
@@ -97,6 +95,8 @@ def test_a_ratio_is_over_a_cell_of_the_same_sweep(pages: list[Page], times: floa
     assert told[1] == f"x{times}; ours" and told[2].startswith("x1.50 (1.") and " over MP-0; MP-1; Made-up CPU, 3 trials" in told[2]
     assert told[3] == far
     assert row({"times": times, **WORKERS, "over": {"dataloader_workers": 2}}, pages)[2:] == ["not measured", "–", "–", "–"]
+    other = {**WORKERS, "where": {"dataloader_workers": 1, "model": "base"}, "over": {"dataloader_workers": 0, "model": "large"}}
+    assert row({"times": times, **other}, pages)[2] == "not measured", "of one sweep"
 
 
 def test_of_ratios_that_over_a_cell_which_differs_in_the_least_else_is_told_and_what_differs(pages: list[Page]) -> None:
@@ -121,13 +121,15 @@ def test_what_no_page_has_is_not_measured(pages: list[Page]) -> None:
     )
 
 
-def near(metric: str = "throughput", parity: ParityStatus | None = None, reference: str = "", **ends: float) -> Near:
-    """A cell with this interval of its metric."""
+def near(
+    metric: str = "throughput", parity: ParityStatus | None = None, reference: str = "", over: Near | None = None, **ends: float
+) -> Near:
+    """A cell with this interval of its metric, or of its ratio `over` another one."""
     estimate = SimpleNamespace(value=1.0, **ends) if ends else None
     told = None if parity is None else SimpleNamespace(status=parity)
     cell: Any = SimpleNamespace(metric=metric_of(metric), estimate=estimate, parity=told, reference=reference)
     nothing: Any = None
-    return Near(nothing, nothing, cell, 1.0)
+    return Near(nothing, nothing, cell, 1.0, over.cell if over else None, estimate if over else None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -161,6 +163,20 @@ def test_a_goal_is_reached_where_the_whole_interval_is_beyond_it(metric: str, lo
 def test_what_was_not_shown_of_its_loss_is_said(parity: ParityStatus | None, reference: str, said: str) -> None:
     goal = Goal.model_validate({"what": "x", "suite": "s", "where": {}, "source": "y", "metric": "throughput", "goal": 2.0})
     assert how_far(goal, near("throughput", parity, reference, low=2.5, high=3.0)) == said
+
+
+@pytest.mark.parametrize(
+    ("cell", "over", "said"),
+    [
+        (ParityStatus.PROVEN, ParityStatus.PROVEN, "beyond it"),
+        (ParityStatus.PROVEN, None, "beyond it"),
+        (ParityStatus.PROVEN, ParityStatus.UNPROVEN, "beyond it; loss parity unproven, so not claimed"),
+        (ParityStatus.UNPROVEN, ParityStatus.PROVEN, "beyond it; loss parity unproven, so not claimed"),
+    ],
+)
+def test_a_ratio_is_claimed_where_both_losses_are_proven(cell: ParityStatus, over: ParityStatus | None, said: str) -> None:
+    goal = Goal.model_validate({"what": "x", "suite": "s", "where": {}, "source": "y", "times": 2.0, "over": {"model": "a"}})
+    assert how_far(goal, near(parity=cell, over=near(parity=over), low=2.5, high=3.0)) == said
 
 
 def test_the_three_largest_drops_and_all_gains_of_a_percent_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

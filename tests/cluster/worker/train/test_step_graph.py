@@ -166,6 +166,21 @@ def test_too_many_shapes_are_unsupported() -> None:
         graphs({"x": torch.zeros(MOST_SHAPES + 1, 3)})
 
 
+def test_a_rare_shape_beside_as_many_as_are_recorded_is_launched() -> None:
+    layer, compute, _ = line()
+    recorder = Rerun(list(layer.parameters()))
+    graphs = StepGraphs(compute, list(layer.parameters()), recorder)
+    for rows in [*range(1, MOST_SHAPES + 1)] * 4:  # each launched twice, then replayed twice
+        graphs({"x": torch.zeros(rows, 3)})
+    assert (graphs.launched, recorder.recorded, recorder.replayed) == (16, 8, 16)
+    graphs({"x": torch.zeros(1, 3)})
+    rare = {"x": torch.ones(MOST_SHAPES + 1, 3)}
+    alone = compute(rare)
+    assert torch.equal(graphs(rare), alone) and (graphs.launched, recorder.recorded) == (17, 8)
+    with pytest.raises(Unsupported, match="most steps are of new ones; set cuda_graph to false, or have fewer shapes"):
+        graphs(rare)  # 18 steps without a graph, and 17 with one
+
+
 def test_what_no_graph_can_be_given_is_unsupported() -> None:
     layer, compute, values = line()
     graphs = StepGraphs(compute, list(layer.parameters()), Rerun(list(layer.parameters())))
