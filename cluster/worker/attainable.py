@@ -69,7 +69,9 @@ def _add(context: SessionContext, traced: Sequence[TracedProducts | None], profi
     vary = getattr(context.workload, "steps_vary", False)  # then the traced steps' FLOPs are not those of the mean step
     for rank in profile["ranks"]:
         told = attained(traced[rank["rank"]], rank["matrix_s"], found.seconds)
-        rank.update({name: value for name, value in told.items() if not (vary and name == "product_flops")})
+        if vary:
+            told.pop("product_flops", None)
+        rank.update(told)
     first = traced[profile["ranks"][0]["rank"]]
     profile["products"] = rows_of(first.called, found.seconds) if first else []
     profile["not_measured"] = dict(found.left_out)

@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 from experiments.components.data.masked_text import Masked, Padding, Prediction, most_told
 from experiments.components.data.splits import Splits
 from experiments.components.data.text import Passages, TextParameters, check_vocabulary
-from experiments.components.data.unpadding import MULTIPLE, Lengths, fillers
+from experiments.components.data.unpadding import MULTIPLE, Lengths, fillers, longest_document
 from experiments.components.workload import Batch, Context, Unsupported
 from experiments.parameters import CUDA_GRAPHS
 
@@ -215,8 +215,7 @@ class Bert:
 
     @property
     def _longest(self) -> int:
-        """Tokens of a document, at most: of a sample, or of what a batch is filled up with."""
-        return max(self.parameters.sequence_length, MULTIPLE)
+        return longest_document(self.parameters.sequence_length)
 
     def evaluate(self, model: nn.Module, place: Callable[[Batch], Batch]) -> dict[str, float]:
         held_out = self.splits.held_out_batches(self._masked(self.splits.held_out))

@@ -5,21 +5,25 @@ from __future__ import annotations
 from tasks.analysis.results import load_sweep
 from tasks.documents.published import SweepOnPage
 from tasks.report.headline import headline_of
-from tasks.report.model import report_of, report_source
+from tasks.report.model import Report, report_of, report_source
 from tasks.report.sections.data_loading import WORKERS, saturation
 
 
-def finding(sweep: SweepOnPage) -> str:
+def head_of(sweep: SweepOnPage) -> Report | None:
+    """A published sweep's report without its sections; None of one cell against itself, of which nothing is found. Raises ResultsError,
+    DamagedFile."""
+    return None if sweep.kind == "A/A" else report_of(report_source(load_sweep(sweep.folder)), head=True)
+
+
+def finding(sweep: SweepOnPage, report: Report | None) -> str:
     """What a published sweep found, as its page's headline says it; empty where each cell ran once, unless it asked what fits, and of one
-    cell against itself.
+    cell against itself. `report`: its head_of.
 
     One line of a table has room for one answer: how many DataLoader processes are enough is said of the best cell's row alone, where the
     sweep's table is about them. Groups of one cell are left out where a sentence holds of all groups together, such as how rates grow.
-    Raises ResultsError, DamagedFile.
     """
-    if sweep.kind == "A/A":
+    if report is None:
         return ""
-    report = report_of(report_source(load_sweep(sweep.folder)), head=True)
     if not sweep.repeated:
         return report.fits
     together = [line for line in (report.fits, *report.scaling) if line]

@@ -18,16 +18,14 @@ from experiments.stats.loss_parity import ParityStatus
 from experiments.trial import Scalar
 from tasks.analysis.cell import Cell
 from tasks.analysis.judge_cells import ratio_of
-from tasks.analysis.results import load_sweep
 from tasks.analysis.waterfall import waterfall_of
-from tasks.documents.published import Page, SweepOnPage
+from tasks.documents.published import ENOUGH, Page, SweepOnPage
 from tasks.report.markdown import md
-from tasks.report.model import report_of, report_source
+from tasks.report.model import Report
 from tasks.report.text_format import change, change_interval, devices_told, listed, percent, plural, quantity, spread
 
 PATH = Path(__file__).with_name("goals.yaml")
 HEADER = ["what", "goal, and where from", "best measured", "how far", "where the peak went", "page"]
-ENOUGH = 3  # trials of a cell; one with fewer stands for a goal only where no cell has them
 DROPS = 3  # the largest that are named
 _NAMED = 0.01  # of the peak; a smaller drop is not worth a word
 
@@ -89,11 +87,10 @@ def read_goals(path: Path = PATH) -> Sequence[Goal]:
     return validate(Goals, load(path)).goals
 
 
-def goals_table(goals: Sequence[Goal], pages: Sequence[Page]) -> str:
-    """A row for each goal, as Markdown; links are from docs/results. Raises ResultsError, DamagedFile."""
-    suites = {goal.suite for goal in goals}
-    sweeps = [(page, sweep) for page in pages for sweep in page.sweeps if sweep.plan.suite.suite in suites and not sweep.kind]
-    cells = [(page, sweep, report_of(report_source(load_sweep(sweep.folder)), head=True).cells) for page, sweep in sweeps]
+def goals_table(goals: Sequence[Goal], pages: Sequence[Page], heads: Mapping[Path, Report | None]) -> str:
+    """A row for each goal, as Markdown; links are from docs/results. `heads`: of each sweep its head_of, by its folder."""
+    plain = [(page, sweep, heads[sweep.folder]) for page in pages for sweep in page.sweeps if not sweep.kind]
+    cells = [(page, sweep, head.cells) for page, sweep, head in plain if head is not None]
     rows = [_row(goal, nearest(goal, _found(goal, cells))) for goal in goals]
     return "\n".join(f"| {' | '.join(row)} |" for row in (HEADER, ["---"] * len(HEADER), *rows))
 

@@ -18,6 +18,7 @@ from tasks.report.text_format import devices_told, plural
 from tasks.sweep.store import Plan, read_plan
 
 README = "README.md"
+ENOUGH = 3  # trials of a cell: one with fewer is told only where no other has them
 _COLUMNS = ("cell", "outcome", "started_at", "parameters", "env.device_name")
 
 

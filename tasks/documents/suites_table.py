@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from experiments.spec.load import SuiteInfo
-from tasks.documents.published import Page, SweepOnPage
+from tasks.documents.published import ENOUGH, Page, SweepOnPage
 from tasks.report.markdown import md
 
 NOTHING = "Not measured with repeats yet."
 MORE = "More"
 ONCE = "Each cell once, so nothing is decided"
 TWINS = "One cell against itself"
-ENOUGH = 3  # trials of a cell, beyond which the later sweep tells more
 
 
 def suites_table(suites: Sequence[SuiteInfo], pages: Sequence[Page], found: Mapping[Path, str], root: Path, shown: Path) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from experiments.atomic_file import atomic_write
 from experiments.spec.load import list_suites
-from tasks.documents.finding import finding
+from tasks.documents.finding import finding, head_of
 from tasks.documents.first_table import first_table
 from tasks.documents.goals import goals_table, read_goals
 from tasks.documents.index import index_of
@@ -28,11 +28,13 @@ def documents_of(root: Path) -> Mapping[Path, str]:
     results, readme, table = root / "docs" / "results", root / README, root / "docs" / "metrics.md"
     pages = pages_in(results)
     suites = [suite for suite in list_suites() if not Path(suite.file).is_absolute()]  # those of other folders are not ours
-    found = {sweep.folder: finding(sweep) for page in pages for sweep in page.sweeps}
+    sweeps = [sweep for page in pages for sweep in page.sweeps]
+    heads = {sweep.folder: head_of(sweep) for sweep in sweeps}
+    found = {sweep.folder: finding(sweep, heads[sweep.folder]) for sweep in sweeps}
     text = with_block(readme.read_text(), "results", COMMAND, first_table(root / FIRST, root), README)
     return {
         readme: with_block(text, "suites", COMMAND, suites_table(suites, pages, found, root, root / FIRST), README),
-        results / README: index_of(pages, found, goals_table(read_goals(), pages)),
+        results / README: index_of(pages, found, goals_table(read_goals(), pages, heads)),
         table: with_block(table.read_text(), "metrics", COMMAND, metrics_table(), "docs/metrics.md"),
     }
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.components.data.masking import IGNORED, SHARE, mask_tokens, told_of
 from experiments.components.data.text import MASKS, Passages, token_id
-from experiments.components.data.unpadding import MULTIPLE, unpadded
+from experiments.components.data.unpadding import MULTIPLE, longest_document, unpadded
 from experiments.components.workload import Batch
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Masked:
         masked, labels = mask_tokens(tokens, real, mask=self.mask, vocabulary=self.vocabulary, draw=draw)
         documents = [tokens.shape[1]] * len(tokens)
         if self.padding == "removed":
-            longest = max(tokens.shape[1], MULTIPLE)
+            longest = longest_document(tokens.shape[1])
             made = unpadded(masked, labels, real, pad=self.passages.pad, multiple=self.multiple, longest=longest)
             documents = made["starts"].diff().tolist()
         else:

@@ -26,6 +26,11 @@ def drawn_length(longest: int, draw: random.Random) -> int:
     return max(1, min(longest, math.ceil(draw.expovariate(1 / (SHARE * longest)))))
 
 
+def longest_document(length: int) -> int:
+    """Tokens of a document of an unpadded batch, at most: of a row of `length`, or of what fills the batch up."""
+    return max(length, MULTIPLE)
+
+
 def fillers(multiple: int, longest: int) -> int:
     """Documents of padding at the end of an unpadded batch: they hold what lacks to a `multiple`, each `longest` tokens at most."""
     return math.ceil(multiple / longest)

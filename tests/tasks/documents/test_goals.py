@@ -18,8 +18,10 @@ from experiments.stats.loss_parity import ParityStatus
 from tasks.analysis.results import write_steps
 from tasks.analysis.waterfall import Waterfall
 from tasks.documents import goals
+from tasks.documents.finding import head_of
 from tasks.documents.goals import Goal, Near, goals_table, how_far, read_goals, where_the_peak_went
 from tasks.documents.published import Page, pages_in
+from tasks.report.model import Report
 from tasks.report.publish import publish
 from tasks.sweep.store import SweepStore
 from tests.tasks.fake_sweep import SUITE, Fake, make_sweep, trial_dirs
@@ -63,9 +65,13 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> list[Page]:
     return pages_in(root / "results")
 
 
+def heads_of(pages: list[Page]) -> dict[Path, Report | None]:
+    return {sweep.folder: head_of(sweep) for page in pages for sweep in page.sweeps}
+
+
 def row(goal: dict[str, Any], pages: list[Page]) -> list[str]:
     told = {"what": "Made up", "suite": "made_up", "where": {"model": "base"}, "source": "ours", **goal}
-    lines = goals_table([Goal.model_validate(told)], pages).splitlines()
+    lines = goals_table([Goal.model_validate(told)], pages, heads_of(pages)).splitlines()
     assert len(lines) == 3 and lines[0] == "| what | goal, and where from | best measured | how far | where the peak went | page |"
     return [cell.strip() for cell in lines[2].strip("|").split("|")]
 

@@ -13,7 +13,7 @@ from experiments.spec.load import SuiteInfo
 from experiments.trial import Outcome
 from tasks.analysis.results import ResultsError, write_results, write_steps
 from tasks.documents import write
-from tasks.documents.finding import finding
+from tasks.documents.finding import finding, head_of
 from tasks.documents.first_table import first_table, measured
 from tasks.documents.index import index_of
 from tasks.documents.published import Page, pages_in
@@ -64,11 +64,11 @@ def pages(root: Path) -> list[Page]:
 
 @pytest.fixture(scope="module")
 def found(pages: list[Page]) -> dict[Path, str]:
-    return {sweep.folder: finding(sweep) for page in pages for sweep in page.sweeps}
+    return {sweep.folder: finding(sweep, head_of(sweep)) for page in pages for sweep in page.sweeps}
 
 
 def test_what_a_sweep_found_is_what_its_pages_headline_says(pages: list[Page]) -> None:
-    once, repeated, fits = (finding(sweep) for sweep in pages[0].sweeps)
+    once, repeated, fits = (finding(sweep, head_of(sweep)) for sweep in pages[0].sweeps)
     assert once == "", "each cell ran once"
     assert (
         repeated.startswith("MP-1 is fastest: 150.0 samples/s, ")
@@ -208,7 +208,7 @@ def test_a_row_leaves_out_groups_of_one_cell_where_all_groups_share_a_sentence(t
     fakes = [Fake({"pool": "cpu", "model": "a", "devices": n, "dataloader_workers": w}, rate, repeats=3) for n, w, rate in cells]
     publish([kept(tmp_path / "runs", REPEATED, fakes)], tmp_path / "page")
     [page] = pages_in(tmp_path)
-    said = finding(page.sweeps[0])
+    said = finding(page.sweeps[0], head_of(page.sweeps[0]))
     assert said.startswith("MP-0: from 1 to 2 devices the rate of all together grows x1.90 (")
     assert "; devices 1: " in said and "MP-1 · devices 1 is fastest: 150" in said.replace("devices 1 · MP-1", "MP-1 · devices 1")
     assert "devices 2: " not in said and said.endswith(".") and not said.endswith("..")
