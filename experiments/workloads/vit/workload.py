@@ -1,7 +1,8 @@
 """Vision transformer training, as in "Significantly faster Vision Transformer training": a ladder of settings on ViT-H/16.
 
-Images are those of `dataset`, or synthetic: a class is a pattern of coloured waves, with noise added. They leave the host as uint8; the
-device normalises them.
+Images are those of `dataset`, or synthetic: a class is a pattern of coloured waves, with noise added. Synthetic images are of SHOWN of the
+model's classes: of 1,000 a training of some hundred steps sees each so rarely that it learns nothing, and nothing can be said of its loss.
+They leave the host as uint8; the device normalises them.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 IMAGENET_1K = 1_281_167  # training images
 HELD_OUT_BATCHES, HELD_OUT_SIZE = 2, 32
 POOL = 64  # noise images kept in memory
+SHOWN = 16  # classes of synthetic images, at most
+ORDER = 65_521  # rows after which the classes repeat; a prime, so that held-out rows, from 2**30, begin elsewhere
 
 
 def build(context: Context) -> Vit:
@@ -57,7 +60,7 @@ class Vit:
     def batches(self) -> Iterator[Batch]:
         if self.data is not None:
             return self.data.batches(self.data.dataset(self.data.train, self.size), self.data.train_indices())
-        return iter(load(Images(self.size, self.classes, self.parameters.seed), self._order(), self.context))
+        return iter(load(self._synthetic(), self._order(), self.context))
 
     def prepare(self, batch: Batch) -> Batch:
         return {**batch, "images": (batch["images"].permute(0, 3, 1, 2) / 127.5 - 1).contiguous()}
@@ -73,12 +76,12 @@ class Vit:
     def evaluate(self, model: nn.Module, place: Callable[[Batch], Batch]) -> dict[str, float]:
         if self.data is not None:
             return self.data.evaluate(lambda batch: model(batch["images"]), self.size, place)
-        data = Images(self.size, self.classes, self.parameters.seed)
+        data = self._synthetic()
         losses = [
             float(self.loss(model, place(data[range(2**30 + at * HELD_OUT_SIZE, 2**30 + (at + 1) * HELD_OUT_SIZE)])))
             for at in range(HELD_OUT_BATCHES)
         ]
-        return {"loss": sum(losses) / len(losses), "chance_loss": math.log(self.classes)}
+        return {"loss": sum(losses) / len(losses), "chance_loss": math.log(data.classes)}
 
     def flops_per_sample(self) -> float | None:
         from experiments.workloads.vit.model import flops
@@ -96,6 +99,9 @@ class Vit:
         from experiments.workloads.vit.model import attention_flops
 
         return attention_flops(self.parameters)
+
+    def _synthetic(self) -> Images:
+        return Images(self.size, min(SHOWN, self.classes), self.parameters.seed)
 
     def _order(self) -> Iterator[range]:
         size, world = self.context.batch_size, self.context.world_size
@@ -116,12 +122,13 @@ class Images:
         self.noise = torch.randint(0, 96, (POOL, size, size, 3), generator=draw, dtype=torch.uint8)
         self.waves = torch.rand(classes, 3, 3, generator=draw)  # frequencies across and down, phase; one of each by colour
         self.places = torch.linspace(0, 1, size)
+        self.order = torch.randint(classes, (ORDER,), generator=draw)  # independent: were a batch's all different, the last would mislead
 
     def __getitem__(self, rows: range) -> Batch:
         import torch
 
         numbers = torch.arange(rows.start, rows.stop)
-        classes = (numbers * 2654435761 % 2**32) // 7919 % self.classes  # a fixed shuffle of the classes
+        classes = self.order[numbers % ORDER]
         across, down, phase = self.waves[classes].unbind(dim=-1)  # each (batch, 3)
         x, y = self.places[None, None, :, None], self.places[None, :, None, None]
         angle = 2 * math.pi * (6 * across[:, None, None] * x + 6 * down[:, None, None] * y + phase[:, None, None])

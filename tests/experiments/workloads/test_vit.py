@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import islice
 from typing import Any
 
@@ -16,7 +17,7 @@ from experiments.spec.matrix import expand
 from experiments.workloads import vit
 from experiments.workloads.vit import model as network
 
-GOLDEN = [2.76773, 2.78276, 2.76493, 2.74286]
+GOLDEN = [2.754366, 2.736318, 2.789192, 2.686009]
 PUBLISHED = [
     (224, "token", 632_199_400, 763.5),
     (224, "pooled", 632_196_840, 759.5),
@@ -58,6 +59,18 @@ def test_the_first_losses_are_the_golden_ones_in_either_layout_and_attention() -
     for layout in ("batch_first", "sequence_first"):
         assert losses(attention="sdpa", qkv="views", layout=layout) == pytest.approx(plain, rel=1e-5)
     assert losses(classifier="pooled")[1:] != pytest.approx(plain[1:], rel=1e-3)
+
+
+def test_synthetic_images_are_of_sixteen_classes_drawn_independently_whatever_the_model_has() -> None:
+    one = vit.build(Context(vit.Parameters(model="b16", image_size=32, batch_size=128), None, "cpu", 0, 1, 128))
+    batches = [batch["classes"] for batch in islice(one.batches(), 8)]
+    counts = torch.stack([torch.bincount(classes, minlength=1000) for classes in batches])
+    assert counts[:, :16].sum() == 8 * 128, "no other class is shown"
+    assert all(40 < count < 90 for count in counts.sum(0)[:16].tolist()), "64 of each, give or take"
+    spread = counts[:, :16].float().var(0).mean()  # of independent draws 128 x 1/16 x 15/16 = 7.5; 0 were every batch balanced
+    assert 4 < spread < 12
+    with torch.no_grad():
+        assert one.evaluate(one.model(), one.prepare)["chance_loss"] == pytest.approx(math.log(16))
 
 
 def test_each_rung_keeps_what_the_one_before_it_set() -> None:

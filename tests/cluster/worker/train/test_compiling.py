@@ -208,5 +208,6 @@ def test_a_whole_model_learns_under_autocast_what_it_learns_eagerly(
         for number in (1, 2, 3):
             losses[how].append(float(step.forward_backward(step.place(next(batches)))))
             step.update(number)
-    assert losses["model"] == pytest.approx(losses["none"], rel=2e-3)
+    assert losses["model"][0] == pytest.approx(losses["none"][0], rel=2e-3)
+    assert losses["model"] == pytest.approx(losses["none"], rel=1e-2)  # how bf16 is rounded differs between CPUs, and updates carry it on
     assert captured() == (graphs, 0)
