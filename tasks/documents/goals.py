@@ -91,7 +91,7 @@ def goals_table(goals: Sequence[Goal], pages: Sequence[Page], heads: Mapping[Pat
     """A row for each goal, as Markdown; links are from docs/results. `heads`: of each sweep its head_of, by its folder."""
     plain = [(page, sweep, heads[sweep.folder]) for page in pages for sweep in page.sweeps if not sweep.kind]
     cells = [(page, sweep, head.cells) for page, sweep, head in plain if head is not None]
-    rows = [_row(goal, nearest(goal, _found(goal, cells))) for goal in goals]
+    rows = [_row(goal, list(_found(goal, cells))) for goal in goals]
     return "\n".join(f"| {' | '.join(row)} |" for row in (HEADER, ["---"] * len(HEADER), *rows))
 
 
@@ -146,12 +146,21 @@ def _has(cell: Cell, where: Mapping[str, Value]) -> bool:
     return all(parameters.get(name) in (wanted if isinstance(wanted, list) else [wanted]) for name, wanted in where.items())
 
 
-def _row(goal: Goal, near: Near | None) -> list[str]:
-    aim = f"{_aim(goal)}; {goal.source}"
+def _row(goal: Goal, found: Sequence[Near]) -> list[str]:
+    aim, near = f"{_aim(goal)}; {goal.source}", nearest(goal, found)
     if near is None:
         return [goal.what, md(aim), "not measured", "–", "–", "–"]
-    link = f"[{md(near.page.name)}]({near.page.name}/README.md)"
-    return [goal.what, md(aim), md(_measured(goal, near)), how_far(goal, near), md(where_the_peak_went(near.cell)), link]
+    far, peak = how_far(goal, near), md(where_the_peak_went(near.cell))
+    open_ = of_the_loss(near)
+    if open_ and far.endswith(open_) and (sure := nearest(goal, [one for one in found if not of_the_loss(one)])):
+        far += f". The best that is claimed: {md(_measured(goal, sure))}: {how_far(goal, sure)} ({_link(sure)})"
+    if not _is_traced(near.cell) and (traced := nearest(goal, [one for one in found if _is_traced(one.cell)])):
+        peak += f". Of the best that was, {md(_measured(goal, traced))}: {md(where_the_peak_went(traced.cell))} ({_link(traced)})"
+    return [goal.what, md(aim), md(_measured(goal, near)), far, peak, _link(near)]
+
+
+def _link(near: Near) -> str:
+    return f"[{md(near.page.name)}]({near.page.name}/README.md)"
 
 
 def _aim(goal: Goal) -> str:
@@ -171,11 +180,11 @@ def how_far(goal: Goal, near: Near) -> str:
         aim, low, high = -aim, -high, -low
     said = "beyond it" if low >= aim else "short of it" if high < aim else "open: the interval holds the goal"
     told = said if own is not None else f"{said}, by the mean"
-    return told if high < aim else "; ".join(filter(None, [told, _of_the_loss(near)]))
+    return told if high < aim else "; ".join(filter(None, [told, of_the_loss(near)]))
 
 
-def _of_the_loss(near: Near) -> str:
-    """What was not shown of the loss of the cell, and of the one that it is over."""
+def of_the_loss(near: Near) -> str:
+    """What was not shown of the loss of the cell, and of the one that it is over; empty where all was."""
     open_ = [one.parity.status for one in (near.cell, near.over) if one and one.parity and one.parity.status is not ParityStatus.PROVEN]
     if open_:
         return f"loss parity {open_[0]}, so not claimed"
@@ -194,6 +203,13 @@ def _measured(goal: Goal, near: Near) -> str:
         value = quantity(near.value, metric_of(goal.metric or ""))
     devices = devices_told((str(row.environment.get("device_name")), cell.devices) for row in cell.measured[:1])
     return "; ".join([value, cell.short, f"{devices}, {plural(near.trials, 'trial')}"])
+
+
+def _is_traced(cell: Cell) -> bool:
+    try:
+        return waterfall_of(cell) is not None
+    except ValueError:
+        return False
 
 
 def where_the_peak_went(cell: Cell) -> str:

@@ -127,6 +127,31 @@ def test_what_no_page_has_is_not_measured(pages: list[Page]) -> None:
     )
 
 
+def test_beside_the_best_cell_that_was_not_traced_the_best_that_was_tells_where_the_peak_went(pages: list[Page]) -> None:
+    told = row({"metric": "throughput", "goal": 1.0, "where": {"model": ["base", "large"]}}, pages)
+    assert told[2].startswith("160.0 samples/s ±") and told[5] == "[apart](apart/README.md)"
+    assert told[4].startswith("not traced. Of the best that was, 150.0 samples/s ±")
+    assert "; MP-1; Made-up CPU, 3 trials: 20.0 % of 100.0 TFLOP/s in traced steps" in told[4] and told[4].endswith(
+        "([thrice](thrice/README.md))"
+    )
+
+
+@pytest.mark.parametrize(
+    ("goal", "start", "end"),
+    [
+        (120.0, "beyond it; not shown. The best that is claimed: 140.0 samples/s ±", ", 3 trials: beyond it ([lower](lower/README.md))"),
+        (145.0, "beyond it; not shown. The best that is claimed: 140.0 samples/s ±", ", 3 trials: short of it ([lower](lower/README.md))"),
+        (155.0, "short of it", "short of it"),  # nothing would be claimed
+    ],
+)
+def test_beside_the_best_cell_whose_loss_is_open_the_best_that_is_claimed_is_told(
+    pages: list[Page], monkeypatch: pytest.MonkeyPatch, goal: float, start: str, end: str
+) -> None:
+    monkeypatch.setattr(goals, "of_the_loss", lambda near: "not shown" if near.page.name == "thrice" else "")
+    far = row({"metric": "throughput", "goal": goal}, pages)[3]
+    assert far.startswith(start) and far.endswith(end)
+
+
 def near(
     metric: str = "throughput", parity: ParityStatus | None = None, reference: str = "", over: Near | None = None, **ends: float
 ) -> Near:
