@@ -36,7 +36,7 @@ NUMERICS = frozenset(
     | {"linear"}  # of earlier sweeps: what `precision` says of the blocks' linear layers today
     | {"optimizer", "compile", "attention", "layout", "activation_checkpointing", "parallel", "fsdp_units", "build_on", "threads"}
     | {"compile_mode", "image_decode", "engine", "ddp", "hpu_graphs", "hpu_lazy", "cross_entropy", "padding", "memory_format"}
-    | {"prediction", "cuda_graph", "passes", "qkv", "round_tokens_to"}
+    | {"prediction", "cuda_graph", "passes", "qkv", "bridges", "round_tokens_to"}
 )
 # What a loss curve may be compared across. The number of steps is not among them: the learning rate's schedule depends on it
 SAME_MATHEMATICS = SAME_NUMBERS | NUMERICS

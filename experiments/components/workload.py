@@ -125,6 +125,15 @@ def shard_units(workload: Workload, model: torch.nn.Module, layers: list[torch.n
     return list(named(model)) if named is not None else layers
 
 
+def compiled_beside(workload: Workload, model: torch.nn.Module) -> list[torch.nn.Module]:
+    """What `compile: layer` compiles beside `layers`: none, unless the workload has a method `compiled_beside(model)`.
+
+    For what is worth a graph and no block: nothing else that is done to layers is done to it.
+    """
+    named = getattr(workload, "compiled_beside", None)
+    return list(named(model)) if named is not None else []
+
+
 def compile_units(workload: Workload, model: torch.nn.Module) -> list[torch.nn.Module]:
     """What `compile: model` compiles: the model, unless the workload has a method `compile_units(model)` that names parts of it.
 

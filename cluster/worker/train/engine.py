@@ -5,6 +5,7 @@ An engine provides the parts of a train step that differ between the two. It cha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -27,27 +28,29 @@ class Engine:
     def adapt(self) -> None:
         """Called before the model is built."""
 
-    def prepare_layers(self, model: torch.nn.Module, layers: list[torch.nn.Module], *, few_shapes: bool = False) -> None:
+    def prepare_layers(
+        self, model: torch.nn.Module, layers: list[torch.nn.Module], *, few_shapes: bool = False, beside: Sequence[torch.nn.Module] = ()
+    ) -> None:
         """Compile the layers and have the backward pass recompute their activations, as the trial asks. Raises Unsupported.
 
-        `few_shapes`: see compiling.settings.
+        `few_shapes`: see compiling.settings. `beside`: what is compiled as layers are, and not recomputed.
         """
         if self.parameters.activation_checkpointing == checkpointing.SELECTIVE:
             # Compiled with the wrapper around it: of a layer that is compiled already no operation would be seen, and so none kept
             self._checkpoint(model, layers)
-            self._compile_layers(parallel.outermost(model, layers), few_shapes=few_shapes)
+            self._compile_layers(parallel.outermost(model, layers), beside, few_shapes=few_shapes)
         else:
-            self._compile_layers(layers, few_shapes=few_shapes)
+            self._compile_layers(layers, beside, few_shapes=few_shapes)
             self._checkpoint(model, layers)
 
-    def _compile_layers(self, layers: list[torch.nn.Module], *, few_shapes: bool) -> None:
+    def _compile_layers(self, layers: list[torch.nn.Module], beside: Sequence[torch.nn.Module], *, few_shapes: bool) -> None:
         """Compile each layer in place if the trial asks for it. Raises Unsupported for a workload that names no layers."""
         if self.parameters.compile != "layer":
             return
         if not layers:
             raise Unsupported("compile layer: this workload names no layers")
         compiling.allow_graphs()
-        for layer in layers:
+        for layer in (*layers, *beside):
             layer.compile(**compiling.settings(self.parameters, self.device, few_shapes=few_shapes))
 
     def compile_model(self, units: list[torch.nn.Module]) -> None:

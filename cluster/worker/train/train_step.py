@@ -17,6 +17,7 @@ from cluster.worker.train.step_graph import StepGraphs
 from experiments.components.workload import (
     Unsupported,
     compile_units,
+    compiled_beside,
     few_shapes,
     graph_units,
     records_itself,
@@ -62,7 +63,7 @@ class TrainStep:
         )  # before wrapping changes their names
         layers = workload.layers(self.plain)
         self._masters = block_weights.keep(parameters, layers, device.kind)
-        self.engine.prepare_layers(self.plain, layers, few_shapes=few_shapes(workload))
+        self.engine.prepare_layers(self.plain, layers, few_shapes=few_shapes(workload), beside=compiled_beside(workload, self.plain))
         for part in graph_units(workload, self.plain):
             self.engine.graphs(part, training=self.trains, find_unused=workload.find_unused_parameters)
         self._compile_model(compile_units(workload, self.plain))

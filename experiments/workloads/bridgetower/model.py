@@ -97,6 +97,7 @@ def build(parameters: Parameters) -> nn.Module:
     from transformers import BridgeTowerForContrastiveLearning
 
     from experiments.components.layers.attention import ApartAttention
+    from experiments.workloads.bridgetower.bridges import join
 
     torch.manual_seed(parameters.seed)
     attention = attention_at_transformers(parameters.attention)
@@ -113,6 +114,8 @@ def build(parameters: Parameters) -> nn.Module:
             block.attn = ApartAttention(block.attn)
     if parameters.freeze_text_pooler:  # its output is not used, so it would have no gradient, and DDP would wait for one
         model.bridgetower.text_model.pooler.requires_grad_(False)
+    if parameters.bridges == "fused":
+        join(model)
     model.train()
     return model  # type: ignore[no-any-return]
 
@@ -202,23 +205,28 @@ def attention_flops_per_sample(parameters: Parameters, text_length: int) -> floa
 
 
 def _flops(parameters: Parameters, text_length: int) -> dict[str, float]:
-    settings = config(parameters)
-    return count_once(f"bridgetower, text {text_length}: {settings.to_json_string()}", lambda: _counted_flops(settings, text_length))
+    settings, joined = config(parameters), parameters.bridges == "fused"
+    what = f"bridgetower, text {text_length}, bridges {parameters.bridges}: {settings.to_json_string()}"
+    return count_once(what, lambda: _counted_flops(settings, text_length, joined=joined))
 
 
-def _counted_flops(settings: Any, text_length: int) -> dict[str, float]:
+def _counted_flops(settings: Any, text_length: int, *, joined: bool) -> dict[str, float]:
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
     from transformers import BridgeTowerForContrastiveLearning
     from transformers.models.bridgetower import modeling_bridgetower
 
+    from experiments.workloads.bridgetower.bridges import join
+
     side, batch = settings.vision_config.image_size, 2
     with FakeTensorMode(), torch.no_grad(), attention_masks_left_out(modeling_bridgetower):
         model = BridgeTowerForContrastiveLearning._from_config(settings, attn_implementation="eager")
+        if joined:
+            join(model)
         with counting() as counter:
             model(
                 input_ids=torch.full((batch, text_length), 5),
-                attention_mask=torch.ones(batch, text_length, dtype=torch.long),
+                attention_mask=None if joined else torch.ones(batch, text_length, dtype=torch.long),
                 pixel_values=torch.zeros(batch, 3, side, side),
                 return_loss=True,
             )

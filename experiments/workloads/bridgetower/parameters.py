@@ -23,6 +23,11 @@ class Parameters(PairParameters):
     qkv: Literal["copied", "views"] = Field(
         "copied", description="vision tower: queries, keys and values copied, as nn.MultiheadAttention does, or views of their product"
     )
+    bridges: Literal["stock", "fused"] = Field(
+        "stock",
+        description="what leads from a tower to a cross-modal layer: transformers' operations, or one function that compile layer compiles "
+        "and that gives the type of the tower's blocks; of the last image features the one token that the loss uses",
+    )
     text_length: int = Field(128, ge=4, le=512, description="tokens per caption, padded or cut")
     image_size: int | None = Field(None, ge=14, le=1024, description="pixels per side; null: the model's own")
     dropout: float | None = Field(None, ge=0, lt=1, description="null: the model's own, 0.1 in large and base, 0 in mini and tiny")

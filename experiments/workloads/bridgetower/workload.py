@@ -28,6 +28,8 @@ def build(context: Context) -> BridgeTower:
 class BridgeTower:
     """See Workload."""
 
+    few_shapes = True  # batches are whole and texts of one length; with a variable one torch made the image's cross-modal layers dynamic
+
     def __init__(self, context: Context) -> None:
         self.parameters: Parameters = context.parameters
         self.context = context
@@ -50,6 +52,11 @@ class BridgeTower:
         from experiments.workloads.bridgetower.model import layers
 
         return layers(model)
+
+    def compiled_beside(self, model: nn.Module) -> list[nn.Module]:
+        from experiments.workloads.bridgetower.bridges import bridges_of
+
+        return bridges_of(model)
 
     def batches(self) -> Iterator[Batch]:
         """Batches from the media pipe (image_decode device on hpu), else from the DataLoader."""
