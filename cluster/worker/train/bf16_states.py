@@ -9,7 +9,7 @@ its highest values put it. torch's own fused AdamW, where it takes averages in b
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -24,6 +24,14 @@ class AdamWBf16States(torch.optim.Optimizer):
         self, trained: list[torch.nn.Parameter], *, lr: float, betas: tuple[float, float], eps: float, weight_decay: float
     ) -> None:
         super().__init__(trained, {"lr": torch.tensor(lr), "betas": betas, "eps": eps, "weight_decay": weight_decay})
+        self._kept: dict[torch.nn.Parameter, torch.nn.Parameter] = {}
+
+    def take_kept(self, kept: Mapping[torch.nn.Parameter, torch.nn.Parameter]) -> None:
+        """From now on a parameter among the keys has its gradient in its value's `grad`, and is rounded to that value when it is updated.
+
+        Both in the update's one pass over memory: the gradient is never written in fp32, and no weight is read again to be rounded.
+        """
+        self._kept = dict(kept)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
@@ -32,20 +40,25 @@ class AdamWBf16States(torch.optim.Optimizer):
             raise NotImplementedError("AdamWBf16States: no closure")
         for group in self.param_groups:
             for parameter in group["params"]:
-                if parameter.grad is not None:
-                    self._update(parameter, parameter.grad, group)
+                kept = self._kept.get(parameter)
+                gradient = parameter.grad if kept is None else kept.grad
+                if gradient is not None:
+                    self._update(parameter, gradient, kept, group)
 
-    def _update(self, parameter: torch.nn.Parameter, gradient: torch.Tensor, group: dict[str, Any]) -> None:
+    def _update(
+        self, parameter: torch.nn.Parameter, gradient: torch.Tensor, kept: torch.nn.Parameter | None, group: dict[str, Any]
+    ) -> None:
         state = self.state[parameter]
         if not state:
             state["step"] = torch.tensor(0.0)
             for name in ("exp_avg", "exp_avg_sq"):
                 state[name] = torch.zeros_like(parameter, dtype=torch.bfloat16)
         state["step"] += 1
-        p, g, m, v = flat([local(one) for one in (parameter, gradient, state["exp_avg"], state["exp_avg_sq"])])
+        written = (kept,) if kept is not None else ()
+        p, g, m, v, *low = flat([local(one) for one in (parameter, gradient, state["exp_avg"], state["exp_avg_sq"], *written)])
         beta1, beta2 = group["betas"]
         update = _compiled() if parameter.device.type == "cuda" else _adamw
-        update(p, g, m, v, state["step"], group["lr"], beta1, beta2, group["eps"], group["weight_decay"])
+        update(p, g, m, v, state["step"], group["lr"], beta1, beta2, group["eps"], group["weight_decay"], *low)
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:
@@ -75,15 +88,19 @@ def _adamw(
     beta2: float,
     eps: float,
     weight_decay: float,
+    low: torch.Tensor | None = None,
 ) -> None:
-    """Update p, and the averages m and v of the gradient g and of its square, in place; `t`: the step's number, from 1."""
+    """Update p, and the averages m and v of the gradient g and of its square, in place, and p to `low`. `t`: the step's number, from 1."""
     gradient = g.float()
     mean = m.float().lerp(gradient, 1 - beta1)
     square = v.float().lerp(gradient.square(), 1 - beta2)
     m.copy_(rounded(mean))
     v.copy_(rounded(square))
     of_mean, of_square = (-torch.expm1(t * math.log(beta)) for beta in (beta1, beta2))  # 1 - beta^t, exactly also where that is small
-    p.copy_(p.float() * (1 - lr * weight_decay) - lr / of_mean * mean / ((square / of_square).sqrt() + eps))
+    updated = p.float() * (1 - lr * weight_decay) - lr / of_mean * mean / ((square / of_square).sqrt() + eps)
+    p.copy_(updated)
+    if low is not None:
+        low.copy_(updated)
 
 
 def rounded(values: torch.Tensor) -> torch.Tensor:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from cluster.worker.train.bf16_states import AdamWBf16States
 from experiments.components.workload import Unsupported
 from experiments.parameters import TrainingParameters
 
@@ -71,6 +72,7 @@ class Masters:
     def __init__(self, parameters: list[nn.Parameter]) -> None:
         self._kept = [one for one in parameters if one.requires_grad]
         self._masters = [nn.Parameter(one.detach().clone()) for one in self._kept]
+        self._handed_over = False
         self._learning: list[tuple[nn.Parameter, nn.Parameter]] = []  # (master, kept) of those that the last step used
         for one in parameters:
             one.data = one.data.bfloat16()
@@ -80,9 +82,17 @@ class Masters:
         masters = {id(kept): master for kept, master in zip(self._kept, self._masters, strict=True)}
         return [masters.get(id(one), one) for one in parameters]
 
+    def hand_over(self, optimizer: torch.optim.Optimizer | None) -> None:
+        """Have an optimiser that can do so read the gradients where they are, and write the parameters, as it updates the masters."""
+        if isinstance(optimizer, AdamWBf16States):
+            optimizer.take_kept(dict(zip(self._masters, self._kept, strict=True)))
+            self._handed_over = True
+
     @torch.no_grad()
     def take_gradients(self) -> None:
         """Give the masters the gradients of a backward pass, in fp32, and take them from the parameters."""
+        if self._handed_over:
+            return
         found = [(master, kept, kept.grad) for master, kept in zip(self._masters, self._kept, strict=True) if kept.grad is not None]
         self._learning = [(master, kept) for master, kept, _ in found]
         gradients = [torch.empty_like(master) for master, *_ in found]
@@ -94,6 +104,10 @@ class Masters:
     @torch.no_grad()
     def give_weights(self) -> None:
         """Round the updated masters to the parameters: those that got a gradient, since no optimiser touches the others."""
+        if self._handed_over:
+            for one in self._kept:
+                one.grad = None  # which the optimiser read
+            return
         if self._learning:
             masters, kept = zip(*self._learning, strict=True)
             torch._foreach_copy_(list[torch.Tensor](kept), list[torch.Tensor](masters))

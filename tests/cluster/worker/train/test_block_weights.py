@@ -127,3 +127,30 @@ def test_a_workload_without_blocks_and_one_that_trains_nothing_are_unsupported(m
     monkeypatch.setattr(type(one), "trains", False, raising=False)
     with pytest.raises(Unsupported, match="block_weights: this workload trains nothing"):
         TrainStep(one, one.model(), parameters, Cpu())
+
+
+def test_bf16_states_update_from_gradients_and_to_weights_in_bf16_as_they_do_over_copies(
+    data: DataSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the last bit: what is drawn for the rounding of the averages is drawn in the same order."""
+    settings: dict[str, Any] = {**BRIDGETOWER, "optimizer": "states_bf16", "block_weights": "bf16", "clip_grad_norm": None}
+    direct, losses = trained(data, "bridgetower", **settings)
+    with monkeypatch.context() as patched:
+        patched.setattr(Masters, "hand_over", lambda *_: None)
+        copied, expected = trained(data, "bridgetower", **settings)
+    assert losses == expected and losses[0] != losses[-1]
+    for one, other in zip((*direct.trained, *direct.plain.parameters()), (*copied.trained, *copied.plain.parameters()), strict=True):
+        assert one.dtype is other.dtype and torch.equal(one, other) and one.grad is None
+    assert {one.dtype for one in direct.trained} == {torch.float32}, "the masters"
+    states = [state for state in direct.optimizer.state.values() if state] if direct.optimizer else []
+    assert len(states) == len(direct.trained) and {state["exp_avg"].dtype for state in states} == {torch.bfloat16}
+    held = {id(one): one for one in direct.plain.parameters()}.values()
+    masters = {id(one) for one in direct.trained} - {id(one) for one in held}
+    assert len(masters) == sum(one.dtype is torch.bfloat16 for one in held) > 0
+
+
+def test_clipped_gradients_are_copied_since_their_norm_is_of_all_of_them(data: DataSource) -> None:
+    settings: dict[str, Any] = {**BRIDGETOWER, "optimizer": "states_bf16", "block_weights": "bf16"}
+    free, losses = trained(data, "bridgetower", **settings, clip_grad_norm=1e5)
+    _, expected = trained(data, "bridgetower", **settings, clip_grad_norm=None)
+    assert losses == expected and free._masters is not None and not free._masters._handed_over
