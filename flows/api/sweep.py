@@ -119,8 +119,9 @@ def _warn(problems: Sequence[str]) -> None:
 
 
 def sweeps() -> pd.DataFrame:
-    """A row for each sweep on this machine, newest first: sweep_id, suite, profile, created_at, state, trials, outcomes, measured_share."""
-    columns = ["sweep_id", "suite", "profile", "created_at", "state", "trials", "outcomes", "measured_share"]
+    """A row for each sweep on this machine, newest first: sweep_id, suite, profile, created_at, state, trials, outcomes, measured_share,
+    command."""
+    columns = ["sweep_id", "suite", "profile", "created_at", "state", "trials", "outcomes", "measured_share", "command"]
     rows = sweep_rows()
     more = ["problem"] if any("problem" in row for row in rows) else []
     frame = pd.DataFrame(rows, columns=[*columns, *more])

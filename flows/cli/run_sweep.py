@@ -29,6 +29,7 @@ from flows.runtime.progress import CURRENT as PROGRESS
 from flows.runtime.progress import SweepProgress
 from tasks.analysis.ab import SLOWER, UNDECIDED
 from tasks.report.ab_summary import status_of
+from tasks.report.continued import whole_command
 from tasks.report.text_format import plural
 from tasks.rounds.growth import seconds_run
 from tasks.sweep.head_start import HeadStart, head_start
@@ -116,6 +117,7 @@ def _what_lacks(states: dict[str, Outcome | None]) -> str:
 def _run_held(store: SweepStore, plan: Plan, server: str | None, err: Console, look: Look | None, run: Run) -> FlowEnd:
     """Run a sweep whose lease this process holds. `server`: a Prefect server's URL."""
     err.print(f"sweep [bold]{plan.sweep_id}[/]: {_size(store, plan)}, results in {store.dir}", highlight=False, soft_wrap=True)
+    err.print(f"command: {whole_command(plan)}", highlight=False, markup=False, soft_wrap=True)
     _warn_of_other_work(plan, err, look)
     if server is not None:
         prefect_api.check(server)

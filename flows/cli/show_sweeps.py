@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.text import Text
 
 from experiments.config.errors import DamagedFile, UserError
 from experiments.config.paths import runs_root
@@ -15,12 +16,14 @@ from experiments.trial import TrialResult
 from flows.cli.show_comparison import print_shown, print_where, shown_of
 from flows.cli.tables import make_table, print_rows
 from tasks.report.shown import UNREADABLE
+from tasks.sweep.request_text import overrides_json, short_overrides
 from tasks.sweep.store import Plan, SweepStore, list_sweeps
 
 if TYPE_CHECKING:
     from tasks.analysis.results import Sweep
 
 WIDE = 120  # of a terminal; a narrower one has no room for what an id and the outcomes tell as well
+MOST = 40  # characters of a sweep's overrides in the list, half as many in a narrow terminal; `sweep show` has all
 
 
 def sweep_rows() -> list[dict[str, Any]]:
@@ -42,6 +45,8 @@ def sweep_rows() -> list[dict[str, Any]]:
                 "sweep_id": sweep_id,
                 "suite": plan.name,
                 "profile": plan.profile,
+                "command": plan.command,
+                **overrides_json(plan.request),
                 "created_at": plan.created_at,
                 "state": _sweep_state(store, plan, counts),
                 "trials": len(words),
@@ -90,28 +95,47 @@ def _sweep_state(store: SweepStore, plan: Plan, counts: Mapping[str, int]) -> st
 
 
 def print_sweeps(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
-    from flows.cli.show_imported import OF_OTHERS, outcomes_of
-
     if not rows:
         out.print(f"no sweep under {runs_root()} yet; `sweep run bridgetower` makes one", highlight=False, soft_wrap=True)
         return
     wide = out.width >= WIDE
-    table = make_table(
-        "sweep", "profile", *(["started (UTC)"] if wide else []), "state", *(["trials"] if wide else []), "outcomes", "measured"
-    )
-    for row in rows:
-        started, profile, trials, outcomes, share = "", "", "", "", ""
-        if "problem" not in row:
-            started = time.strftime("%Y-%m-%d %H:%M", time.gmtime(row["created_at"]))
-            others = row["state"] == OF_OTHERS
-            outcomes = outcomes_of(row) if others else ", ".join(f"{count} {name}" for name, count in row["outcomes"].items())
-            if not others:
-                profile, trials, share = row["profile"], str(row["trials"]), _number(row["measured_share"], "{:.0f} %", 100)
-        table.add_row(row["sweep_id"], profile, *([started] if wide else []), row["state"], *([trials] if wide else []), outcomes, share)
+    lines = [_columns(row, MOST if wide else MOST // 2) for row in rows]
+    overridden = any(line["overrides"] for line in lines)
+    left_out = [] if wide else ["started (UTC)", "trials", *(["measured"] if overridden else [])]
+    left_out += [] if overridden else ["overrides"]
+    headings = [heading for heading in lines[0] if heading not in left_out]
+    table = make_table(*headings)
+    for line in lines:
+        table.add_row(*(Text(line[heading]) for heading in headings))
     out.print(table)
     for row in rows:  # below it: a table would break the name of the file
         if "problem" in row:
             out.print(row["problem"], style="red", highlight=False, markup=False, soft_wrap=True)
+
+
+def _columns(row: Mapping[str, Any], most: int) -> dict[str, str]:
+    """A sweep's line, by heading. `most`: characters of its overrides."""
+    from flows.cli.show_imported import OF_OTHERS, outcomes_of
+
+    started, profile, overrides, trials, outcomes, share = "", "", "", "", "", ""
+    if "problem" not in row:
+        started = time.strftime("%Y-%m-%d %H:%M", time.gmtime(row["created_at"]))
+        if row["state"] == OF_OTHERS:
+            outcomes = outcomes_of(row)
+        else:
+            profile, overrides, trials = row["profile"], short_overrides(row, most), str(row["trials"])
+            outcomes = ", ".join(f"{count} {name}" for name, count in row["outcomes"].items())
+            share = _number(row["measured_share"], "{:.0f} %", 100)
+    return {
+        "sweep": row["sweep_id"],
+        "profile": profile,
+        "overrides": overrides,
+        "started (UTC)": started,
+        "state": row["state"],
+        "trials": trials,
+        "outcomes": outcomes,
+        "measured": share,
+    }
 
 
 def sweep_json(store: SweepStore) -> dict[str, Any]:
@@ -150,6 +174,7 @@ def sweep_json(store: SweepStore) -> dict[str, Any]:
         "suite": plan.name,
         "profile": plan.profile,
         "command": plan.command,
+        **overrides_json(plan.request),
         "running": store.is_held(),
         "status": _status(store),
         "trials": trials,
@@ -180,6 +205,7 @@ def print_sweep(out: Console, store: SweepStore) -> list[str]:
     print_shown(out, shown.comparison)
     for line in shown.held:
         out.print(line, highlight=False, soft_wrap=True)
+    out.print(f"command:   {shown.command}", highlight=False, markup=False, soft_wrap=True)
     print_where(out, store)
     for line in shown.damaged:
         out.print(line, style="red", highlight=False, markup=False, soft_wrap=True)

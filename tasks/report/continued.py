@@ -1,4 +1,4 @@
-"""Whether a sweep was given more time than its command asked for."""
+"""By what command a sweep was asked for, and whether it was given more time than that."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import shlex
 from itertools import pairwise
 
 from experiments.config import duration
+from tasks.sweep.request_text import asked_by
 from tasks.sweep.store import Plan
 
 RESUME = "sweep resume --budget ..."
@@ -33,6 +34,11 @@ def continued_text(plan: Plan) -> str:
     """`sweep resume --budget ..., up to 5 min of trials in all`; empty where the command was all."""
     budget_s = continued_to(plan)
     return "" if budget_s is None else f"{RESUME}, {in_all(budget_s)}"
+
+
+def whole_command(plan: Plan) -> str:
+    """`sweep run x --set steps=50, continued by sweep resume --budget ..., up to 5 min of trials in all`."""
+    return ", continued by ".join(filter(None, [asked_by(plan), continued_text(plan)]))
 
 
 def in_all(budget_s: float) -> str:

@@ -15,6 +15,7 @@ from tasks.analysis.results import Sweep
 from tasks.analysis.row_cache import LEAST
 from tasks.analysis.trial_row import TrialRow
 from tasks.report.certificate_text import lines_of_sweep
+from tasks.report.continued import whole_command
 from tasks.report.headline import headline_of
 from tasks.report.held_text import NOT_KNOWN, held_sentence
 from tasks.report.kept_shown import inputs_of, keep_shown
@@ -48,6 +49,7 @@ def made_shown(sweep: Sweep, made: Made) -> Shown:
         damaged=sweep.problems,
         comparison=shown_comparison(made),
         held=[held_sentence(one) for one in held if one is not None and one.seconds] or [NOT_KNOWN],
+        command=whole_command(sweep.plan),
     )
 
 

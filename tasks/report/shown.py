@@ -96,3 +96,4 @@ class Shown(Strict):
     damaged: list[str] = Field(default_factory=list, description="what is wrong with files of trials, which no figure has then")
     comparison: ShownComparison | None = Field(description="null: there is nothing to compare")
     held: list[str]
+    command: str = Field(description="that asked for it, with its overrides")

@@ -26,7 +26,8 @@ from tasks.analysis.trial_row import TrialRow
 from tasks.sweep.aa_plan import baseline_cell
 from tasks.sweep.ab_settings import AbSettings
 from tasks.sweep.ab_sides import Side, parse_sides, short
-from tasks.sweep.plan import TrialMaker, arguments_of, expected_seconds, make_plan
+from tasks.sweep.plan import TrialMaker, expected_seconds, make_plan
+from tasks.sweep.request_text import arguments_of
 from tasks.sweep.store import Plan, Request
 from tasks.sweep.variants import Say, Variants
 

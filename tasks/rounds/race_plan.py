@@ -23,8 +23,9 @@ from tasks.analysis.same_work import groups_of_work, set_work
 from tasks.analysis.trial_row import TrialRow
 from tasks.report.text_format import plural
 from tasks.sweep.constraints import OPTION, Constraint
-from tasks.sweep.plan import TrialMaker, arguments_of, expected_seconds, make_plan, once_more
+from tasks.sweep.plan import TrialMaker, expected_seconds, make_plan, once_more
 from tasks.sweep.race_settings import RaceSettings
+from tasks.sweep.request_text import arguments_of
 from tasks.sweep.round_time import trial_times
 from tasks.sweep.store import Plan, Request, SweepStore
 from tasks.sweep.variants import Say

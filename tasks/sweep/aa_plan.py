@@ -13,7 +13,8 @@ from cluster.pools.pool import load_pools
 from experiments.spec import matrix
 from experiments.spec.schema import MAX_TRIALS, Suite
 from experiments.trial import Outcome
-from tasks.sweep.plan import TrialMaker, arguments_of, make_plan, once_more
+from tasks.sweep.plan import TrialMaker, make_plan, once_more
+from tasks.sweep.request_text import arguments_of
 from tasks.sweep.store import AaSettings, Plan, Request, SweepStore
 from tasks.sweep.twins import TWIN, TWINS, twin_metric
 

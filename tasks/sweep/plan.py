@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
@@ -14,9 +13,7 @@ from cluster.pools.probe import probe
 from cluster.source_tree import source_tree
 from experiments import workloads
 from experiments.canonical_json import canonical_json
-from experiments.config import duration
 from experiments.config.errors import ConfigError, Problem
-from experiments.config.scalar_text import yaml_text
 from experiments.config.strict import Strict
 from experiments.spec import matrix
 from experiments.spec.load import load_suite, profile_names
@@ -25,6 +22,7 @@ from experiments.trial import DEFAULT_ENVIRONMENT, DataSource, Scalar, Trial, di
 from tasks.sweep import own_data
 from tasks.sweep.decide_settings import decide_settings
 from tasks.sweep.priced import check_priced
+from tasks.sweep.request_text import command_of
 from tasks.sweep.store import Plan, Request, Superseded, SweepStore, new_sweep_id, readable_plans, readable_result
 from tasks.sweep.trial_key import code_version, libraries_version
 from tasks.sweep.trial_record import checked, keep_whole
@@ -348,31 +346,6 @@ def expected_seconds(plan: Plan) -> dict[str, float]:
         if len(seconds) == len(cells):
             break
     return seconds
-
-
-def command_of(request: Request, profile: str) -> str:
-    """The `sweep run` command line that requests the same sweep."""
-    return shlex.join(["sweep", "run", *arguments_of(request, profile)])
-
-
-def arguments_of(request: Request, profile: str) -> list[str]:
-    """A request as arguments of a command."""
-    arguments = [request.suite, "--profile", profile]
-    for pool in request.pools:
-        arguments += ["--pool", pool]
-    for name, value in request.set.items():
-        arguments += ["--set", f"{name}={yaml_text(value)}"]
-    for axis, values in request.only.items():
-        arguments += [argument for value in values for argument in ("--only", f"{axis}={yaml_text(value)}")]
-    if request.repeats is not None:
-        arguments += ["--repeats", str(request.repeats)]
-    if request.budget_s is not None:
-        arguments += ["--budget", duration.text(request.budget_s)]
-    if request.until_decided is not None:
-        arguments += ["--until-decided" if request.until_decided else "--no-until-decided"]
-    if request.pool_wait_s is not None:
-        arguments += ["--pool-wait", f"{request.pool_wait_s:g}"]
-    return arguments
 
 
 def resolve_profile(request: Request, pools: Mapping[str, Pool]) -> tuple[str, list[str]]:

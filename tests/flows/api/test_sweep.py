@@ -98,6 +98,7 @@ def test_all_sweeps_newest_first_and_none_before_there_is_one() -> None:
     made(B)
     (runs_root() / A / "plan.json").write_text("{")
     frame = sb.sweeps()
+    assert frame["command"].iloc[0] == "sweep run made_up --profile smoke" and pd.isna(frame["command"].iloc[1])
     assert frame["sweep_id"].tolist() == [B, A] and frame["state"].tolist() == ["complete", "unreadable"]
     assert frame["created_at"].iloc[0] == pd.Timestamp("2026-01-01", tz="UTC") and pd.isna(frame["problem"].iloc[0])
 

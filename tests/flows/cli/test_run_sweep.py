@@ -20,7 +20,8 @@ from flows.cli.run_sweep import FlowEnd, run_sweep
 from flows.runtime import handover
 from flows.runtime.prefect_server import PrefectServerError
 from tasks.rounds.budget import with_budget
-from tasks.sweep.store import DecideSettings, Plan, SweepStore
+from tasks.sweep.request_text import command_of
+from tasks.sweep.store import DecideSettings, Plan, Request, SweepStore
 from tests.tasks.plan_support import SWEEP_ID, make_plan, make_trial, saved
 from tests.tasks.race_support import race_settings
 
@@ -90,6 +91,15 @@ def test_the_trial_begins_before_the_server_and_the_flow_after_it(stage: Stage) 
     status, text = stage.sweep()
     assert status == 0 and stage.done == ["look", "begin", "server", "wait", "flow", "server ends", "end"]
     assert "starting a Prefect server for this command" in text and f"meanwhile {PLAN.trials[0].name} begins on pool cpu" in text
+
+
+def test_the_first_lines_say_what_is_run_and_with_which_overrides(stage: Stage) -> None:
+    request = Request(suite="made_up", set={"name": "[bold]"}, only={"width": [64]})
+    _, text = stage.sweep(PLAN.model_copy(update={"request": request, "command": command_of(request, "smoke")}))
+    assert text.splitlines()[:2] == [
+        f"sweep {SWEEP_ID}: 1 trial, results in {SweepStore(SWEEP_ID).dir}",
+        "command: sweep run made_up --profile smoke --set 'name=[bold]' --only width=64",
+    ]
 
 
 def test_a_damaged_database_of_mlflow_is_said_before_anything_starts(stage: Stage) -> None:

@@ -16,7 +16,8 @@ from flows.cli.commands import app
 from tasks.analysis.held_files import keep_held
 from tasks.analysis.results import load_sweep
 from tasks.sweep.plan import TrialState
-from tasks.sweep.store import SweepStore
+from tasks.sweep.request_text import command_of
+from tasks.sweep.store import Request, SweepStore
 from tests.tasks.held_support import write_held
 from tests.tasks.plan_support import SWEEP_ID, make_plan, make_result, make_trial, saved
 
@@ -122,6 +123,32 @@ def test_a_sweep_that_cannot_be_read_hides_no_other() -> None:
     show_sweeps.print_sweeps(page, rows)
     assert page.lines[1] == [SWEEP_ID, "full", "2023-11-14 22:13", "complete", "1", "1 ok"]
     assert page.lines[2][:2] == [other.sweep_id, "unreadable"]
+
+
+OVERRIDES = {"set": {"steps": 50, "dataset": None}, "only": {"width": [64, 256]}, "pools": ["cpu"], "repeats": 3}
+
+
+@pytest.mark.parametrize(("width", "short"), [(200, "steps=50 dataset=null width=64,256 pool…"), (100, "steps=50 dataset=nu…")])
+def test_two_sweeps_with_other_overrides_are_told_apart(width: int, short: str) -> None:
+    request = Request(suite="made_up", **OVERRIDES)
+    saved(make_plan([make_trial(1)], request=request, command=command_of(request, "full")), t1=Outcome.OK)
+    plain = "made_up-20250101-000000-0000"
+    saved(make_plan([make_trial(1)], sweep_id=plain), t1=Outcome.OK)
+    rows = show_sweeps.sweep_rows()
+    assert [{name: row[name] for name in OVERRIDES} for row in rows] == [OVERRIDES, {"set": {}, "only": {}, "pools": [], "repeats": None}]
+    command = "sweep run made_up --profile full --pool cpu --set steps=50 --set dataset=null --only width=64 --only width=256 --repeats 3"
+    assert [row["command"] for row in rows] == [command, "sweep run made_up"]
+    page = Page()
+    page.width = width
+    show_sweeps.print_sweeps(page, rows)
+    wide = ["started (UTC)", "state", "trials", "outcomes", "measured"] if width == 200 else ["state", "outcomes"]
+    assert page.lines[0] == ["sweep", "profile", "overrides", *wide]
+    assert page.lines[1][:3] == [SWEEP_ID, "full", short] and page.lines[2][:2] == [plain, "full"] and "steps" not in page.lines[2]
+    store, page = SweepStore(SWEEP_ID), Page()
+    show_sweeps.print_sweep(page, store)
+    assert page.lines[-2:] == [["command:", command], ["MLflow UI: sweep ui"]]
+    told = show_sweeps.sweep_json(store)
+    assert {name: told[name] for name in OVERRIDES} == OVERRIDES and told["command"] == command
 
 
 def test_no_sweep_is_said_with_what_makes_one() -> None:

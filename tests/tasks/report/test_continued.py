@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from experiments.spec.schema import Rounds
-from tasks.report.continued import continued_text, continued_to
+from tasks.report.continued import continued_text, continued_to, whole_command
 from tasks.report.given_command import given_command
 from tasks.sweep.store import DecideSettings, Plan, Request
 from tests.tasks.plan_support import make_plan, make_suite
@@ -24,6 +24,7 @@ def test_a_resume_is_told_with_the_command() -> None:
     after = "`sweep resume --budget ...`, up to 5 min of trials in all"
     assert given_command(plan()) == f"`{RUN}`, continued by {after}"
     assert continued_text(plan()) == after.replace("`", "")
+    assert whole_command(plan()) == f"{RUN}, continued by {continued_text(plan())}"
 
 
 @pytest.mark.parametrize(
@@ -55,3 +56,4 @@ def test_a_campaigns_sweep_that_a_resume_went_on_with_says_so() -> None:
 
 def test_a_sweep_whose_trials_were_all_planned_has_its_command_alone() -> None:
     assert given_command(plan(rounded=False)) == f"`{RUN}`" and continued_text(plan(rounded=False)) == ""
+    assert whole_command(plan(rounded=False)) == RUN

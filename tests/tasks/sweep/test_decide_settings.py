@@ -9,7 +9,8 @@ import pytest
 from experiments.config.errors import ConfigError
 from experiments.spec.schema import MOST_ROUNDS, Rounds
 from tasks.sweep.decide_settings import decide_settings
-from tasks.sweep.plan import arguments_of, make_plan
+from tasks.sweep.plan import make_plan
+from tasks.sweep.request_text import arguments_of
 from tasks.sweep.store import DecideSettings, Request
 from tests.tasks.plan_support import make_suite
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from experiments.trial import Outcome, Trial, trial_key
-from tasks.sweep.plan import TrialState, command_of, compare_with_last, expected_seconds, once_more, states
+from tasks.sweep.plan import TrialState, compare_with_last, expected_seconds, once_more, states
+from tasks.sweep.request_text import command_of
 from tasks.sweep.store import Plan, Request, Superseded, SweepStore
 from tests.tasks.plan_support import make_plan, make_result, make_trial, saved
 
