@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cluster.trial_layout import REPORT
 from experiments.config.errors import DamagedFile
+from flows.cli.show_comparison import shown_of
 from flows.runtime.open_flow_runs import open_flow_runs
 from tasks.rounds.growth import growth, seconds_run
 from tasks.sweep.store import Plan, Status, SweepStore, exit_status
@@ -38,32 +39,33 @@ def nothing_to_do(store: SweepStore, plan: Plan, *, more_asked: bool) -> str:
 
 
 def _what_else(store: SweepStore, plan: Plan, *, more_asked: bool) -> str:
+    """The next step that the report and `sweep show` give, where there is one; else what goes on all the same."""
     if plan.name.startswith("nightly-"):
         return ""
     if plan.aa is not None:
         return "; `sweep aa` measures more pairs in a sweep of their own"
-    more = f"sweep resume {store.sweep_id} --budget 20m"
-    return _of_race(store, plan, more) if plan.race is not None else _of_rounds(store, plan, more, more_asked=more_asked)
+    comparison = shown_of(store).comparison
+    step = comparison.step if comparison is not None else ""
+    told = f"; {step[:1].lower()}{step[1:]}" if step else ""
+    if plan.race is not None:
+        return f", and no other round fits{told}" if step else ", and the race is decided; `sweep tune` starts another"
+    return told if step and not more_asked else _of_rounds(store, plan, told, more_asked=more_asked)
 
 
-def _of_race(store: SweepStore, plan: Plan, more: str) -> str:
-    from tasks.analysis.race import State, race_of
-    from tasks.analysis.results import load_sweep
-
-    if race_of(plan, load_sweep(store.dir).rows).state is State.OPEN:
-        return f", and no other round fits; `{more}` gives it more time"
-    return ", and the race is decided; `sweep tune` starts another"
-
-
-def _of_rounds(store: SweepStore, plan: Plan, more: str, *, more_asked: bool) -> str:
+def _of_rounds(store: SweepStore, plan: Plan, told: str, *, more_asked: bool) -> str:
     from tasks.analysis.looks import cells_of_plan, undecided_cells
     from tasks.analysis.results import load_sweep
 
     rows = load_sweep(store.dir).rows
     emulated = bool(rows) and all(row.emulated for row in rows)
     undecided = undecided_cells(cells_of_plan(rows, plan, emulated=emulated, folder=store.dir))
+    more = f"sweep resume {store.sweep_id} --budget 20m"
     if more_asked and (undecided or not (plan.decide and plan.decide.until_decided)):
         return ", and no other round can be added: `limit` in the suite says how many trials it may have"
+    if told:
+        return told
+    if undecided and plan.decide is not None and plan.decide.looks and not emulated:
+        return ", and no sensible number of further rounds would decide what is open"
     if undecided:
         return f"; `{more}` goes on with what is undecided"
     return f", and no comparison is undecided; `{more} --no-until-decided` measures all cells in further rounds"

@@ -82,7 +82,8 @@ def print_plan(
     )
     if against:
         tally = ", ".join(f"{count} {state}" for state, count in counts.items())
-        out.print(f"against {against}: {tally}. `sweep run` measures all anew; `sweep resume {against}` goes on", highlight=False)
+        left = "" if set(counts) == {"done"} else f"; `sweep resume {against}` goes on"
+        out.print(f"against {against}: {tally}. `sweep run` measures all anew{left}", highlight=False)
     if plan.decide is not None:
         out.print(_rounds(plan), highlight=False)
         return

@@ -17,6 +17,7 @@ from experiments.stats.verdict import Verdict
 from experiments.trial import label
 from tasks.analysis.cell import Cell
 from tasks.analysis.judge_cells import OF_MANY, Comparison, judge_best, judge_pairs, smallest_effect
+from tasks.analysis.looks import undecided_cells
 from tasks.analysis.same_work import groups_to_rank
 from tasks.report.next_step import NextStep, Outlook
 from tasks.report.text_format import OUTCOMES, change, change_interval, difference, listed, percent, plural, quantity, spread
@@ -124,7 +125,7 @@ def _answer(cells: Sequence[Cell], work: str, asked: _Asked) -> Answer | None:
         once = "Each cell ran once" if all(cell.ran_once for cell in standing) else "No cell has two trials that count"
         headline = f"{once}: no setting is called {_better(best.metric)}"
         certainty = [_measured(best), *_struck(cells, best), *_lost(asked.lost)]
-        return Answer(headline, best, len(standing), certainty=certainty, next_step=_more(standing, asked.outlook), work=work)
+        return Answer(headline, best, len(standing), certainty=certainty, next_step=_more(standing, standing, asked.outlook), work=work)
     best, found = _duels(standing, asked.minimum)
     struck = [*_struck(cells, best), *_lost(asked.lost)]
     if not all(duel.won for duel in found):
@@ -165,7 +166,8 @@ def _no_clear_winner(best: Cell, found: Sequence[Duel], struck: Sequence[str], a
     if unproven:
         certainty.append(f"Loss parity is unproven: {listed(unproven, MOST_NAMES)}.")
     cells = [best, *(duel.other for duel in found)]
-    return Answer(headline, best, len(cells), certainty=certainty, next_step=None if same else _more(cells, asked.outlook), work=work)
+    step = None if same else _more(cells, first, asked.outlook)
+    return Answer(headline, best, len(cells), certainty=certainty, next_step=step, work=work)
 
 
 def _level(best: Cell, others: Sequence[Cell], margin: str | None, minimum: float | None, work: str) -> str:
@@ -302,11 +304,18 @@ def _margin(metric: Metric, minimum: float | None) -> str:
     return percent(least) if metric.scale is Scale.LOG else difference(least, metric)
 
 
-def _more(cells: Sequence[Cell], outlook: Outlook) -> NextStep | None:
-    """What would decide more: the sweep's rest, where trials are still to do; else three repeats, or twice as many as there were."""
+def _more(cells: Sequence[Cell], level: Sequence[Cell], outlook: Outlook) -> NextStep | None:
+    """What would decide more: the sweep's rest, where trials are still to do; else rounds up to three, or to twice as many as there were.
+
+    `level`: the cells that are to be told apart. Such rounds are by themselves of the cells alone whose comparison with the baseline is
+    open, and of their baselines, which need not be these.
+    """
     if outlook.waiting:
         return outlook.rest()
-    return outlook.repeats(max(3, 2 * max(len(cell.rows) for cell in cells)))
+    count = max(len(cell.rows) for cell in cells)
+    undecided = undecided_cells(cells)
+    run = {id(one) for cell in undecided for one in (cell, cell.baseline)}
+    return outlook.rounds(max(3, 2 * count) - count, all_cells=not all(id(cell) in run for cell in level))
 
 
 def _of(cell: Cell) -> float:

@@ -40,6 +40,11 @@ def with_repeats(command: str, repeats: int) -> str:
     return shlex.join([*kept, "--repeats", str(repeats)])
 
 
+def is_run(command: str) -> bool:
+    """Whether it is `sweep run`, and no night's, campaign's or other command."""
+    return _words(command) is not None
+
+
 def _words(command: str) -> list[str] | None:
     """The command's words; None where it is not `sweep run`."""
     try:

@@ -65,6 +65,7 @@ def shown_comparison(made: Made) -> ShownComparison | None:
         crashes=crashes_beside_values(report),
         disturbed=work_cautions([cell for cell in report.cells if cell.estimate], emulated=source.emulated),
         headline=headline.lines,
+        step=headline.step.text if headline.step else "",
         line=headline.line,
         certificates=[] if source.emulated else lines_of_sweep(source.sweep.dir, source.sweep.plan),
     )

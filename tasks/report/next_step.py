@@ -1,18 +1,23 @@
-"""What would decide what a sweep leaves open: the command, and how long it is expected to take."""
+"""What would decide what a sweep leaves open: the command, and how long it is expected to take.
+
+`Report.next_step` chooses it. The report, `sweep run`, `show`, `report` and `resume` say that one and no other.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from experiments.config import duration
 from experiments.parameters import REFERENCE_SEEDS
 from tasks.analysis.results import Sweep
-from tasks.report.commands import with_repeats
+from tasks.report.commands import is_run, with_repeats
 from tasks.sweep.round_time import trial_times
 
 DECIDE = "To decide more"
 FINISH = "To run the rest"
 MENDED = "Once that is mended"
+_MARGIN = 1.1  # of the time that is asked for, over what is expected
 
 
 @dataclass(frozen=True)
@@ -30,8 +35,15 @@ class NextStep:
 
     @property
     def text(self) -> str:
-        """`To decide more, in about 12 min: sweep run training --repeats 6`."""
+        """`To decide more, in about 12 min: sweep resume training-... --budget 14m`."""
         return f"{self.lead}: {self.command}"
+
+
+def more_time(sweep_id: str, needed_s: float, *, all_cells: bool = False) -> NextStep:
+    """More rounds of a sweep, with a budget somewhat over what they are expected to take: what was measured counts, and so does each look
+    at it, as it would not in a sweep made anew. `all_cells`: also of those whose comparison with the baseline is decided."""
+    budget = duration.text(60 * max(1, math.ceil(_MARGIN * needed_s / 60)))
+    return NextStep(f"sweep resume {sweep_id} --budget {budget}{' --no-until-decided' if all_cells else ''}", needed_s)
 
 
 @dataclass(frozen=True)
@@ -39,7 +51,7 @@ class Outlook:
     """What a next step is made of: the sweep's id and command, and what its trials took, pools side by side.
 
     `round_s`: one trial of each cell; `left_s`: the trials that have not ended for good. Both in s, None where it is not known. `waiting`:
-    whether a trial has not run.
+    whether a trial has not run, or was stopped.
     """
 
     sweep_id: str = ""
@@ -56,10 +68,9 @@ class Outlook:
         """Trials that crashed, whose code is another then, and those that did not run."""
         return NextStep(f"sweep resume {self.sweep_id}", purpose=MENDED)
 
-    def repeats(self, count: int) -> NextStep | None:
-        """The whole sweep anew with so many repeats; None for what is no `sweep run`, such as a night."""
-        command = with_repeats(self.command, count)
-        return NextStep(command, None if self.round_s is None else count * self.round_s) if command else None
+    def rounds(self, count: int, *, all_cells: bool) -> NextStep | None:
+        """So many more rounds; None for what is no `sweep run`, such as a night, and where nothing tells how long one takes."""
+        return more_time(self.sweep_id, count * self.round_s, all_cells=all_cells) if self.round_s and is_run(self.command) else None
 
     def proof(self) -> NextStep | None:
         """The whole sweep anew with references of loss parity, which the suite asks for; None for what is no `sweep run`."""
@@ -74,5 +85,5 @@ def outlook_of(sweep: Sweep) -> Outlook:
     times = trial_times(ended, {trial.cell: result.finished_at - result.started_at for trial, result in ended})
     cells = {row.trial.cell: row.trial for row in sweep.rows}
     left = [row.trial for row in sweep.rows if row.result is None or not row.result.outcome.final]
-    waiting = any(row.outcome == "to do" for row in sweep.rows)
+    waiting = any(row.outcome in ("to do", "cancelled") for row in sweep.rows)
     return Outlook(sweep.sweep_id, sweep.plan.command, times.of_round(cells.values()), times.of_round(left), waiting)

@@ -83,6 +83,7 @@ class ShownComparison(Strict):
         default_factory=list, description="trials that other work disturbed, what became of them; and those not judged"
     )
     headline: list[str]
+    step: str = Field("", description="what would decide more, as the headline ends; empty where nothing would")
     line: str = Field(description="all of it in one sentence, for a chat")
     certificates: list[str] = Field(default_factory=list, description="what is known of the sweep's devices")
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from experiments.stats.look import Look
-from flows.cli.nothing_to_do import nothing_to_do
+from flows.cli import nothing_to_do as module
 from tasks.analysis import results
 from tasks.analysis.results import Sweep
 from tasks.analysis.trial_row import TrialRow
+from tasks.report.make_shown import shown_of_loaded
+from tasks.report.model import make_report
 from tasks.sweep.store import AaSettings, DecideSettings
 from tests.tasks.plan_support import make_suite
 from tests.tasks.race_support import race_plan, race_rows
@@ -22,10 +25,11 @@ APART, ALIKE = ([100.0, 50.0], [100.0, 99.9])  # samples/s of two settings
 
 
 def said(monkeypatch: pytest.MonkeyPatch, rows: Sequence[TrialRow], *, more: bool = False, **plan: Any) -> str:
-    made = race_plan(rows).model_copy(update={"race": None, **plan})
+    made = race_plan(rows).model_copy(update={"race": None, "command": "sweep run s", **plan})
     store: Any = SimpleNamespace(sweep_id="made-up", dir=None)
     monkeypatch.setattr(results, "load_sweep", lambda folder: Sweep(folder, made, rows))
-    return nothing_to_do(store, made, more_asked=more)
+    monkeypatch.setattr(module, "shown_of", lambda store: shown_of_loaded(Sweep(Path("made-up"), made, rows)))
+    return module.nothing_to_do(store, made, more_asked=more)
 
 
 def rounds(rates: Sequence[float], count: int = 4) -> list[TrialRow]:
@@ -33,7 +37,22 @@ def rounds(rates: Sequence[float], count: int = 4) -> list[TrialRow]:
 
 
 def test_what_is_undecided_goes_on_with_a_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert said(monkeypatch, rounds(ALIKE)) == f"{DONE}; `sweep resume made-up --budget 20m` goes on with what is undecided"
+    """The step that the report gives, and `sweep show`."""
+    rows = rounds(ALIKE)
+    step = make_report(Sweep(Path("made-up"), race_plan(rows).model_copy(update={"race": None, "command": "sweep run s"}), rows)).next_step
+    assert step is not None and step.text == "To decide more, in about 8 s: sweep resume made-up --budget 1m"
+    assert said(monkeypatch, rows) == f"{DONE}; to decide more, in about 8 s: {step.command}"
+
+
+def test_of_a_command_whose_report_gives_no_step_a_resume_goes_on_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    hint = "`sweep resume made-up --budget 20m` goes on with what is undecided"
+    assert said(monkeypatch, rounds(ALIKE), command="sweep campaign autumn") == f"{DONE}; {hint}"
+
+
+def test_what_no_sensible_number_of_rounds_decides_gets_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    decide = DecideSettings(budget_s=60.0, until_decided=True, looks=[Look(round=4, spent=0.75)])
+    rows = race_rows([100.0, 102.0], [(0, 1)] * 4, sd=0.2)
+    assert said(monkeypatch, rows, decide=decide) == f"{DONE}, and no sensible number of further rounds would decide what is open"
 
 
 @pytest.mark.parametrize("more", [False, True])
@@ -54,7 +73,7 @@ def test_a_race(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = rounds(APART)
     assert said(monkeypatch, rows, race=race_plan(rows).race) == f"{DONE}, and the race is decided; `sweep tune` starts another"
     rows = rounds(ALIKE, 2)
-    hint = "`sweep resume made-up --budget 20m` gives it more time"
+    hint = "to decide more, in about 4 s: sweep resume made-up --budget 4s"
     assert said(monkeypatch, rows, race=race_plan(rows).race) == f"{DONE}, and no other round fits; {hint}"
 
 

@@ -55,6 +55,10 @@ def test_a_plan_is_its_matrix_with_what_is_done_and_why_the_rest_runs() -> None:
         ["against other-sweep: 1 done, 1 again, 1 to do. `sweep run` measures all anew; `sweep resume other-sweep` goes on"],
         ["expected: 3:15"],
     ]
+    plan, found = states(("done", "ok"), ("done", "ok"))
+    page = Page()
+    show_plan.print_plan(page, plan, found, {}, "other-sweep", auto=False)
+    assert page.lines[-2] == ["against other-sweep: 2 done. `sweep run` measures all anew"], "a resume would have nothing to do"
 
 
 @pytest.mark.parametrize(("against", "seconds"), [(None, 30.0), ("other-sweep", 30.0), (SWEEP_ID, 20.0)])

@@ -32,7 +32,7 @@ def test_single_trials_are_marked_and_the_command_for_more_is_given(tmp_path: Pa
     assert "x1.50 (interval unknown) ?" in text
     assert "? undecided: not shown to differ from its baseline (one trial)" in text
     assert "Each cell ran once: no setting is called faster. Best measured: MP-1, 150" in text
-    assert text.endswith("To decide more, in about 6 s: sweep run made_up --profile smoke --repeats 3")
+    assert text.endswith(f"To decide more, in about 4 s: sweep resume {SWEEP_ID} --budget 1m")
 
 
 def test_each_group_of_work_has_its_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

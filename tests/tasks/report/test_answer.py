@@ -10,6 +10,7 @@ import pytest
 
 from experiments.metrics import Direction
 from experiments.stats.loss_parity import Parity, ParityStatus
+from experiments.stats.verdict import Verdict
 from experiments.trial import Outcome
 from tasks.analysis.cell import Cell
 from tasks.analysis.trial_row import TrialRow
@@ -51,12 +52,12 @@ def test_all_equal_have_no_winner_and_need_no_more_repeats() -> None:
     assert asked.headline.endswith("are each the same as MP-0 to within 5.0 %")
 
 
-def test_what_is_undecided_shares_the_place_and_asks_for_twice_the_repeats() -> None:
+def test_what_is_undecided_shares_the_place_and_asks_for_as_many_rounds_again() -> None:
     found = answer([*repeats(workers(0), 100.0, ROUGH), *repeats(workers(1), 110.0, ROUGH[::-1]), *repeats(workers(2), 1.0)])
     assert found.headline == "No clear winner: MP-1 and MP-0 cannot be told apart"
     assert found.certainty[0].startswith("Best measured: MP-1, 110.0 samples/s, ")
     assert "It beats 1 other." in found.certainty and "Undecided against MP-0: too wide an interval." in found.certainty
-    assert found.next_step == NextStep(f"{COMMAND} --repeats 6", 240.0) and found.label == "3 cells compared"
+    assert found.next_step == NextStep("sweep resume made-up --budget 3m", 120.0) and found.label == "3 cells compared"
 
 
 def test_one_trial_a_cell_calls_nothing_faster() -> None:
@@ -65,7 +66,7 @@ def test_one_trial_a_cell_calls_nothing_faster() -> None:
     assert found.headline == "Each cell ran once: no setting is called faster"
     assert found.winner is None and found.figures == ()
     assert found.certainty[0].startswith("Best measured: MP-1, 500.0 samples/s, ")
-    assert found.next_step == NextStep(f"{COMMAND} --repeats 3", 120.0)
+    assert found.next_step == NextStep("sweep resume made-up --budget 2m", 80.0)
     losses = [row(workers(count), loss, metric="eval_loss_after") for count, loss in enumerate((0.3, 0.2))]
     assert answer(losses, settings(metric="eval_loss_after")).headline == "Each cell ran once: no setting is called better"
     failed = row(workers(1), None, repeat=2, outcome=Outcome.CRASHED)
@@ -111,7 +112,28 @@ def test_of_one_and_two_trials_the_single_one_is_not_beaten() -> None:
     found = answer(rows)
     assert found.winner is None
     assert found.headline == "No clear winner: MP-1 and MP-2 cannot be told apart"
-    assert "Undecided against MP-2: one trial." in found.certainty and found.next_step == NextStep(f"{COMMAND} --repeats 4", 160.0)
+    assert "Undecided against MP-2: one trial." in found.certainty
+    assert found.next_step == NextStep("sweep resume made-up --budget 2m --no-until-decided", 80.0), "MP-1 is decided against MP-0"
+
+
+def test_rounds_of_all_cells_are_asked_for_where_what_is_level_is_decided_against_the_baseline() -> None:
+    """Else a resume gives rounds only to cells that are undecided against it, which may be none, or others."""
+    level = [*repeats(workers(1), 200.0), *repeats(workers(2), 204.0, EVEN[::-1])]
+    other = repeats(workers(3), 101.5, EVEN[::-1])
+    rows = [*repeats(workers(0), 100.0), *level, *other]
+    assert [cell.verdict for cell in made(rows)] == [None, Verdict.FASTER, Verdict.FASTER, Verdict.UNDECIDED]
+    found = answer(rows)
+    assert found.headline == "No clear winner: MP-2 and MP-1 cannot be told apart"
+    assert found.next_step == NextStep("sweep resume made-up --budget 3m --no-until-decided", 120.0)
+
+
+def test_what_is_no_sweep_run_goes_on_otherwise() -> None:
+    rows = [*repeats(workers(0), 100.0, ROUGH), *repeats(workers(1), 110.0, ROUGH[::-1])]
+    for command in ("sweep nightly", "sweep campaign autumn"):
+        [found] = find_answers(made(rows), replace(OUTLOOK, command=command))
+        assert found.next_step is None
+    [unknown] = find_answers(made(rows), replace(OUTLOOK, round_s=None))
+    assert unknown.next_step is None, "nothing tells how long a round takes"
 
 
 def test_trials_that_are_to_do_are_the_next_step() -> None:

@@ -31,7 +31,7 @@ def undecided() -> Report:
 def test_no_winner_without_a_verdict_and_then_the_next_step_with_its_time() -> None:
     said = headline_of(undecided())
     assert said.said == "No clear winner: MP-1 and MP-0 cannot be told apart"
-    assert said.step is not None and said.lines[-1] == said.step.text == "To decide more, in about 12 s: sweep run made_up --repeats 6"
+    assert said.step is not None and said.lines[-1] == said.step.text == "To decide more, in about 6 s: sweep resume made-up --budget 1m"
     assert said.lines[0].startswith(f"{said.said}. Best measured: MP-1, 101.0 samples/s, ") and len(said.lines) == 2
     assert said.line == f"made_up · smoke: {said.said}; best measured: MP-1, 101.0 samples/s, {said.line.split('samples/s, ')[1]}"
     assert said.line.endswith(" (sweep made-up)")

@@ -264,12 +264,12 @@ def test_single_runs_close_together_are_not_called_apart(tmp_path: Path) -> None
     sweep_dir = make_sweep(tmp_path, [fake(0, rate=100, noise=0.2), fake(1, rate=101, noise=0.2)])
     report = report_of(sweep_dir)
     assert report.winners == [] and report.headline == "Each cell ran once: no setting is called faster"
-    assert report.next_step == NextStep("sweep run made_up --profile smoke --repeats 3", 6.0), "two trials of a second, three times"
+    assert report.next_step == NextStep(f"sweep resume {sweep_dir.name} --budget 1m", 4.0), "two trials of a second, twice more"
     assert any("ran once" in caution for caution in report.cautions)
     assert comparison_in(report).rows[0][1][1].words == "undecided"
     paths = write_report(sweep_dir)
     assert "**Each cell ran once: no setting is called faster**. Best measured: " in paths.markdown.read_text()
-    assert "\n\nTo decide more, in about 6 s: `sweep run made_up --profile smoke --repeats 3`\n\n" in paths.markdown.read_text()
+    assert f"\n\nTo decide more, in about 4 s: `sweep resume {sweep_dir.name} --budget 1m`\n\n" in paths.markdown.read_text()
     page = Page(paths.html.read_text()).words
     assert "2 cells compared" in page and "undecided: not shown to differ from its baseline" in page
 
