@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 WORKER_SIDE = ("cluster/worker", "cluster/devices", "experiments/components", "experiments/workloads")
 # Networks: they import torch. That nothing else loads them at import is what is checked
-NETWORKS = re.compile(r"experiments\.(components\.layers|workloads\.\w+\.model\b)")
+NETWORKS = re.compile(r"experiments\.(components\.layers|workloads\.\w+\.(model|bridges)\b)")
 FLOW_SIDE = ("flows", "tasks", "cluster", "experiments")
 
 
@@ -104,7 +104,7 @@ def test_worker_side_never_imports_prefect_or_mlflow(folder: str) -> None:
 
 def test_worker_side_loads_neither_prefect_nor_mlflow() -> None:
     """Also not through something it imports."""
-    apart = (".hpu", ".triton_kernels")  # they need Gaudi's packages, and Triton
+    apart = (".hpu", ".triton_kernels", ".adamw_kernel")  # they need Gaudi's packages, and Triton
     modules = [name for name in _modules(*WORKER_SIDE) if not name.endswith(apart)]
     assert _loaded(modules, {"prefect", "mlflow"}) == {}
 

@@ -10,21 +10,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import cache
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from cluster.worker.train.bf16_launch import Update, launch
+
 
 class AdamWBf16States(torch.optim.Optimizer):
-    """AdamW as torch.optim.AdamW has it; state of a parameter: `step`, and `exp_avg` and `exp_avg_sq` in bf16. On CUDA its update is
-    compiled at the first step."""
+    """AdamW as torch.optim.AdamW has it; state of a parameter: `step`, and `exp_avg` and `exp_avg_sq` in bf16. On CUDA one kernel updates
+    all parameters, or one for each combination of their types."""
 
     def __init__(
         self, trained: list[torch.nn.Parameter], *, lr: float, betas: tuple[float, float], eps: float, weight_decay: float
     ) -> None:
-        super().__init__(trained, {"lr": torch.tensor(lr), "betas": betas, "eps": eps, "weight_decay": weight_decay})
+        super().__init__(trained, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
         self._kept: dict[torch.nn.Parameter, torch.nn.Parameter] = {}
+        self._steps = 0
 
     def take_kept(self, kept: Mapping[torch.nn.Parameter, torch.nn.Parameter]) -> None:
         """From now on a parameter among the keys has its gradient in its value's `grad`, and is rounded to that value when it is updated.
@@ -38,27 +41,54 @@ class AdamWBf16States(torch.optim.Optimizer):
         """One update of every parameter that has a gradient."""
         if closure is not None:
             raise NotImplementedError("AdamWBf16States: no closure")
+        self._steps += 1
         for group in self.param_groups:
+            settings = _Settings.of(group)
+            together = []
             for parameter in group["params"]:
                 kept = self._kept.get(parameter)
                 gradient = parameter.grad if kept is None else kept.grad
-                if gradient is not None:
-                    self._update(parameter, gradient, kept, group)
+                if gradient is None:
+                    continue
+                update = self._update(parameter, gradient, kept, settings)
+                if parameter.device.type == "cuda" and update.p.is_contiguous():
+                    together.append(update)
+                else:
+                    adamw(update, settings)
+            if together:
+                weights = (1 - settings.beta1, 1 - settings.beta2)
+                launch(together, step=self._steps, decayed=settings.decayed, weights=weights, eps=settings.eps)
 
     def _update(
-        self, parameter: torch.nn.Parameter, gradient: torch.Tensor, kept: torch.nn.Parameter | None, group: dict[str, Any]
-    ) -> None:
+        self, parameter: torch.nn.Parameter, gradient: torch.Tensor, kept: torch.nn.Parameter | None, settings: _Settings
+    ) -> Update:
         state = self.state[parameter]
         if not state:
-            state["step"] = torch.tensor(0.0)
+            state["step"] = 0
             for name in ("exp_avg", "exp_avg_sq"):
                 state[name] = torch.zeros_like(parameter, dtype=torch.bfloat16)
         state["step"] += 1
-        written = (kept,) if kept is not None else ()
-        p, g, m, v, *low = flat([local(one) for one in (parameter, gradient, state["exp_avg"], state["exp_avg_sq"], *written)])
-        beta1, beta2 = group["betas"]
-        update = _compiled() if parameter.device.type == "cuda" else _adamw
-        update(p, g, m, v, state["step"], group["lr"], beta1, beta2, group["eps"], group["weight_decay"], *low)
+        p, g, m, v = (local(one) for one in (parameter, gradient, state["exp_avg"], state["exp_avg_sq"]))
+        if p.is_contiguous():
+            g = g.contiguous()
+        of_mean, of_square = (-math.expm1(state["step"] * math.log(beta)) for beta in (settings.beta1, settings.beta2))  # 1 - beta^t
+        return Update(p, g, m, v, None if kept is None else local(kept), settings.lr / of_mean, of_square)
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """Of a parameter group."""
+
+    lr: float
+    beta1: float
+    beta2: float
+    eps: float
+    decayed: float  # 1 - learning rate * weight decay
+
+    @classmethod
+    def of(cls, group: Mapping[str, Any]) -> _Settings:
+        lr, (beta1, beta2) = float(group["lr"]), group["betas"]
+        return cls(lr, beta1, beta2, group["eps"], 1 - lr * group["weight_decay"])
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:
@@ -67,40 +97,17 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if shard is None else shard()
 
 
-def flat(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-    """The same memory as vectors, where all tensors are contiguous; else the tensors as they are.
-
-    One compiled update then serves all shapes. It would not serve views, which are compiled for each shape of what they are views of.
-    """
-    if not all(tensor.is_contiguous() for tensor in tensors):
-        return tensors
-    return [tensor.new_empty(0).set_(tensor.untyped_storage(), tensor.storage_offset(), (tensor.numel(),), (1,)) for tensor in tensors]
-
-
-def _adamw(
-    p: torch.Tensor,
-    g: torch.Tensor,
-    m: torch.Tensor,
-    v: torch.Tensor,
-    t: torch.Tensor,
-    lr: torch.Tensor,
-    beta1: float,
-    beta2: float,
-    eps: float,
-    weight_decay: float,
-    low: torch.Tensor | None = None,
-) -> None:
-    """Update p, and the averages m and v of the gradient g and of its square, in place, and p to `low`. `t`: the step's number, from 1."""
-    gradient = g.float()
-    mean = m.float().lerp(gradient, 1 - beta1)
-    square = v.float().lerp(gradient.square(), 1 - beta2)
-    m.copy_(rounded(mean))
-    v.copy_(rounded(square))
-    of_mean, of_square = (-torch.expm1(t * math.log(beta)) for beta in (beta1, beta2))  # 1 - beta^t, exactly also where that is small
-    updated = p.float() * (1 - lr * weight_decay) - lr / of_mean * mean / ((square / of_square).sqrt() + eps)
-    p.copy_(updated)
-    if low is not None:
-        low.copy_(updated)
+def adamw(update: Update, settings: _Settings) -> None:
+    """Update p, the averages m and v of the gradient g and of its square, and what p is rounded to, in place, operation by operation."""
+    gradient = update.g.float()
+    mean = update.m.float().lerp(gradient, 1 - settings.beta1)
+    square = update.v.float().lerp(gradient.square(), 1 - settings.beta2)
+    update.m.copy_(rounded(mean))
+    update.v.copy_(rounded(square))
+    updated = update.p.float() * settings.decayed - update.rate * mean / ((square / update.correction).sqrt() + settings.eps)
+    update.p.copy_(updated)
+    if update.low is not None:
+        update.low.copy_(updated)
 
 
 def rounded(values: torch.Tensor) -> torch.Tensor:
@@ -110,8 +117,3 @@ def rounded(values: torch.Tensor) -> torch.Tensor:
     """
     bits = values.view(torch.int32) + torch.randint_like(values, 1 << 16, dtype=torch.int32)
     return (bits & -(1 << 16)).view(torch.float32).to(torch.bfloat16)
-
-
-@cache
-def _compiled() -> Callable[..., None]:
-    return torch.compile(_adamw, fullgraph=True, dynamic=True)

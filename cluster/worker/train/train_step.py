@@ -74,7 +74,7 @@ class TrainStep:
         trained = [parameter for parameter in self.plain.parameters() if parameter.requires_grad]
         self.trained = self._masters.trained(trained) if self._masters else trained  # what the optimiser has
         self.optimizer = self.engine.optimizer(self.trained) if self.trains else None
-        if self._masters and parameters.clip_grad_norm is None and not watched:  # both want the gradients in fp32, before the update
+        if self._masters and parameters.clip_grad_norm is None:  # clipping wants all gradients, in fp32, before the update
             self._masters.hand_over(self.optimizer)
         locked = device.kind == "cuda"
         self.rms = RmsWatch(watched, self.optimizer, page_locked=locked) if watched and self.optimizer else None

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch._dynamo.testing import CompileCounter
 
 from cluster.worker.memory_summary import bytes_of
 from cluster.worker.train import bf16_states, optimizers
@@ -99,29 +98,10 @@ def test_of_a_sharded_tensor_the_own_part_is_updated() -> None:
     assert bf16_states.local(sharded) is part and bf16_states.local(part) is part
 
 
-def test_one_compiled_update_serves_tensors_of_all_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on CUDA, with a compiler that only counts graphs."""
-    torch._dynamo.reset()
-    counter = CompileCounter()
-    compiled = torch.compile(bf16_states._adamw, fullgraph=True, dynamic=True, backend=counter)
-    monkeypatch.setattr(bf16_states, "_adamw", compiled)
-    shapes = ((6, 6), (5,), (4, 3), (7, 2), (1, 1, 8), (1, 9, 8), (2, 3, 4), (12, 3, 4, 4), (1, 8), (13,), (5, 2, 3, 3))
-    tensors = [torch.nn.Parameter(torch.ones(shape)) for shape in shapes]
-    optimizer = built("states_bf16", tensors)
-    for step in range(3):
-        for tensor in tensors:
-            tensor.grad = torch.ones_like(tensor)
-        optimizers.set_rate(optimizer, 1e-2 / (step + 1))
-        optimizer.step()
-    assert counter.frame_count == 1
-    torch._dynamo.reset()
-
-
-def test_the_settings_reach_it_and_its_rate_is_a_tensor() -> None:
+def test_the_settings_reach_it() -> None:
     optimizer = built("states_bf16", [torch.nn.Parameter(torch.ones(2))])
     assert isinstance(optimizer, AdamWBf16States)
     group = optimizer.param_groups[0]
-    assert (group["betas"], group["eps"], group["weight_decay"]) == ((0.9, 0.999), 1e-6, 0.2)
-    assert group["lr"].item() == pytest.approx(1e-2)
+    assert (group["lr"], group["betas"], group["eps"], group["weight_decay"]) == (1e-2, (0.9, 0.999), 1e-6, 0.2)
     with pytest.raises(NotImplementedError, match="closure"):
         optimizer.step(lambda: 0.0)
