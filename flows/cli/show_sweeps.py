@@ -98,9 +98,10 @@ def print_sweeps(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     if not rows:
         out.print(f"no sweep under {runs_root()} yet; `sweep run bridgetower` makes one", highlight=False, soft_wrap=True)
         return
-    wide = out.width >= WIDE
-    lines = [_columns(row, MOST if wide else MOST // 2) for row in rows]
+    lines = [_columns(row, MOST) for row in rows]
     overridden = any(line["overrides"] for line in lines)
+    wide = out.width >= WIDE + overridden * MOST
+    lines = lines if wide else [_columns(row, MOST // 2) for row in rows]
     left_out = [] if wide else ["started (UTC)", "trials", *(["measured"] if overridden else [])]
     left_out += [] if overridden else ["overrides"]
     headings = [heading for heading in lines[0] if heading not in left_out]

@@ -27,6 +27,7 @@ from tasks.report.text_format import change, change_interval, devices_told, list
 PATH = Path(__file__).with_name("goals.yaml")
 HEADER = ["what", "goal, and where from", "best measured", "how far", "where the peak went", "page"]
 DROPS = 3  # the largest that are named
+_ALONE = "its loss was compared with none"
 _NAMED = 0.01  # of the peak; a smaller drop is not worth a word
 
 Value = Scalar | list[Scalar]
@@ -152,8 +153,8 @@ def _row(goal: Goal, found: Sequence[Near]) -> list[str]:
         return [goal.what, md(aim), "not measured", "–", "–", "–"]
     far, peak = how_far(goal, near), md(where_the_peak_went(near.cell))
     open_ = of_the_loss(near)
-    if open_ and far.endswith(open_) and (sure := nearest(goal, [one for one in found if not of_the_loss(one)])):
-        far += f". The best that is claimed: {md(_measured(goal, sure))}: {how_far(goal, sure)} ({_link(sure)})"
+    if open_ and open_ != _ALONE and far.endswith(open_) and (sure := nearest(goal, [one for one in found if not of_the_loss(one)])):
+        far += f". The best that is proven, or a reference itself: {md(_measured(goal, sure))}: {how_far(goal, sure)} ({_link(sure)})"
     if not _is_traced(near.cell) and (traced := nearest(goal, [one for one in found if _is_traced(one.cell)])):
         peak += f". Of the best that was, {md(_measured(goal, traced))}: {md(where_the_peak_went(traced.cell))} ({_link(traced)})"
     return [goal.what, md(aim), md(_measured(goal, near)), far, peak, _link(near)]
@@ -188,7 +189,7 @@ def of_the_loss(near: Near) -> str:
     open_ = [one.parity.status for one in (near.cell, near.over) if one and one.parity and one.parity.status is not ParityStatus.PROVEN]
     if open_:
         return f"loss parity {open_[0]}, so not claimed"
-    return "" if near.cell.parity or near.cell.reference else "its loss was compared with none"
+    return "" if near.cell.parity or near.cell.reference else _ALONE
 
 
 def _measured(goal: Goal, near: Near) -> str:

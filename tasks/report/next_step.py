@@ -80,9 +80,10 @@ class Outlook:
 
 
 def outlook_of(sweep: Sweep) -> Outlook:
-    """From what this sweep's trials took (`trial_times`); a cell without one that ended ok takes as long as the last of those did."""
+    """From what this sweep's trials took (`trial_times`); a cell without one that ended ok takes as long as the last one did that ended for
+    good. Nothing is told where a cell has none: of a trial that was stopped nobody knows how long it would have taken."""
     ended = [(row.trial, row.result) for row in sweep.rows if row.result is not None]
-    times = trial_times(ended, {trial.cell: result.finished_at - result.started_at for trial, result in ended})
+    times = trial_times(ended, {trial.cell: result.finished_at - result.started_at for trial, result in ended if result.outcome.final})
     cells = {row.trial.cell: row.trial for row in sweep.rows}
     left = [row.trial for row in sweep.rows if row.result is None or not row.result.outcome.final]
     waiting = any(row.outcome in ("to do", "cancelled") for row in sweep.rows)

@@ -18,7 +18,9 @@ def random_halves(seed, SIZE: tl.constexpr):  # type: ignore[no-untyped-def]
 def to_bf16(values, lower):  # type: ignore[no-untyped-def]
     """fp32 values in bf16, rounded as bf16_states.rounded does; `lower`: int32 in [0, 2^16), what is added to the half that is cut off."""
     bits = values.to(tl.int32, bitcast=True) + lower
-    return (bits & -65536).to(tl.float32, bitcast=True).to(tl.bfloat16)
+    cut = (bits & -65536).to(tl.float32, bitcast=True)
+    is_number = values == values  # noqa: PLR0124  Triton has no other word for it
+    return tl.where(is_number, cut, values).to(tl.bfloat16)  # of NaN the sum could carry into the sign, and leave 0
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -48,14 +50,15 @@ def update(  # type: ignore[no-untyped-def]
 
 
 # Not specialised, or it would be compiled for a first step and for each that 16 divides
-@triton.jit(do_not_specialize=["step"])  # type: ignore[untyped-decorator]
+@triton.jit(do_not_specialize=["step", "before"])  # type: ignore[untyped-decorator]
 def adamw(  # type: ignore[no-untyped-def]
-    tensors, rates, chunks, step, decayed, weight1, weight2, eps,
+    tensors, rates, chunks, step, before, decayed, weight1, weight2, eps,
     P: tl.constexpr, G: tl.constexpr, LOW: tl.constexpr, ALIGNED: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
     """A program for each chunk of SIZE elements. `tensors` (n, 6) int64: addresses of parameter, gradient, both averages and the rounded
     parameter (0 without LOW), and the number of elements. `rates` (n, 2) fp32: learning rate / (1 - beta1^t), 1 - beta2^t. `chunks` (c, 2)
-    int64: a chunk's tensor, and its number there. `decayed`: 1 - learning rate * weight decay; `weight1`, `weight2`: 1 - beta.
+    int64: a chunk's tensor, and its number there. `step`, and `before`, the step's chunks in earlier launches: no two chunks are rounded by
+    the same random numbers. `decayed`: 1 - learning rate * weight decay; `weight1`, `weight2`: 1 - beta.
 
     Of a whole chunk at ALIGNED addresses a thread moves 16 bytes at once: what was loaded as int64 is not known to be aligned unless it is
     said, and what is masked element by element is loaded so.
@@ -67,7 +70,7 @@ def adamw(  # type: ignore[no-untyped-def]
     p, g, m, v, low = tl.load(row), tl.load(row + 1), tl.load(row + 2), tl.load(row + 3), tl.load(row + 4)
     rate, correction = tl.load(rates + 2 * tensor), tl.load(rates + 2 * tensor + 1)
     elements = tl.load(row + 5)
-    seed = (step.to(tl.int64) << 32) + program
+    seed = (step.to(tl.int64) << 32) + before + program
     at = first + tl.arange(0, SIZE)
     if first + SIZE <= elements:
         update(p, g, m, v, low, at, None, seed, rate, correction, decayed, weight1, weight2, eps, P, G, LOW, ALIGNED, SIZE)

@@ -34,12 +34,14 @@ class Update:
         return [self.p.data_ptr(), self.g.data_ptr(), self.m.data_ptr(), self.v.data_ptr(), low, self.p.numel()]
 
 
-def launch(updates: Sequence[Update], *, step: int, decayed: float, weights: tuple[float, float], eps: float) -> None:
-    """Update all of them, a launch for those of the same types.
+def launch(updates: Sequence[Update], *, step: int, before: int, decayed: float, weights: tuple[float, float], eps: float) -> int:
+    """Update all of them, a launch for those of the same types. Returns `before`, the number of the step's chunks so far, with theirs.
 
-    `step`: seeds the rounding, so that ranks that hold the same parameters round alike. `decayed`: 1 - learning rate * weight decay;
-    `weights`: 1 - beta1 and 1 - beta2.
+    Both seed the rounding, with `step`: ranks that hold the same parameters round alike. `decayed`: 1 - learning rate * weight decay;
+    `weights`: 1 - beta1 and 1 - beta2. Raises TypeError for averages that are not in bf16.
     """
+    if any(average.dtype is not torch.bfloat16 for update in updates for average in (update.m, update.v)):
+        raise TypeError("averages have to be in bf16, which loading a state does not keep: torch gives them the parameter's type")
     for (p, g, has_low), rows in _alike(updates).items():
         table = [update.row() for update in rows]
         aligned = all(address % _ALIGNMENT == 0 for row in table for address in row[:-1])
@@ -51,6 +53,7 @@ def launch(updates: Sequence[Update], *, step: int, decayed: float, weights: tup
             _sent(rates, torch.float32, device),
             chunks,
             step,
+            before,
             decayed,
             *weights,
             eps,
@@ -61,6 +64,8 @@ def launch(updates: Sequence[Update], *, step: int, decayed: float, weights: tup
             SIZE=SIZE,
             num_warps=8,
         )
+        before += len(chunks)
+    return before
 
 
 def chunks_of(sizes: Sequence[int], size: int = SIZE) -> list[tuple[int, int]]:

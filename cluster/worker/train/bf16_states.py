@@ -17,6 +17,8 @@ import torch
 
 from cluster.worker.train.bf16_launch import Update, launch
 
+SPREAD = 1_000_003  # between seeds of steps: a prime beyond any number of parameters. Of a seed the CPU takes the lower 32 bits
+
 
 class AdamWBf16States(torch.optim.Optimizer):
     """AdamW as torch.optim.AdamW has it; state of a parameter: `step`, and `exp_avg` and `exp_avg_sq` in bf16. On CUDA one kernel updates
@@ -42,10 +44,11 @@ class AdamWBf16States(torch.optim.Optimizer):
         if closure is not None:
             raise NotImplementedError("AdamWBf16States: no closure")
         self._steps += 1
+        before = 0
         for group in self.param_groups:
             settings = _Settings.of(group)
             together = []
-            for parameter in group["params"]:
+            for place, parameter in enumerate(group["params"]):
                 kept = self._kept.get(parameter)
                 gradient = parameter.grad if kept is None else kept.grad
                 if gradient is None:
@@ -54,10 +57,10 @@ class AdamWBf16States(torch.optim.Optimizer):
                 if parameter.device.type == "cuda" and update.p.is_contiguous():
                     together.append(update)
                 else:
-                    adamw(update, settings)
+                    adamw(update, settings, seed=self._steps * SPREAD + place)  # on every rank alike, so that copies stay copies
             if together:
                 weights = (1 - settings.beta1, 1 - settings.beta2)
-                launch(together, step=self._steps, decayed=settings.decayed, weights=weights, eps=settings.eps)
+                before = launch(together, step=self._steps, before=before, decayed=settings.decayed, weights=weights, eps=settings.eps)
 
     def _update(
         self, parameter: torch.nn.Parameter, gradient: torch.Tensor, kept: torch.nn.Parameter | None, settings: _Settings
@@ -97,23 +100,28 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if shard is None else shard()
 
 
-def adamw(update: Update, settings: _Settings) -> None:
-    """Update p, the averages m and v of the gradient g and of its square, and what p is rounded to, in place, operation by operation."""
+def adamw(update: Update, settings: _Settings, seed: int) -> None:
+    """Update p, the averages m and v of the gradient g and of its square, and what p is rounded to, in place, operation by operation.
+
+    `seed`: of the rounding.
+    """
+    draw = torch.Generator(update.p.device).manual_seed(seed)
     gradient = update.g.float()
     mean = update.m.float().lerp(gradient, 1 - settings.beta1)
     square = update.v.float().lerp(gradient.square(), 1 - settings.beta2)
-    update.m.copy_(rounded(mean))
-    update.v.copy_(rounded(square))
+    update.m.copy_(rounded(mean, draw))
+    update.v.copy_(rounded(square, draw))
     updated = update.p.float() * settings.decayed - update.rate * mean / ((square / update.correction).sqrt() + settings.eps)
     update.p.copy_(updated)
     if update.low is not None:
         update.low.copy_(updated)
 
 
-def rounded(values: torch.Tensor) -> torch.Tensor:
+def rounded(values: torch.Tensor, draw: torch.Generator) -> torch.Tensor:
     """fp32 values in bf16, each rounded away from 0 with the probability of its distance to the one below.
 
     bf16 is the upper half of fp32's 32 bits: random lower bits are added, and carry over as often as the lower half is large.
     """
-    bits = values.view(torch.int32) + torch.randint_like(values, 1 << 16, dtype=torch.int32)
-    return (bits & -(1 << 16)).view(torch.float32).to(torch.bfloat16)
+    lower = torch.randint(1 << 16, values.shape, dtype=torch.int32, device=values.device, generator=draw)
+    cut = ((values.view(torch.int32) + lower) & -(1 << 16)).view(torch.float32)
+    return torch.where(values.isnan(), values, cut).to(torch.bfloat16)  # of NaN the sum could carry into the sign, and leave 0

@@ -39,7 +39,11 @@ class Bridges:
 
     def __init__(self, tower: Any) -> None:
         """Raises Unsupported for a model whose bridges are others than those of the published models."""
+        from experiments.workloads.bridgetower.model import takes_prepared_masks
+
         config = tower.config
+        if not takes_prepared_masks():
+            raise Unsupported("bridges fused: written for the forward pass of transformers 5, and this is an earlier version")
         if config.link_tower_type != "add" or not config.share_cross_modal_transformer_layers or config.share_link_tower_layers:
             raise Unsupported("bridges fused: only links that add, with projections that layers share, as the published models have them")
         self.tower = tower

@@ -141,7 +141,7 @@ def inputs(batch: Batch, attention: str) -> dict[str, torch.Tensor]:
     mask = batch["attention_mask"]
     # where the device has decoded the images, it has normalised them too
     images = batch["pixel_values"] if "pixel_values" in batch else normalised(batch["pixels"])
-    if _takes_prepared_masks():
+    if takes_prepared_masks():
         # given a 2D mask, transformers asks the device whether it is all ones, and the host waits for the answer in every step
         mask = mask[:, None, None, :].bool()
         if attention == "eager":  # adds the mask to the scores
@@ -150,7 +150,7 @@ def inputs(batch: Batch, attention: str) -> dict[str, torch.Tensor]:
 
 
 @cache
-def _takes_prepared_masks() -> bool:
+def takes_prepared_masks() -> bool:
     """Whether this transformers uses a 4D mask as it is."""
     from transformers.models.bridgetower import modeling_bridgetower
 

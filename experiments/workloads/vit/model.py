@@ -14,6 +14,7 @@ from experiments.components.layers.attention import ApartAttention
 from experiments.workloads.vit.parameters import SIZES, Parameters
 
 EPS = 1e-6  # of every LayerNorm (Dosovitskiy et al. 2020)
+NOT_SHOWN = -20.0  # first bias of a class that no image is of: beside others its share is 2e-9
 
 
 class LayerNorm(nn.LayerNorm):
@@ -89,10 +90,10 @@ class VisionTransformer(nn.Module):
         return self.head(x.mean(dim=along) if self.pooled else x.select(along, 0))  # type: ignore[no-any-return]
 
 
-def make(parameters: Parameters) -> nn.Module:
-    """The model of the named size."""
+def make(parameters: Parameters, shown: int | None = None) -> nn.Module:
+    """The model of the named size. `shown`: how many of its first classes the images are of; the others' scores begin low. None: of all."""
     width, layers, heads, mlp, patch, size, classes = SIZES[parameters.model]
-    return VisionTransformer(
+    model = VisionTransformer(
         width=width,
         layers=layers,
         heads=heads,
@@ -105,6 +106,10 @@ def make(parameters: Parameters) -> nn.Module:
         math=parameters.attention == "math",
         views=parameters.qkv == "views",
     )
+    if shown is not None:
+        with torch.no_grad():
+            model.head.bias[shown:] = NOT_SHOWN
+    return model
 
 
 def flops(parameters: Parameters) -> float:

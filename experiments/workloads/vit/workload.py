@@ -1,8 +1,9 @@
 """Vision transformer training, as in "Significantly faster Vision Transformer training": a ladder of settings on ViT-H/16.
 
-Images are those of `dataset`, or synthetic: a class is a pattern of coloured waves, with noise added. Synthetic images are of SHOWN of the
-model's classes: of 1,000 a training of some hundred steps sees each so rarely that it learns nothing, and nothing can be said of its loss.
-They leave the host as uint8; the device normalises them.
+Images are those of `dataset`, or synthetic: a class is a pattern of waves in colours of its own, with noise added. Synthetic images are of
+SHOWN of the model's classes: of 1,000 a training of some hundred steps sees each so rarely that it learns nothing, and nothing can be said
+of its loss. The others' scores begin so low that they do not count, or what is learnt first would be which classes there are. Images leave
+the host as uint8; the device normalises them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ IMAGENET_1K = 1_281_167  # training images
 HELD_OUT_BATCHES, HELD_OUT_SIZE = 2, 32
 POOL = 64  # noise images kept in memory
 SHOWN = 16  # classes of synthetic images, at most
-ORDER = 65_521  # rows after which the classes repeat; a prime, so that held-out rows, from 2**30, begin elsewhere
+ORDER = 65_521  # rows after which the classes repeat; a prime, so that held-out rows, from HELD_OUT, begin elsewhere
+HELD_OUT = 2**30  # the first of them; they have noise of their own, so none is a row of the training
 
 
 def build(context: Context) -> Vit:
@@ -52,7 +54,7 @@ class Vit:
     def model(self) -> nn.Module:
         from experiments.workloads.vit.model import make
 
-        return make(self.parameters)
+        return make(self.parameters, shown=None if self.data is not None else SHOWN)
 
     def layers(self, model: Any) -> list[nn.Module]:
         return list(model.blocks)
@@ -78,7 +80,7 @@ class Vit:
             return self.data.evaluate(lambda batch: model(batch["images"]), self.size, place)
         data = self._synthetic()
         losses = [
-            float(self.loss(model, place(data[range(2**30 + at * HELD_OUT_SIZE, 2**30 + (at + 1) * HELD_OUT_SIZE)])))
+            float(self.loss(model, place(data[range(HELD_OUT + at * HELD_OUT_SIZE, HELD_OUT + (at + 1) * HELD_OUT_SIZE)])))
             for at in range(HELD_OUT_BATCHES)
         ]
         return {"loss": sum(losses) / len(losses), "chance_loss": math.log(data.classes)}
@@ -119,8 +121,9 @@ class Images:
 
         draw = torch.Generator().manual_seed(seed)
         self.size, self.classes = size, classes
-        self.noise = torch.randint(0, 96, (POOL, size, size, 3), generator=draw, dtype=torch.uint8)
+        self.noise, self.held_out_noise = torch.randint(0, 96, (2, POOL, size, size, 3), generator=draw, dtype=torch.uint8)
         self.waves = torch.rand(classes, 3, 3, generator=draw)  # frequencies across and down, phase; one of each by colour
+        self.colours = 0.25 + 0.75 * torch.rand(classes, 3, generator=draw)  # strengths
         self.places = torch.linspace(0, 1, size)
         self.order = torch.randint(classes, (ORDER,), generator=draw)  # independent: were a batch's all different, the last would mislead
 
@@ -132,5 +135,6 @@ class Images:
         across, down, phase = self.waves[classes].unbind(dim=-1)  # each (batch, 3)
         x, y = self.places[None, None, :, None], self.places[None, :, None, None]
         angle = 2 * math.pi * (6 * across[:, None, None] * x + 6 * down[:, None, None] * y + phase[:, None, None])
-        pattern = (torch.sin(angle) * 79 + 80).to(torch.uint8)
-        return {"images": pattern + self.noise[numbers * 31 % POOL], "classes": classes}
+        pattern = ((torch.sin(angle) * 79 + 80) * self.colours[classes][:, None, None]).to(torch.uint8)
+        noise = self.noise if rows.start < HELD_OUT else self.held_out_noise
+        return {"images": pattern + noise[numbers * 31 % POOL], "classes": classes}

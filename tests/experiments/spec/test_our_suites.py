@@ -57,7 +57,9 @@ def test_bridgetower_spans_model_precision_and_loading_in_minutes_too(profile: s
     cells = expand(suite)
     models, precisions, counts = ({cell.axes[name] for cell in cells} for name in ("model", "precision", "dataloader_workers"))
     assert (len(models), len(precisions), len(counts)) == {"smoke": (2, 2, 3), "axes": (2, 3, 4)}[profile]
-    assert all({cell.axes["precision"] for cell in cells if cell.axes["model"] == model} == precisions for model in models)
+    by_model = {model: {cell.axes["precision"] for cell in cells if cell.axes["model"] == model} for model in models}
+    alone = {"mini": {"fp32"}} if profile == "smoke" else {}  # a CPU without units for bf16 takes a minute for a round of it
+    assert by_model == {model: alone.get(str(model), precisions) for model in models}
     assert suite.rounds is not None and suite.rounds.budget == {"smoke": "2m", "axes": "10m"}[profile]
 
 

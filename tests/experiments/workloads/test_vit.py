@@ -16,8 +16,9 @@ from experiments.spec.load import load_suite
 from experiments.spec.matrix import expand
 from experiments.workloads import vit
 from experiments.workloads.vit import model as network
+from experiments.workloads.vit import workload
 
-GOLDEN = [2.754366, 2.736318, 2.789192, 2.686009]
+GOLDEN = [2.779355, 2.774613, 2.676331, 2.721783]
 PUBLISHED = [
     (224, "token", 632_199_400, 763.5),
     (224, "pooled", 632_196_840, 759.5),
@@ -70,7 +71,41 @@ def test_synthetic_images_are_of_sixteen_classes_drawn_independently_whatever_th
     spread = counts[:, :16].float().var(0).mean()  # of independent draws 128 x 1/16 x 15/16 = 7.5; 0 were every batch balanced
     assert 4 < spread < 12
     with torch.no_grad():
-        assert one.evaluate(one.model(), one.prepare)["chance_loss"] == pytest.approx(math.log(16))
+        found = one.evaluate(one.model(), one.prepare)
+    assert found["chance_loss"] == pytest.approx(math.log(16))
+    assert found["loss"] == pytest.approx(math.log(16), abs=0.02), "a model that knows nothing is at chance of what is shown"
+
+
+def test_a_model_for_a_data_set_begins_with_all_its_classes_alike() -> None:
+    assert not torch.any(network.make(vit.Parameters(model="tiny")).head.bias == network.NOT_SHOWN)
+    assert (network.make(vit.Parameters(model="tiny"), shown=4).head.bias[4:] == network.NOT_SHOWN).all()
+
+
+def test_no_held_out_image_is_one_of_the_training() -> None:
+    images = workload.Images(16, 16, 0)
+    seen = {bytes(image.numpy().tobytes()) for image in images[range(0, 5000)]["images"]}
+    assert 900 < len(seen) <= 16 * workload.POOL, "nearly every class with every noise"
+    held_out = images[range(workload.HELD_OUT, workload.HELD_OUT + 64)]["images"]
+    assert not seen & {bytes(image.numpy().tobytes()) for image in held_out}
+
+
+def test_a_small_model_learns_from_the_images_and_not_which_classes_there_are() -> None:
+    """Given the images of other rows it stays at chance."""
+    found = {}
+    for shift in (0, 1):
+        one = vit.build(Context(vit.Parameters(batch_size=32), None, "cpu", 0, 1, 32))
+        torch.manual_seed(0)
+        model = one.model()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+        losses = []
+        for batch in islice(one.batches(), 60):
+            loss = one.loss(model, one.prepare({**batch, "images": batch["images"].roll(shift, 0)}))
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(loss.item())
+        found[shift] = sum(losses[-10:]) / 10
+    assert found[0] < 0.7 * math.log(16) < 0.95 * math.log(16) < found[1]
 
 
 def test_each_rung_keeps_what_the_one_before_it_set() -> None:

@@ -139,12 +139,20 @@ def test_beside_the_best_cell_that_was_not_traced_the_best_that_was_tells_where_
 @pytest.mark.parametrize(
     ("goal", "start", "end"),
     [
-        (120.0, "beyond it; not shown. The best that is claimed: 140.0 samples/s ±", ", 3 trials: beyond it ([lower](lower/README.md))"),
-        (145.0, "beyond it; not shown. The best that is claimed: 140.0 samples/s ±", ", 3 trials: short of it ([lower](lower/README.md))"),
+        (
+            120.0,
+            "beyond it; not shown. The best that is proven, or a reference itself: 140.0 samples/s ±",
+            ", 3 trials: beyond it ([lower](lower/README.md))",
+        ),
+        (
+            145.0,
+            "beyond it; not shown. The best that is proven, or a reference itself: 140.0 samples/s ±",
+            ", 3 trials: short of it ([lower](lower/README.md))",
+        ),
         (155.0, "short of it", "short of it"),  # nothing would be claimed
     ],
 )
-def test_beside_the_best_cell_whose_loss_is_open_the_best_that_is_claimed_is_told(
+def test_beside_the_best_cell_whose_loss_is_open_the_best_that_is_proven_is_told(
     pages: list[Page], monkeypatch: pytest.MonkeyPatch, goal: float, start: str, end: str
 ) -> None:
     monkeypatch.setattr(goals, "of_the_loss", lambda near: "not shown" if near.page.name == "thrice" else "")

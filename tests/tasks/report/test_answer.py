@@ -143,6 +143,10 @@ def test_trials_that_are_to_do_are_the_next_step() -> None:
     assert found.next_step == NextStep("sweep resume made-up", 50.0, FINISH), "also of a cell without any trial"
     step = report_of([*rows, waiting]).next_step
     assert step is not None and step.command == "sweep resume made-up" and step.seconds is None, "nothing is known of that cell"
+    stopped = row(workers(2), None, outcome=Outcome.CANCELLED)
+    step = report_of([*rows, stopped]).next_step
+    assert step is not None and step.command == "sweep resume made-up"
+    assert step.seconds is None, "of a trial that was stopped nobody knows how long it would have taken"
 
 
 def judged(rate: float, /, **parities: ParityStatus) -> list[Cell]:

@@ -44,9 +44,9 @@ def test_options_that_contradict() -> None:
 def test_a_plan_with_a_budget_starts_with_one_round() -> None:
     plan, _ = make_plan(Request(suite="bridgetower", profile="smoke"))
     assert plan.decide == DecideSettings(budget_s=120.0, until_decided=True, least=3, most=8)
-    assert [trial.repeat for trial in plan.trials] == [1] * 9
+    assert [trial.repeat for trial in plan.trials] == [1] * 7
     fixed, _ = make_plan(Request(suite="bridgetower", profile="smoke", repeats=3))
-    assert fixed.decide is None and len(fixed.trials) == 27
+    assert fixed.decide is None and len(fixed.trials) == 21
 
 
 def test_the_command_says_the_budget() -> None:

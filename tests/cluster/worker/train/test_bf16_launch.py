@@ -39,7 +39,9 @@ def update(size: int, gradient: torch.dtype = FP32, low: bool = False, first: in
 
 
 def launched(updates: list[Update]) -> None:
-    launch(updates, step=7, decayed=0.999, weights=(0.1, 0.01), eps=1e-8)
+    assert launch(updates, step=7, before=100, decayed=0.999, weights=(0.1, 0.01), eps=1e-8) == 100 + len(
+        chunks_of([one.p.numel() for one in updates])
+    )
 
 
 def test_chunks_cover_every_element_once() -> None:
@@ -56,7 +58,8 @@ def test_all_parameters_of_the_same_types_are_one_launch(kernel: Kernel) -> None
     assert tensors.tolist() == [updates[0].row(), updates[2].row()]
     assert updates[2].row() == [one.data_ptr() for one in (updates[2].p, updates[2].g, updates[2].m, updates[2].v)] + [0, 40]
     assert rates.tolist() == [[0.5, 0.25], [0.125, 0.25]]
-    assert numbers == [7, 0.999, 0.1, 0.01, 1e-8]
+    assert numbers == [7, 100, 0.999, 0.1, 0.01, 1e-8]
+    assert others[4] == 103, "its chunks are numbered on, so that they are rounded by other random numbers"
     assert (named["P"], named["G"], named["LOW"]) == (FP32, FP32, False)
     low = updates[1].low
     assert low is not None and other_grid == 1 and others[0].tolist()[0][4] == low.data_ptr()
@@ -69,3 +72,12 @@ def test_threads_load_sixteen_bytes_at_once_only_where_every_tensor_begins_at_su
 ) -> None:
     launched([update(64), update(64, first=first)])  # four elements are 16 bytes of fp32 and 8 of bf16
     assert kernel.launches[0][2]["ALIGNED"] is aligned
+
+
+def test_averages_in_another_type_are_refused(kernel: Kernel) -> None:
+    good = update(4)
+    with pytest.raises(TypeError, match="averages have to be in bf16"):
+        launch(
+            [Update(good.p, good.g, good.m, good.v.float(), None, 0.5, 0.25)], step=1, before=0, decayed=1.0, weights=(0.1, 0.01), eps=1e-8
+        )
+    assert not kernel.launches

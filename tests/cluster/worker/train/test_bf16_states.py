@@ -24,14 +24,36 @@ def built(kind: Any, tensors: list[torch.nn.Parameter], **changes: Any) -> torch
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_a_value_is_rounded_to_its_neighbours_as_often_as_it_is_near_them(share: float, sign: float) -> None:
     """Between 1 and 2 bf16 has steps of 2^-7. The share rounded up has a standard deviation of at most 0.5 / sqrt(n)."""
-    torch.manual_seed(0)
     count = 200_000
-    found = rounded(torch.full((count,), sign * (1.5 + share * 2**-7)))
+    found = rounded(torch.full((count,), sign * (1.5 + share * 2**-7)), torch.Generator().manual_seed(0))
     assert found.dtype == torch.bfloat16
     up = (found.float() == sign * (1.5 + 2**-7)).sum().item()
     assert up + (found.float() == sign * 1.5).sum().item() == count
     assert up / count == pytest.approx(share, abs=5 * 0.5 / count**0.5)
     assert share > 0 or up == 0, "what bf16 has stays as it is"
+
+
+def test_what_is_not_finite_stays_so() -> None:
+    nan = torch.full((1000,), 0x7FFFFFFF, dtype=torch.int32).view(torch.float32)  # CUDA's
+    draw = torch.Generator().manual_seed(0)
+    assert rounded(nan, draw).isnan().all() and rounded(-nan, draw).isnan().all()
+    assert rounded(torch.full((1000,), -torch.inf), draw).eq(-torch.inf).all()
+
+
+def test_ranks_round_alike_whatever_their_seeds() -> None:
+    """DDP's replicas get the same gradients, and are never compared again."""
+    found = []
+    for rank in range(2):
+        torch.manual_seed(rank)
+        tensors = [torch.nn.Parameter(torch.ones(300)) for _ in range(2)]
+        optimizer = built("states_bf16", tensors)
+        for step in range(5):
+            for tensor in tensors:
+                tensor.grad = torch.linspace(-1, 1, 300) * (step + 1)
+            optimizer.step()
+        found.append([optimizer.state[tensor]["exp_avg"] for tensor in tensors])
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+    assert not torch.equal(*found[0]), "two parameters are rounded by numbers of their own"
 
 
 def test_the_first_update_is_adamws_and_later_ones_are_near_it() -> None:
