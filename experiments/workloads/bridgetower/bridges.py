@@ -6,7 +6,7 @@ cross-modal layer gave, norm. transformers computes them one by one, and under a
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,6 +16,14 @@ from experiments.components.workload import Unsupported
 
 if TYPE_CHECKING:
     from transformers.models.bridgetower.modeling_bridgetower import BridgeTowerModelOutput
+
+
+@cache
+def takes_prepared_masks() -> bool:
+    """Whether this transformers uses a 4D mask as it is."""
+    from transformers.models.bridgetower import modeling_bridgetower
+
+    return hasattr(modeling_bridgetower, "create_bidirectional_mask")
 
 
 class Bridge(nn.Module):
@@ -39,8 +47,6 @@ class Bridges:
 
     def __init__(self, tower: Any) -> None:
         """Raises Unsupported for a model whose bridges are others than those of the published models."""
-        from experiments.workloads.bridgetower.model import takes_prepared_masks
-
         config = tower.config
         if not takes_prepared_masks():
             raise Unsupported("bridges fused: written for the forward pass of transformers 5, and this is an earlier version")

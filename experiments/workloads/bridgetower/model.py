@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from experiments.components.checkpoint import from_pretrained
@@ -138,6 +137,8 @@ def inputs(batch: Batch, attention: str) -> dict[str, torch.Tensor]:
     """
     import torch
 
+    from experiments.workloads.bridgetower.bridges import takes_prepared_masks
+
     mask = batch["attention_mask"]
     # where the device has decoded the images, it has normalised them too
     images = batch["pixel_values"] if "pixel_values" in batch else normalised(batch["pixels"])
@@ -147,14 +148,6 @@ def inputs(batch: Batch, attention: str) -> dict[str, torch.Tensor]:
         if attention == "eager":  # adds the mask to the scores
             mask = torch.zeros_like(mask, dtype=torch.float32).masked_fill_(~mask, torch.finfo(torch.float32).min)
     return {"input_ids": batch["input_ids"], "attention_mask": mask, "pixel_values": images}
-
-
-@cache
-def takes_prepared_masks() -> bool:
-    """Whether this transformers uses a 4D mask as it is."""
-    from transformers.models.bridgetower import modeling_bridgetower
-
-    return hasattr(modeling_bridgetower, "create_bidirectional_mask")
 
 
 def evaluate(model: Any, batches: Iterator[Batch], batch_size: int, attention: str) -> dict[str, float]:

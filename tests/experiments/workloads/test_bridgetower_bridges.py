@@ -117,6 +117,6 @@ def test_bridges_of_another_kind_are_refused(drawn: Path) -> None:
 
 def test_an_earlier_transformers_is_unsupported(drawn: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Gaudi's packages bring one, whose text layers return tuples and take masks of another form."""
-    monkeypatch.setattr("experiments.workloads.bridgetower.model.takes_prepared_masks", lambda: False)
+    monkeypatch.setattr("experiments.workloads.bridgetower.bridges.takes_prepared_masks", lambda: False)
     with pytest.raises(Unsupported, match="bridges fused: written for the forward pass of transformers 5"):
         workload(drawn, bridges="fused").model()
