@@ -14,7 +14,13 @@ from experiments.precision import FUSED, LOW, SAYS, Precision, around
 BatchSize = Annotated[int, Field(ge=1, le=1_000_000)] | Literal["max"]
 CompileMode = Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"]
 CUDA_GRAPHS: frozenset[CompileMode] = frozenset({"reduce-overhead", "max-autotune"})  # modes in which torch.compile records CUDA graphs
-NOT_COMPILED: Mapping[str, Any] = {"compile": "none", "compile_mode": "default", "compile_cache": "kept", "cuda_graph": False}
+NOT_COMPILED: Mapping[str, Any] = {
+    "compile": "none",
+    "compile_mode": "default",
+    "multi_kernel": False,
+    "compile_cache": "kept",
+    "cuda_graph": False,
+}
 
 STATES_8BIT, STATES_BF16 = "states_8bit", "states_bf16"  # of `optimizer`
 LOW_STATES = (STATES_8BIT, STATES_BF16)
@@ -35,7 +41,18 @@ NUMERICS = frozenset(
     {"precision", "autocast", "allow_tf32", "cast_weights", "block_weights", "kernels", "fsdp_compute", "fsdp_reduce"}
     | {"linear"}  # of earlier sweeps: what `precision` says of the blocks' linear layers today
     | {"optimizer", "compile", "attention", "layout", "activation_checkpointing", "parallel", "fsdp_units", "build_on", "threads"}
-    | {"compile_mode", "image_decode", "engine", "ddp", "hpu_graphs", "hpu_lazy", "cross_entropy", "padding", "memory_format"}
+    | {
+        "compile_mode",
+        "multi_kernel",
+        "image_decode",
+        "engine",
+        "ddp",
+        "hpu_graphs",
+        "hpu_lazy",
+        "cross_entropy",
+        "padding",
+        "memory_format",
+    }
     | {"prediction", "cuda_graph", "passes", "qkv", "bridges", "round_tokens_to"}
 )
 # What a loss curve may be compared across. The number of steps is not among them: the learning rate's schedule depends on it
@@ -44,7 +61,17 @@ SAME_MATHEMATICS = SAME_NUMBERS | NUMERICS
 NOT_OF_THE_MODEL = SAME_NUMBERS | frozenset(
     {"devices", "batch_size", "steps", "warmup_steps", "update_rule", "optimizer", "clip_grad_norm", "learning_rate", "beta2"}
     | {"weight_decay", "adam_eps", "learning_rate_schedule", "learning_rate_warmup", "compile", "compile_mode", "activation_checkpointing"}
-    | {"parallel", "fsdp_units", "fsdp_reduce", "fsdp_compute", "block_weights", "kernels", "accumulation_steps", "cuda_graph"}
+    | {
+        "multi_kernel",
+        "parallel",
+        "fsdp_units",
+        "fsdp_reduce",
+        "fsdp_compute",
+        "block_weights",
+        "kernels",
+        "accumulation_steps",
+        "cuda_graph",
+    }
 )
 # What a reference computes with besides its precision, where its workload has the parameter
 REFERENCE_ARITHMETIC: Mapping[str, Any] = {
@@ -161,6 +188,11 @@ class TrainingParameters(Strict):
     compile_mode: CompileMode = Field(
         "default", description="torch.compile's mode: reduce-overhead and max-autotune record CUDA graphs, both max-autotune try kernels"
     )
+    multi_kernel: bool = Field(
+        False,
+        description="inductor's triton.multi_kernel: of each reduction, as in a norm, a kernel that loops over a row and one that holds it "
+        "whole; the faster is kept",
+    )
     cuda_graph: bool = Field(
         False, description="cuda: record a step, forward and backward, as one CUDA graph at the third batch of a shape, and replay it"
     )
@@ -269,6 +301,8 @@ class TrainingParameters(Strict):
     def _compiles_in_its_mode(self) -> Self:
         if self.compile_mode != "default" and self.compile == "none":
             raise ValueError(f"compile_mode {self.compile_mode}: nothing is compiled with compile none; set compile to layer or model")
+        if self.multi_kernel and self.compile == "none":
+            raise ValueError("multi_kernel: nothing is compiled with compile none; set compile to layer or model")
         if self.compile_mode in CUDA_GRAPHS and self.compile == "layer" and self.activation_checkpointing:
             raise ValueError(
                 f"compile_mode {self.compile_mode}: activation_checkpointing calls a compiled layer again in the backward pass, "

@@ -45,6 +45,14 @@ def graph_lookups() -> tuple[int, int]:
     return counted["fxgraph_cache_hit"], counted["fxgraph_cache_miss"] + counted["fxgraph_cache_bypass"]
 
 
+def options_of(mode: str) -> dict[str, Any]:
+    """Inductor's options that a mode of torch.compile stands for; none of the default one."""
+    from torch._inductor import list_mode_options
+
+    found: dict[str, dict[str, Any]] = list_mode_options()
+    return dict(found[mode])
+
+
 def compute_cache_keys() -> None:
     """Let inductor and Triton compute now, once for this process and those forked from it, what each of their cache keys begins with.
 

@@ -48,6 +48,12 @@ def test_a_mode_needs_something_that_is_compiled(mode: str) -> None:
     assert TrainingParameters().compile_mode == "default"
 
 
+def test_kernels_are_chosen_of_what_is_compiled() -> None:
+    with pytest.raises(ValidationError, match="multi_kernel: nothing is compiled with compile none; set compile to layer or model"):
+        TrainingParameters(multi_kernel=True)
+    assert TrainingParameters(multi_kernel=True, compile="layer").multi_kernel
+
+
 def test_a_layer_that_is_recomputed_is_in_no_cuda_graph() -> None:
     checkpointed = {"compile": "layer", "activation_checkpointing": True}
     for mode in CUDA_GRAPHS:

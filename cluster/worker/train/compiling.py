@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from cluster.worker import torch_internals
 from experiments.parameters import CUDA_GRAPHS, TrainingParameters
 
 if TYPE_CHECKING:
@@ -21,8 +22,10 @@ GRAPHS = 32
 
 
 def why_not(parameters: TrainingParameters, device: Device) -> str | None:
-    """Why this device cannot compile in the trial's mode; None if it can. On a CPU max-autotune is torch's max-autotune-no-cudagraphs."""
+    """Why this device cannot compile as the trial asks; None if it can. On a CPU max-autotune is torch's max-autotune-no-cudagraphs."""
     mode = parameters.compile_mode
+    if parameters.multi_kernel and device.kind != "cuda":
+        return f"multi_kernel: a choice between Triton kernels, and {device.kind} is compiled for without them; use false"
     if mode == "default":
         return None
     if device.compile_backend != INDUCTOR:
@@ -40,10 +43,13 @@ def records_cuda_graphs(parameters: TrainingParameters, device: Device) -> bool:
 def settings(parameters: TrainingParameters, device: Device, *, few_shapes: bool = False) -> dict[str, Any]:
     """What torch.compile is told, beside what to compile: no mode where it is the default, since only one back end takes it.
 
+    With multi_kernel the options that a mode stands for, and that one: torch takes a mode or options.
     `few_shapes`: what is compiled is called with few shapes, each of which then has a graph of its own. Else torch takes what has changed
     once for a variable, and tunes its kernels for the first of its values.
     """
-    mode = {} if parameters.compile_mode == "default" else {"mode": parameters.compile_mode}
+    mode: dict[str, Any] = {} if parameters.compile_mode == "default" else {"mode": parameters.compile_mode}
+    if parameters.multi_kernel:
+        mode = {"options": {**torch_internals.options_of(parameters.compile_mode), "triton.multi_kernel": 1}}
     return {"backend": device.compile_backend, **mode, **({"dynamic": False} if few_shapes else {})}
 
 

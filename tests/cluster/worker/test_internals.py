@@ -79,6 +79,15 @@ def test_rays_exceptions_have_the_names_that_outcomes_are_told_by() -> None:
     assert {name for name in named if not any(hasattr(module, name) for module in where)} == set()
 
 
+def test_torch_takes_the_options_that_a_mode_stands_for_with_others() -> None:
+    assert torch_internals.options_of("default") == {}
+    tuned = torch_internals.options_of("max-autotune-no-cudagraphs")
+    assert tuned["max_autotune"] is True
+    torch.compile(torch.sin, options={**tuned, "triton.multi_kernel": 1})
+    with pytest.raises(RuntimeError, match="optimization option .*no_such"):
+        torch.compile(torch.sin, options={**tuned, "triton.no_such": 1})
+
+
 def test_dynamo_counts_the_seconds_of_compilation(monkeypatch: pytest.MonkeyPatch) -> None:
     from torch._dynamo import utils
 

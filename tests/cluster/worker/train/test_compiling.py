@@ -85,6 +85,9 @@ GRAPHED: dict[str, Any] = {"compile": "model", "compile_mode": "reduce-overhead"
         (Cpu(), {"compile_mode": "max-autotune-no-cudagraphs"}, None),
         (Gpu(), {"compile_mode": "reduce-overhead"}, None),
         (Gpu(), {"compile_mode": "max-autotune"}, None),
+        (Gpu(), {"multi_kernel": True}, None),
+        (Cpu(), {"multi_kernel": True}, "multi_kernel: a choice between Triton kernels, and cpu is compiled for without them; use false"),
+        (Hpu(), {"multi_kernel": True}, "multi_kernel: a choice between Triton kernels, and hpu is compiled for without them; use false"),
         (Hpu(), {"compile_mode": "default"}, None),
         (Hpu(), {"compile_mode": "max-autotune"}, "compile_mode max-autotune: a mode of inductor, and hpu compiles with hpu_backend"),
     ],
@@ -96,7 +99,7 @@ def test_a_mode_that_the_device_does_not_have_is_unsupported(device: Cpu, values
     else:
         with pytest.raises(Unsupported, match=why):
             choose_engine(parameters, device, 1)
-    graphs = device.kind == "cuda"
+    graphs = device.kind == "cuda" and "compile_mode" in values
     assert compiling.records_cuda_graphs(parameters, device) is graphs
 
 
@@ -115,6 +118,11 @@ def test_cuda_graphs_are_for_one_device_that_trains(log: Log) -> None:
         ({"compile": "none"}, []),
         ({"compile": "layer"}, [{"backend": "inductor"}] * 3),
         ({"compile": "layer", "compile_mode": "max-autotune"}, [{"backend": "inductor", "mode": "max-autotune"}] * 3),
+        ({"compile": "layer", "multi_kernel": True}, [{"backend": "inductor", "options": {"triton.multi_kernel": 1}}] * 3),
+        (
+            {"compile": "model", "compile_mode": "reduce-overhead", "multi_kernel": True},
+            [{"backend": "inductor", "options": {"triton.cudagraphs": True, "triton.multi_kernel": 1}}],
+        ),
         ({"compile": "model"}, [{"backend": "inductor"}]),
         (GRAPHED, [{"backend": "inductor", "mode": "reduce-overhead"}]),
     ],
