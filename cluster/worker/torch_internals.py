@@ -53,6 +53,15 @@ def options_of(mode: str) -> dict[str, Any]:
     return dict(found[mode])
 
 
+def choose_kernels_anew() -> None:
+    """Let each process choose between the kernels of inductor's triton.multi_kernel, instead of reading what an earlier one chose.
+
+    That is looked up under a key of the kernels' sources, which those of a graph that came from the cache do not have: a TypeError in torch
+    2.11. Choosing takes milliseconds a kernel, at its first call.
+    """
+    os.environ["TORCHINDUCTOR_DISABLE_MULTI_KERNEL_CACHE"] = "1"
+
+
 def compute_cache_keys() -> None:
     """Let inductor and Triton compute now, once for this process and those forked from it, what each of their cache keys begins with.
 

@@ -53,11 +53,14 @@ def settings(parameters: TrainingParameters, device: Device, *, few_shapes: bool
     return {"backend": device.compile_backend, **mode, **({"dynamic": False} if few_shapes else {})}
 
 
-def allow_graphs() -> None:
-    """Let torch compile more graphs of one function than its 8: to it the layers of all kinds are calls of nn.Module's one function.
+def prepare(parameters: TrainingParameters) -> None:
+    """Before anything is compiled.
 
+    torch may compile more graphs of one function than its 8: to it the layers of all kinds are calls of nn.Module's one function.
     BridgeTower's four kinds come to seven where a layer may be given fp32 or bf16; beyond the limit layers would run eagerly, unsaid.
     """
+    if parameters.multi_kernel:
+        torch_internals.choose_kernels_anew()
     torch._dynamo.config.recompile_limit = max(GRAPHS, torch._dynamo.config.recompile_limit)
 
 

@@ -49,7 +49,7 @@ class Engine:
             return
         if not layers:
             raise Unsupported("compile layer: this workload names no layers")
-        compiling.allow_graphs()
+        compiling.prepare(self.parameters)
         for layer in (*layers, *beside):
             layer.compile(**compiling.settings(self.parameters, self.device, few_shapes=few_shapes))
 
@@ -59,6 +59,7 @@ class Engine:
         Of each what it computes: its hooks run outside, and its parameters keep their names.
         """
         if self.parameters.compile == "model":
+            compiling.prepare(self.parameters)
             for unit in units:
                 unit.forward = torch.compile(unit.forward, **compiling.settings(self.parameters, self.device))
 

@@ -84,8 +84,25 @@ def test_torch_takes_the_options_that_a_mode_stands_for_with_others() -> None:
     tuned = torch_internals.options_of("max-autotune-no-cudagraphs")
     assert tuned["max_autotune"] is True
     torch.compile(torch.sin, options={**tuned, "triton.multi_kernel": 1})
-    with pytest.raises(RuntimeError, match="optimization option .*no_such"):
+    with pytest.raises(RuntimeError, match=r"optimization option triton\.no_such"):
         torch.compile(torch.sin, options={**tuned, "triton.no_such": 1})
+
+
+def test_kernels_are_chosen_without_a_key_of_their_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._inductor.codegen.multi_kernel import MultiKernelCall
+
+    class FromTheCache:
+        """As a kernel of a graph that came from the cache."""
+
+        @property
+        def fn(self) -> None:
+            raise TypeError("'NoneType' object does not support the context manager protocol")
+
+    monkeypatch.setenv("TORCHINDUCTOR_DISABLE_MULTI_KERNEL_CACHE", "0")
+    with pytest.raises(TypeError, match="context manager"):
+        MultiKernelCall("multi_kernel_0", [FromTheCache()], {})
+    torch_internals.choose_kernels_anew()
+    assert MultiKernelCall("multi_kernel_0", [FromTheCache()], {}).picked_kernel is None
 
 
 def test_dynamo_counts_the_seconds_of_compilation(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -130,6 +131,16 @@ def test_cuda_graphs_are_for_one_device_that_trains(log: Log) -> None:
 def test_what_torch_is_told(log: Log, values: dict[str, Any], expected: list[Any]) -> None:
     learner(Gpu(), depth=2, **values)
     assert log == expected
+
+
+@pytest.mark.parametrize("compile_", ["layer", "model"])
+def test_kernels_are_chosen_anew_in_each_process(log: Log, monkeypatch: pytest.MonkeyPatch, compile_: str) -> None:
+    name = "TORCHINDUCTOR_DISABLE_MULTI_KERNEL_CACHE"
+    monkeypatch.setenv(name, "0")
+    learner(Gpu(), depth=2, compile=compile_)
+    assert os.environ[name] == "0"
+    learner(Gpu(), depth=2, compile=compile_, multi_kernel=True)
+    assert os.environ[name] == "1"
 
 
 def test_a_compiled_model_keeps_the_names_of_its_parameters(log: Log) -> None:
