@@ -165,10 +165,10 @@ class Session:
             pool.launcher.close()
         problems = [*self._records.damage]
         files: list[Path] = []
-        headline = ""
+        headline, drawn = "", None
         try:
             written = report(self.store.dir)
-            files, headline = written.all, written.headline
+            files, headline, drawn = written.all, written.headline, written.titled
             self.found = f"{written.line}. Report: {written.html}"
             problems += written.damage
         except Exception as error:
@@ -178,7 +178,7 @@ class Session:
         try:
             published = publish(self.store, quote(self.plan), files, headline)  # type: ignore[call-overload]  # quoted: not searched for futures
             if published.trials:
-                report.with_options(task_run_name="report with links to MLflow")(self.store.dir, published.trials)
+                report.with_options(task_run_name="report with links to MLflow")(self.store.dir, published.trials, drawn)
         except DamagedFile as error:
             problems.append(str(error))
         except Exception as error:

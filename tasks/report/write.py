@@ -13,6 +13,7 @@ from tasks.analysis.held_files import keep_held
 from tasks.analysis.known_spread import keep_known
 from tasks.analysis.results import Sweep, load_sweep, write_results
 from tasks.analysis.spread_store import write_spread
+from tasks.report.answer import Answer
 from tasks.report.figures.draw import draw_figures
 from tasks.report.headline import headline_of
 from tasks.report.html import render_html
@@ -20,6 +21,8 @@ from tasks.report.make_shown import keep_settled, made_shown, settled_inputs
 from tasks.report.markdown import headline_markdown, render_markdown
 from tasks.report.model import Report, answers_of, report_of, report_source, watermark
 from tasks.report.section import ReportSource
+
+Drawn = Sequence[tuple[str, Path]]  # (title, SVG path) of each figure
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ class ReportPaths:
     line: str  # the same in one line, for a chat
     damage: Sequence[str] = ()  # what is wrong with each trial that is left out, named in the report
     made: tuple[ReportSource, Report] | None = field(default=None, repr=False, compare=False)  # what was rendered, for who prints it too
+    titled: Drawn = ()  # the figures with their titles
 
     @property
     def all(self) -> list[Path]:
@@ -41,7 +45,9 @@ class ReportPaths:
         return [self.results, self.markdown, self.html, *([self.figures[0].parent] if self.figures else [])]
 
 
-def write_report(sweep_dir: Path, *, mlflow_links: Mapping[str, str] | None = None, emulated: bool = False) -> ReportPaths:
+def write_report(
+    sweep_dir: Path, *, mlflow_links: Mapping[str, str] | None = None, drawn: Drawn | None = None, emulated: bool = False
+) -> ReportPaths:
     """Write what `render_report` writes, of a sweep finished or not; what later sweeps learn from it, beside its folder: its spread, and
     of an A/A sweep its certificate; and into its folder what it learned from earlier ones, and what `sweep show` shows of it.
 
@@ -52,7 +58,7 @@ def write_report(sweep_dir: Path, *, mlflow_links: Mapping[str, str] | None = No
     write_spread(sweep)
     keep_knowledge(sweep)
     inputs = None if emulated else settled_inputs(sweep)
-    paths = render_report(sweep, mlflow_links=mlflow_links, emulated=emulated)
+    paths = render_report(sweep, mlflow_links=mlflow_links, drawn=drawn, emulated=emulated)
     if inputs is not None and paths.made is not None:
         keep_settled(sweep, made_shown(sweep, paths.made), inputs)
     return paths
@@ -66,31 +72,20 @@ def keep_knowledge(sweep: Sweep) -> None:
     keep_held(sweep)
 
 
-def render_report(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None, emulated: bool = False) -> ReportPaths:
+def render_report(
+    sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None, drawn: Drawn | None = None, emulated: bool = False
+) -> ReportPaths:
     """Write results.parquet, the figures, report.md and report.html into the sweep's folder, and nothing beside it.
 
-    `mlflow_links`: trial key -> address of its run. With `emulated`, the report is of the emulated trials alone, marked all over, and goes
-    into files of its own: report-emulated.md, report-emulated.html, figures-emulated/.
+    `mlflow_links`: trial key -> address of its run. `drawn`: the figures, where they were drawn from the same trials. With `emulated`, the
+    report is of the emulated trials alone, marked all over, and goes into files of its own: report-emulated.md,
+    report-emulated.html, figures-emulated/.
     """
     sweep_dir = sweep.dir
     results = write_results(sweep_dir, sweep)
     source = report_source(sweep, mlflow_links=mlflow_links, emulated=emulated)
-    folder = sweep_dir / _name(FIGURES, emulated)
     answers = answers_of(source)
-    winners = [answer.winner for answer in answers if answer.winner is not None]
-    own = sweep.plan.suite.report.figures
-    names = {row.trial.key: row.trial.name for row in sweep.rows}
-    figures = draw_figures(
-        source.cells,
-        folder,
-        watermark(source),
-        own=own,
-        winners=winners,
-        aa=source.aa,
-        race=source.race,
-        held=source.held,
-        names=names,
-    )
+    figures = _draw(sweep, source, answers, sweep_dir / _name(FIGURES, emulated)) if drawn is None else drawn
     source = replace(source, figures=figures)
     report = report_of(source, answers)
     markdown, html = sweep_dir / _name(REPORT, emulated), sweep_dir / _name(REPORT_PAGE, emulated)
@@ -98,8 +93,22 @@ def render_report(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None
     atomic_write(html, render_html(report))
     damage = sweep.problems
     headline = headline_of(report)
-    drawn = [path for _, path in figures]
-    return ReportPaths(markdown, html, drawn, results, headline_markdown(headline), headline.line, damage, (source, report))
+    paths = [path for _, path in figures]
+    return ReportPaths(markdown, html, paths, results, headline_markdown(headline), headline.line, damage, (source, report), figures)
+
+
+def _draw(sweep: Sweep, source: ReportSource, answers: Sequence[Answer], folder: Path) -> Drawn:
+    return draw_figures(
+        source.cells,
+        folder,
+        watermark(source),
+        own=sweep.plan.suite.report.figures,
+        winners=[answer.winner for answer in answers if answer.winner is not None],
+        aa=source.aa,
+        race=source.race,
+        held=source.held,
+        names={row.trial.key: row.trial.name for row in sweep.rows},
+    )
 
 
 def _name(name: str, emulated: bool) -> str:

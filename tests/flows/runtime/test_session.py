@@ -110,18 +110,22 @@ def test_a_pool_is_waited_for_as_asked_else_as_it_says(stage: Stage, asked: floa
     assert (watch.pool, watch.wait_s, watch.lost_after_s) == ("cpu", wait_s, 60.0)
 
 
+DRAWN = (("Each cell", Path("throughput.svg")),)
+
+
 @pytest.fixture
 def end(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """What the end of a session calls, with what it gives or raises."""
     told = SimpleNamespace(files=[Path("report.md")], report=None, published=SimpleNamespace(trials={"k": "link"}), mlflow=None, calls=[])
 
     class Report:
-        def __call__(self, folder: Path, mlflow_links: Any = None) -> Any:
+        def __call__(self, folder: Path, mlflow_links: Any = None, drawn: Any = None) -> Any:
             told.calls.append(("report", mlflow_links))
+            assert drawn == (None if mlflow_links is None or told.report else DRAWN), "what is drawn once is not drawn again"
             if told.report:
                 raise told.report
             said = {"headline": "**MP-1 is fastest**", "line": "MP-1 is fastest (sweep s)", "html": Path("report.html")}
-            return SimpleNamespace(all=told.files, damage=[], **said)
+            return SimpleNamespace(all=told.files, damage=[], titled=DRAWN, **said)
 
         def with_options(self, task_run_name: str) -> Report:
             told.calls.append(task_run_name)

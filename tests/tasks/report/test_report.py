@@ -97,6 +97,16 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return sweep_dir
 
 
+def test_a_report_with_the_figures_of_the_one_before_draws_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep_dir = make_sweep(tmp_path, [fake(0), fake(1)])
+    first = write_report(sweep_dir)
+    before = [path.read_bytes() for path in (first.markdown, first.html)]
+    monkeypatch.setattr("tasks.report.write.draw_figures", lambda *_, **__: pytest.fail("it drew"))
+    again = write_report(sweep_dir, drawn=first.titled)
+    assert [path.read_bytes() for path in (again.markdown, again.html)] == before
+    assert (again.figures, again.all) == (first.figures, first.all) and len(first.figures) >= 3
+
+
 def test_the_table_is_laid_out_like_the_published_ones(written: Path) -> None:
     table = comparison_table(written)
     assert table.header == ["pool", "model", "precision", "MP-0", "MP-1", "MP-2"]  # precision varies and is named nowhere: a row
