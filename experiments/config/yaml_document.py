@@ -8,7 +8,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +60,12 @@ def load(path: Path) -> Document:
 
 def parse(text: str, path: Path) -> Document:
     """Read YAML text; `path` is for messages. Raises ConfigError."""
+    document = _parsed(text, path)
+    return replace(document, data=deepcopy(document.data))  # its own: whoever changes it changes nobody else's
+
+
+@lru_cache(maxsize=64)  # a command reads the same suites again and again, and PyYAML takes a tenth of a second for one
+def _parsed(text: str, path: Path) -> Document:
     try:
         loader = _Composer(text, path)
         try:

@@ -88,6 +88,12 @@ def test_refused(text: str, line: int, parts: list[str]) -> None:
         assert part in str(error)
 
 
+def test_a_document_that_is_changed_is_read_again_as_it_was() -> None:
+    first = parse("a: {b: [1]}", Path("x.yaml"))
+    first.data["a"]["b"].append(2)
+    assert parse("a: {b: [1]}", Path("x.yaml")).data == {"a": {"b": [1]}}
+
+
 def test_merge_keys_are_plain_keys() -> None:
     assert parse("<<: {a: 1}\n", Path("a.yaml")).data == {"<<": {"a": 1}}
 
