@@ -12,6 +12,7 @@ from experiments.config.named_files import chosen_file, misnamed, named_files
 from experiments.config.strict import Strict
 from experiments.config.validate import validate
 from experiments.config.yaml_document import Document, load
+from experiments.parameters import TrainingParameters
 from experiments.spec.check import check
 from experiments.spec.overrides import check_overrides
 from experiments.spec.schema import PoolFacts, Suite, SuiteFile
@@ -80,12 +81,30 @@ def load_suite(
     if chosen != BASE and chosen not in file.profiles:
         problem = f"the suite {file.suite} has no such profile"
         raise ConfigError.one(chooser, None, chosen, problem, choose(chosen, [BASE, *file.profiles]))
+    schema = _schema(document, file)
+    suites = _checked(document, file, schema, pools)
+    if not (pool_names or sets or only or repeats is not None):
+        return suites[chosen]
+    return check_overrides(suites[chosen], schema, pools, pool_names=pool_names or [], sets=sets or {}, only=only or {}, repeats=repeats)
+
+
+def load_profiles(name_or_path: str | Path, *, pools: Mapping[str, PoolFacts]) -> dict[str, Suite]:
+    """Every profile of a suite by name, `full` first, without overrides. Raises ConfigError with every problem found."""
+    document, file = _read(suite_file(name_or_path))
+    return _checked(document, file, _schema(document, file), pools)
+
+
+def _schema(document: Document, file: SuiteFile) -> type[TrainingParameters]:
     try:
-        schema = workloads.load(file.workload).Parameters
+        schema: type[TrainingParameters] = workloads.load(file.workload).Parameters
+        return schema
     except ConfigError as error:
         if error.problem == "unknown workload":
             raise ConfigError([document.problem(("workload",), f"unknown workload {file.workload!r}", error.hint)]) from None
         raise
+
+
+def _checked(document: Document, file: SuiteFile, schema: type[TrainingParameters], pools: Mapping[str, PoolFacts]) -> dict[str, Suite]:
     suites, problems = {}, []
     for name in [BASE, *file.profiles]:
         suite, profile_problems = check(document, file, name, schema, pools)
@@ -94,9 +113,7 @@ def load_suite(
             suites[name] = suite
     if problems:
         raise ConfigError(problems)
-    if not (pool_names or sets or only or repeats is not None):
-        return suites[chosen]
-    return check_overrides(suites[chosen], schema, pools, pool_names=pool_names or [], sets=sets or {}, only=only or {}, repeats=repeats)
+    return suites
 
 
 def _read(path: Path) -> tuple[Document, SuiteFile]:

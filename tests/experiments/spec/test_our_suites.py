@@ -23,10 +23,9 @@ def test_every_suite_here_is_valid_and_read_without_torch() -> None:
 import sys
 from cluster.pools.pool import load_pools
 from experiments.spec.matrix import expand, trial_count
-from experiments.spec.load import list_suites, load_suite
+from experiments.spec.load import list_suites, load_profiles
 for info in list_suites():
-    for profile in info.profiles:
-        suite = load_suite(info.name, profile=profile, pools=load_pools())
+    for profile, suite in load_profiles(info.name, pools=load_pools()).items():
         print(info.name, profile, trial_count(expand(suite), suite.repeats))
 heavy = {"torch", "transformers", "ray", "prefect", "mlflow"} & set(sys.modules)
 assert not heavy, heavy

@@ -8,7 +8,7 @@ import pytest
 
 from cluster.pools.pool import load_pools
 from experiments.config.errors import ConfigError
-from experiments.spec.load import list_suites, load_suite
+from experiments.spec.load import list_suites, load_profiles, load_suite
 from experiments.spec.matrix import expand
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -36,8 +36,7 @@ def test_every_axis_with_values_is_a_row_or_the_column_of_its_suites_table() -> 
     """An axis that is neither becomes a row behind the others: the suite says where it belongs."""
     lacking = {}
     for info in list_suites():
-        for profile in info.profiles:
-            suite = load_suite(info.name, profile=profile, pools=load_pools())
+        for profile, suite in load_profiles(info.name, pools=load_pools()).items():
             values: dict[str, set[str]] = {}
             for cell in expand(suite):
                 for axis, value in cell.axes.items():
