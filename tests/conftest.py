@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import secrets
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -29,9 +31,12 @@ _SET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",  # two cores may be busy
     "MPLBACKEND": "agg",
+    "OMP_NUM_THREADS": "1",  # of each process: pytest-xdist's and those that tests start share the cores, and threads that wait spin
 }
 _PREFIXES_REMOVED = ("PREFECT_", "MLFLOW_", "RAY_", "SWEEPBENCH_")
 _KEPT = ("SWEEPBENCH_GAUDI",)
+# Some containers ask for no bytecode: each of some hundred processes would compile the code again, and pytest rewrite its tests
+_NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 
 # Variables that libraries set for good when they are first imported or used; anything else is the test's own leak
 _LIBRARIES_SET = (
@@ -60,6 +65,8 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in list(os.environ):
         if name.startswith(_PREFIXES_REMOVED) and name not in _KEPT:
             del os.environ[name]
+    os.environ.pop(_NO_BYTECODE, None)
+    sys.dont_write_bytecode = False
     home = folder / "home"
     home.mkdir()
     cache = config.rootpath / ".pytest_cache" / "matplotlib"  # its font list takes seconds to make
@@ -92,6 +99,17 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 def _shared_by(item: pytest.Item | None) -> list[str]:
     return [name for name in _SHARED if name in getattr(item, "fixturenames", ())]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Imports make no garbage, and what they made is no test's: each later collection would go through it, for a second where all is."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
