@@ -70,6 +70,7 @@ class Cluster:
             "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "240",
             "RAY_gcs_server_request_timeout_seconds": "240",
             "OMP_NUM_THREADS": "1",
+            "RAY_prestart_worker_first_driver": "0",  # a worker for each CPU, seconds of one, none of which a job here uses
             "PATH": f"{Path(self.python).parent}:{os.environ['PATH']}",
             MARK: self.mark,
             "SPT_NOENV": "1",  # titles must not be written over the environment in which the mark is looked for
