@@ -26,6 +26,7 @@ class Machine:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, rates: Mapping[int, Sequence[float]], **settings: Any) -> None:
         self.rates, self.now, self.results = rates, 0.0, dict[str, TrialResult]()
         self.outcomes: dict[int, Outcome] = {}
+        self.by_round: dict[tuple[int, int], Outcome] = {}  # (number, round)
         report = ReportSettings(rows=["pool"], columns="number")
         suite = make_suite(baseline={"number": 1}, report=report, axes={"pool": ["cpu"], "number": list(rates)})
         trials = [make_trial(number, index=place) for place, number in enumerate(rates)]
@@ -45,7 +46,8 @@ class Machine:
         """All trials that have no result; then what comes next."""
         for trial in self.plan.trials:
             if trial.key not in self.results:
-                outcome = self.outcomes.get(int(trial.parameters["number"]), Outcome.OK)
+                number = int(trial.parameters["number"])
+                outcome = self.by_round.get((number, trial.repeat), self.outcomes.get(number, Outcome.OK))
                 self.results[trial.key] = make_result(trial, outcome, started_at=self.now, finished_at=self.now + TRIAL_S)
                 self.now += TRIAL_S
         return one_more_round(self.store, self.plan, self.now)
@@ -98,6 +100,31 @@ def test_a_cell_that_never_ran_ok_gets_no_more_and_of_its_comparison_nothing_is_
     machine = Machine(monkeypatch, CLEAR, most=6)
     machine.outcomes = {1: Outcome.DOES_NOT_FIT, 2: Outcome.CRASHED, 3: Outcome.UNSUPPORTED}
     assert machine.to_the_end() == [[1, 2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("later", "rounds"),
+    [
+        ([Outcome.CRASHED, Outcome.CRASHED], 3),
+        ([Outcome.CRASHED, Outcome.OK, Outcome.HANG, Outcome.CRASHED], 5),
+        ([Outcome.CRASHED, Outcome.INFRA, Outcome.CRASHED], 4),
+        ([Outcome.INFRA] * 5, 6),
+    ],
+)
+def test_a_cell_that_keeps_failing_gets_no_more(monkeypatch: pytest.MonkeyPatch, later: list[Outcome], rounds: int) -> None:
+    machine = Machine(monkeypatch, {1: CLEAR[1], 3: CLEAR[3]}, most=6, until_decided=False)
+    machine.by_round = {(3, 2 + place): outcome for place, outcome in enumerate(later)}
+    held = machine.to_the_end()
+    assert [number for number, cells in enumerate(held, 1) if 3 in cells] == list(range(1, rounds + 1))
+    assert len(held) == 6 and all(1 in cells for cells in held)
+
+
+def test_the_baseline_of_a_cell_that_keeps_failing_is_measured_no_more_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, {1: CLEAR[1], 3: CLEAR[3]}, most=6)
+    assert machine.to_the_end()[3:] == [[3, 1], [1, 3], [3, 1]], "undecided to the end"
+    machine = Machine(monkeypatch, {1: CLEAR[1], 3: CLEAR[3]}, most=6)
+    machine.by_round = {(3, 2): Outcome.CRASHED, (3, 3): Outcome.CRASHED}
+    assert machine.to_the_end() == [[1, 3], [3, 1], [1, 3]]
 
 
 def test_the_plan_holds_no_more_trials_than_the_suites_limit(monkeypatch: pytest.MonkeyPatch) -> None:
