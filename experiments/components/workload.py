@@ -156,5 +156,8 @@ def few_shapes(workload: Workload) -> bool:
 
 
 def records_itself(workload: Workload) -> bool:
-    """Whether the workload sees to `cuda_graph` by itself (attribute `records_itself`), for a step that no single graph can hold."""
+    """Whether the workload sees to `cuda_graph` by itself (attribute `records_itself`), for a step that no single graph can hold.
+
+    Such a workload has a method `leave_graphs_out()`: from then on its steps launch what its graphs held, and these are released.
+    """
     return bool(getattr(workload, "records_itself", False))

@@ -79,7 +79,8 @@ class TrainStep:
         locked = device.kind == "cuda"
         self.rms = RmsWatch(watched, self.optimizer, page_locked=locked) if watched and self.optimizer else None
         self.scaler = parallel.scaler(device.scaler(around(parameters.precision)), self.model) if self.trains else None
-        recorded = parameters.cuda_graph and not records_itself(workload)
+        self._records_itself = parameters.cuda_graph and records_itself(workload)
+        recorded = parameters.cuda_graph and not self._records_itself
         self._graphs = StepGraphs(self._compute, trained if self.trains else ()) if recorded else None
         self._all_steps = parameters.warmup_steps + parameters.steps
         # FSDP1 fails where the last micro-batch leaves out parameters that an earlier one used: then ranks exchange gradients each time
@@ -118,12 +119,14 @@ class TrainStep:
     @property
     def recorded(self) -> bool:
         """Whether the trial's steps are replays of CUDA graphs, of which a trace tells the kernels and not what launched them."""
-        return self._graphs is not None
+        return self._graphs is not None or self._records_itself
 
     def leave_graphs_out(self) -> None:
         """From now on steps run without their CUDA graphs, whose memory is released."""
         if self._graphs:
             self._graphs.leave_out()
+        elif self._records_itself:
+            self.workload.leave_graphs_out()  # type: ignore[attr-defined]  # see records_itself
 
     def place(self, batch: Batch) -> Batch:
         return self.device.place(batch, self.workload.prepare, prefetch=self.parameters.prefetch_to_device)

@@ -32,15 +32,21 @@ class Recorded:
     """A function, such as a module's forward pass, by CUDA graphs: one for each kind of input, recorded at the first call of its kind.
 
     A kind is the tensors' shapes and types, and all other arguments' values. Outside of inference mode, as where held-out metrics are
-    computed, nothing is recorded. Raises Unsupported for a tensor on the host.
+    computed, nothing is recorded, nor after `leave_out`. Raises Unsupported for a tensor on the host.
     """
 
     def __init__(self, forward: Callable[..., Any]) -> None:
         self.forward = forward
         self._recordings: dict[tuple[object, ...], _Recording] = {}
+        self._recording = True
+
+    def leave_out(self) -> None:
+        """From now on calls run without a graph. What was recorded is released, with its memory."""
+        self._recording = False
+        self._recordings.clear()
 
     def __call__(self, *given: Any, **named: Any) -> Any:
-        if not torch.is_inference_mode_enabled():
+        if not self._recording or not torch.is_inference_mode_enabled():
             return self.forward(*given, **named)
         values = (*given, *named.values())
         kind = (len(given), *named, *((value.shape, value.dtype) if isinstance(value, torch.Tensor) else value for value in values))

@@ -80,6 +80,10 @@ class Decoder:
         if graph:
             self._record()
 
+    def leave_graph_out(self) -> None:
+        """From now on tokens are launched. What was recorded is released, with its memory."""
+        self._replay = None
+
     def write(self, count: int) -> torch.Tensor:
         """Write `count` tokens after the prompts; the mean score at the last one."""
         self.token.copy_(self.prompts[:, -1:])

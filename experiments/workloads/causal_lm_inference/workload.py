@@ -71,6 +71,10 @@ class CausalLmInference(CausalLm):
             self._decoding = Decoder(model, self._cache, prompts, graph=parameters.cuda_graph)
         return self._decoding.write(parameters.new_tokens)
 
+    def leave_graphs_out(self) -> None:
+        if self._decoding is not None:
+            self._decoding.leave_graph_out()
+
     def evaluate(self, model: Any, place: Callable[[Batch], Batch]) -> dict[str, float]:
         """The loss over whole prompts, each token told its next one."""
         from experiments.workloads.causal_lm.model import Learner

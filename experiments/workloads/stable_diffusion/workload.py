@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+    from experiments.components.layers.recorded import Recorded
+
 
 def build(context: Context) -> StableDiffusion:
     """The workload on this rank. Raises DataError and Unsupported."""
@@ -39,6 +41,7 @@ class StableDiffusion:
             raise Unsupported("memory_format channels_last: on hpu the graph compiler lays tensors out")
         (_, _, _, own), _, (self.width, _, _, self.vocabulary) = SIZES[self.parameters.model]
         self._records = self.parameters.cuda_graph  # still to be done, at the first batch
+        self._recorded: list[Recorded] = []
         self.latent = self.parameters.image_size // 8 if self.parameters.image_size else own
 
     def model(self) -> nn.Module:
@@ -124,8 +127,13 @@ class StableDiffusion:
 
             self._records = False
             for unit in self.graph_units(model):
-                unit.forward = Recorded(unit.forward)  # compiled or not
+                self._recorded.append(Recorded(unit.forward))  # compiled or not
+                unit.forward = self._recorded[-1]
         return model(batch).float().mean()  # type: ignore[no-any-return]
+
+    def leave_graphs_out(self) -> None:
+        for recorded in self._recorded:
+            recorded.leave_out()
 
     def samples(self, batch: Batch) -> int:
         return len(batch["latents"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from experiments.spec.matrix import expand
 from experiments.summary import summarise
 from experiments.trial import DataSource, Trial
 from experiments.workloads import causal_lm_inference
+from experiments.workloads.causal_lm_inference import model
 from experiments.workloads.causal_lm_inference.model import Decoder, Reader, StaticCache, prefill
 
 PROMPT, NEW = 20, 6
@@ -67,6 +70,31 @@ def test_tokens_are_those_of_whole_forward_passes(model: str, attention: str, da
     torch.testing.assert_close(first.argmax(dim=-1), tokens[:, PROMPT])
     keys = cache.keys[0]
     assert keys is not None and keys.shape == (3, one.shape.kv_heads, PROMPT + NEW, one.shape.head)
+
+
+def test_a_recorded_token_is_launched_once_its_graph_is_left_out(data: DataSource, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replay here computes anew: no GPU."""
+    done: list[str] = []
+
+    def recorded(call: Callable[[], None]) -> tuple[Callable[[], None], None]:
+        def replay() -> None:
+            done.append("replay")
+            call()
+
+        return replay, None
+
+    monkeypatch.setattr(model, "recorded", recorded)
+    monkeypatch.setattr(model, "beside", lambda stream: nullcontext())
+    monkeypatch.setattr(torch.cuda, "Stream", lambda: None)
+    parameters = causal_lm_inference.Parameters(**{**DECODE, "cuda_graph": True})
+    one = causal_lm_inference.build(Context(parameters, data, "cuda", 0, 1, 3))
+    one.leave_graphs_out()  # before there is one
+    reader, batch = one.model(), next(one.batches())
+    with torch.inference_mode():
+        first = one.loss(reader, batch)
+        assert done == ["replay"] * NEW
+        one.leave_graphs_out()
+        assert one.loss(reader, batch) == first and done == ["replay"] * NEW
 
 
 @pytest.mark.parametrize("phase", ["prefill", "decode"])

@@ -224,6 +224,10 @@ class Gpu(Cpu):
 
 class Alone(synthetic.Synthetic):
     records_itself = True
+    left_out = 0
+
+    def leave_graphs_out(self) -> None:
+        self.left_out += 1
 
 
 def test_a_trial_asks_for_it_on_cuda_and_one_device(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,11 +242,15 @@ def test_a_trial_asks_for_it_on_cuda_and_one_device(monkeypatch: pytest.MonkeyPa
         made = kind(Context(parameters, None, "cpu", 0, 1, 4))
         step = TrainStep(made, made.model(), parameters, Gpu())
         step.forward_backward(next(iter(made.batches())))
-        assert (step.launched, step.recorded) == (launched, bool(launched))
+        assert (step.launched, step.recorded) == (launched, True)
         step.leave_graphs_out()
+        assert getattr(made, "left_out", None) == (1 if kind is Alone else None)
         for _ in range(3):
             step.forward_backward(next(iter(made.batches())))
         assert step.launched == 4 * launched
+        plain = TrainStep(made, made.model(), parameters.model_copy(update={"cuda_graph": False}), Gpu())
+        plain.leave_graphs_out()
+        assert not plain.recorded and getattr(made, "left_out", None) == (1 if kind is Alone else None)
 
 
 def test_weights_kept_in_bf16_give_a_recorded_steps_gradients_to_their_masters(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,3 +93,9 @@ def test_all_denoising_steps_of_all_images_replay_one_graph(done: list[str], sch
     assert done.count("record") == 2 and done.count("replay") == 2 * (calls + 1)
     step.evaluate()
     assert done.count("replay") == 2 * (calls + 1), "evaluation launches each kernel"
+    assert step.recorded
+    again = next(one.batches())
+    with_graphs = float(step.forward_backward(again))
+    step.leave_graphs_out()
+    assert float(step.forward_backward(again)) == with_graphs
+    assert (done.count("record"), done.count("replay")) == (2, 3 * (calls + 1)), "what was recorded launches each kernel now"
