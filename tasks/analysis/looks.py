@@ -22,7 +22,7 @@ from tasks.analysis.judge_cells import Comparison, judge_ratios, ratio_of, scale
 from tasks.analysis.kept_looks import inputs_of, keep_seen, read_seen
 from tasks.analysis.parity_gate import gate_on_parity
 from tasks.analysis.seen import Seen
-from tasks.analysis.trial_row import TrialRow
+from tasks.analysis.trial_row import TrialRow, keep_failing
 from tasks.sweep.store import Plan
 
 NOT_LOOKED = "its rounds are not done"  # why a comparison without a look is undecided
@@ -131,5 +131,11 @@ def rows_at(rows: Sequence[TrialRow], at: int) -> list[TrialRow]:
 
 
 def undecided_cells(cells: Sequence[Cell]) -> list[Cell]:
-    """Those whose comparison another round may decide: not where the loss is struck, since then nothing is claimed anyway."""
-    return [cell for cell in cells if cell.verdict is Verdict.UNDECIDED and not cell.struck]
+    """Those whose comparison another round may decide: not where the loss is struck, since then nothing is claimed anyway, nor where the
+    cell or its baseline keeps failing."""
+    return [cell for cell in cells if cell.verdict is Verdict.UNDECIDED and not cell.struck and not given_up(cell)]
+
+
+def given_up(cell: Cell) -> bool:
+    """Whether further rounds would not compare a cell with its baseline, since trials of one of them keep failing."""
+    return any(keep_failing(one.rows) for one in (cell, cell.baseline) if one is not None)

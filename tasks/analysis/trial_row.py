@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,8 +11,11 @@ from numpy.typing import NDArray
 
 from experiments.device_state import NOT_SAMPLED, DeviceState
 from experiments.summary import Value
-from experiments.trial import Trial, TrialResult
+from experiments.trial import Outcome, Trial, TrialResult
 from tasks.analysis.held_time import AttemptMarks
+
+FAILURES = 2  # of a cell's trials, one after the other: once may be chance
+_SAYS_NOTHING = ("to do", "unreadable", Outcome.INFRA, Outcome.CANCELLED)  # of a cell: the node was lost, or somebody stopped it
 
 
 @dataclass(frozen=True)
@@ -78,3 +81,10 @@ class TrialRow:
     @property
     def reason(self) -> str | None:
         return self.problem or (self.result.reason if self.result else None)
+
+
+def keep_failing(rows: Iterable[TrialRow]) -> bool:
+    """Whether the last trials of a cell, its `rows`, failed one after the other, as where a compiled graph can be made but not read again:
+    further rounds would tell no more of it."""
+    ended = [row.outcome for row in sorted(rows, key=lambda row: row.trial.repeat) if row.outcome not in _SAYS_NOTHING]
+    return len(ended) >= FAILURES and Outcome.OK not in ended[-FAILURES:]

@@ -19,6 +19,7 @@ from tasks.analysis.cell import Cell
 from tasks.analysis.judge_cells import OF_MANY, Comparison, judge_best, judge_pairs, smallest_effect
 from tasks.analysis.looks import undecided_cells
 from tasks.analysis.same_work import groups_to_rank
+from tasks.analysis.trial_row import keep_failing
 from tasks.report.next_step import NextStep, Outlook
 from tasks.report.text_format import OUTCOMES, change, change_interval, difference, listed, percent, plural, quantity, spread
 
@@ -312,6 +313,8 @@ def _more(cells: Sequence[Cell], level: Sequence[Cell], outlook: Outlook) -> Nex
     """
     if outlook.waiting:
         return outlook.rest()
+    if sum(not keep_failing(cell.rows) for cell in level) < 2:
+        return None  # there is nothing to tell apart
     count = max(len(cell.rows) for cell in cells)
     undecided = undecided_cells(cells)
     run = {id(one) for cell in undecided for one in (cell, cell.baseline)}

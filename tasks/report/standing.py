@@ -10,12 +10,14 @@ from experiments.config import duration
 from experiments.stats.verdict import Verdict
 from tasks.analysis.cell import Cell
 from tasks.analysis.judge_cells import APART, DISTURBED, ONE_BESIDE
-from tasks.analysis.looks import undecided_cells
+from tasks.analysis.looks import given_up, undecided_cells
 from tasks.analysis.results import Sweep
 from tasks.analysis.rounds_left import SENSIBLE, rounds_left
 from tasks.report.next_step import NextStep, more_time, outlook_of
 from tasks.report.text_format import plural
 from tasks.sweep.round_time import trial_times
+
+_FAILING = "the last two trials of the cell, or of its baseline, failed"
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,9 @@ def standing_of(sweep: Sweep, cells: Sequence[Cell]) -> Standing | None:
     if hopeless := len(undecided) - len(takes) - len(disturbed) - len(elsewhere) - len(few):
         which = "it" if len(compared) == 1 else str(hopeless)
         said.append(f"{which} cannot be decided with a sensible number of repeats: more than {SENSIBLE} rounds as it looks now")
+    if stopped := sum(cell.verdict is Verdict.UNDECIDED and not cell.struck and given_up(cell) for cell in compared):
+        which = "it is" if len(compared) == 1 else f"{stopped} {'is' if stopped == 1 else 'are'}"
+        said.append(f"{which} not pursued: {_FAILING}")
     return Standing("; ".join(said), step, left)
 
 
@@ -91,6 +96,8 @@ def stands(cell: Cell, standing: Standing) -> str:
         return f"decided after {plural(cell.decided_after, 'round')}" if cell.decided_after else "decided"
     if cell.struck:
         return "not pursued: the loss is not its reference's"
+    if given_up(cell):
+        return f"not pursued: {_FAILING}"
     if cell.why_undecided in (DISTURBED, APART, ONE_BESIDE):
         return f"not compared yet: {cell.why_undecided}"
     if standing.left and _tells_nothing(cell):

@@ -13,18 +13,15 @@ from functools import cached_property
 from pathlib import Path
 
 from experiments.stats.sequential import next_look
-from experiments.trial import Outcome, Trial
+from experiments.trial import Trial
 from tasks.analysis.cell import Cell
 from tasks.analysis.looks import cells_of_plan, undecided_cells
 from tasks.analysis.results import load_sweep
-from tasks.analysis.trial_row import TrialRow
+from tasks.analysis.trial_row import TrialRow, keep_failing
 from tasks.report.text_format import listed
 from tasks.sweep.plan import once_more
 from tasks.sweep.round_time import TrialTimes, trial_times
 from tasks.sweep.store import DecideSettings, Plan, SweepStore
-
-FAILURES = 2  # of a cell's trials, one after the other: once may be chance
-_SAYS_NOTHING = (None, Outcome.INFRA, Outcome.CANCELLED)
 
 
 def one_more_round(store: SweepStore, plan: Plan, now_s: float) -> Plan | None:
@@ -88,14 +85,7 @@ class _State:
         as it needs."""
         seeds = self.plan.suite.parity_reference if self.plan.suite.repeats_are_seeds else 1
         ran = (row.trial.cell for row in self.rows if row.outcome == "ok" and (not row.trial.reference or self.round < seeds))
-        return [cell for cell in dict.fromkeys(ran) if not self._keeps_failing(cell)]
-
-    def _keeps_failing(self, cell: str) -> bool:
-        """Whether the cell's last trials failed one after the other, as they do whose compiled graphs can be made but not read again. Loss
-        of a node says nothing about a cell."""
-        rows = sorted((row for row in self.rows if row.trial.cell == cell), key=lambda row: row.trial.repeat)
-        ended = [row.outcome for row in rows if row.outcome not in _SAYS_NOTHING]
-        return len(ended) > FAILURES and Outcome.OK not in ended[-FAILURES:]
+        return [cell for cell in dict.fromkeys(ran) if not keep_failing(row for row in self.rows if row.trial.cell == cell)]
 
     @cached_property
     def undecided(self) -> list[Cell]:
@@ -108,8 +98,7 @@ class _State:
         running = self.running()
         if not self.settings.until_decided:
             return running
-        open_ = (cell for cell in self.undecided if cell.trial.cell in running)
-        both = [one.trial.cell for cell in open_ for one in (cell, cell.baseline) if one is not None]
+        both = [one.trial.cell for cell in self.undecided for one in (cell, cell.baseline) if one is not None]
         return [cell for cell in running if cell in both]
 
     def fit(self, cells: Sequence[str]) -> int:

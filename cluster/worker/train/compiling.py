@@ -54,13 +54,16 @@ def settings(parameters: TrainingParameters, device: Device, *, few_shapes: bool
 
 
 def prepare(parameters: TrainingParameters) -> None:
-    """Before anything is compiled.
-
-    torch may compile more graphs of one function than its 8: to it the layers of all kinds are calls of nn.Module's one function.
-    BridgeTower's four kinds come to seven where a layer may be given fp32 or bf16; beyond the limit layers would run eagerly, unsaid.
-    """
+    """What has to be so before anything is compiled."""
     if parameters.multi_kernel:
         torch_internals.choose_kernels_anew()
+
+
+def allow_graphs() -> None:
+    """Let torch compile more graphs of one function than its 8: to it the layers of all kinds are calls of nn.Module's one function.
+
+    BridgeTower's four kinds come to seven where a layer may be given fp32 or bf16; beyond the limit layers would run eagerly, unsaid.
+    """
     torch._dynamo.config.recompile_limit = max(GRAPHS, torch._dynamo.config.recompile_limit)
 
 

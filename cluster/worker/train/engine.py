@@ -50,6 +50,7 @@ class Engine:
         if not layers:
             raise Unsupported("compile layer: this workload names no layers")
         compiling.prepare(self.parameters)
+        compiling.allow_graphs()
         for layer in (*layers, *beside):
             layer.compile(**compiling.settings(self.parameters, self.device, few_shapes=few_shapes))
 

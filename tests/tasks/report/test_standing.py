@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from experiments.stats.look import Look
+from experiments.trial import Outcome, label
 from tasks.analysis.rounds_left import SENSIBLE
 from tasks.analysis.trial_row import TrialRow
 from tasks.report.model import Report
@@ -40,6 +41,27 @@ def test_all_are_decided() -> None:
     standing = reported(LOOKS, (100.0, QUIET), (130.0, QUIET[::-1]), (150.0, QUIET)).standing
     assert standing is not None
     assert (standing.line, standing.step) == ("All comparisons with the baseline are decided after 3 rounds", None)
+
+
+@pytest.mark.parametrize("failing", ["MP-2", "MP-0"])
+def test_what_keeps_failing_is_not_pursued_and_nothing_is_advised(failing: str) -> None:
+    """MP-1 was decided before. MP-2, or its baseline, failed in the last two rounds."""
+    made = rows((100.0, QUIET), (130.0, QUIET[::-1]), (106.0, scaled(0.035)))
+    made = [
+        replace(one, result=one.result.model_copy(update={"outcome": Outcome.CRASHED, "reason": "KeyError"}))
+        if one.result and label("dataloader_workers", one.trial.axes["dataloader_workers"]) == failing and one.trial.repeat > 3
+        else one
+        for one in made
+    ]
+    report = report_of(made, decide=DecideSettings(budget_s=600.0, until_decided=True, looks=LOOKS))
+    standing = report.standing
+    assert standing is not None
+    assert standing.line == (
+        "1 of 2 comparisons with the baseline are decided after 3 rounds; "
+        "1 is not pursued: the last two trials of the cell, or of its baseline, failed"
+    )
+    assert (standing.step, standing.left, report.next_step) == (None, {}, None)
+    assert report.section("standing").table.rows[1][3].startswith("not pursued: the last two trials")
 
 
 def test_what_the_rest_would_take() -> None:

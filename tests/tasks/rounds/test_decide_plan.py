@@ -127,6 +127,12 @@ def test_the_baseline_of_a_cell_that_keeps_failing_is_measured_no_more_for_it(mo
     assert machine.to_the_end() == [[1, 3], [3, 1], [1, 3]]
 
 
+def test_cells_whose_baseline_keeps_failing_are_measured_no_more_for_a_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, CLEAR, most=6)
+    machine.by_round = {(1, 2): Outcome.CRASHED, (1, 3): Outcome.CRASHED}
+    assert machine.to_the_end() == [[1, 2, 3], [3, 2, 1], [1, 2, 3]]
+
+
 def test_the_plan_holds_no_more_trials_than_the_suites_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch, CLEAR)
     machine.plan = machine.plan.model_copy(update={"suite": machine.plan.suite.model_copy(update={"limit": 12})})

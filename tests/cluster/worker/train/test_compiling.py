@@ -143,6 +143,13 @@ def test_kernels_are_chosen_anew_in_each_process(log: Log, monkeypatch: pytest.M
     assert os.environ[name] == "1"
 
 
+@pytest.mark.parametrize(("compile_", "limit"), [("layer", compiling.GRAPHS), ("model", 8), ("none", 8)])
+def test_layers_alone_may_have_more_graphs(log: Log, monkeypatch: pytest.MonkeyPatch, compile_: str, limit: int) -> None:
+    monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 8)
+    learner(Gpu(), depth=2, compile=compile_)
+    assert torch._dynamo.config.recompile_limit == limit
+
+
 def test_a_compiled_model_keeps_the_names_of_its_parameters(log: Log) -> None:
     step, batch = learner(Cpu(), compile="model")
     assert [name for name, _ in step.model.named_parameters()] == [name for name, _ in step.workload.model().named_parameters()]

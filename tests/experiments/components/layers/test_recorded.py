@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -60,6 +61,13 @@ def test_a_graph_for_each_kind_of_input_which_is_copied_and_an_output_that_is_wr
             assert called(vector, scale, shift=shift).shape == vector.shape
             assert done.count("record") == 1 + number, "another value, shape or type"
     assert called(one, 2, shift=shift).tolist() == [3, 5] and done.count("replay") == 5, "outside of inference mode it computes"
+    held = weakref.ref(first)
+    del first, second
+    assert held() is not None
+    called.leave_out()
+    with torch.inference_mode():
+        assert called(one, 2, shift=shift).tolist() == [3, 5] and done.count("replay") == 5
+    assert held() is None, "what was recorded is released"
 
 
 def test_weights_are_cast_in_the_graph_and_the_cache_of_autocast_is_left_as_it_was(done: list[str]) -> None:
