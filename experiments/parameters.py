@@ -41,19 +41,8 @@ NUMERICS = frozenset(
     {"precision", "autocast", "allow_tf32", "cast_weights", "block_weights", "kernels", "fsdp_compute", "fsdp_reduce"}
     | {"linear"}  # of earlier sweeps: what `precision` says of the blocks' linear layers today
     | {"optimizer", "compile", "attention", "layout", "activation_checkpointing", "parallel", "fsdp_units", "build_on", "threads"}
-    | {
-        "compile_mode",
-        "multi_kernel",
-        "image_decode",
-        "engine",
-        "ddp",
-        "hpu_graphs",
-        "hpu_lazy",
-        "cross_entropy",
-        "padding",
-        "memory_format",
-    }
-    | {"prediction", "cuda_graph", "passes", "qkv", "bridges", "round_tokens_to"}
+    | {"compile_mode", "image_decode", "engine", "ddp", "hpu_graphs", "hpu_lazy", "cross_entropy", "padding", "memory_format"}
+    | {"multi_kernel", "prediction", "cuda_graph", "passes", "qkv", "bridges", "round_tokens_to"}
 )
 # What a loss curve may be compared across. The number of steps is not among them: the learning rate's schedule depends on it
 SAME_MATHEMATICS = SAME_NUMBERS | NUMERICS
@@ -61,17 +50,8 @@ SAME_MATHEMATICS = SAME_NUMBERS | NUMERICS
 NOT_OF_THE_MODEL = SAME_NUMBERS | frozenset(
     {"devices", "batch_size", "steps", "warmup_steps", "update_rule", "optimizer", "clip_grad_norm", "learning_rate", "beta2"}
     | {"weight_decay", "adam_eps", "learning_rate_schedule", "learning_rate_warmup", "compile", "compile_mode", "activation_checkpointing"}
-    | {
-        "multi_kernel",
-        "parallel",
-        "fsdp_units",
-        "fsdp_reduce",
-        "fsdp_compute",
-        "block_weights",
-        "kernels",
-        "accumulation_steps",
-        "cuda_graph",
-    }
+    | {"parallel", "fsdp_units", "fsdp_reduce", "fsdp_compute", "block_weights", "kernels", "accumulation_steps", "cuda_graph"}
+    | {"multi_kernel"}
 )
 # What a reference computes with besides its precision, where its workload has the parameter
 REFERENCE_ARITHMETIC: Mapping[str, Any] = {

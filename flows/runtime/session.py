@@ -168,7 +168,7 @@ class Session:
         headline, drawn = "", None
         try:
             written = report(self.store.dir)
-            files, headline, drawn = written.all, written.headline, written.titled
+            files, headline, drawn = written.all, written.headline, written.drawn
             self.found = f"{written.line}. Report: {written.html}"
             problems += written.damage
         except Exception as error:

@@ -31,13 +31,16 @@ class ReportPaths:
 
     markdown: Path
     html: Path
-    figures: Sequence[Path]
+    drawn: Drawn
     results: Path
     headline: str  # what the sweep found, as report.md says it first
     line: str  # the same in one line, for a chat
     damage: Sequence[str] = ()  # what is wrong with each trial that is left out, named in the report
     made: tuple[ReportSource, Report] | None = field(default=None, repr=False, compare=False)  # what was rendered, for who prints it too
-    titled: Drawn = ()  # the figures with their titles
+
+    @property
+    def figures(self) -> list[Path]:
+        return [path for _, path in self.drawn]
 
     @property
     def all(self) -> list[Path]:
@@ -85,16 +88,16 @@ def render_report(
     results = write_results(sweep_dir, sweep)
     source = report_source(sweep, mlflow_links=mlflow_links, emulated=emulated)
     answers = answers_of(source)
-    figures = _draw(sweep, source, answers, sweep_dir / _name(FIGURES, emulated)) if drawn is None else drawn
-    source = replace(source, figures=figures)
+    if drawn is None:
+        drawn = _draw(sweep, source, answers, sweep_dir / _name(FIGURES, emulated))
+    source = replace(source, figures=drawn)
     report = report_of(source, answers)
     markdown, html = sweep_dir / _name(REPORT, emulated), sweep_dir / _name(REPORT_PAGE, emulated)
     atomic_write(markdown, render_markdown(report))
     atomic_write(html, render_html(report))
     damage = sweep.problems
     headline = headline_of(report)
-    paths = [path for _, path in figures]
-    return ReportPaths(markdown, html, paths, results, headline_markdown(headline), headline.line, damage, (source, report), figures)
+    return ReportPaths(markdown, html, drawn, results, headline_markdown(headline), headline.line, damage, (source, report))
 
 
 def _draw(sweep: Sweep, source: ReportSource, answers: Sequence[Answer], folder: Path) -> Drawn:

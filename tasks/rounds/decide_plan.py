@@ -84,8 +84,11 @@ class _State:
         """Cells of which a trial ended ok, without those that keep failing, and without references of loss parity that have as many seeds
         as it needs."""
         seeds = self.plan.suite.parity_reference if self.plan.suite.repeats_are_seeds else 1
-        ran = (row.trial.cell for row in self.rows if row.outcome == "ok" and (not row.trial.reference or self.round < seeds))
-        return [cell for cell in dict.fromkeys(ran) if not keep_failing(row for row in self.rows if row.trial.cell == cell)]
+        by_cell: dict[str, list[TrialRow]] = {}
+        for row in self.rows:
+            if not row.trial.reference or self.round < seeds:
+                by_cell.setdefault(row.trial.cell, []).append(row)
+        return [cell for cell, rows in by_cell.items() if any(row.outcome == "ok" for row in rows) and not keep_failing(rows)]
 
     @cached_property
     def undecided(self) -> list[Cell]:

@@ -40,8 +40,7 @@ class StableDiffusion:
         if self.parameters.memory_format == "channels_last" and context.device_kind == "hpu":
             raise Unsupported("memory_format channels_last: on hpu the graph compiler lays tensors out")
         (_, _, _, own), _, (self.width, _, _, self.vocabulary) = SIZES[self.parameters.model]
-        self._records = self.parameters.cuda_graph  # still to be done, at the first batch
-        self._recorded: list[Recorded] = []
+        self._recorded: list[Recorded] = []  # with cuda_graph, from the first batch on
         self.latent = self.parameters.image_size // 8 if self.parameters.image_size else own
 
     def model(self) -> nn.Module:
@@ -122,10 +121,9 @@ class StableDiffusion:
 
     def loss(self, model: nn.Module, batch: Batch) -> torch.Tensor:
         """The images; of them the mean brightness, 0 to 1. Not finite where a pixel is not."""
-        if self._records:
+        if self.parameters.cuda_graph and not self._recorded:
             from experiments.components.layers.recorded import Recorded
 
-            self._records = False
             for unit in self.graph_units(model):
                 self._recorded.append(Recorded(unit.forward))  # compiled or not
                 unit.forward = self._recorded[-1]

@@ -125,7 +125,7 @@ def end(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
             if told.report:
                 raise told.report
             said = {"headline": "**MP-1 is fastest**", "line": "MP-1 is fastest (sweep s)", "html": Path("report.html")}
-            return SimpleNamespace(all=told.files, damage=[], titled=DRAWN, **said)
+            return SimpleNamespace(all=told.files, damage=[], drawn=DRAWN, **said)
 
         def with_options(self, task_run_name: str) -> Report:
             told.calls.append(task_run_name)

@@ -102,7 +102,7 @@ def test_a_report_with_the_figures_of_the_one_before_draws_none(tmp_path: Path, 
     first = write_report(sweep_dir)
     before = [path.read_bytes() for path in (first.markdown, first.html)]
     monkeypatch.setattr("tasks.report.write.draw_figures", lambda *_, **__: pytest.fail("it drew"))
-    again = write_report(sweep_dir, drawn=first.titled)
+    again = write_report(sweep_dir, drawn=first.drawn)
     assert [path.read_bytes() for path in (again.markdown, again.html)] == before
     assert (again.figures, again.all) == (first.figures, first.all) and len(first.figures) >= 3
 
