@@ -77,6 +77,7 @@ def test_an_unknown_campaign_is_told_from_the_known() -> None:
             | {"bert_inference", "t5", "t5_inference", "stable_diffusion", "llm", "llm_inference", "winoground"}
             | {"flava"},
         ),
+        ("gpu-x1-large", {"clip_precision", "bert", "t5", "flava"}),
         ("gpu-x2", {"vit", "flava", "llm", "bridgetower"}),
     ],
 )
@@ -93,7 +94,7 @@ def test_the_campaigns_of_one_and_two_gpus_have_every_suite_for_them(name: str, 
     assert goes_on
     assert {sweep.profile for sweep in others if sweep not in goes_on} <= {"x2_fit"}
     pools = load_pools()
-    most = 1 if name == "gpu-x1" else 2
+    most = 2 if name == "gpu-x2" else 1
     for sweep in file.sweeps:
         suite = load_suite(sweep.suite, profile=sweep.profile, pools=pools, sets=sweep.set, only=sweep.only)
         assert {cell.parameters.get("devices", 1) for cell in expand(suite)} <= set(range(1, most + 1)), sweep.called
