@@ -106,7 +106,7 @@ def label(axis: str, value: Scalar) -> str:
 
 _NEEDS_AXIS = frozenset(
     {"compile", "compile_mode", "batch_size", "image_decode", "loader", "environment", "commit", "activation_checkpointing"}
-    | {"block_weights", "bridges", "kernels", "padding", "prediction", "passes", "fsdp_compute", "fsdp_reduce"}  # bf16, fused, all of what?
+    | {"block_weights", "bridges", "kernels", "optimizer", "padding", "prediction", "passes", "fsdp_compute", "fsdp_reduce"}  # fused what?
 )
 
 
