@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from experiments.components.layers.recorded import Recorded
+    from experiments.workloads.stable_diffusion.image_projections import ImageProjections
 
 
 def build(context: Context) -> StableDiffusion:
@@ -41,6 +42,7 @@ class StableDiffusion:
             raise Unsupported("memory_format channels_last: on hpu the graph compiler lays tensors out")
         (_, _, _, own), _, (self.width, _, _, self.vocabulary) = SIZES[self.parameters.model]
         self._recorded: list[Recorded] = []  # with cuda_graph, from the first batch on
+        self._projections: ImageProjections | None = None  # from the first batch on
         self.latent = self.parameters.image_size // 8 if self.parameters.image_size else own
 
     def model(self) -> nn.Module:
@@ -120,14 +122,19 @@ class StableDiffusion:
         return batch
 
     def loss(self, model: nn.Module, batch: Batch) -> torch.Tensor:
-        """The images; of them the mean brightness, 0 to 1. Not finite where a pixel is not."""
+        """The images; of them the mean projection, by which loss parity tells their contents. Not finite where a pixel is not."""
         if self.parameters.cuda_graph and not self._recorded:
             from experiments.components.layers.recorded import Recorded
 
             for unit in self.graph_units(model):
                 self._recorded.append(Recorded(unit.forward))  # compiled or not
                 unit.forward = self._recorded[-1]
-        return model(batch).float().mean()  # type: ignore[no-any-return]
+        images = model(batch)
+        if self._projections is None:
+            from experiments.workloads.stable_diffusion.image_projections import ImageProjections
+
+            self._projections = ImageProjections(images.shape[1:], images.device)
+        return self._projections(images).mean()
 
     def leave_graphs_out(self) -> None:
         for recorded in self._recorded:

@@ -18,13 +18,14 @@ from cluster.worker.train.train_step import TrainStep
 from experiments.components.workload import Context, DataError, Unsupported, compile_units, graph_units
 from experiments.spec.load import load_suite
 from experiments.spec.matrix import expand
+from experiments.stats.loss_parity import ParityStatus, loss_parity
 from experiments.workloads import stable_diffusion
 from experiments.workloads.stable_diffusion import model as network
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 SHORT: dict[str, Any] = {"batch_size": 2, "denoising_steps": 3, "seed": 7}
-GOLDEN = [0.496737, 0.496759, 0.496333]  # mean brightness of the first batches, fp32
+GOLDEN = [0.125287, 0.133672, 0.140323]  # mean projection of the first batches, fp32
 GOLDEN_PIXELS = [0.13601, 0.06944, 0.27808]  # one pixel as decoded, before it is brought to 0..1
 
 
@@ -112,6 +113,7 @@ def test_the_schedulers_give_diffusers_images_and_read_nothing_from_the_device(s
             model.pipeline.scheduler = stock.from_config(model.scheduler.config)
         with torch.inference_mode(), HostReads() as host:
             images.append([model(batch) for batch in batches])
+            one.loss(model, batches[0])
         reads.append(host.found)
     assert all(torch.equal(*pair) for pair in zip(*images, strict=True))
     assert reads[0] == 0 < reads[1]
@@ -132,6 +134,50 @@ def test_unet_and_decoder_compile_whole_and_once_for_all_denoising_steps(values:
     assert found[1] == pytest.approx(found[0], abs=1e-6)
     assert counters["stats"]["unique_graphs"] == 2 and not counters["graph_break"]
     torch.compiler.reset()
+
+
+def without_attention(model: Any, name: str) -> None:
+    for path, part in model.unet.named_modules():
+        if path.endswith(name):
+            part.to_out[0].weight.data.zero_()
+
+
+@pytest.mark.parametrize(
+    ("values", "lost", "status"),
+    [
+        ({"attention": "eager"}, "", ParityStatus.PROVEN),
+        ({}, "attn1", ParityStatus.UNPROVEN),
+        ({}, "attn2", ParityStatus.UNPROVEN),
+    ],
+    ids=["another attention", "no self-attention", "no prompt"],
+)
+def test_the_loss_tells_a_wrong_unet_from_a_right_one(values: dict[str, Any], lost: str, status: ParityStatus) -> None:
+    curves, brightness = [], []
+    for own, missing in (({}, ""), (values, lost)):
+        one = build(batch_size=1, **own)
+        model = made(one)
+        if missing:
+            without_attention(model, missing)
+        images: list[float] = []
+        model.register_forward_hook(lambda module, given, output, images=images: images.append(float(output.mean())))
+        with torch.inference_mode():
+            curves.append([float(one.loss(model, batch)) for batch in islice(one.batches(), 8)])
+        brightness.append(images)
+    assert loss_parity({7: curves[1]}, {7: curves[0]}, trains=False).status is status
+    differences = [abs(found / wanted - 1) for wanted, found in zip(*curves, strict=True)]
+    if status is ParityStatus.PROVEN:
+        assert max(differences) < 0.005
+    else:
+        assert sum(each > 0.005 for each in differences) >= 7
+        assert loss_parity({7: brightness[1]}, {7: brightness[0]}, trains=False).status is ParityStatus.PROVEN, "which tells nothing"
+
+
+def test_a_pixel_that_is_not_finite_shows_in_the_loss() -> None:
+    one = build(batch_size=1)
+    model = made(one)
+    model.vae.decoder.conv_out.bias.data[1] = float("nan")
+    with torch.inference_mode():
+        assert not torch.isfinite(one.loss(model, next(one.batches())))
 
 
 def test_gaudi_lays_tensors_out_itself() -> None:
@@ -225,6 +271,10 @@ def test_the_suite_is_the_documents_experiment() -> None:
         assert (values["devices"], values["warmup_steps"]) == (1, 2), "one device; the first two batches are excluded"
         assert values["precision"] == {"gaudi2": "bf16", "a100": "fp16"}[cell.pool]
     assert len(expand(load_suite("stable_diffusion", profile="cuda", pools=load_pools()))) <= 8
-    fast = [cell.parameters for cell in expand(load_suite("stable_diffusion", profile="fast", pools=load_pools()))]
+    *cells, reference = expand(load_suite("stable_diffusion", profile="fast", pools=load_pools()))
+    fast = [cell.parameters for cell in cells]
     assert [(one["cuda_graph"], one["compile"], one["profile_steps"]) for one in fast] == [(False, "none", 0), (True, "model", 2)]
     assert {(one["execution"], one["precision"], one["batch_size"]) for one in fast} == {("synchronous", "fp16", 1)}
+    plain = reference.parameters
+    assert reference.reference and (plain["precision"], plain["cuda_graph"], plain["compile"]) == ("fp32", False, "none")
+    assert reference.repeats == 3 and {one["steps"] for one in (*fast, plain)} == {8}, "loss parity compares no fewer"
