@@ -19,7 +19,7 @@ from cluster.packages import installed
 from cluster.source_tree import running_tree
 from cluster.worker import node_socket
 from cluster.worker.fork_server import ForkServer
-from cluster.worker.template_imports import BASE, import_modules
+from cluster.worker.template_imports import BASE, EVERY_TRIAL, import_modules
 
 
 def main() -> None:
@@ -40,7 +40,7 @@ def main() -> None:
         server.serve_launcher(socket.socket(fileno=options.channel))
     running_tree()  # of the code that is imported now; trials inherit it
     installed()  # likewise: some 50 ms for each trial else
-    import_modules([*BASE, f"experiments.workloads.{options.workload}"])
+    import_modules([*BASE, *EVERY_TRIAL, f"experiments.workloads.{options.workload}"])
     server.run()
 
 

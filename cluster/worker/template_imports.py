@@ -14,6 +14,9 @@ from cluster.worker.torch_internals import compute_cache_keys
 from experiments.components import flop_count
 
 BASE = ("cluster.worker.trial_session", "cluster.worker.ray_train", "ray.train.torch")
+# What every trial comes to import: for its optimizer, Ray Train's context and its figures. Here that is done while the flow starts; else
+# the first trial does it while it is waited for, and the template again after it
+EVERY_TRIAL = ("torch._dynamo", "scipy.optimize", "ray.tune")
 # Not imported in the template: they ask for a device, are an entry point, or belong to one process
 _NOT_HERE = (
     "torch._inductor.compile_worker.__main__",
