@@ -135,6 +135,8 @@ def _ray(settings: Settings) -> Component:
             "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
             "AUTOSCALER_METRIC_PORT": "0",  # 0: any free port, else 44217 and 44227 on every head
             "DASHBOARD_METRIC_PORT": "0",
+            # Else workers for all CPUs start with the first job, each of 50 MB; a trial needs none, or one for each of its ranks
+            "RAY_prestart_worker_first_driver": "0",
         },
         folder=settings.ray_temp.parent,
         url=settings.ray_url,
