@@ -13,7 +13,7 @@ from tests.stack_support import EXTRA, FLOW, PREFECT_YAML, Stack, goes_down
 
 
 @pytest.fixture(scope="session")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+def started_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     root = tmp_path_factory.mktemp("repository")
     (root / "tiny.py").write_text(FLOW)
     (root / "real.py").write_text('from flows.sweep import sweep\n\n__all__ = ["sweep"]\n')
@@ -25,7 +25,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     for probe in probes:
         probe.close()
     made = Stack(root, {**variables, "SWEEPBENCH_RUNS": str(root / "runs"), "SWEEPBENCH_EXTRA": str(EXTRA)})
-    with kept("stack") as ends:
+    with kept("started_stack") as ends:
         ends.callback(made.command, "down")
         up = made.command("up")
         assert up.returncode == 0, up.stdout + up.stderr
@@ -33,3 +33,9 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         assert "deployment sweep/bridgetower" in up.stdout
         ends.callback(goes_down, made)
         yield made
+
+
+@pytest.fixture(scope="session")
+def stack(started_stack: Stack) -> Stack:
+    """By the short name, which elsewhere is that of stacks that one test makes for itself."""
+    return started_stack
