@@ -39,7 +39,7 @@ def no_process_left(store: SweepStore) -> bool:
     return all(processes.of_trial(trial.key) == [] for trial in store.load_plan().trials)
 
 
-def test_row_7_and_15_kill_9_then_resume(tmp_path: Path) -> None:
+def test_row_7_and_15_kill_9_then_resume(tmp_path: Path, prefect_server: str) -> None:
     first = start("run", "one_of_three", folder=tmp_path)
     store = until(running_step(1), first)  # the first trial is done, the second on its way
     finished = journal_bytes(store, 0)
@@ -76,7 +76,7 @@ def test_row_7_and_15_kill_9_then_resume(tmp_path: Path) -> None:
     status, text = sweep("report", "last", folder=tmp_path)
     assert status == 1 and f"left out: {path}, line {number + 1}: " in text, text
     assert path.read_bytes() == before
-    status, text = with_another_resume_beside(tmp_path)
+    status, text = with_another_resume_beside(tmp_path, prefect_server)
     assert status == 0 and f"{path}, line {number + 1}: " in text, text
     assert (path.parent / "damaged-a1" / "journal.jsonl").read_bytes() == before, "kept, and measured anew"
     result = store.result(trial.key)
@@ -84,12 +84,12 @@ def test_row_7_and_15_kill_9_then_resume(tmp_path: Path) -> None:
     check_projection(store)
 
 
-def with_another_resume_beside(folder: Path) -> tuple[int, str]:
+def with_another_resume_beside(folder: Path, prefect: str) -> tuple[int, str]:
     """Start `sweep resume` twice at once, and give the end of the one with the lease.
 
     The other says that it has none, and nothing of how an earlier flow ended.
     """
-    both = [start("resume", "last", folder=folder) for _ in range(2)]
+    both = [start("resume", "last", folder=folder, PREFECT_API_URL=prefect) for _ in range(2)]
     while (first := next((process for process in both if process.poll() is not None), None)) is None:
         time.sleep(0.05)
     (other,) = (process for process in both if process is not first)
@@ -102,7 +102,10 @@ def with_another_resume_beside(folder: Path) -> tuple[int, str]:
     return other.returncode, text
 
 
-def test_row_8_told_to_end_interrupted_and_stopped(tmp_path: Path) -> None:
+def test_row_8_told_to_end_interrupted_and_stopped(tmp_path: Path, prefect_server: str) -> None:
+    """What a signal ends has a Prefect server of its own, which must end with it; `sweep stop` and the end find one that stays."""
+    own, stays = dict[str, str](), {"PREFECT_API_URL": prefect_server}
+
     def end_with(number: int) -> None:
         os.kill(process.pid, number)
 
@@ -111,9 +114,13 @@ def test_row_8_told_to_end_interrupted_and_stopped(tmp_path: Path) -> None:
         assert status == 0, text
 
     begun = ["run", "one_of_three", "--only", "seed=1", "--only", "seed=2"]  # one under way each time, one not begun
-    ways = ((end_with, signal.SIGTERM, "SIGTERM"), (end_with, signal.SIGINT, "Ctrl-C"), (end_by_command, 0, "enough for today"))
-    for attempt, (end, number, reason) in enumerate(ways, 1):
-        process = start(*begun, folder=tmp_path)
+    ways = (
+        (end_with, signal.SIGTERM, "SIGTERM", own),
+        (end_with, signal.SIGINT, "Ctrl-C", own),
+        (end_by_command, 0, "enough for today", stays),
+    )
+    for attempt, (end, number, reason, server) in enumerate(ways, 1):
+        process = start(*begun, folder=tmp_path, **server)
         store = until(running_step(0, attempt=attempt), process)
         end(number)
         text, _ = process.communicate(timeout=DEADLINE_S)
@@ -128,7 +135,7 @@ def test_row_8_told_to_end_interrupted_and_stopped(tmp_path: Path) -> None:
         begun = ["resume", "last"]
     store = only_store()
     assert store is not None
-    status, text = sweep("resume", "last", folder=tmp_path)
+    status, text = sweep("resume", "last", folder=tmp_path, **stays)
     assert status == 0, text
     assert {result.outcome for trial in store.load_plan().trials if (result := store.result(trial.key))} == {Outcome.OK}
     check_projection(store)
