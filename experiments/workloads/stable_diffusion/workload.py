@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+    from experiments.components.layers.image_projections import ImageProjections
     from experiments.components.layers.recorded import Recorded
-    from experiments.workloads.stable_diffusion.image_projections import ImageProjections
 
 
 def build(context: Context) -> StableDiffusion:
@@ -131,7 +131,7 @@ class StableDiffusion:
                 unit.forward = self._recorded[-1]
         images = model(batch)
         if self._projections is None:
-            from experiments.workloads.stable_diffusion.image_projections import ImageProjections
+            from experiments.components.layers.image_projections import ImageProjections
 
             self._projections = ImageProjections(images.shape[1:], images.device)
         return self._projections(images).mean()

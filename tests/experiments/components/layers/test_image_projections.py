@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
+from experiments.components.layers.image_projections import PATTERNS, ImageProjections
 from experiments.stats.loss_parity import Parity, ParityStatus, loss_parity
-from experiments.workloads.stable_diffusion.image_projections import PATTERNS, ImageProjections
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

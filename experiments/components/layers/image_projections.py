@@ -18,8 +18,9 @@ class ImageProjections:
     pattern k is channels[k, c] x rows[k, i] x columns[k, j]. So it takes about as many operations as one small matrix product.
 
     The mean brightness tells little: all images of one model with random weights have about the same. A projection depends on where an
-    image is bright. Of images that have nothing in common but their contrast, the root mean square of pixel - 1/2, the mean projection of
-    one image differs by 27 % (standard deviation), and by 0.3 % where each pixel differs at random by 1 % of the contrast.
+    image is bright. It is taken about mid-grey and not about an image's own mean, so that a change of brightness alone shows too. Of two
+    images that share nothing but their contrast, the root mean square of pixel - 1/2, the mean projection differs by 27 % (standard
+    deviation); where each pixel is off at random by 1 % of the contrast, by 0.3 %.
 
     The patterns are drawn on the CPU from a seed of their own, so they are the same on all devices and in all trials, and kept on the
     images' device. Nothing is read from the device. A projection is not finite where a pixel is not.
@@ -27,7 +28,7 @@ class ImageProjections:
 
     def __init__(self, shape: Sequence[int], device: torch.device) -> None:
         """`shape`: channels, height and width of an image."""
-        draw = torch.Generator().manual_seed(_SEED)
+        draw = torch.Generator("cpu").manual_seed(_SEED)
 
         def signs(count: int) -> torch.Tensor:
             return torch.randint(2, (PATTERNS, count), generator=draw, device="cpu").mul_(2).sub_(1).to(device, torch.float32)
