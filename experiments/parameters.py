@@ -24,7 +24,8 @@ NOT_COMPILED: Mapping[str, Any] = {
 
 STATES_8BIT, STATES_BF16 = "states_8bit", "states_bf16"  # of `optimizer`
 LOW_STATES = (STATES_8BIT, STATES_BF16)
-REFERENCE = "fp32"  # the precision that others are compared with
+REFERENCES = ("fp32", "tf32", "bf16")  # precisions that others may be compared with, the most exact first
+REFERENCE = REFERENCES[0]
 REFERENCE_SEEDS = 3  # with which a reference is trained, at least: fewer do not show what differs from training to training
 
 # Parameters that change neither what is learnt nor a number on the way: how batches are fed, what is recorded, what is gathered when.
@@ -76,8 +77,8 @@ def as_reference(parameters: Mapping[str, Any], precision: str = REFERENCE) -> d
         arithmetic["optimizer"] = "foreach"
     if parameters.get("attention") == "varlen":
         arithmetic["attention"] = "sdpa"  # the same pairs of tokens; varlen computes in 16 bits alone
-    if parameters.get("tuning") == "lora" and precision == REFERENCE:
-        arithmetic["cast_weights"] = False  # in fp32 there is nothing to cast
+    if parameters.get("tuning") == "lora" and precision != "bf16":
+        arithmetic["cast_weights"] = False  # in 32 bits there is nothing to cast
     found = {**parameters, "precision": precision, **arithmetic}
     if found.get("compile_cache") == "fresh" and not _compiles(found):
         found["compile_cache"] = "kept"  # what compiled was of the arithmetic

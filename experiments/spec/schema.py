@@ -124,8 +124,9 @@ class Sections(Strict):
         default=0,
         description="seeds of the reference for loss parity (true: 3): adds what is missing, and each repeat has another seed",
     )
-    parity_precision: Literal["fp32", "bf16"] = Field(
-        default="fp32", description="the precision of the references that are added; bf16: where fp32 would take too long, or does not fit"
+    parity_precision: Literal["fp32", "tf32", "bf16"] = Field(
+        default="fp32",
+        description="the precision of the references that are added; tf32, bf16: where fp32 would take too long, or does not fit",
     )
     same_work: list[str] = Field(
         default_factory=list,
@@ -181,7 +182,7 @@ class Suite(Strict):
     sets: dict[str, Any] = Field(description="--set: stronger than everything above")
     only: dict[str, list[Scalar]] = Field(description="--only: cells with other values are left out")
     parity_reference: References = 0  # plans of early sweeps lack it, or say true or false
-    parity_precision: Literal["fp32", "bf16"] = "fp32"  # plans of earlier sweeps lack it
+    parity_precision: Literal["fp32", "tf32", "bf16"] = "fp32"  # plans of earlier sweeps lack it
     same_work: list[str] = Field(default_factory=list, description="the workload's too; plans of earlier sweeps lack it")
     repeats: int
     rounds: Rounds | None = None  # in place of `repeats`; plans of earlier sweeps lack it

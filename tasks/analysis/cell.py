@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from experiments.metrics import Metric, Scale
-from experiments.parameters import REFERENCE
+from experiments.parameters import REFERENCES
 from experiments.stats.estimate import LEVEL, Estimate, estimate_from_mean
 from experiments.stats.layout import Layout
 from experiments.stats.loss_parity import Parity, ParityStatus
@@ -153,7 +153,7 @@ class Cell:
 
     def may_lead(self, other: Cell | None) -> bool:
         """Whether a lead over `other` may be claimed. What is proven leads all, and what is struck nothing. Anything else leads what
-        computes as it does. A reference leads the rest too, but one in bf16 none in fp32: nothing was held against that.
+        computes as it does. A reference leads the rest too, but no reference that is more exact: it was held against none.
 
         Without `other`: whether it has nothing to prove.
         """
@@ -163,7 +163,9 @@ class Cell:
             return self.parity is None
         if other.numerics == self.numerics:
             return True
-        return self.reference == REFERENCE or (self.reference != "" and other.reference != REFERENCE)
+        if not self.reference or not other.reference:
+            return bool(self.reference)
+        return REFERENCES.index(self.reference) <= REFERENCES.index(other.reference)
 
     def mean(self, name: str) -> float | None:
         """Mean of a summary metric over the repeats that ended ok, without those that were disturbed, where others were not; None where

@@ -1,7 +1,7 @@
 """No speed-up is claimed for a cell that has not shown that it learns what its reference learns.
 
 A cell has nothing to prove if it computes as its baseline does: with equal NUMERICS (experiments/parameters.py) on the same kind of device.
-Else its losses are compared with those of a reference, which learns the same in fp32 or, where no fp32 has enough seeds, in bf16.
+Else its losses are compared with those of a reference, which learns the same in fp32 or, where no fp32 has enough seeds, in TF32 or bf16.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.config.scalar_text import yaml_text
-from experiments.parameters import REFERENCE, REFERENCE_SEEDS, SAME_MATHEMATICS, as_reference, numerics_of
+from experiments.parameters import REFERENCE, REFERENCE_SEEDS, REFERENCES, SAME_MATHEMATICS, as_reference, numerics_of
 from experiments.stats.loss_parity import Parity, ParityStatus, loss_parity
 from experiments.summary import BATCH_TIMES
 from tasks.analysis.cell import Cell
 from tasks.analysis.parity_note import parity_note
 
-_KINDS = (REFERENCE, "bf16")  # precisions of a reference, best first
 Settings = dict[str, Any]
 
 
@@ -45,9 +44,9 @@ class _Arm:
 
     @cached_property
     def kind(self) -> int:
-        """Its place in _KINDS if it may be a reference; else their number."""
-        found = (kind for kind, precision in enumerate(_KINDS) if "precision" in self.settings and not self.lacks(precision))
-        return next(found, len(_KINDS))
+        """Its place in REFERENCES if it may be a reference; else their number."""
+        found = (kind for kind, precision in enumerate(REFERENCES) if "precision" in self.settings and not self.lacks(precision))
+        return next(found, len(REFERENCES))
 
     def lacks(self, precision: str) -> Settings:
         """What a reference of this precision is set to where it is set otherwise."""
@@ -113,17 +112,18 @@ def _undisputed(arm: _Arm, baseline: _Arm | None, alike: Sequence[_Arm]) -> bool
     """Whether neither its baseline nor anything that learns the same computes otherwise. Without a baseline a reference is meant."""
     if any(other.numerics != arm.numerics for other in alike):
         return False
-    plain = arm.kind < len(_KINDS) or "precision" not in arm.settings
+    plain = arm.kind < len(REFERENCES) or "precision" not in arm.settings
     return plain if baseline is None else baseline.numerics == arm.numerics
 
 
 def _reference(arm: _Arm, baseline: _Arm | None, alike: Sequence[_Arm]) -> _Arm | None:
     """What this arm is compared with, of those that learn the same; itself if others are compared with it; None if there is nothing.
 
-    Enough seeds first, then fp32 before bf16, then the baseline's place, the baseline's numerics, what is not compiled, and the plan's
-    order. An arm is no reference to itself where its baseline computes otherwise, unless it alone of them is fp32, nor where bf16 has fp32.
+    Enough seeds first, then fp32 before TF32 before bf16, then the baseline's place, the baseline's numerics, what is not compiled, and the
+    plan's order. An arm is no reference to itself where its baseline computes otherwise, unless it alone of them is fp32, nor where another
+    is better.
     """
-    able = [other for other in alike if other.kind <= min(arm.kind, len(_KINDS) - 1)]
+    able = [other for other in alike if other.kind <= min(arm.kind, len(REFERENCES) - 1)]
     able = [other for other in able if any(cell.measured for cell in other.cells)]
     beside = baseline is not None and baseline.numerics != arm.numerics and not (arm.kind == 0 and baseline.kind)
     if arm in able and (beside or any(other.kind < arm.kind for other in able)):
@@ -140,7 +140,7 @@ def _reference(arm: _Arm, baseline: _Arm | None, alike: Sequence[_Arm]) -> _Arm 
 
 
 def _why_none(arm: _Arm, arms: Sequence[_Arm]) -> str:
-    kinds, others = " or ".join(_KINDS), [other for other in arms if other is not arm and other.kind < len(_KINDS)]
+    kinds, others = "fp32, tf32 or bf16", [other for other in arms if other is not arm and other.kind < len(REFERENCES)]
     if not others:
         return f"no {kinds} reference in the sweep{_what_lacks(arms)}"
     nearest = min((arm.differs(other) - SAME_MATHEMATICS for other in others), key=len)
@@ -153,8 +153,8 @@ def _why_none(arm: _Arm, arms: Sequence[_Arm]) -> str:
 
 
 def _what_lacks(arms: Sequence[_Arm]) -> str:
-    """With what the cell of fp32 or bf16 that is nearest to a reference would be one; empty where there is no such cell."""
-    plain = [(precision, arm) for arm in arms if (precision := arm.settings.get("precision")) in _KINDS]
+    """With what the cell of fp32, TF32 or bf16 that is nearest to a reference would be one; empty where there is no such cell."""
+    plain = [(precision, arm) for arm in arms if (precision := arm.settings.get("precision")) in REFERENCES]
     each = [(precision, arm.lacks(precision)) for precision, arm in plain]
     precision, lacks = min(each, key=lambda one: len(one[1]), default=("", {}))
     settings = [f"{name} {yaml_text(value)}" for name, value in sorted(lacks.items())]

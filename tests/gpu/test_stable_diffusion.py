@@ -30,6 +30,6 @@ def test_images_are_those_of_single_launches(values: dict[str, Any]) -> None:
         losses[graph] = [step.forward_backward(batch) for batch in batches]
         with torch.inference_mode(), step._autocast():
             images[graph] = step.model(batches[0]).clone()
-    for pair in ((images[True], images[False]), (torch.stack(losses[True]), torch.stack(losses[False]))):
-        torch.testing.assert_close(*pair, rtol=1e-3, atol=5e-3)
+    torch.testing.assert_close(images[True], images[False], rtol=1e-3, atol=5e-3)
+    torch.testing.assert_close(torch.stack(losses[True]), torch.stack(losses[False]), rtol=0.02, atol=0)  # other images: 0.27
     assert float(losses[True][0]) != float(losses[True][1]), "each batch its own images"

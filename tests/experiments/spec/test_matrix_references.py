@@ -48,7 +48,18 @@ def test_a_reference_may_be_in_bf16_and_is_then_a_cell_that_is_there(workshop: W
     without = expand(workshop.load(in_bf16.replace("[bf16, tf32]", "[fp16, tf32]").replace("{precision: bf16}", "{precision: fp16}")))
     added = [(cell.pool, cell.parameters["precision"], cell.parameters["compile"], cell.repeats) for cell in without if cell.reference]
     assert added == [("cpu", "bf16", "none", 3), ("gpu", "bf16", "none", 3)]
-    assert "parity_precision" in str(workshop.refused(in_bf16.replace("precision: bf16\n", "precision: tf32\n")))
+    assert "parity_precision" in str(workshop.refused(in_bf16.replace("precision: bf16\n", "precision: fp16\n")))
+
+
+def test_a_reference_in_tf32_is_the_cell_that_is_there(workshop: Workshop) -> None:
+    in_tf32 = REFERENCES.replace("parity_reference: true", "parity_reference: 3\nparity_precision: tf32")
+    cells = expand(workshop.load(in_tf32))
+    assert [(cell.parameters["precision"], cell.repeats, cell.reference) for cell in cells[:4]] == [
+        ("bf16", None, False),
+        ("bf16", None, False),
+        ("tf32", 3, False),
+        ("tf32", 3, False),
+    ] and len(cells) == 8
 
 
 def test_a_reference_is_not_compiled_in_any_mode(workshop: Workshop) -> None:

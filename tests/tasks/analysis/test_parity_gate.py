@@ -121,7 +121,7 @@ def test_fp32_is_the_reference_else_bf16_with_enough_seeds_and_it_is_named() -> 
 def test_a_reference_computes_plainly() -> None:
     quantised: dict[str, Any] = {"linear": "switchback", "allow_tf32": False, "seeds": THREE}
     cells = gate(cell("base", precision="fp32", **quantised), cell("other", precision="bf16", **quantised))
-    none = "unproven: no fp32 or bf16 reference in the sweep; a cell in"
+    none = "unproven: no fp32, tf32 or bf16 reference in the sweep; a cell in"
     assert cells["other"].parity_note == f"{none} fp32 would be one with linear plain"
     loose: dict[str, Any] = {"allow_tf32": True, "seeds": THREE}
     cells = gate(cell("base", precision="fp32", **loose), cell("other", precision="fp16", **loose))
@@ -134,13 +134,20 @@ def test_what_the_nearest_cell_lacks_to_be_a_reference_is_said() -> None:
     sharded: dict[str, Any] = {"autocast": False, "fsdp_compute": "bf16", "optimizer": "states_bf16", "seeds": THREE}
     cells = gate(cell("base", precision="bf16", **sharded), cell("fp8", precision="fp8", **sharded))
     lacks = "autocast true and fsdp_compute fp32 and optimizer foreach"
-    assert cells["fp8"].parity_note == f"unproven: no fp32 or bf16 reference in the sweep; a cell in bf16 would be one with {lacks}"
+    assert cells["fp8"].parity_note == f"unproven: no fp32, tf32 or bf16 reference in the sweep; a cell in bf16 would be one with {lacks}"
 
 
-def test_tf32_as_baseline_proves_nothing_about_bf16() -> None:
-    cells = gate(cell("base", precision="tf32", seeds=THREE), cell("bf16", precision="bf16", seeds=THREE))
-    assert status(cells["bf16"]) == "unproven" and not cells["bf16"].claimed
-    assert cells["bf16"].parity_note == "unproven: no fp32 or bf16 reference in the sweep"
+def test_tf32_is_a_reference_where_no_fp32_is_and_before_bf16() -> None:
+    """TF32 rounds products' factors to 10 bits where bf16 has 7."""
+    tf32: dict[str, Any] = {"precision": "tf32", "kernels": "stock"}
+    cells = gate(cell("base", **tf32, seeds=THREE), cell("bf16", **BF16), cell("fp8", **FP8))
+    assert cells["base"].parity is None and cells["base"].claimed
+    assert all(cells[name].claimed and "against tf32 over 120 steps" in str(cells[name].parity_note) for name in ("bf16", "fp8"))
+    cells = gate(cell("base", **tf32), cell("bf16", **BF16), cell("fp8", **FP8))
+    assert "against bf16" in str(cells["fp8"].parity_note), "one seed of tf32 is no reference"
+    assert cells["bf16"].parity_note == f"unproven against tf32: {NEEDS.replace('fp32', 'tf32')}" and not cells["bf16"].claimed
+    cells = gate(cell("base", **tf32, seeds=THREE), cell("full", precision="fp32", kernels="stock", seeds=THREE), cell("fp8", **FP8))
+    assert "against fp32" in str(cells["fp8"].parity_note) and "against fp32" in str(cells["base"].parity_note)
     assert gate(cell("base", precision="tf32"), cell("full", precision="fp32"))["full"].claimed, "fp32 has nothing to prove to tf32"
 
 
@@ -149,7 +156,7 @@ def test_without_a_baseline_a_reference_is_meant() -> None:
     [alone] = made([row(workers(0, precision="bf16"), losses=[2.0] * 50)], none)
     assert alone.baseline is None and alone.parity is None and alone.claimed, "bf16 by itself is a reference"
     [low] = made([row(workers(0, precision="fp16"), losses=[2.0] * 50)], none)
-    assert not low.claimed and low.parity_note == "unproven: no fp32 or bf16 reference in the sweep"
+    assert not low.claimed and low.parity_note == "unproven: no fp32, tf32 or bf16 reference in the sweep"
     [plain] = made([row(workers(0), losses=[2.0] * 50)])
     assert plain.parity is None and plain.claimed, "no precision, nothing to prove"
     [failed] = made([row(workers(0, precision="bf16"), None, outcome=Outcome.CRASHED)])
@@ -164,7 +171,7 @@ def test_the_nearest_cell_is_named_by_what_differs_in_what_it_learns() -> None:
         cell("big reference", precision="fp32", batch_size=64, outcome=Outcome.DOES_NOT_FIT),
         cell("big", precision="bf16", batch_size=64),
     )
-    assert cells["longer"].parity_note == "unproven: the nearest fp32 or bf16 cell differs in learning_rate, so it is no reference"
+    assert cells["longer"].parity_note == "unproven: the nearest fp32, tf32 or bf16 cell differs in learning_rate, so it is no reference"
     assert cells["big"].parity_note == "unproven: the reference ended without a curve (does not fit)"
 
 
@@ -174,7 +181,7 @@ def test_the_largest_batch_is_what_it_came_to() -> None:
         return gate(base, cell("max", precision="bf16", batch_size="max", seeds=THREE, result_summary={"batch_size": came_to}))["max"]
 
     assert status(found(24)) == "proven"
-    assert found(32).parity_note == "unproven: the nearest fp32 or bf16 cell differs in batch_size, so it is no reference"
+    assert found(32).parity_note == "unproven: the nearest fp32, tf32 or bf16 cell differs in batch_size, so it is no reference"
 
 
 def test_each_cell_is_judged_by_its_own_curves_and_seeds_of_an_axis_belong_together() -> None:
@@ -251,12 +258,18 @@ def test_what_nothing_was_held_against_leads_only_what_computes_alike() -> None:
     assert reference.may_lead(proven) and reference.may_lead(larger) and proven.may_lead(larger)
 
 
-def test_a_reference_in_bf16_leads_no_fp32_that_it_was_not_held_against() -> None:
+def test_a_reference_leads_no_more_exact_one_that_it_was_not_held_against() -> None:
     cells = batches(("bf16", 32), ("fp16", 32), ("fp32", 64), ("fp16", 64))
     reference, full = cells["bf16 32"], cells["fp32 64"]
     assert (reference.reference, full.reference) == ("bf16", "fp32")
     assert reference.may_lead(cells["fp16 32"]) and reference.may_lead(cells["fp16 64"])
     assert not reference.may_lead(full) and full.may_lead(reference)
+    cells = batches(("bf16", 32), ("fp16", 32), ("tf32", 64), ("fp16", 64))
+    reference, tf32 = cells["bf16 32"], cells["tf32 64"]
+    assert (reference.reference, tf32.reference) == ("bf16", "tf32")
+    assert not reference.may_lead(tf32) and tf32.may_lead(reference)
+    cells = batches(("tf32", 32), ("fp16", 32), ("fp32", 64), ("fp16", 64))
+    assert not cells["tf32 32"].may_lead(cells["fp32 64"]) and cells["fp32 64"].may_lead(cells["tf32 32"])
 
 
 def test_inference_is_compared_batch_by_batch() -> None:
