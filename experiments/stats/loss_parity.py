@@ -101,7 +101,8 @@ def loss_parity(candidate: Mapping[int, ArrayLike], reference: Mapping[int, Arra
     from training to training, autocorrelated or growing. With fewer pairs that cannot be seen in the pairs: then the spread s between the
     reference's seeds bounds it, since two trainings that share weights and batches are no further apart than two that share neither:
     se^2 = 2 s^2 / pairs + v, with v the variance of d over its steps from the means of 8 blocks, and Satterthwaite's degrees of freedom.
-    Without training (`trains` false) nothing grows: v alone counts, and one seed is enough.
+    Without training (`trains` false) nothing grows: v alone counts, and one seed is enough. Proven are then the sizes of the differences,
+    not their mean: another output is higher at one batch and lower at the next, so that a long enough mean would prove any.
 
     - Struck: |d| exceeds MARGIN and t(0.995) se, so that a candidate that differs in nothing is struck with a probability of at most 1 %;
       or a loss is infinite where the references' are finite.
@@ -147,7 +148,7 @@ def _judged(ours: Array, theirs: Array, *, trains: bool, counts: dict[str, Any])
     n = ours.shape[1]
     found = _difference(ours, theirs, slice(n // 2, n), trains=trains)
     struck = abs(found.mean) > found.bound
-    why = "" if struck else _why_not(ours, theirs, found, trains=trains)
+    why = "" if struck else _why_not(ours, theirs, trains=trains)
     status = ParityStatus.STRUCK if struck else ParityStatus.UNPROVEN if why else ParityStatus.PROVEN
     low, high = found.interval
     ends, curve = _blocks_of(ours, theirs)
@@ -167,7 +168,7 @@ def _judged(ours: Array, theirs: Array, *, trains: bool, counts: dict[str, Any])
     )
 
 
-def _why_not(ours: Array, theirs: Array, found: _Difference, *, trains: bool) -> str:
+def _why_not(ours: Array, theirs: Array, *, trains: bool) -> str:
     """Why equality is not proven; empty if it is."""
     n = ours.shape[1]
     if trains and n < MINIMUM_STEPS:
@@ -176,16 +177,19 @@ def _why_not(ours: Array, theirs: Array, found: _Difference, *, trains: bool) ->
     if trains and not first - judged >= LEARNT * abs(first):
         return "the reference has not learnt: its loss fell by less than 2 %"
     quarter = (n + n // 2) // 2
-    parts = [found, *(_difference(ours, theirs, part, trains=trains) for part in (slice(n // 2, quarter), slice(quarter, n)))]
+    judged_parts = (slice(n // 2, n), slice(n // 2, quarter), slice(quarter, n))
+    parts = [_difference(ours, theirs, part, trains=trains, sizes=not trains) for part in judged_parts]
     if all(part.interval[0] > -MARGIN and part.interval[1] < MARGIN for part in parts):
         return ""
-    return "its difference is not known well enough"
+    return "its difference is not known well enough" if trains else f"its losses differ by {100 * parts[0].mean:.2f} % a step, up or down"
 
 
-def _difference(ours: Array, theirs: Array, part: slice, *, trains: bool) -> _Difference:
-    """The mean relative difference over some steps: see `loss_parity`."""
+def _difference(ours: Array, theirs: Array, part: slice, *, trains: bool, sizes: bool = False) -> _Difference:
+    """The mean relative difference over some steps, with `sizes` the mean of its size: see `loss_parity`."""
     pairs, level = len(ours), theirs[:, part].mean(1)
     steps = (ours[:, part] - theirs[:pairs, part]) / np.abs(level[:pairs, None])
+    if sizes:
+        steps = np.abs(steps)
     each = steps.mean(1)
     step_se, step_df = math.sqrt(sum(map(_step_variance, steps))) / pairs, (_BLOCKS - 1) * pairs
     if not trains:

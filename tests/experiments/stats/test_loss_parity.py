@@ -95,6 +95,16 @@ def test_without_training_one_seed_is_enough_and_nothing_has_to_be_learnt() -> N
     assert loss_parity({0: level}, {0: level}).why == "1 of 3 seeds of the reference"
 
 
+def test_without_training_differences_up_and_down_do_not_cancel() -> None:
+    """Neither over many steps nor over seeds: another output is not the same because it is higher here and lower there."""
+    level, noise = np.full(2000, 2.0), np.random.default_rng(0).standard_normal(2000)
+    for share, status in ((0.004, PROVEN), (0.01, UNPROVEN), (0.3, UNPROVEN)):
+        found = loss_parity({0: level * (1 + share * (noise - noise[1000:].mean()))}, {0: level}, trains=False)
+        assert found.status is status and found.difference == pytest.approx(0, abs=1e-9)
+    seeds = {0: level * 1.03, 1: level * 0.97}
+    assert loss_parity(seeds, dict.fromkeys(seeds, level), trains=False).why == "its losses differ by 3.00 % a step, up or down"
+
+
 def test_what_is_too_short_or_learns_nothing_proves_nothing() -> None:
     assert judged((0.0, 0.0, 0.0), 99).why == "99 steps are too few" and judged((0.0, 0.0, 0.0), 100).status is PROVEN
     assert judged((0.02, 0.02, 0.02), 8).status is STRUCK, "what differs may show at once"
