@@ -32,14 +32,20 @@ class BertInference(bert.Bert):
     trains = False
     parameters: Parameters
 
+    def __init__(self, context: Context) -> None:
+        from experiments.components.layers.projections import BatchProjection
+
+        super().__init__(context)
+        self._projection = BatchProjection()
+
     def model(self) -> nn.Module:
         return ready(super().model(), self.parameters)
 
     def loss(self, model: nn.Module, batch: Batch) -> torch.Tensor:
-        """The forward pass; of its scores, the mean of each sample's first token's, which has read all others."""
+        """The forward pass; of its scores, the mean projection of each sample's first token's, which has read all others."""
         scores = model(**self.inputs(model, batch)).logits
         first = scores[0, batch["starts"][: self.samples(batch)]] if "starts" in batch else scores[:, 0]
-        return first.float().mean()  # type: ignore[no-any-return]
+        return self._projection(first)
 
     def flops_per_sample(self) -> float | None:
         """Of the forward pass: a training step is counted as three."""

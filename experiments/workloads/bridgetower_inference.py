@@ -38,19 +38,26 @@ class BridgeTowerInference(BridgeTower):
     trains = False
     parameters: Parameters
 
+    def __init__(self, context: Context) -> None:
+        from experiments.components.layers.projections import BatchProjection
+
+        super().__init__(context)
+        self._projection = BatchProjection()
+
     def model(self) -> nn.Module:
         return ready(super().model(), self.parameters)
 
     def loss(self, model: nn.Module, batch: Batch) -> torch.Tensor:
-        """The forward pass, and of its output the mean distance of a pair: 1 - cosine of the text's and the image's embedding, 0 to 2.
+        """The forward pass; of the three embeddings of each pair, the mean projection.
 
-        It costs nothing beside the model, is not finite where the embeddings are not, and shows how far a precision is from fp32.
+        Of all three: the text's and the image's have not passed the cross-modal layers.
         """
+        import torch
+
         from experiments.workloads.bridgetower.model import inputs
 
         output = model(**inputs(batch, self.parameters.attention))
-        cosine = (output.text_embeds.float() * output.image_embeds.float()).sum(dim=-1)
-        return 1 - cosine.mean()  # type: ignore[no-any-return]
+        return self._projection(torch.cat([output.text_embeds, output.image_embeds, output.cross_embeds], dim=-1))
 
     def flops_per_sample(self) -> float | None:
         """Of the forward pass: a training step is counted as three."""

@@ -45,6 +45,12 @@ class T5Inference(t5.T5):
     trains = False
     parameters: Parameters
 
+    def __init__(self, context: Context) -> None:
+        from experiments.components.layers.projections import BatchProjection
+
+        super().__init__(context)
+        self._projection = BatchProjection()
+
     def model(self) -> nn.Module:
         return ready(super().model(), self.parameters)
 
@@ -53,7 +59,7 @@ class T5Inference(t5.T5):
         return [model.encoder, model.decoder]
 
     def loss(self, model: Any, batch: Batch) -> torch.Tensor:
-        """Summaries; the mean of the scores that their last tokens were chosen by."""
+        """Summaries; the mean projection of the scores that their last tokens were chosen by."""
         length = self.parameters.target_length
         output = model.generate(
             input_ids=batch["input_ids"],
@@ -66,7 +72,7 @@ class T5Inference(t5.T5):
             return_dict_in_generate=True,
             output_logits=True,
         )
-        return output.logits[-1].float().mean()  # type: ignore[no-any-return]
+        return self._projection(output.logits[-1])
 
     def flops_per_sample(self) -> float | None:
         """Of one forward pass over document and summary, what the cache of keys and values makes of writing it token by token."""

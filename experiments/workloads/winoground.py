@@ -101,7 +101,10 @@ class Winoground:
     find_unused_parameters = False
 
     def __init__(self, context: Context) -> None:
+        from experiments.components.layers.projections import BatchProjection
+
         self.context = context
+        self._projection = BatchProjection()
         self.parameters: Parameters = context.parameters
         self.family = self.parameters.family
         self.random = self.parameters.weights == "random"
@@ -148,8 +151,8 @@ class Winoground:
         return batch
 
     def loss(self, model: nn.Module, batch: Batch) -> torch.Tensor:
-        """Cross-entropy of choosing between the two captions for each image; ln 2 for a model that knows nothing."""
-        return _choice(self.scores(model, batch))
+        """The scores; of them the mean projection. `evaluate` has the cross-entropy: ln 2 of whatever model has random weights."""
+        return self._projection(self.scores(model, batch))
 
     def scores(self, model: Any, batch: Batch) -> torch.Tensor:
         """s(caption, image), fp32 (examples, 2 captions, 2 images)."""

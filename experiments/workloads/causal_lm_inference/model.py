@@ -67,16 +67,16 @@ def prefill(model: Any, cache: StaticCache, prompts: torch.Tensor) -> torch.Tens
 class Decoder:
     """Writes tokens after prompts (batch, tokens), greedily, one at a time, each from the one before it; the first from the prompt's last.
 
-    `token` (batch, 1): the last one written. `graph`: a token's work is recorded as a CUDA graph, and replayed for each one.
+    `token` (batch, 1): the last one written; `scores` (batch, vocabulary): what it was chosen by. `graph`: a token's work is recorded as a
+    CUDA graph, and replayed for each one.
     """
 
     def __init__(self, model: Any, cache: StaticCache, prompts: torch.Tensor, *, graph: bool) -> None:
         self.model, self.cache, self.prompts = model, cache, prompts
         self.token = prompts[:, -1:].clone()
-        self.scores = torch.zeros((), device=prompts.device)  # their mean at the last token
         self._places = torch.arange(cache.size, device=prompts.device)
         self._replay: Replay | None = None
-        prefill(model, cache, prompts)
+        self.scores = prefill(model, cache, prompts).clone()
         if graph:
             self._record()
 
@@ -85,19 +85,19 @@ class Decoder:
         self._replay = None
 
     def write(self, count: int) -> torch.Tensor:
-        """Write `count` tokens after the prompts; the mean score at the last one."""
+        """Write `count` tokens after the prompts; the scores (batch, vocabulary) of the last one, which the next call overwrites."""
         self.token.copy_(self.prompts[:, -1:])
         self.cache.at.fill_(self.prompts.shape[1] - 1)
         for _ in range(count):
             (self._replay or self._one)()
-        return self.scores.clone()
+        return self.scores
 
     def _one(self) -> None:
         cache = self.cache
         seen = (self._places <= cache.at)[None, None, None]  # (1, 1, 1, size)
         scores = self.model(self.token, cache, cache.at[None], seen)
         self.token.copy_(scores.argmax(dim=-1, keepdim=True))
-        self.scores.copy_(scores.float().mean())
+        self.scores.copy_(scores)
         cache.at.add_(1)
 
     def _record(self) -> None:

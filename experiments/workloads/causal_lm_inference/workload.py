@@ -36,7 +36,10 @@ class CausalLmInference(CausalLm):
     def __init__(self, context: Context) -> None:
         if context.parameters.cuda_graph and context.device_kind != "cuda":
             raise Unsupported(f"cuda_graph: only on cuda, and this is {context.device_kind}")
+        from experiments.components.layers.projections import BatchProjection
+
         super().__init__(context)
+        self._projection = BatchProjection()
         self._cache: StaticCache | None = None
         self._decoding: Decoder | None = None
 
@@ -58,7 +61,7 @@ class CausalLmInference(CausalLm):
             yield {"input_ids": batch["input_ids"]}
 
     def loss(self, model: nn.Module, batch: Batch) -> torch.Tensor:
-        """A phase's step; of the last tokens' scores, the mean."""
+        """A phase's step; of the last tokens' scores, the mean projection."""
         from experiments.workloads.causal_lm_inference.model import Decoder, StaticCache, prefill
 
         parameters, prompts = self.parameters, batch["input_ids"]
@@ -66,10 +69,10 @@ class CausalLmInference(CausalLm):
         if self._cache is None:
             self._cache = StaticCache(self.shape.layers, parameters.sequence_length + decodes * parameters.new_tokens, prompts.device)
         if not decodes:
-            return prefill(model, self._cache, prompts).float().mean()
+            return self._projection(prefill(model, self._cache, prompts))
         if self._decoding is None:
             self._decoding = Decoder(model, self._cache, prompts, graph=parameters.cuda_graph)
-        return self._decoding.write(parameters.new_tokens)
+        return self._projection(self._decoding.write(parameters.new_tokens))
 
     def leave_graphs_out(self) -> None:
         if self._decoding is not None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from experiments.components.layers.image_projections import ImageProjections
+    from experiments.components.layers.projections import Projections
     from experiments.components.layers.recorded import Recorded
 
 
@@ -42,7 +42,7 @@ class StableDiffusion:
             raise Unsupported("memory_format channels_last: on hpu the graph compiler lays tensors out")
         (_, _, _, own), _, (self.width, _, _, self.vocabulary) = SIZES[self.parameters.model]
         self._recorded: list[Recorded] = []  # with cuda_graph, from the first batch on
-        self._projections: ImageProjections | None = None  # from the first batch on
+        self._projections: Projections | None = None  # from the first batch on
         self.latent = self.parameters.image_size // 8 if self.parameters.image_size else own
 
     def model(self) -> nn.Module:
@@ -131,9 +131,9 @@ class StableDiffusion:
                 unit.forward = self._recorded[-1]
         images = model(batch)
         if self._projections is None:
-            from experiments.components.layers.image_projections import ImageProjections
+            from experiments.components.layers.projections import Projections
 
-            self._projections = ImageProjections(images.shape[1:], images.device)
+            self._projections = Projections(images.shape[1:], images.device, about=0.5)
         return self._projections(images).mean()
 
     def leave_graphs_out(self) -> None:

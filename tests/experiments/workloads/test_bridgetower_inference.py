@@ -15,6 +15,7 @@ from cluster.worker.measure.recorder import Recorder
 from cluster.worker.rank_group import Ranks
 from cluster.worker.set_up import SessionContext
 from cluster.worker.trial_session import TrialSession
+from experiments.components.layers.projections import BatchProjection
 from experiments.components.workload import Context
 from experiments.datasets import scenes
 from experiments.metrics import Direction, metric_of
@@ -28,7 +29,7 @@ from tests.trial_support import cpu_trial
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 SHORT: dict[str, Any] = {"model": "tiny", "text_length": 24, "batch_size": 8, "steps": 20, "warmup_steps": 2, "threads": 1}
-GOLDEN = [0.95389, 0.92051, 0.94256, 0.91605]  # mean distance of the pairs in the first batches, fp32
+GOLDEN = [0.11165, 0.11584, 0.10906, 0.11023]  # mean projection of the embeddings of the first batches, fp32
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +59,7 @@ def test_a_trial_infers_and_does_not_train(tmp_path: Path, data: DataSource) -> 
     assert [evaluation["when"] for evaluation in journal.evaluations] == ["before"], "nothing was learnt in between"
 
     losses = [step["loss"] for step in journal.steps]
-    assert losses[:4] == pytest.approx(GOLDEN, abs=1e-3)
+    assert losses[:4] == pytest.approx(GOLDEN, abs=1e-4)
     steps = [step for step in journal.steps if step["measured"]]
     assert len(steps) == 20 and all(step["optimizer_s"] < 0.1 * step["total_s"] for step in steps)
 
@@ -90,8 +91,8 @@ def test_the_output_has_the_golden_shape_and_no_gradient(data: DataSource) -> No
     assert seen[0].loss is None and not seen[0].text_embeds.requires_grad
     assert seen[0].text_embeds.shape == seen[0].image_embeds.shape == seen[0].cross_embeds.shape == (8, 64)
     assert seen[0].text_embeds.norm(dim=-1) == pytest.approx(torch.ones(8))
-    cosine = torch.nn.functional.cosine_similarity(seen[0].text_embeds, seen[0].image_embeds)
-    assert float(first) == pytest.approx(1 - float(cosine.mean()), abs=1e-5)
+    three = torch.cat([seen[0].text_embeds, seen[0].image_embeds, seen[0].cross_embeds], dim=-1)
+    assert float(first) == pytest.approx(float(BatchProjection()(three)), abs=1e-6)
 
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
@@ -108,7 +109,7 @@ def test_bf16_weights_give_nearly_what_fp32_gives(tmp_path: Path, data: DataSour
         assert kinds == {torch.bfloat16 if name == "cast" else torch.float32}
         losses[name] = [step["loss"] for step in journal.steps]
     for name in ("cast", "autocast"):
-        assert losses[name] != losses["fp32"] and losses[name] == pytest.approx(losses["fp32"], abs=0.02)
+        assert losses[name] != losses["fp32"] and losses[name] == pytest.approx(losses["fp32"], rel=0.01)
 
 
 def test_compiled_layers_run_in_inference_mode(tmp_path: Path, data: DataSource) -> None:
@@ -125,7 +126,7 @@ def test_a_latency_is_of_one_batch_at_a_time(tmp_path: Path, data: DataSource) -
     summary = summarise(journal.steps, window)
     steps = sorted(step["total_s"] - step["data_wait_s"] for step in journal.steps if step["measured"])
     assert summary["latency_p50_s"] == pytest.approx(steps[1]) and summary["service_time_p50_s"] is None
-    assert [step["loss"] for step in journal.steps] == pytest.approx(GOLDEN, abs=1e-3), "the same batches, computed the same"
+    assert [step["loss"] for step in journal.steps] == pytest.approx(GOLDEN, abs=1e-4), "the same batches, computed the same"
     with pytest.raises(ValidationError, match="prefetch_to_device has no effect where execution is synchronous"):
         bridgetower_inference.Parameters(execution="synchronous", prefetch_to_device=True)
 

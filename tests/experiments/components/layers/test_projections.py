@@ -1,13 +1,15 @@
-"""The projections that stand for images in loss parity: their values, what leaves them as they are, and what does not."""
+"""The projections that stand for outputs in loss parity: their values, what leaves them as they are, and what does not."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from experiments.components.layers.image_projections import PATTERNS, ImageProjections
+from experiments.components.layers.projections import PATTERNS, BatchProjection, Projections
 from experiments.stats.loss_parity import Parity, ParityStatus, loss_parity
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -27,7 +29,7 @@ def drawn(count: int, seed: int = 3) -> torch.Tensor:
 
 def losses(images: torch.Tensor) -> torch.Tensor:
     """What a batch of each single image has as its loss."""
-    return ImageProjections(SHAPE, CPU)(images).mean(1)
+    return Projections(SHAPE, CPU, about=0.5)(images).mean(1)
 
 
 def apart(found: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
@@ -44,7 +46,8 @@ def proven(found: torch.Tensor, wanted: torch.Tensor, steps: int) -> list[bool]:
 
 
 def test_the_values_are_those_of_the_definition() -> None:
-    projections = ImageProjections((2, 2, 3), CPU)
+    projections = Projections((2, 2, 3), CPU, about=0.5)
+    channels, rows, columns = projections.signs
     image = torch.tensor([[[0.1, 0.9, 0.4], [0.7, 0.2, 0.5]], [[1.0, 0.0, 0.3], [0.6, 0.8, 0.25]]])
     found = projections(image[None])
     assert found.shape == (1, PATTERNS) and found.dtype == torch.float32
@@ -53,27 +56,26 @@ def test_the_values_are_those_of_the_definition() -> None:
         for c in range(2):
             for i in range(2):
                 for j in range(3):
-                    sign = float(projections.channels[k, c] * projections.rows[k, i] * projections.columns[k, j])
+                    sign = float(channels[k, c] * rows[k, i] * columns[k, j])
                     assert abs(sign) == 1
                     total += sign * (float(image[c, i, j]) - 0.5)
         assert float(found[0, k]) == pytest.approx(abs(total) / math.sqrt(12), abs=1e-6)
 
 
 def test_an_image_that_is_a_pattern_lies_along_it_wholly() -> None:
-    projections = ImageProjections(SHAPE, CPU)
-    patterns = torch.einsum("kc,kh,kw->kchw", projections.channels, projections.rows, projections.columns)
+    projections = Projections(SHAPE, CPU, about=0.5)
+    patterns = torch.einsum("kc,kh,kw->kchw", *projections.signs)
     found = projections(0.5 + CONTRAST * patterns)
     assert found.diagonal().tolist() == pytest.approx([CONTRAST * math.sqrt(3 * 64 * 64)] * PATTERNS, rel=1e-5)
     assert projections(torch.full((1, *SHAPE), 0.5)).tolist() == [[0.0] * PATTERNS]
 
 
 def test_the_patterns_are_the_same_everywhere_and_at_every_place_of_a_batch() -> None:
-    one, again = (ImageProjections((3, 512, 512), CPU) for _ in range(2))
-    for name, total in (("channels", -2), ("rows", 56), ("columns", -46)):
-        signs = getattr(one, name)
-        assert torch.equal(signs, getattr(again, name)) and set(signs.unique().tolist()) == {-1.0, 1.0}
+    one, again = (Projections((3, 512, 512), CPU, about=0.5) for _ in range(2))
+    for signs, same, total in zip(one.signs, again.signs, (-2, 56, -46), strict=True):
+        assert torch.equal(signs, same) and set(signs.unique().tolist()) == {-1.0, 1.0}
         assert signs.sum() == total, "no other draws than those of earlier trials"
-    assert len({tuple(row) for row in one.columns.tolist()}) == PATTERNS
+    assert len({tuple(row) for row in one.signs[-1].tolist()}) == PATTERNS
     images = drawn(5)
     each = torch.stack([losses(image[None])[0] for image in images])
     for batch, wanted in ((images, each), (images.flip(0), each.flip(0)), (images[:1].expand(4, *SHAPE), each[:1].expand(4))):
@@ -139,11 +141,11 @@ def test_brightness_and_contrast_count_too_and_hide_no_content() -> None:
 def test_a_pixel_that_is_not_finite_shows(value: float) -> None:
     images = drawn(3)
     images[1, 2, 63, 0] = value
-    found = ImageProjections(SHAPE, CPU)(images)
+    found = Projections(SHAPE, CPU, about=0.5)(images)
     assert found.isfinite().all(1).tolist() == [True, False, True] and not found[1].isfinite().any()
     assert not math.isfinite(float(found.mean()))
     images[1, 0, 0, 0] = -value
-    assert not ImageProjections(SHAPE, CPU)(images)[1].isfinite().any(), "nor where two of them cancel"
+    assert not Projections(SHAPE, CPU, about=0.5)(images)[1].isfinite().any(), "nor where two of them cancel"
 
 
 def test_sums_are_in_fp32_whatever_the_images_and_the_autocast() -> None:
@@ -152,3 +154,50 @@ def test_sums_are_in_fp32_whatever_the_images_and_the_autocast() -> None:
     assert torch.equal(losses(images), wanted)
     with torch.autocast("cpu", torch.bfloat16):
         assert torch.equal(losses(images), wanted)
+
+
+def scores(batch: int, seed: int = 3) -> torch.Tensor:
+    return torch.randn(batch, 300, generator=torch.Generator().manual_seed(seed))
+
+
+def test_a_batch_is_projected_as_one_output_about_zero() -> None:
+    batch = scores(5)
+    signs = Projections((5, 300), CPU).signs
+    wanted = torch.einsum("nv,kn,kv->k", batch.double(), *(each.double() for each in signs)).abs().mean() / math.sqrt(1500)
+    project = BatchProjection()
+    found = project(batch)
+    assert found.shape == () and found.dtype == torch.float32 and float(found) == pytest.approx(float(wanted), rel=1e-5)
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+        assert project(batch) == found
+        assert project(batch.half()) == BatchProjection()(batch.half().float())
+    assert project(batch[:2]) == BatchProjection()(batch[:2]), "batches of other sizes have patterns of their own"
+    assert project(batch.roll(1, 0)) != pytest.approx(float(found), rel=1e-3), "exchanged samples show"
+    batch[4, 299] = math.nan
+    assert project(batch).isnan()
+
+
+@pytest.mark.parametrize(("noise", "least", "most"), [(0.01, 0.002, 0.0045), (0.1, 0.02, 0.045)])
+def test_large_batches_do_not_hide_what_small_ones_show(noise: float, least: float, most: float) -> None:
+    """The standard deviation of the loss is about 0.3 times that of the noise, whatever the batch."""
+    for size in (1, 64):
+        project, found = BatchProjection(), []
+        for step in range(100):
+            right = scores(size, step)
+            found.append(float(project(right + noise * scores(size, 1000 + step)) / project(right) - 1))
+        assert least < float(torch.tensor(found).std()) < most
+
+
+class NoReading(TorchDispatchMode):
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        assert func is not torch.ops.aten._local_scalar_dense.default, "the host would wait for the device"
+        return func(*args, **(kwargs or {}))
+
+
+def test_nothing_is_read_from_the_device_and_patterns_are_made_once() -> None:
+    project, batch = BatchProjection(), scores(4)
+    with NoReading():
+        first = project(batch)
+    made = [each.data_ptr() for each in project._made[batch.shape].signs]
+    with NoReading():
+        assert torch.equal(project(batch), first)
+    assert [each.data_ptr() for each in project._made[batch.shape].signs] == made, "a CUDA graph reads them where they lay"
