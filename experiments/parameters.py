@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
@@ -24,7 +24,8 @@ NOT_COMPILED: Mapping[str, Any] = {
 
 STATES_8BIT, STATES_BF16 = "states_8bit", "states_bf16"  # of `optimizer`
 LOW_STATES = (STATES_8BIT, STATES_BF16)
-REFERENCES = ("fp32", "tf32", "bf16")  # precisions that others may be compared with, the most exact first
+ReferencePrecision = Literal["fp32", "tf32", "bf16"]  # that others may be compared with, the most exact first
+REFERENCES: tuple[str, ...] = get_args(ReferencePrecision)
 REFERENCE = REFERENCES[0]
 REFERENCE_SEEDS = 3  # with which a reference is trained, at least: fewer do not show what differs from training to training
 

@@ -1,7 +1,8 @@
-"""What inference workloads share: their parameters, and casting the weights to 16 bits once."""
+"""What inference workloads share: their parameters, what stands for their output, and casting the weights to 16 bits once."""
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field, model_validator
@@ -12,6 +13,8 @@ from experiments.precision import around
 
 if TYPE_CHECKING:
     from torch import nn
+
+    from experiments.components.layers.projections import BatchProjection
 
 # Parameters of training only. A suite that sets one is refused: as an axis it would compare a setting with itself.
 OF_TRAINING = frozenset(
@@ -26,6 +29,19 @@ def check_nothing_trained(parameters: TrainingParameters) -> None:
     for name, field in type(parameters).model_fields.items():
         if name in OF_TRAINING and getattr(parameters, name) != field.default:
             raise ValueError(f"{name} has no effect: nothing is trained here; leave it at {yaml_text(field.default)}")
+
+
+class InferenceWorkload:
+    """The first base class of a workload that trains nothing, before that of the training workload."""
+
+    trains = False
+
+    @cached_property
+    def projection(self) -> BatchProjection:
+        """Makes the loss of a batch's output."""
+        from experiments.components.layers.projections import BatchProjection
+
+        return BatchProjection()
 
 
 class InferenceParameters(TrainingParameters):

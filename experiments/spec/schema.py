@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Protocol
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
 from experiments.config.duration import seconds
 from experiments.config.strict import Strict
 from experiments.metrics import metric_of
-from experiments.parameters import REFERENCE_SEEDS
+from experiments.parameters import REFERENCE_SEEDS, ReferencePrecision
 from experiments.trial import Scalar
 
 MAX_TRIALS = 100_000
@@ -124,7 +124,7 @@ class Sections(Strict):
         default=0,
         description="seeds of the reference for loss parity (true: 3): adds what is missing, and each repeat has another seed",
     )
-    parity_precision: Literal["fp32", "tf32", "bf16"] = Field(
+    parity_precision: ReferencePrecision = Field(
         default="fp32",
         description="the precision of the references that are added; tf32, bf16: where fp32 would take too long, or does not fit",
     )
@@ -182,7 +182,7 @@ class Suite(Strict):
     sets: dict[str, Any] = Field(description="--set: stronger than everything above")
     only: dict[str, list[Scalar]] = Field(description="--only: cells with other values are left out")
     parity_reference: References = 0  # plans of early sweeps lack it, or say true or false
-    parity_precision: Literal["fp32", "tf32", "bf16"] = "fp32"  # plans of earlier sweeps lack it
+    parity_precision: ReferencePrecision = "fp32"  # plans of earlier sweeps lack it
     same_work: list[str] = Field(default_factory=list, description="the workload's too; plans of earlier sweeps lack it")
     repeats: int
     rounds: Rounds | None = None  # in place of `repeats`; plans of earlier sweeps lack it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from experiments.components.inference import InferenceParameters, ready
+from experiments.components.inference import InferenceParameters, InferenceWorkload, ready
 from experiments.components.workload import Batch, Context
 from experiments.workloads import bert
 
@@ -26,17 +26,10 @@ def build(context: Context) -> BertInference:
     return BertInference(context)
 
 
-class BertInference(bert.Bert):
+class BertInference(InferenceWorkload, bert.Bert):
     """See Workload."""
 
-    trains = False
     parameters: Parameters
-
-    def __init__(self, context: Context) -> None:
-        from experiments.components.layers.projections import BatchProjection
-
-        super().__init__(context)
-        self._projection = BatchProjection()
 
     def model(self) -> nn.Module:
         return ready(super().model(), self.parameters)
@@ -45,7 +38,7 @@ class BertInference(bert.Bert):
         """The forward pass; of its scores, the mean projection of each sample's first token's, which has read all others."""
         scores = model(**self.inputs(model, batch)).logits
         first = scores[0, batch["starts"][: self.samples(batch)]] if "starts" in batch else scores[:, 0]
-        return self._projection(first)
+        return self.projection(first)
 
     def flops_per_sample(self) -> float | None:
         """Of the forward pass: a training step is counted as three."""

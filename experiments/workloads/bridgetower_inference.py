@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from experiments.components.inference import InferenceParameters, ready
+from experiments.components.inference import InferenceParameters, InferenceWorkload, ready
 from experiments.components.workload import Batch, Context
 from experiments.workloads.bridgetower.parameters import Parameters as TrainingSettings
 from experiments.workloads.bridgetower.workload import BridgeTower
@@ -32,17 +32,10 @@ def build(context: Context) -> BridgeTowerInference:
     return BridgeTowerInference(context)
 
 
-class BridgeTowerInference(BridgeTower):
+class BridgeTowerInference(InferenceWorkload, BridgeTower):
     """See Workload."""
 
-    trains = False
     parameters: Parameters
-
-    def __init__(self, context: Context) -> None:
-        from experiments.components.layers.projections import BatchProjection
-
-        super().__init__(context)
-        self._projection = BatchProjection()
 
     def model(self) -> nn.Module:
         return ready(super().model(), self.parameters)
@@ -57,7 +50,7 @@ class BridgeTowerInference(BridgeTower):
         from experiments.workloads.bridgetower.model import inputs
 
         output = model(**inputs(batch, self.parameters.attention))
-        return self._projection(torch.cat([output.text_embeds, output.image_embeds, output.cross_embeds], dim=-1))
+        return self.projection(torch.cat([output.text_embeds, output.image_embeds, output.cross_embeds], dim=-1))
 
     def flops_per_sample(self) -> float | None:
         """Of the forward pass: a training step is counted as three."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import model_validator
 
-from experiments.components.inference import InferenceParameters, ready
+from experiments.components.inference import InferenceParameters, InferenceWorkload, ready
 from experiments.components.workload import Batch, Context
 from experiments.parameters import CUDA_GRAPHS
 from experiments.workloads import t5
@@ -39,17 +39,10 @@ def build(context: Context) -> T5Inference:
     return T5Inference(context)
 
 
-class T5Inference(t5.T5):
+class T5Inference(InferenceWorkload, t5.T5):
     """See Workload."""
 
-    trains = False
     parameters: Parameters
-
-    def __init__(self, context: Context) -> None:
-        from experiments.components.layers.projections import BatchProjection
-
-        super().__init__(context)
-        self._projection = BatchProjection()
 
     def model(self) -> nn.Module:
         return ready(super().model(), self.parameters)
@@ -72,7 +65,7 @@ class T5Inference(t5.T5):
             return_dict_in_generate=True,
             output_logits=True,
         )
-        return self._projection(output.logits[-1])
+        return self.projection(output.logits[-1])
 
     def flops_per_sample(self) -> float | None:
         """Of one forward pass over document and summary, what the cache of keys and values makes of writing it token by token."""

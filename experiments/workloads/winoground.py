@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 
 from experiments.components.checkpoint import check_pinned, from_pretrained
 from experiments.components.data.loading import load
-from experiments.components.inference import check_nothing_trained
+from experiments.components.inference import InferenceWorkload, check_nothing_trained
 from experiments.components.workload import Batch, Context, DataError
 from experiments.datasets import winoground
 from experiments.parameters import TrainingParameters
@@ -94,17 +94,13 @@ def build(context: Context) -> Winoground:
     return Winoground(context)
 
 
-class Winoground:
+class Winoground(InferenceWorkload):
     """See Workload."""
 
-    trains = False
     find_unused_parameters = False
 
     def __init__(self, context: Context) -> None:
-        from experiments.components.layers.projections import BatchProjection
-
         self.context = context
-        self._projection = BatchProjection()
         self.parameters: Parameters = context.parameters
         self.family = self.parameters.family
         self.random = self.parameters.weights == "random"
@@ -152,7 +148,7 @@ class Winoground:
 
     def loss(self, model: nn.Module, batch: Batch) -> torch.Tensor:
         """The scores; of them the mean projection. `evaluate` has the cross-entropy: ln 2 of whatever model has random weights."""
-        return self._projection(self.scores(model, batch))
+        return self.projection(self.scores(model, batch))
 
     def scores(self, model: Any, batch: Batch) -> torch.Tensor:
         """s(caption, image), fp32 (examples, 2 captions, 2 images)."""

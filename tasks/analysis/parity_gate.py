@@ -140,7 +140,8 @@ def _reference(arm: _Arm, baseline: _Arm | None, alike: Sequence[_Arm]) -> _Arm 
 
 
 def _why_none(arm: _Arm, arms: Sequence[_Arm]) -> str:
-    kinds, others = "fp32, tf32 or bf16", [other for other in arms if other is not arm and other.kind < len(REFERENCES)]
+    kinds = f"{', '.join(REFERENCES[:-1])} or {REFERENCES[-1]}"
+    others = [other for other in arms if other is not arm and other.kind < len(REFERENCES)]
     if not others:
         return f"no {kinds} reference in the sweep{_what_lacks(arms)}"
     nearest = min((arm.differs(other) - SAME_MATHEMATICS for other in others), key=len)

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from experiments.components.inference import InferenceWorkload
 from experiments.components.workload import Batch, Context, Unsupported
 from experiments.workloads.causal_lm.flops import forward_flops
 from experiments.workloads.causal_lm.workload import CausalLm
@@ -27,19 +28,15 @@ def build(context: Context) -> CausalLmInference:
     return CausalLmInference(context)
 
 
-class CausalLmInference(CausalLm):
+class CausalLmInference(InferenceWorkload, CausalLm):
     """See Workload."""
 
-    trains = False
     records_itself = True  # a token is a graph, and a step writes many
 
     def __init__(self, context: Context) -> None:
         if context.parameters.cuda_graph and context.device_kind != "cuda":
             raise Unsupported(f"cuda_graph: only on cuda, and this is {context.device_kind}")
-        from experiments.components.layers.projections import BatchProjection
-
         super().__init__(context)
-        self._projection = BatchProjection()
         self._cache: StaticCache | None = None
         self._decoding: Decoder | None = None
 
@@ -69,10 +66,10 @@ class CausalLmInference(CausalLm):
         if self._cache is None:
             self._cache = StaticCache(self.shape.layers, parameters.sequence_length + decodes * parameters.new_tokens, prompts.device)
         if not decodes:
-            return self._projection(prefill(model, self._cache, prompts))
+            return self.projection(prefill(model, self._cache, prompts))
         if self._decoding is None:
             self._decoding = Decoder(model, self._cache, prompts, graph=parameters.cuda_graph)
-        return self._projection(self._decoding.write(parameters.new_tokens))
+        return self.projection(self._decoding.write(parameters.new_tokens))
 
     def leave_graphs_out(self) -> None:
         if self._decoding is not None:

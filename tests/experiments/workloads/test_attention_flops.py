@@ -39,7 +39,7 @@ def test_flops_are_those_that_torch_counts_in_a_step(name: str, kind: str) -> No
     """A training step is counted as three forward passes; what the loss compares (CLIP, BridgeTower) depends on the batch and is small."""
     one: Any = built(name, attention=kind)
     model = one.model()
-    one._projection = torch.mean  # the loss of inference, no part of the model
+    one.projection = torch.mean  # the loss of inference, no part of the model
     with torch.no_grad(), counting() as counter:
         one.loss(model, one.prepare(next(iter(one.batches()))))
     passes = (3 if trains(one) else 1) / BATCH

@@ -101,7 +101,7 @@ def test_a_recorded_token_is_launched_once_its_graph_is_left_out(data: DataSourc
 def test_flops_are_what_torch_counts_where_all_pairs_are_computed(phase: str, data: DataSource) -> None:
     one = build(data, {**(DECODE if phase == "decode" else SHORT), "attention": "eager"})
     model, batch = one.model(), next(one.batches())
-    one._projection = torch.mean  # not of the model
+    one.projection = torch.mean  # not of the model
     with torch.inference_mode():
         one.loss(model, batch)  # the prompt is read before the first step
         with FlopCounterMode(display=False) as counter:
