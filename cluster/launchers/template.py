@@ -9,7 +9,7 @@ import subprocess
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,7 +75,7 @@ class Template:
             )
         self._channel, self._lock, self._buffer, self._ready = ours, threading.Lock(), b"", False
         self._codes: dict[int, int] = {}
-        self._learnt, self._told = set[str](), set[str]()
+        self._learnt, self._told = dict[str, None](), set[str]()
         self._close = weakref.finalize(self, _end, ours, self._process)
 
     def close(self) -> None:
@@ -98,16 +98,17 @@ class Template:
         return ForkedTrial(pid, processes.start_time(pid), self)
 
     @property
-    def learnt(self) -> set[str]:
-        """Modules that its trials had to import, and those of other workloads may have to: compilers, for example."""
-        return {name for name in self._learnt if not name.startswith(_OF_ONE_WORKLOAD)}
+    def learnt(self) -> list[str]:
+        """Modules that its trials had to import, and those of other workloads may have to: compilers, for example. In that order."""
+        return [name for name in self._learnt if not name.startswith(_OF_ONE_WORKLOAD)]
 
-    def tell(self, modules: Set[str]) -> None:
-        """Have it import what trials of other templates needed, before its next trial. It is ended where it does not take the names."""
+    def tell(self, modules: Sequence[str]) -> None:
+        """Have it import what trials of other templates needed, in this order, before its next trial. It is ended where it does not take
+        the names."""
         with self._lock:
-            if not (new := sorted(modules - self._learnt - self._told)):
+            if not (new := [name for name in modules if name not in self._learnt and name not in self._told]):
                 return
-            self._told |= modules
+            self._told |= set(modules)
             try:
                 self._channel.settimeout(FORK_S)
                 self._channel.sendall(json.dumps({"import": new}).encode() + b"\n")
@@ -149,8 +150,8 @@ class Template:
             return []
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         messages = [json.loads(line) for line in lines]
-        if new := {name for message in messages for name in message.get("learnt", ())}:
-            self._learnt = self._learnt | new  # another set: another thread may go through that one, see `learnt`
+        if new := {name: None for message in messages for name in message.get("learnt", ())}:
+            self._learnt = self._learnt | new  # another dict: another thread may go through that one, see `learnt`
         self._codes |= {int(message["ended"]): int(message["code"]) for message in messages if "ended" in message}
         return messages
 
@@ -171,7 +172,7 @@ class TemplateCache:
 
     def __init__(self) -> None:
         self._lock, self._kept = threading.Lock(), dict[str, _Kept]()  # the one used last stands last
-        self._learnt = set[str]()  # by any of them, also those that are gone
+        self._learnt = dict[str, None]()  # by any of them, also those that are gone, in the order in which they were imported
 
     def get(self, variant: Variant, trial: Trial, environment: Mapping[str, str], log: Path) -> Template:
         """A template for this trial, started if need be: one with the same Python, workload, variables and code. Raises OSError."""
@@ -190,8 +191,9 @@ class TemplateCache:
             self._kept[key] = kept
             while len(self._kept) > MOST:
                 self._kept.pop(next(iter(self._kept))).template.close()
-            self._learnt.update(*(one.template.learnt for one in self._kept.values()))
-            learnt = set(self._learnt)
+            for one in self._kept.values():
+                self._learnt.update(dict.fromkeys(one.template.learnt))
+            learnt = list(self._learnt)
         if variant.tree is None:  # an earlier commit's template knows no such request, and would take it for a trial's
             kept.template.tell(learnt)  # without the lock: it may be forking, which takes seconds
         return kept.template

@@ -225,7 +225,7 @@ class ForkServer:
 
             lesson = Lesson()
             status = worker.main(request["arguments"])
-            self._teach(sorted(lesson.modules | forked_ranks.imported), lesson.counts)
+            self._teach(list(dict.fromkeys([*lesson.modules, *forked_ranks.imported])), lesson.counts)
             worker.leave(status)
         except BaseException:
             with suppress(OSError):  # the log's disk is full

@@ -26,7 +26,7 @@ from experiments.components import flop_count
 
 POLL_S = 0.02
 
-imported: set[str] = set()  # modules that ranks had to import, for the template to learn
+imported: dict[str, None] = {}  # modules that ranks had to import, in that order, for the template to learn
 
 
 def can_fork() -> bool:
@@ -95,7 +95,7 @@ def fork_rank(
         learnt = Lesson()
         status = entry.run(arguments)
         if lesson is not None:
-            atomic_write(lesson, json.dumps({"modules": sorted(learnt.modules), "flops": learnt.counts}))
+            atomic_write(lesson, json.dumps({"modules": learnt.modules, "flops": learnt.counts}))
         entry.leave(status)
     except BaseException:
         with suppress(OSError):  # the log's disk is full
@@ -107,5 +107,5 @@ def learn(lesson: Path) -> None:
     """Know what a rank said in its file; one that died said nothing."""
     with suppress(FileNotFoundError):
         told = json.loads(lesson.read_bytes())
-        imported.update(told["modules"])
+        imported.update(dict.fromkeys(told["modules"]))
         flop_count.learn_counts(told["flops"])

@@ -7,7 +7,8 @@ import importlib
 import sys
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from importlib.abc import MetaPathFinder
 from typing import NoReturn
 
 from cluster.worker.torch_internals import compute_cache_keys
@@ -27,32 +28,61 @@ _NOT_HERE = (
 )
 
 
+_half_imported: list[str] = []  # what went wrong, by module
+
+
 def import_modules(names: Iterable[str]) -> None:
-    """Import modules that are not yet there, with no device to be had. One that cannot be imported here is left to the trials."""
+    """Import modules that are not yet there, with no device to be had. One that cannot be imported here is left to the trials.
+
+    `names`: in the order in which a trial first came to them. In another one a package whose modules import each other can fail half-way.
+    Then some of its modules are there and hold on to others that are made anew by the next import: of inductor's matrix products those of
+    mm were known to it and those of bmm were not. No trial may have such a package; see `spoiled`.
+    """
     wanted = [name for name in names if name not in sys.modules and not name.startswith(_NOT_HERE)]
     gc.disable()  # imports make no garbage, and collections that look for some take a sixth of their time
     with _no_device():
         for name in wanted:
-            with suppress(Exception):
-                importlib.import_module(name)
+            _import(name)
         compute_cache_keys()  # each trial would read thousands of files for them; computed once, they are not computed again
     gc.freeze()  # a collection in a forked process must not write to, and so copy, what it shares with the template
     gc.enable()
+
+
+def _import(name: str) -> None:
+    before = set(sys.modules)
+    try:
+        importlib.import_module(name)
+    except Exception as error:
+        package = name.partition(".")[0]
+        if any(each.partition(".")[0] == package for each in sys.modules.keys() - before):
+            _half_imported.append(f"{name} was imported half-way ({type(error).__name__}: {error})")
 
 
 class Lesson:
     """What this process imports, and of which models it counts FLOPs, from now on: for the template to learn."""
 
     def __init__(self) -> None:
-        self._modules, self._counts = set(sys.modules), flop_count.known_counts()
+        self._before, self._counts, self._began = set(sys.modules), flop_count.known_counts(), _Began()
+        sys.meta_path.insert(0, self._began)
 
     @property
-    def modules(self) -> set[str]:
-        return set(sys.modules) - self._modules
+    def modules(self) -> list[str]:
+        """Those that are there by now, in the order in which their imports began. sys.modules has the one in which they ended."""
+        return [name for name in list(self._began.names) if name in sys.modules and name not in self._before]
 
     @property
     def counts(self) -> dict[str, flop_count.Counted]:
         return {name: count for name, count in flop_count.known_counts().items() if name not in self._counts}
+
+
+class _Began(MetaPathFinder):
+    """Finds nothing, and knows which modules were looked for, in that order."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, None] = {}
+
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
+        self.names.setdefault(fullname)
 
 
 @contextmanager
@@ -79,4 +109,4 @@ def spoiled() -> str | None:
         return "an import has initialised CUDA"
     if threading.active_count() > 1:
         return f"an import has started a thread ({threading.enumerate()[-1].name})"
-    return None
+    return _half_imported[0] if _half_imported else None

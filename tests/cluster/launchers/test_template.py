@@ -138,10 +138,10 @@ class Named:
 
     def __init__(self, python: str, workload: str, environment: dict[str, str], log: Path, inherited: tuple[int, ...]) -> None:
         self.environment, self.closed = environment, False
-        self.learnt, self.told = set[str](), set[str]()
+        self.learnt, self.told = list[str](), list[str]()
 
-    def tell(self, modules: set[str]) -> None:
-        self.told |= modules
+    def tell(self, modules: list[str]) -> None:
+        self.told = modules
 
     def close(self) -> None:
         self.closed = True
@@ -189,13 +189,13 @@ def test_a_template_is_told_what_others_have_learnt_also_those_that_are_gone(tmp
         return cache.get(Variant("python"), trial.model_copy(update={"workload": workload}), {}, tmp_path / "log")  # type: ignore[return-value]
 
     first, second = get("bert"), get("t5")
-    first.learnt = {"torch._inductor.scheduler"}
-    assert get("t5").told == {"torch._inductor.scheduler"} and first.told == set(), "not beside a trial of another: it would disturb that"
+    first.learnt = ["torch._inductor.scheduler", "networkx"]
+    assert get("t5").told == ["torch._inductor.scheduler", "networkx"] and first.told == [], "it would disturb a trial of another"
     cache.drop(first)  # type: ignore[arg-type]
-    second.learnt = {"sympy"}
+    second.learnt = ["sympy", "networkx", "filelock"]
     locked: list[bool] = []
-    monkeypatch.setattr(Named, "tell", lambda self, modules: (locked.append(cache._lock.locked()), self.told.update(modules)))
-    assert get("vit").told == {"torch._inductor.scheduler", "sympy"}
+    monkeypatch.setattr(Named, "tell", lambda self, modules: (locked.append(cache._lock.locked()), self.told.extend(modules)))
+    assert get("vit").told == ["torch._inductor.scheduler", "networkx", "sympy", "filelock"], "in the order in which they were imported"
     assert locked == [False], "it may be forking, and trials of others need not wait for that"
 
 
@@ -203,10 +203,10 @@ def test_a_template_of_a_commit_is_told_nothing(tmp_path: Path, monkeypatch: pyt
     """Its code may take the request for a trial's, refuse it, and then fork the trial beside the fresh process that takes its place."""
     monkeypatch.setattr(template, "Template", Named)
     trial, cache = make_trial(tmp_path, FIRST), TemplateCache()
-    cache.get(Variant("here"), trial, {}, tmp_path / "log").learnt.add("sympy")
+    cache.get(Variant("here"), trial, {}, tmp_path / "log").learnt.append("sympy")
     of_commit = cache.get(Variant("python", tmp_path), trial, {}, tmp_path / "log")
     same_code = cache.get(Variant("python3"), trial, {}, tmp_path / "log")
-    assert (of_commit.told, same_code.told) == (set(), {"sympy"})  # type: ignore[attr-defined]
+    assert (of_commit.told, same_code.told) == ([], ["sympy"])  # type: ignore[attr-defined]
 
 
 def test_what_one_template_learns_another_imports_before_its_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,21 +240,21 @@ def test_a_template_says_what_others_can_use_and_is_told_nothing_twice(tmp_path:
     names = ["torch._inductor.scheduler", "experiments.workloads.bert", "transformers.models.bert.modeling_bert", "diffusers.models"]
     theirs.sendall(json.dumps({"learnt": names}).encode() + b"\n")
     one._receive(1.0)
-    assert one.learnt == {"torch._inductor.scheduler"}
+    assert one.learnt == ["torch._inductor.scheduler"]
     before = one._learnt
     theirs.sendall(b'{"learnt": ["triton.runtime"]}\n')
     one._receive(1.0)
-    assert (before, one.learnt) == (set(names), {"torch._inductor.scheduler", "triton.runtime"}), "another thread may go through the first"
-    one.tell({"torch._inductor.scheduler", "sympy"})
-    one.tell({"sympy", "triton"})
-    assert theirs.recv(1000) == b'{"import": ["sympy"]}\n{"import": ["triton"]}\n'
-    one.tell({"sympy"})
+    assert (list(before), one.learnt) == (names, ["torch._inductor.scheduler", "triton.runtime"]), "another thread may go through the first"
+    one.tell(["torch._inductor.scheduler", "sympy"])
+    one.tell(["triton", "sympy", "networkx"])
+    assert theirs.recv(1000) == b'{"import": ["sympy"]}\n{"import": ["triton", "networkx"]}\n'
+    one.tell(["sympy"])
     theirs.setblocking(False)
     with pytest.raises(BlockingIOError):
         theirs.recv(1)
     theirs.close()
     ours.close()
-    one.tell({"another"})
+    one.tell(["another"])
     assert killed == [True], "half a request would be taken for the beginning of the next"
 
 
