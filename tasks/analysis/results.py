@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from cluster.journal.journal import Journal, Record
 from cluster.sampler.state_file import read_records, read_state
-from cluster.trial_layout import DEVICE_STATE, JOURNAL, PLAN, RESULTS, STEPS, TRIALS
+from cluster.trial_layout import DEVICE_STATE, JOURNAL, PLAN, RESULTS, SLOTS, STEPS, TRIALS
 from experiments.atomic_file import atomic_file
 from experiments.config.errors import DamagedFile, UserError
 from experiments.device_state import NAMES as STATE
@@ -33,6 +33,7 @@ from tasks.analysis.published_steps import parse_published_steps
 from tasks.analysis.row_cache import LEAST, RowCache
 from tasks.analysis.trial_row import TrialRow
 from tasks.sweep.result_file import read_result
+from tasks.sweep.slot_log import flows_of
 from tasks.sweep.store import Plan, read_plan
 from tasks.sweep.trial_record import journal_of, read_record
 from tasks.sweep.whole_records import WholeRecords, record_digest, whole_records
@@ -268,7 +269,9 @@ def load_sweep(sweep_dir: Path) -> Sweep:
     kept.save()
     if len(found) >= LEAST:
         whole.save()
-    return Sweep(sweep_dir, plan, [row for row, _ in found], [digest for _, digest in found])
+    flows = flows_of(sweep_dir / SLOTS)
+    rows = [replace(row, flow=flows.get(row.trial.key)) for row, _ in found]
+    return Sweep(sweep_dir, plan, rows, [digest for _, digest in found])
 
 
 def _kept_or_read(trial: Trial, trial_dir: Path, kept: RowCache, whole: WholeRecords) -> tuple[TrialRow, str | None]:

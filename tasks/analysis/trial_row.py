@@ -43,6 +43,7 @@ class TrialRow:
     packages: Mapping[str, str] = field(default_factory=dict)  # name -> version of all that was installed; {} in early journals
     state: DeviceState | None = None  # of its device and host while it measured; None: unknown, or its samples are not in this folder
     marks: Mapping[int, AttemptMarks] = field(default_factory=dict)  # of each attempt in its journal, by number; {} without one
+    flow: str | None = None  # the flow that ran it; None where that is not known, as on a page
 
     @property
     def outcome(self) -> str:

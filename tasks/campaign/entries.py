@@ -14,7 +14,7 @@ from tasks.campaign.store import CampaignState
 from tasks.rounds.decide_plan import one_more_round
 from tasks.rounds.growth import seconds_run
 from tasks.sweep.cut import restored
-from tasks.sweep.deadline import expected_trial_s
+from tasks.sweep.deadline import expected_trial_s, times_so_far
 from tasks.sweep.plan import check_ready, check_values, expected_seconds, make_plan, renew
 from tasks.sweep.store import Plan, Request, SweepStore, readable_result
 from tasks.sweep.what_is_left import what_is_left
@@ -53,8 +53,8 @@ class Entry:
 
     def times(self, usual_s: float = 0.0) -> dict[str, float]:
         """Trial key -> what it is expected to take, s, by the best that is known; at least the window that it measures, and `usual_s`."""
-        ended = [(trial, result) for trial in self.plan.trials if (result := readable_result(self.store, trial.key))]
-        return {trial.key: expected_trial_s(trial, ended, self.expected, usual_s) for trial in self.to_do}
+        so_far = times_so_far(self.store, self.plan)
+        return {trial.key: expected_trial_s(trial, so_far, self.expected, usual_s) for trial in self.to_do}
 
     def fits(self, left_s: float, usual_s: float = 0.0) -> bool:
         """Whether anything of it is expected to be over in so much time, s. `usual_s`: of a trial of which nothing is known."""

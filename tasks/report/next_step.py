@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from experiments.config import duration
 from experiments.parameters import REFERENCE_SEEDS
 from tasks.analysis.results import Sweep
+from tasks.analysis.row_times import row_times
 from tasks.report.commands import is_run, with_repeats
-from tasks.sweep.round_time import trial_times
 
 DECIDE = "To decide more"
 FINISH = "To run the rest"
@@ -80,10 +80,10 @@ class Outlook:
 
 
 def outlook_of(sweep: Sweep) -> Outlook:
-    """From what this sweep's trials took (`trial_times`); a cell without one that ended ok takes as long as the last one did that ended for
+    """From what this sweep's trials took (`row_times`); a cell without one that ended ok takes as long as the last one did that ended for
     good. Nothing is told where a cell has none: of a trial that was stopped nobody knows how long it would have taken."""
     ended = [(row.trial, row.result) for row in sweep.rows if row.result is not None]
-    times = trial_times(ended, {trial.cell: result.finished_at - result.started_at for trial, result in ended if result.outcome.final})
+    times = row_times(sweep.rows, {trial.cell: result.finished_at - result.started_at for trial, result in ended if result.outcome.final})
     cells = {row.trial.cell: row.trial for row in sweep.rows}
     left = [row.trial for row in sweep.rows if row.result is None or not row.result.outcome.final]
     waiting = any(row.outcome in ("to do", "cancelled") for row in sweep.rows)

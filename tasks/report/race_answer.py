@@ -9,10 +9,10 @@ from experiments.config import duration
 from experiments.trial import label
 from tasks.analysis.cell import Cell
 from tasks.analysis.race import Dropout, Race, State, Why
+from tasks.analysis.row_times import row_times
 from tasks.report.answer import MOST_NAMES, Answer, superlative, value_of
 from tasks.report.next_step import NextStep, Outlook
 from tasks.report.text_format import OUTCOMES, listed, percent, plural, times
-from tasks.sweep.round_time import trial_times
 
 _DID = {Why.NO_VALUE: "without {what}", Why.LIMIT: "surely not {what}", Why.STRUCK: "loss struck", Why.BEHIND: "surely behind"}
 _AGAIN = "dropped by a trial that ran again since"
@@ -143,7 +143,7 @@ def _more(race: Race, cells: Sequence[Cell], outlook: Outlook) -> NextStep | Non
     rows = [row for cell in cells for row in cell.rows]
     if any(row.outcome in ("to do", "cancelled") for row in rows):
         return outlook.rest()
-    took = trial_times([(row.trial, row.result) for row in rows if row.result is not None])
+    took = row_times(rows)
     round_s = took.of_round(race.trials[racer] for racer in race.left)
     if round_s is None:
         return None

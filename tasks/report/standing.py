@@ -13,9 +13,9 @@ from tasks.analysis.judge_cells import APART, DISTURBED, ONE_BESIDE
 from tasks.analysis.looks import given_up, undecided_cells
 from tasks.analysis.results import Sweep
 from tasks.analysis.rounds_left import SENSIBLE, rounds_left
+from tasks.analysis.row_times import row_times
 from tasks.report.next_step import NextStep, more_time, outlook_of
 from tasks.report.text_format import plural
-from tasks.sweep.round_time import trial_times
 
 _FAILING = "the last two trials of the cell, or of its baseline, failed"
 
@@ -122,6 +122,6 @@ def _decided(compared: Sequence[Cell]) -> str:
 
 def _round_s(sweep: Sweep, undecided: Sequence[Cell]) -> float:
     """What a round of these cells and their baselines takes, s."""
-    times = trial_times([(row.trial, row.result) for row in sweep.rows if row.result is not None])
+    times = row_times(sweep.rows)
     both = {one.trial.cell: one.trial for cell in undecided for one in (cell, cell.baseline) if one is not None}
     return times.of_round(both.values()) or 0.0

@@ -9,10 +9,10 @@ from experiments.trial import Trial
 from tasks.analysis.looks import cells_of_plan, undecided_cells
 from tasks.analysis.race import State, race_of
 from tasks.analysis.results import load_sweep
+from tasks.analysis.row_times import row_times
 from tasks.rounds.growth import seconds_run
 from tasks.rounds.race_plan import heat_seconds
 from tasks.sweep.budget import too_short
-from tasks.sweep.round_time import trial_times
 from tasks.sweep.store import DecideSettings, Plan, SweepStore
 
 
@@ -74,7 +74,7 @@ def _check_room(store: SweepStore, plan: Plan, budget_s: float) -> None:
         return  # no round is to come
     open_cells = {one.trial.cell for cell in cells for one in (cell, cell.baseline) if one is not None}
     first: dict[str, Trial] = {trial.cell: trial for trial in plan.trials if not open_cells or trial.cell in open_cells}
-    times = trial_times([(row.trial, row.result) for row in rows if row.result is not None])
+    times = row_times(rows)
     trials = [trial for trial in first.values() if trial.cell in times.seconds]
     round_s = times.of_round(trials)
     if trials and round_s is not None and round_s > budget_s:

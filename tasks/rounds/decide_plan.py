@@ -17,10 +17,11 @@ from experiments.trial import Trial
 from tasks.analysis.cell import Cell
 from tasks.analysis.looks import cells_of_plan, undecided_cells
 from tasks.analysis.results import load_sweep
+from tasks.analysis.row_times import row_times
 from tasks.analysis.trial_row import TrialRow, keep_failing
 from tasks.report.text_format import listed
 from tasks.sweep.plan import once_more
-from tasks.sweep.round_time import TrialTimes, trial_times
+from tasks.sweep.round_time import TrialTimes
 from tasks.sweep.store import DecideSettings, Plan, SweepStore
 
 
@@ -78,7 +79,7 @@ class _State:
 
     @property
     def times(self) -> TrialTimes:
-        return trial_times([(row.trial, row.result) for row in self.rows if row.result is not None])
+        return row_times(self.rows)
 
     def running(self) -> list[str]:
         """Cells of which a trial ended ok, without those that keep failing, and without references of loss parity that have as many seeds

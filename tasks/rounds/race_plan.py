@@ -19,6 +19,7 @@ from tasks.analysis.cell import Cell
 from tasks.analysis.judge_cells import MINIMUM_EFFECT
 from tasks.analysis.race import State, race_of
 from tasks.analysis.results import load_sweep
+from tasks.analysis.row_times import row_times
 from tasks.analysis.same_work import groups_of_work, set_work
 from tasks.analysis.trial_row import TrialRow
 from tasks.report.text_format import plural
@@ -26,7 +27,6 @@ from tasks.sweep.constraints import OPTION, Constraint
 from tasks.sweep.plan import TrialMaker, expected_seconds, make_plan, once_more
 from tasks.sweep.race_settings import RaceSettings
 from tasks.sweep.request_text import arguments_of
-from tasks.sweep.round_time import trial_times
 from tasks.sweep.store import Plan, Request, SweepStore
 from tasks.sweep.variants import Say
 
@@ -101,9 +101,8 @@ def one_more_heat(store: SweepStore, plan: Plan, now_s: float) -> Plan | None:
 
 def heat_seconds(rows: Sequence[TrialRow], trials: Sequence[Trial]) -> float:
     """How long these trials take by what a race's trials took, of which one at least ended ok, s."""
-    ended = [(row.trial, row.result) for row in rows if row.result is not None]
-    usual = fmean(trial_times(ended).seconds.values())  # for a setting whose trials were lost until now
-    return trial_times(ended, dict.fromkeys((trial.cell for trial in trials), usual)).of_round(trials) or 0.0
+    usual = fmean(row_times(rows).seconds.values())  # for a setting whose trials were lost until now
+    return row_times(rows, dict.fromkeys((trial.cell for trial in trials), usual)).of_round(trials) or 0.0
 
 
 def last_round(plan: Plan) -> int:

@@ -12,7 +12,8 @@ from experiments.trial import Outcome, Trial, TrialResult
 
 @dataclass(frozen=True)
 class TrialTimes:
-    """`seconds`: cell's hash -> what its trials took on average, s. `between_s`: from a trial's end to the next one's start on its pool."""
+    """`seconds`: cell's hash -> what its trials took on average, s. `between_s`: from a trial's end to the next one's start on its pool,
+    at the median."""
 
     seconds: Mapping[str, float]
     between_s: float = 0.0
@@ -27,13 +28,17 @@ class TrialTimes:
         return max(by_pool.values(), default=0.0)
 
 
-def trial_times(ended: Sequence[tuple[Trial, TrialResult]], expected: Mapping[str, float] | None = None) -> TrialTimes:
+def trial_times(
+    ended: Sequence[tuple[Trial, TrialResult]], expected: Mapping[str, float] | None = None, flows: Mapping[str, str] | None = None
+) -> TrialTimes:
     """What the trials that ended ok would take again: a compilation that found nothing in its cache is not paid twice, and where only the
     first repeats are traced (`profile_repeats`), neither is their trace.
 
-    The lower median of the gaps between trials: of two one may be the pause between two runs of a command, which no round has.
-    `expected`: cell -> s, for cells of which none ended ok.
+    `expected`: cell -> s, for cells of which none ended ok. `flows`: trial key -> the flow that ran it. What lies between two flows is a
+    pause between two runs of a command, which no round has. Where flows are not known, as on a page, it may be among the gaps: so of the
+    two in the middle the shorter one counts.
     """
+    flows = flows or {}
     took: dict[str, list[float]] = {}
     by_pool: dict[str, list[TrialResult]] = {}
     for trial, result in ended:
@@ -43,7 +48,8 @@ def trial_times(ended: Sequence[tuple[Trial, TrialResult]], expected: Mapping[st
     gaps = []
     for results in by_pool.values():
         ordered = sorted(results, key=lambda result: result.started_at)
-        gaps += [max(0.0, after.started_at - before.finished_at) for before, after in pairwise(ordered)]
+        of_one_flow = [(before, after) for before, after in pairwise(ordered) if flows.get(before.key) == flows.get(after.key)]
+        gaps += [max(0.0, after.started_at - before.finished_at) for before, after in of_one_flow]
     return TrialTimes({**(expected or {}), **{cell: fmean(each) for cell, each in took.items()}}, median_low(gaps) if gaps else 0.0)
 
 

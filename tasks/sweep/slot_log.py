@@ -92,3 +92,8 @@ def read_holds(path: Path) -> list[Hold]:
                 holds.append(Hold(*of, **open_.pop(of), given_back=at))
     holds += [Hold(*of, **fields, given_back=None) for of, fields in open_.items()]
     return sorted(holds, key=lambda hold: hold.taken)
+
+
+def flows_of(path: Path) -> dict[str, str]:
+    """Trial key -> the flow that held its slots last, by a slots.jsonl; {} without the file."""
+    return {hold.trial: hold.flow for hold in read_holds(path)}

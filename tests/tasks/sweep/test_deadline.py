@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from experiments.trial import Outcome, Trial, TrialResult
-from tasks.sweep.deadline import Deadline, expected_trial_s
+from tasks.sweep import slot_log
+from tasks.sweep.deadline import Deadline, TimesSoFar, expected_trial_s
+from tasks.sweep.round_time import trial_times
+from tasks.sweep.slot_log import SlotLog
 from tests.tasks.plan_support import make_plan, make_result, make_trial, saved
 
 ONE, TWO, WIDE = make_trial(1), make_trial(2), make_trial(3, parameters={"devices": 4, "measure_s": 6.0})
@@ -15,26 +18,30 @@ def took(trial: Trial, seconds: float, start: float = 0.0) -> tuple[Trial, Trial
     return trial, make_result(trial, started_at=start, finished_at=start + seconds)
 
 
+def so_far(*ended: tuple[Trial, TrialResult]) -> TimesSoFar:
+    return TimesSoFar(trial_times(ended), {trial.cell: trial.parameters["devices"] for trial, _ in ended})
+
+
 def test_a_cell_takes_what_it_took_here_else_in_the_past() -> None:
-    assert expected_trial_s(ONE, [took(ONE, 20.0)], {ONE.cell: 99.0}) == 20.0
-    assert expected_trial_s(ONE, [], {ONE.cell: 99.0}) == 99.0
+    assert expected_trial_s(ONE, so_far(took(ONE, 20.0)), {ONE.cell: 99.0}) == 20.0
+    assert expected_trial_s(ONE, so_far(), {ONE.cell: 99.0}) == 99.0
 
 
 def test_what_lies_between_trials_counts() -> None:
-    assert expected_trial_s(ONE, [took(ONE, 20.0), took(TWO, 10.0, 23.0)], {}) == 23.0
+    assert expected_trial_s(ONE, so_far(took(ONE, 20.0), took(TWO, 10.0, 23.0)), {}) == 23.0
 
 
 def test_an_unknown_cell_takes_as_long_as_the_slowest_with_as_many_devices() -> None:
-    ended = [took(ONE, 20.0), took(WIDE, 50.0, 20.0)]
+    ended = so_far(took(ONE, 20.0), took(WIDE, 50.0, 20.0))
     assert expected_trial_s(TWO, ended, {}) == 20.0
     assert expected_trial_s(make_trial(4, parameters={"devices": 4}), ended, {}) == 50.0
     assert expected_trial_s(make_trial(5, parameters={"devices": 2}), ended, {}) == 50.0, "none has two: the slowest of all"
 
 
 def test_of_what_nothing_is_known_the_window_counts_at_least() -> None:
-    assert expected_trial_s(WIDE, [], {}) == 6.0
-    assert expected_trial_s(WIDE, [], {}, usual_s=25.0) == 25.0
-    assert expected_trial_s(ONE, [], {}) == 0.0
+    assert expected_trial_s(WIDE, so_far(), {}) == 6.0
+    assert expected_trial_s(WIDE, so_far(), {}, usual_s=25.0) == 25.0
+    assert expected_trial_s(ONE, so_far(), {}) == 0.0
 
 
 @pytest.mark.parametrize(("now", "fits"), [(80.0, True), (80.1, False)])
@@ -50,3 +57,17 @@ def test_a_trial_that_failed_tells_no_time() -> None:
     store = saved(plan, t1=Outcome.CRASHED)
     assert Deadline(100.0, {}, usual_s=30.0, clock=lambda: 70.0).fits(TWO, store, plan)
     assert not Deadline(100.0, {}, usual_s=30.0, clock=lambda: 71.0).fits(TWO, store, plan)
+
+
+@pytest.mark.parametrize(("now", "fits"), [(80.0, True), (80.1, False)])
+def test_the_pause_between_two_runs_of_a_command_is_no_time_between_trials(now: float, fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a trial in each of two runs it was the only gap. It once kept a sweep of a campaign from going on for six minutes of a GPU."""
+    plan = make_plan([ONE, TWO, WIDE])
+    store = saved(plan)
+    for trial, began in ((ONE, 0.0), (TWO, 500.0)):
+        monkeypatch.setattr(slot_log.time, "time", lambda began=began: began)
+        log = SlotLog(store.dir / "slots.jsonl")  # another one: another flow
+        log.taken(trial.key, "cpu", ["cpu-0"], began)
+        log.given_back(trial.key)
+        store.save_result(make_result(trial, started_at=began, finished_at=began + 20.0))
+    assert Deadline(100.0, {}, clock=lambda: now).fits(WIDE, store, plan) is fits

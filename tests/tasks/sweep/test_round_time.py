@@ -57,3 +57,13 @@ def test_a_pause_between_two_runs_of_a_command_is_no_time_between_trials() -> No
     ended = [(trial, make_result(trial, started_at=at, finished_at=at + 10.0)) for trial, at in starts]
     assert trial_times(ended).between_s == 1.0
     assert trial_times(ended).of_round([one, two, three]) == 33.0
+
+
+def test_only_gaps_within_a_flow_count_where_flows_are_known() -> None:
+    trials = [make_trial(n) for n in range(1, 6)]
+    starts = (0.0, 1000.0, 1013.0, 1030.0, 2000.0)  # the gaps: 990, 3, 7, 960
+    ended = [(trial, make_result(trial, started_at=at, finished_at=at + 10.0)) for trial, at in zip(trials, starts, strict=True)]
+    flows = dict(zip((trial.key for trial in trials), "abbbc", strict=True))
+    assert trial_times(ended, flows=flows).between_s == 3.0
+    assert trial_times(ended).between_s == 7.0, "of four the second"
+    assert trial_times([ended[0], ended[4]], flows=flows).between_s == 0.0, "none within a flow"
