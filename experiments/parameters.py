@@ -34,7 +34,7 @@ REFERENCE_SEEDS = 3  # with which a reference is trained, at least: fewer do not
 SAME_NUMBERS = frozenset(
     {"dataloader_workers", "loader", "prefetch_factor", "pin_memory", "prefetch_to_device", "keep_decoded", "evaluate", "profile_steps"}
     | {"profile_repeats", "communication_steps", "ddp_bucket_view", "ddp_static_graph", "fsdp_reshard", "limit_all_gathers"}
-    | {"rung", "strategy", "rms_tensors", "spikes_after", "injected_slowdown", "execution", "measure_s", "compile_cache"}
+    | {"rung", "strategy", "rms_tensors", "spikes_after", "injected_slowdown", "execution", "measure_s", "warmup_s", "compile_cache"}
     | {"cores_per_device", "expandable_segments"}
 )
 # Parameters that change how the same mathematics is computed, and so its rounding, or more where the implementation is wrong. Loss parity
@@ -147,7 +147,16 @@ class TrainingParameters(Strict):
         le=86_400,
         description="s that the window lasts at least; steps beyond `steps` train at rate 0; null: it ends with them",
     )
-    warmup_steps: int = Field(10, ge=1, le=100_000, description="steps before the measured window, never part of a figure")
+    warmup_steps: int = Field(
+        10, ge=1, le=100_000, description="steps before the measured window, never part of a figure; the least number of them with warmup_s"
+    )
+    warmup_s: float | None = Field(
+        None,
+        gt=0,
+        le=86_400,
+        description="s that the warm-up lasts at least after the first step, such as until clocks settle; the window is no shorter for it, "
+        "and steps beyond `warmup_steps` + `steps` train at rate 0; null: it ends with its steps",
+    )
     seed: int = Field(0, ge=0, le=2**31 - 1, description="initial weights, data order and augmentation")
     update_rule: Literal["adamw", "stable_adamw"] = Field(
         "adamw", description="AdamW, or StableAdamW: AdamW with Adafactor's update clipping (each tensor's rate over max(1, RMS_t))"

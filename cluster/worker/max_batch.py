@@ -172,7 +172,9 @@ def probe(
     """
     folder: Path = options.out / PROBES / trial_layout.probe(size, options.attempt)
     folder.mkdir(parents=True, exist_ok=True)
-    small = with_batch_size(trial, size, steps=PROBE_STEPS, warmup_steps=PROBE_WARMUP, measure_s=None, evaluate=False, profile_steps=0)
+    small = with_batch_size(
+        trial, size, steps=PROBE_STEPS, warmup_steps=PROBE_WARMUP, measure_s=None, warmup_s=None, evaluate=False, profile_steps=0
+    )
     atomic_write(folder / TRIAL, small.model_dump_json())
     command = [sys.executable, "-m", "cluster.worker.main", "--trial", str(folder / TRIAL), "--out", str(folder)]
     command += ["--attempt", str(options.attempt), "--probe", encode(known)]

@@ -20,6 +20,7 @@ from experiments.parameters import SYNCHRONOUS, execution
 from experiments.step_record import StepTiming
 
 Record = Callable[[StepTiming], None]
+KNOWN_BY = 4  # finished steps tell what a step takes; the host is up to three ahead of the device
 
 
 class Steps:
@@ -63,20 +64,20 @@ def measure(context: SessionContext, steps: Steps, started_at: float) -> dict[st
     Raises Diverged, ImpossibleData, and whatever workload and libraries raise.
     """
     parameters, recorder = context.parameters, context.recorder
-
-    def warm_up(timing: StepTiming) -> None:
-        recorder.step(timing, measured=False, more=context.train_step.diagnostics(timing.step))
-
     recorder.phase("first_step")
     steps.clock.begin()
-    steps.run(range(1, 2), warm_up)
+    warmed = _Stretch(context, range(1, 2), measured=False)
+    steps.run(warmed.least, warmed.record)
     to_first_step = time.time() - started_at
     recorder.phase("warmup")
-    steps.run(range(2, parameters.warmup_steps + 1), warm_up)
+    if least := _warm_up_steps(context):
+        warmed = _Stretch(context, least, measured=False)
+        steps.run(warmed.numbers(parameters.warmup_s), warmed.record)
     compiling = _compilation(context)
     recorder.phase("measure")
     launched = context.train_step.launched
-    rank_window, last = _window(context, steps)
+    first = warmed.last + 1
+    rank_window, last = _window(context, steps, range(first, first + parameters.steps))
     if several := context.train_step.launched - launched:
         recorder.note(f"cuda_graph: {several} steps of the window ran without a graph; more warmup_steps would have recorded it before")
     return {
@@ -84,7 +85,7 @@ def measure(context: SessionContext, steps: Steps, started_at: float) -> dict[st
         "time_to_first_step_s": to_first_step,
         **compiling,
         **context.weights,
-        "first_measured_step": parameters.warmup_steps + 1,
+        "first_measured_step": first,
         "last_measured_step": last,
         "last_learning_step": parameters.warmup_steps + parameters.steps,
         "batch_size": parameters.batch_size,
@@ -110,14 +111,22 @@ def _compilation(context: SessionContext) -> dict[str, float | None]:
     return {"compile_seconds" if how in ("cold", "unknown") else "compile_cached_seconds": compile_seconds()}
 
 
+def _warm_up_steps(context: SessionContext) -> range:
+    """The least steps of the warm-up after the first; one more where it is to last some time and has none."""
+    parameters = context.parameters
+    return range(2, max(parameters.warmup_steps, 1 if parameters.warmup_s is None else 2) + 1)
+
+
 def window_steps(
     least: range, measure_s: float | None, ranks: Ranks, progress: Callable[[], tuple[float, int]], steps_per_round: int = 1
 ) -> Iterator[int]:
-    """The numbers of the window's steps: `least`, and without `measure_s` no more. Else on until it has lasted that many seconds.
+    """The numbers of the window's steps: `least`, and without `measure_s` no more. Else on until it has lasted that many seconds. So it is
+    with a warm-up and `warmup_s`.
 
     `progress()`: seconds since the window began, and how many of its steps are known to have finished by then. Rank 0 plans at their mean
     time how many are still needed, and looks again once they are submitted. So there are a few decisions, in which no rank waits for its
-    device, and all ranks run the same steps. Steps are added in whole rounds of `steps_per_round`, so that the mix of kinds stays as it is.
+    device, and all ranks run the same steps. Where too few have finished to know what a step takes, no more are planned than there were.
+    Steps are added in whole rounds of `steps_per_round`, so that the mix of kinds stays as it is.
     The last decision sees the time over on the host, which is ahead of the device: the window is never shorter than asked for.
     """
     first, numbers = least.start, least
@@ -127,39 +136,47 @@ def window_steps(
             return
         elapsed, finished = progress()
         submitted, following = numbers.stop - first, numbers.stop
-        needed = math.ceil(measure_s / elapsed * (finished or submitted))
-        more = 0 if elapsed >= measure_s else math.ceil(max(1, needed - submitted) / steps_per_round) * steps_per_round
+        needed = math.ceil(measure_s / elapsed * (finished or submitted)) - submitted
+        if finished < KNOWN_BY:
+            needed = min(needed, submitted)
+        more = 0 if elapsed >= measure_s else math.ceil(max(1, needed) / steps_per_round) * steps_per_round
         numbers = range(following, following + ranks.as_rank_0_says(f"steps after {following - 1}", more))
 
 
-def _window(context: SessionContext, steps: Steps) -> tuple[RankWindow, int]:
+class _Stretch:
+    """Steps that follow one another, from now on: `least` of them, or more until a time is over. `last`: the last one recorded."""
+
+    def __init__(self, context: SessionContext, least: range, *, measured: bool) -> None:
+        self._context, self.least, self._measured = context, least, measured
+        self.last, self.started = least.start - 1, time.perf_counter()
+
+    def record(self, timing: StepTiming) -> None:
+        self.last = timing.step
+        self._context.recorder.step(timing, measured=self._measured, more=self._context.train_step.diagnostics(timing.step))
+
+    def numbers(self, seconds: float | None) -> Iterator[int]:
+        """See `window_steps`."""
+        steps_per_round = getattr(self._context.workload, "steps_per_round", 1)
+        return window_steps(self.least, seconds, self._context.ranks, self._progress, steps_per_round)
+
+    def _progress(self) -> tuple[float, int]:
+        return time.perf_counter() - self.started, self.last + 1 - self.least.start
+
+
+def _window(context: SessionContext, steps: Steps, least: range) -> tuple[RankWindow, int]:
     """Run this rank's measured steps, from a common start of all ranks until its device is done. Returns also the last one's number."""
     parameters, device = context.parameters, context.device
-    least = range(parameters.warmup_steps + 1, parameters.warmup_steps + parameters.steps + 1)
-    last = parameters.warmup_steps
-
-    def record(timing: StepTiming) -> None:
-        nonlocal last
-        last = timing.step
-        context.recorder.step(timing, measured=True, more=context.train_step.diagnostics(timing.step))
-
     if steps.slowed:
         steps.slowed.start()
     context.ranks.meet()
     device.reset_peak_memory()
     device.synchronize()
     energy = device.energy_j()
-    started = time.perf_counter()
+    window = _Stretch(context, least, measured=True)
     steps.clock.begin()
-    steps_per_round = getattr(context.workload, "steps_per_round", 1)
-
-    def progress() -> tuple[float, int]:
-        return time.perf_counter() - started, last + 1 - least.start
-
-    numbers = window_steps(least, parameters.measure_s, context.ranks, progress, steps_per_round)
-    samples = steps.run(numbers, record)
+    samples = steps.run(window.numbers(parameters.measure_s), window.record)
     device.synchronize()
-    wall = time.perf_counter() - started
+    wall = time.perf_counter() - window.started
     energy_end = device.energy_j()
     rank_window = RankWindow(
         rank=context.ranks.rank,
@@ -169,4 +186,4 @@ def _window(context: SessionContext, steps: Steps) -> tuple[RankWindow, int]:
         alloc_retries=device.alloc_retries(),
         energy_j=None if energy is None or energy_end is None else energy_end - energy,
     )
-    return rank_window, last
+    return rank_window, window.last

@@ -62,8 +62,8 @@ class Parameters(KeptPairParameters):
     def _finite(self) -> Parameters:
         if self.signal_every is None and self.signal_factor != (default := type(self).model_fields["signal_factor"].default):
             raise ValueError(f"signal_factor has no effect without signal_every; leave it at {default:g}, or set signal_every")
-        if self.signal_every is not None and self.measure_s is not None:
-            raise ValueError("signal_every: not with measure_s, since the gradient grows for as long as the window lasts")
+        if self.signal_every is not None and (self.measure_s is not None or self.warmup_s is not None):
+            raise ValueError("signal_every: not with measure_s or warmup_s, since the gradient grows for as long as the trial lasts")
         times = (self.warmup_steps + self.steps) // (self.signal_every or self.warmup_steps + self.steps + 1)
         if abs(times * math.log10(self.signal_factor)) > SIGNAL_DIGITS:
             raise ValueError(

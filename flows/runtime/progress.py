@@ -43,6 +43,11 @@ class TrialProgress:
         return self.result.outcome if self.result else None
 
     @property
+    def counts_on(self) -> bool:
+        """Whether it may take more than `steps` steps: a part of it is to last some seconds."""
+        return self.measure_s is not None or self.trial.parameters.get("warmup_s") is not None
+
+    @property
     def share(self) -> float:
         """How much of its steps, and of the time that it is to measure, is done: 0 to 1. Set-up before the first step does not count."""
         done = self.step / self.steps if self.steps else 0.0

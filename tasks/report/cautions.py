@@ -125,7 +125,7 @@ def _of_settling(cells: Sequence[Cell]) -> list[str]:
     lines += _of_drift([row for cell in cells for row in cell.measured])
     late = [row.trial.name for cell in cells for row in cell.measured if _settled_late(row)]
     if late:
-        lines.append(f"Step times settled only inside the measured window in {listed(late, NAMED)}: a longer warm-up would cut that off.")
+        lines.append(f"Step times settled only inside the measured window in {listed(late, NAMED)}: `--set warmup_s=` would cut that off.")
     return lines
 
 
@@ -161,7 +161,8 @@ def _drifted(drift: float) -> str:
 def _settled_late(row: TrialRow) -> bool:
     """Whether step times settled after the window's first step. False where the steps are gone."""
     settled_at = row.summary.get("settled_at_step")
-    return settled_at is not None and row.steps.size > 0 and settled_at > int(row.trial.parameters.get("warmup_steps", 0)) + 1
+    first = row.summary.get("first_measured_step") or int(row.trial.parameters.get("warmup_steps", 0)) + 1  # the latter in early records
+    return settled_at is not None and row.steps.size > 0 and settled_at > first
 
 
 def _of_loss_parity(cells: Sequence[Cell]) -> list[str]:

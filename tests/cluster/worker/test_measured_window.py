@@ -81,6 +81,15 @@ def test_all_ranks_run_the_steps_that_rank_0_counted() -> None:
     assert Together.said == {"steps after 20": 6, "steps after 26": 0}, "each question is asked once"
 
 
+@pytest.mark.parametrize(("finished", "planned"), [(0, 2), (3, 2), (4, 18)])
+def test_what_a_step_takes_is_not_guessed_from_fewer_than_have_finished(finished: int, planned: int) -> None:
+    """0.2 s after two steps were submitted, of a window of 1 s. The host may be ahead of the device by more steps than have finished."""
+    Together.said.clear()
+    steps = window_steps(range(1, 3), 1.0, Together(), lambda: (0.2, finished))
+    assert [next(steps) for _ in range(3)] == [1, 2, 3]
+    assert Together.said == {"steps after 2": planned}
+
+
 def test_a_session_measures_for_as_long_as_it_is_told_without_waiting_for_the_device(setting: Setting) -> None:
     window = setting.run(measure_s=40 * STEP)
     steps = setting.world.of("step")
@@ -92,6 +101,23 @@ def test_a_session_measures_for_as_long_as_it_is_told_without_waiting_for_the_de
     assert [after["step"] - before["step"] for before, after in pairwise(steps)] == [1] * (len(steps) - 1)
     before = ["reset", "synchronize", "energy", "begin"]
     assert setting.world.after("phase measure")[:8] == [*before, "synchronize", "energy", "peak", "retries"], "one window, no wait inside"
+
+
+@pytest.mark.parametrize(("warmup_steps", "least"), [(1, 2), (3, 3), (10, 10)])
+def test_a_warm_up_lasts_as_long_as_it_is_told_and_the_window_is_as_long_as_ever(setting: Setting, warmup_steps: int, least: int) -> None:
+    window = setting.run(warmup_steps=warmup_steps, warmup_s=20 * STEP, evaluate=False)
+    steps = setting.world.of("step")
+    first = window["first_measured_step"]
+    assert 21 + 1 <= first <= 21 + 1 + 6, "the first step, twenty, and what the host is ahead when it counts"
+    assert [step["measured"] for step in steps] == [False] * (first - 1) + [True] * STEPS
+    assert [step["step"] for step in steps] == list(range(1, first + STEPS))
+    assert window["last_measured_step"] == first + STEPS - 1
+    assert window["last_learning_step"] == warmup_steps + STEPS, "what is learnt does not depend on how fast the device is"
+    assert setting.world.log.count("begin") == 2
+
+
+def test_a_warm_up_that_takes_longer_anyway_has_its_steps(setting: Setting) -> None:
+    assert setting.run(warmup_steps=10, warmup_s=STEP)["first_measured_step"] == 11
 
 
 def test_a_shorter_time_than_the_steps_take_changes_nothing(setting: Setting) -> None:

@@ -225,8 +225,9 @@ def test_the_learning_signal_changes_its_scale_and_not_its_loss(drawn: Path) -> 
 
 
 def test_a_growing_gradient_and_a_window_of_unknown_length_are_refused() -> None:
-    with pytest.raises(ValidationError, match="signal_every: not with measure_s"):
-        clip.Parameters(signal_every=50, measure_s=30)
-    assert clip.Parameters(measure_s=30).signal_every is None
+    for one in ("measure_s", "warmup_s"):
+        with pytest.raises(ValidationError, match="signal_every: not with measure_s or warmup_s"):
+            clip.Parameters(signal_every=50, **{one: 30})
+        assert clip.Parameters(**{one: 30}).signal_every is None
     with pytest.raises(ValidationError, match="signal_factor has no effect without signal_every; leave it at 10, or set signal_every"):
         clip.Parameters(signal_factor=2.0)
