@@ -86,7 +86,7 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 
 
 # Fixtures of a whole session that take long to make: the tests of each stay in one process
-_SHARED = ("started_stack", "clusters", "nodes")
+_SHARED = ("started_stack", "clusters", "nodes", "trial_template")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

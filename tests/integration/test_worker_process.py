@@ -1,4 +1,8 @@
-"""The trial's entrypoint as a process: Ray Train in local mode, two gloo ranks, signals, lost ranks, the largest batch."""
+"""The trial's entrypoint as a process: Ray Train in local mode, two gloo ranks, signals, lost ranks, the largest batch.
+
+It is forked from a template, as trials of a sweep are, unless a test is of a fresh process: that imports torch itself, and so does each of
+its ranks.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +20,11 @@ import psutil
 import pytest
 
 from cluster.journal.journal import read_journal
+from cluster.launchers.template import ForkedTrial, Template
 from experiments.json_file import parse_model
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.sweep.trial_key import code_files
+from tests.shared_support import kept
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
@@ -26,7 +33,21 @@ PARAMETERS = 2 * (32 * 32 + 32) + 32 * 8 + 8  # of the workload synthetic
 BASE: dict[str, Any] = {"batch_size": 8, "steps": 6, "warmup_steps": 2, "threads": 1, "learning_rate": 0.05}
 
 
-def start(folder: Path, workload: str, *, emulated: bool = False, **parameters: Any) -> subprocess.Popen[bytes]:
+@pytest.fixture(scope="session")
+def trial_template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Template]:
+    """For trials of any workload here."""
+    with kept("trial_template") as ends:
+        log = tmp_path_factory.mktemp("template") / "log.txt"
+        made = Template(sys.executable, "synthetic", {**os.environ, "PYTHONPATH": str(ROOT)}, log)
+        ends.callback(made._process.wait, 120)
+        ends.callback(made.close)
+        yield made
+
+
+def start(
+    folder: Path, workload: str, *, template: Template | None, emulated: bool = False, **parameters: Any
+) -> subprocess.Popen[bytes] | ForkedTrial:
+    """A trial's process. `template`: what it is forked from; None for a fresh one."""
     folder.mkdir(exist_ok=True)
     trial = Trial(
         key=f"{folder.name:0>16}"[:16],
@@ -44,22 +65,26 @@ def start(folder: Path, workload: str, *, emulated: bool = False, **parameters: 
         parameters={**BASE, **parameters},
     )
     (folder / "trial.json").write_text(trial.model_dump_json())
-    command = [sys.executable, "-m", "cluster.worker.main", "--trial", str(folder / "trial.json"), "--out", str(folder), "--attempt", "1"]
+    arguments = ["--trial", str(folder / "trial.json"), "--out", str(folder), "--attempt", "1"]
     environment = {**os.environ, "SWEEPBENCH_EXTRA": str(EXTRA), "PYTHONPATH": str(ROOT), "SWEEPBENCH_TRIAL": trial.key}
+    if template is not None:
+        return template.fork(arguments, environment, folder / "log.txt")
     with open(folder / "log.txt", "wb") as log:
-        return subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        return subprocess.Popen([sys.executable, "-m", "cluster.worker.main", *arguments], env=environment, stdout=log, stderr=log)
 
 
-def finish(folder: Path, process: subprocess.Popen[bytes]) -> TrialResult:
+def finish(folder: Path, process: subprocess.Popen[bytes] | ForkedTrial) -> TrialResult:
     code = process.wait(timeout=240)
     assert code == 0, (folder / "log.txt").read_text()[-3000:]
-    return parse_model((folder / "result.json").read_bytes(), TrialResult, folder, "")
+    result = parse_model((folder / "result.json").read_bytes(), TrialResult, folder, "")
+    assert result.environment["start"] == ("warm" if isinstance(process, ForkedTrial) else "fresh")
+    return result
 
 
-def test_two_ranks_learn_what_one_does_with_both_their_batches(tmp_path: Path) -> None:
+def test_two_ranks_learn_what_one_does_with_both_their_batches(tmp_path: Path, trial_template: Template) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
-    alone = finish(one, start(one, "synthetic", batch_size=16))
-    both = finish(two, start(two, "synthetic", devices=2, communication_steps=4, profile_steps=2))
+    alone = finish(one, start(one, "synthetic", template=trial_template, batch_size=16))
+    both = finish(two, start(two, "synthetic", template=trial_template, devices=2, communication_steps=4, profile_steps=2))
     assert (alone.outcome, both.outcome) == (Outcome.OK, Outcome.OK)
     assert both.environment["world_size"] == 2
     assert both.summary["samples"] == alone.summary["samples"] == 6 * 16
@@ -80,8 +105,9 @@ def test_two_ranks_learn_what_one_does_with_both_their_batches(tmp_path: Path) -
 
 
 def test_a_rank_that_is_killed_is_a_lost_worker_and_takes_the_others_with_it(tmp_path: Path) -> None:
+    """Ranks that are processes of their own, not forked ones."""
     folder = tmp_path / "kill"
-    result = finish(folder, start(folder, "faulty", devices=2, fault="kill", fault_rank=1, marker_dir=str(tmp_path)))
+    result = finish(folder, start(folder, "faulty", template=None, devices=2, fault="kill", fault_rank=1, marker_dir=str(tmp_path)))
     assert "kill at step 3" in (tmp_path / "fault-fired").read_text()
     assert result.outcome is Outcome.INFRA
     assert result.reason is not None and result.reason.startswith("worker_lost: rank 1 was killed by SIGKILL")
@@ -89,22 +115,23 @@ def test_a_rank_that_is_killed_is_a_lost_worker_and_takes_the_others_with_it(tmp
     assert not _processes(f"{'kill':0>16}")
 
 
-def test_a_rank_out_of_device_memory_explains_the_trial(tmp_path: Path) -> None:
+def test_a_rank_out_of_device_memory_explains_the_trial(tmp_path: Path, trial_template: Template) -> None:
     folder = tmp_path / "oom"
-    result = finish(folder, start(folder, "faulty", devices=2, fault="device_oom", fault_rank=1, marker_dir=str(tmp_path)))
+    process = start(folder, "faulty", template=trial_template, devices=2, fault="device_oom", fault_rank=1, marker_dir=str(tmp_path))
+    result = finish(folder, process)
     assert "device_oom at step 3" in (tmp_path / "fault-fired").read_text()
     assert result.outcome is Outcome.DOES_NOT_FIT
     assert result.reason is not None and result.reason.startswith("rank 1: CUDA out of memory")
 
 
-def test_sigterm_publishes_cancelled(tmp_path: Path) -> None:
+def test_sigterm_publishes_cancelled(tmp_path: Path, trial_template: Template) -> None:
     folder = tmp_path / "term"
-    process = start(folder, "faulty", fault="hang", marker_dir=str(tmp_path))
+    process = start(folder, "faulty", template=trial_template, fault="hang", marker_dir=str(tmp_path))
     deadline = time.monotonic() + 240
     while not (tmp_path / "fault-fired").exists():
         assert time.monotonic() < deadline and process.poll() is None, (folder / "log.txt").read_text()
         time.sleep(0.05)
-    process.send_signal(signal.SIGTERM)
+    os.kill(process.pid, signal.SIGTERM)
     result = finish(folder, process)
     assert result.outcome is Outcome.CANCELLED and result.reason == "told to end (SIGTERM)"
     journal = read_journal(folder / "journal.jsonl")
@@ -112,9 +139,9 @@ def test_sigterm_publishes_cancelled(tmp_path: Path) -> None:
     assert [step["step"] for step in journal.steps] == [1, 2]
 
 
-def test_the_largest_batch_is_found_by_probes_in_processes_of_their_own(tmp_path: Path) -> None:
+def test_the_largest_batch_is_found_by_probes_in_processes_of_their_own(tmp_path: Path, trial_template: Template) -> None:
     folder = tmp_path / "max"
-    result = finish(folder, start(folder, "faulty", emulated=True, batch_size="max", fits=1))
+    result = finish(folder, start(folder, "faulty", template=trial_template, emulated=True, batch_size="max", fits=1))
     assert result.outcome is Outcome.OK and result.emulated
     assert result.summary["batch_size"] == 1
     probes = {
@@ -144,7 +171,7 @@ def test_all_that_the_process_loads_is_in_its_trials_key(
     monkeypatch.setenv("SWEEPBENCH_EXTRA", str(EXTRA))
     monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
     folder = tmp_path / workload
-    finish(folder, start(folder, workload, **parameters))
+    finish(folder, start(folder, workload, template=None, **parameters))
     lines = (line.rpartition("|")[2].strip() for line in (folder / "log.txt").read_text().splitlines() if line.startswith("import time:"))
     loaded = {name for name in lines if name.split(".")[0] in ("cluster", "experiments", "tasks", "flows")}
     assert {"cluster.worker.trial_session", "cluster.devices.clock", "experiments.summary", "experiments.workloads"} <= loaded
