@@ -103,17 +103,6 @@ def test_a_template_ends_once_its_launcher_is_gone_and_its_trial_over(launcher: 
     until(lambda: not processes.alive(parent.pid, parent.create_time() if parent.is_running() else None))
 
 
-def test_without_a_template_a_trial_starts_afresh(launcher: LocalLauncher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(self: Template, *arguments: object) -> None:
-        raise TemplateError("an import has started a thread (pool)")
-
-    monkeypatch.setattr(Template, "fork", broken)
-    launch = launcher.start(make_trial(tmp_path, FIRST), tmp_path, 1)
-    until(lambda: not launcher.status(launch).running)
-    assert result_of(tmp_path).environment["start"] == "fresh"
-    assert "none could be forked from the template: an import has started a thread (pool)" in launcher.log(launch, tmp_path)
-
-
 def test_a_template_that_does_not_answer_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It could fork the trial later, while a fresh process runs it."""
     monkeypatch.setattr(template, "READY_S", 0.0)
@@ -145,6 +134,19 @@ class Named:
 
     def close(self) -> None:
         self.closed = True
+
+
+class Spoiled(Named):
+    def fork(self, *arguments: object) -> None:
+        raise TemplateError("an import has started a thread (pool)")
+
+
+def test_without_a_template_a_trial_starts_afresh(launcher: LocalLauncher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(template, "Template", Spoiled)
+    launch = launcher.start(make_trial(tmp_path, FIRST), tmp_path, 1)
+    until(lambda: not launcher.status(launch).running)
+    assert result_of(tmp_path).environment["start"] == "fresh"
+    assert "none could be forked from the template: an import has started a thread (pool)" in launcher.log(launch, tmp_path)
 
 
 def test_a_template_serves_trials_that_import_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
