@@ -239,25 +239,14 @@ def new_mlflow_database(_shared_folder: Path) -> Path:
     return database_support.make(_shared_folder, database_support.MLFLOW)
 
 
-@pytest.fixture(scope="session")
-def _new_prefect_database(_shared_folder: Path) -> Path:
-    return database_support.make(_shared_folder, database_support.PREFECT)
-
-
 @pytest.fixture
 def mlflow_database(_isolated: None, new_mlflow_database: Path) -> None:
     """A new database of MLflow's in this test's runs folder."""
     database_support.copy_to_runs(new_mlflow_database)
 
 
-@pytest.fixture
-def databases(mlflow_database: None, _new_prefect_database: Path) -> None:
-    """New databases of MLflow's and Prefect's in this test's runs folder."""
-    database_support.copy_to_runs(_new_prefect_database)
-
-
 @pytest.fixture(scope="session")
-def prefect_server(_new_prefect_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A Prefect server of the session's own, on loopback with its own database; gives its API's URL.
 
     Every test that calls a flow asks for it: Prefect would else start a server of its own, which stays.
@@ -268,7 +257,6 @@ def prefect_server(_new_prefect_database: Path, tmp_path_factory: pytest.TempPat
 
     with ExitStack() as stack:
         with database_support.runs_in(tmp_path_factory.mktemp("prefect")):
-            database_support.copy_to_runs(_new_prefect_database)
             url = stack.enter_context(own_server()).wait()
         stack.enter_context(temporary_settings({PREFECT_API_URL: url}))
         yield url

@@ -21,7 +21,7 @@ from tests import cli_support
 from tests.cli_support import DEADLINE_S, running_step, until
 from tests.mlflow_support import check_projection
 
-pytestmark = [pytest.mark.fault, pytest.mark.timeout(600), pytest.mark.usefixtures("databases")]
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(600), pytest.mark.usefixtures("mlflow_database")]
 _UNSHARE = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--mount"]
 _ENTER = ["nsenter", "--mount"] if os.geteuid() == 0 else ["nsenter", "--user", "--preserve-credentials", "--mount"]
 

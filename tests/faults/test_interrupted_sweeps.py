@@ -22,7 +22,7 @@ from tasks.sweep.store import SweepStore
 from tests.cli_support import DEADLINE_S, only_store, running_step, start, sweep, until
 from tests.mlflow_support import all_runs, check_projection
 
-pytestmark = [pytest.mark.fault, pytest.mark.timeout(900), pytest.mark.usefixtures("databases")]
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(900), pytest.mark.usefixtures("mlflow_database")]
 
 
 def journal_bytes(store: SweepStore, number: int) -> bytes:

@@ -21,7 +21,7 @@ from experiments.trial import Outcome
 from tests.cli_support import DEADLINE_S, running_step, start, until
 from tests.mlflow_support import check_projection
 
-pytestmark = [pytest.mark.fault, pytest.mark.timeout(900), pytest.mark.usefixtures("databases")]
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(900), pytest.mark.usefixtures("mlflow_database")]
 
 
 class Link(socketserver.ThreadingTCPServer):

@@ -46,7 +46,7 @@ def jobs_of(store: SweepStore, clusters: Clusters, pool: str) -> dict[str, str]:
     return {name: state for name, state in cluster.jobs().items() if name.split("-")[0] in keys}
 
 
-@pytest.mark.usefixtures("databases")
+@pytest.mark.usefixtures("mlflow_database")
 def test_one_sweep_over_two_clusters_with_a_third_that_is_down_and_a_flow_that_is_killed(
     clusters: Clusters, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
