@@ -28,6 +28,7 @@ def test_what_the_page_shows_is_what_comes_out(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.integration
-def test_the_suite_of_the_page_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_suite_of_the_page_runs(monkeypatch: pytest.MonkeyPatch, prefect_server: str) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", prefect_server)
     monkeypatch.chdir(ROOT)
     assert failures(running=True) == (0, 3)

@@ -48,14 +48,14 @@ def jobs_of(store: SweepStore, clusters: Clusters, pool: str) -> dict[str, str]:
 
 @pytest.mark.usefixtures("mlflow_database")
 def test_one_sweep_over_two_clusters_with_a_third_that_is_down_and_a_flow_that_is_killed(
-    clusters: Clusters, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    clusters: Clusters, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefect_server: str
 ) -> None:
     entries = clusters.entries()
     port = free_ports(1)[0]
     down = {**clusters.b.entry(storage=str(tmp_path / "nfs")), "address": f"http://127.0.0.1:{port}"}
     pools = write_pools(tmp_path / "pools.yaml", {**entries, "c": down})
     elsewhere = {"RAY_API_SERVER_ADDRESS": down["address"], "RAY_ADDRESS": clusters.b.url}  # what Ray's client prefers to a given address
-    more = {"SWEEPBENCH_POOLS": str(pools), **clusters.credentials, **elsewhere}
+    more = {"SWEEPBENCH_POOLS": str(pools), "PREFECT_API_URL": prefect_server, **clusters.credentials, **elsewhere}
     orphan = subprocess.Popen(
         ["sleep", "600"], env={**os.environ, process_marks.MARK: "0" * 16, process_marks.POOL_MARK: "a"}, start_new_session=True
     )
