@@ -161,27 +161,6 @@ def ended(cluster: Cluster) -> Iterator[None]:
             cluster.stop()
 
 
-def test_row_6_a_head_that_dies_under_a_trial_and_stays_away(
-    clusters: Clusters, follow: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Detected, and the trial ends as infra after the stated time. Once the node's Ray is gone too, neither trial nor template is left."""
-    with ended(clusters.b):
-        running = follow(launcher(clusters.b), "ffff000000000060", wait_s=3, lost_after_s=1, steps=1_000_000, step_sleep_s=0.05)
-        running.until_step(3)
-        template = template_of(running)
-        assert clusters.b.kill("gcs_server") == 1
-        monkeypatch.setattr(ray_job, "_TIMEOUT_S", (1.0, 1.0))  # its dashboard takes requests for another minute
-        running.until(lambda: clusters.b.get("/api/jobs/")[0] != 200)  # the fault is there
-        result = running.end()
-        (raylet,) = [process for process in clusters.b.processes() if process.name() == "raylet"]
-        raylet.kill()
-        template.wait(60)
-        until(lambda: processes.of_trial(running.trial.key) == [])  # the shell by which Ray watches over a job sleeps up to a second
-    assert result.outcome is Outcome.INFRA
-    assert result.reason is not None and result.reason.endswith("(waited 3 s for the pool)"), result
-    assert len(running.journal().steps) >= 3  # what was measured is kept
-
-
 def test_row_6_a_head_that_dies_under_a_trial_and_comes_back(clusters: Clusters, follow: Callable[..., Running]) -> None:
     """The trial waits for it, and runs again from the start."""
     with ended(clusters.b):
@@ -242,3 +221,25 @@ def test_row_22_two_sweeps_on_one_pool_never_share_a_node(clusters: Clusters, fo
     spans = sorted((journal.steps[0]["t"], journal.steps[-1]["t"]) for journal in (one.journal(), two.journal()))
     assert spans[0][1] < spans[1][0]
     assert one.journal().attempt == two.journal().attempt == 1
+
+
+# Last: the head that it ends is started again only for a test that comes after
+def test_row_6_a_head_that_dies_under_a_trial_and_stays_away(
+    clusters: Clusters, follow: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Detected, and the trial ends as infra after the stated time. Once the node's Ray is gone too, neither trial nor template is left."""
+    with ended(clusters.b):
+        running = follow(launcher(clusters.b), "ffff000000000060", wait_s=3, lost_after_s=1, steps=1_000_000, step_sleep_s=0.05)
+        running.until_step(3)
+        template = template_of(running)
+        assert clusters.b.kill("gcs_server") == 1
+        monkeypatch.setattr(ray_job, "_TIMEOUT_S", (1.0, 1.0))  # its dashboard takes requests for another minute
+        running.until(lambda: clusters.b.get("/api/jobs/")[0] != 200)  # the fault is there
+        result = running.end()
+        (raylet,) = [process for process in clusters.b.processes() if process.name() == "raylet"]
+        raylet.kill()
+        template.wait(60)
+        until(lambda: processes.of_trial(running.trial.key) == [])  # the shell by which Ray watches over a job sleeps up to a second
+    assert result.outcome is Outcome.INFRA
+    assert result.reason is not None and result.reason.endswith("(waited 3 s for the pool)"), result
+    assert len(running.journal().steps) >= 3  # what was measured is kept
