@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,7 @@ def parameters_of(settings: Any) -> int:
         return sum(parameter.numel() for parameter in FlavaForPreTraining(settings).parameters())
 
 
+@cache
 def count_of(size: str) -> int:
     """Parameters of a size, from models of one and two layers: all layers of a kind have as many."""
     counts = []
