@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import psutil
@@ -239,6 +240,16 @@ def _no_process_left() -> Iterator[None]:
     yield
     commands = [_end(process) for process in started_here().values()]
     assert not commands, f"fixtures left processes running (ended now): {commands}"
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _commands_are_made_once() -> Iterator[None]:
+    """Typer's CliRunner makes all commands of an app anew for each call: some 30 ms for `sweep`, whose own process makes them once."""
+    testing = sys.modules.get("typer.testing")  # imported by the tests that use it
+    with pytest.MonkeyPatch.context() as patch:
+        if testing is not None:
+            patch.setattr(testing, "_get_command", cache(testing._get_command))
+        yield
 
 
 @pytest.fixture(scope="session")
