@@ -203,7 +203,7 @@ REGISTRY: tuple[Metric, ...] = (
     _count("effective_steps", "as many independent steps would give an interval as narrow; null, as it is, under 40 steps", unit="steps"),
     _rate("throughput_settled", "samples/s", "throughput from the step on at which step times are level"),
     _count("measured_steps", "steps in the measured window", unit="steps"),
-    _count("first_measured_step", "the first of them; the first step of all is 1"),
+    _count("first_measured_step", "number of the first measured step; the first step of all is 1"),
     _count("samples", "samples of the measured steps, over all ranks", unit="samples"),
     _seconds(
         "step_time_p05_s",

@@ -148,13 +148,13 @@ class TrainingParameters(Strict):
         description="s that the window lasts at least; steps beyond `steps` train at rate 0; null: it ends with them",
     )
     warmup_steps: int = Field(
-        10, ge=1, le=100_000, description="steps before the measured window, never part of a figure; the least number of them with warmup_s"
+        10, ge=1, le=100_000, description="steps before the measured window, never part of a figure; more with warmup_s"
     )
     warmup_s: float | None = Field(
         None,
         gt=0,
         le=86_400,
-        description="s that the warm-up lasts at least after the first step, such as until clocks settle; the window is no shorter for it, "
+        description="s for which the warm-up goes on after `warmup_steps`, such as until clocks settle; the window is no shorter for it, "
         "and steps beyond `warmup_steps` + `steps` train at rate 0; null: it ends with its steps",
     )
     seed: int = Field(0, ge=0, le=2**31 - 1, description="initial weights, data order and augmentation")

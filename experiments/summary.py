@@ -122,7 +122,7 @@ NAMES = (
 
 
 def _learning(steps: Sequence[Mapping[str, Any]], window: Mapping[str, Any] | None) -> Sequence[Mapping[str, Any]]:
-    """The steps up to the learning rate's end; those after it only lengthen the window (`measure_s`)."""
+    """The steps up to the learning rate's end; those after it only make warm-up or window last (`warmup_s`, `measure_s`)."""
     last = (window or {}).get("last_learning_step")
     return steps if last is None else [step for step in steps if step["step"] <= last]
 

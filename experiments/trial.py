@@ -81,6 +81,11 @@ class Trial(Strict):
     price: Price | None = Field(None, description="what its share of the pool costs; no part of the key; null: the pool names no price")
 
     @property
+    def least_s(self) -> float:
+        """What its warm-up and its window take at least, as far as they are to last some time, s."""
+        return sum(float(self.parameters.get(name) or 0.0) for name in ("warmup_s", "measure_s"))
+
+    @property
     def name(self) -> str:
         """A readable name: `cpu · tiny · bf16 · MP-1 · #2`."""
         return " · ".join([*self.labels_of(self.axes), f"#{self.repeat}"])

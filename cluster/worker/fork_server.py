@@ -15,6 +15,7 @@ import os
 import selectors
 import signal
 import socket
+import sys
 import time
 import traceback
 from contextlib import suppress
@@ -123,7 +124,7 @@ class ForkServer:
         if self._connections or self._children:
             self._idle_since = time.monotonic()
             return True
-        return self._listener is not None and time.monotonic() - self._idle_since < IDLE_S
+        return self._listener is not None and spoiled() is None and time.monotonic() - self._idle_since < IDLE_S
 
     def _leave_with_ray(self) -> None:
         self._ray_is_gone = True
@@ -208,7 +209,7 @@ class ForkServer:
             import_modules(lesson["modules"])
             for connection in self._connections:
                 if not connection.of_job:
-                    connection.send({"learnt": lesson["modules"]})
+                    connection.send({"learnt": [name for name in lesson["modules"] if name in sys.modules]})
 
     def _become_trial(self, connection: _Connection, request: dict[str, Any], told: int, template: int) -> NoReturn:
         """In the forked process: a session, a log, an environment and a mark of its own, then the trial's entry point."""

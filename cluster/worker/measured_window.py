@@ -20,7 +20,7 @@ from experiments.parameters import SYNCHRONOUS, execution
 from experiments.step_record import StepTiming
 
 Record = Callable[[StepTiming], None]
-KNOWN_BY = 4  # finished steps tell what a step takes; the host is up to three ahead of the device
+KNOWN_BY = 4  # so many finished steps tell how long one takes; the host is up to three ahead of the device
 
 
 class Steps:
@@ -70,8 +70,10 @@ def measure(context: SessionContext, steps: Steps, started_at: float) -> dict[st
     steps.run(warmed.least, warmed.record)
     to_first_step = time.time() - started_at
     recorder.phase("warmup")
-    if least := _warm_up_steps(context):
-        warmed = _Stretch(context, least, measured=False)
+    steps.run(range(2, parameters.warmup_steps + 1), warmed.record)
+    if parameters.warmup_s is not None:  # from now on: in the steps before, the device may have waited for what was compiled
+        first = warmed.last + 1
+        warmed = _Stretch(context, range(first, first + _steps_per_round(context)), measured=False)
         steps.run(warmed.numbers(parameters.warmup_s), warmed.record)
     compiling = _compilation(context)
     recorder.phase("measure")
@@ -111,22 +113,20 @@ def _compilation(context: SessionContext) -> dict[str, float | None]:
     return {"compile_seconds" if how in ("cold", "unknown") else "compile_cached_seconds": compile_seconds()}
 
 
-def _warm_up_steps(context: SessionContext) -> range:
-    """The least steps of the warm-up after the first; one more where it is to last some time and has none."""
-    parameters = context.parameters
-    return range(2, max(parameters.warmup_steps, 1 if parameters.warmup_s is None else 2) + 1)
+def _steps_per_round(context: SessionContext) -> int:
+    return int(getattr(context.workload, "steps_per_round", 1))
 
 
 def window_steps(
     least: range, measure_s: float | None, ranks: Ranks, progress: Callable[[], tuple[float, int]], steps_per_round: int = 1
 ) -> Iterator[int]:
-    """The numbers of the window's steps: `least`, and without `measure_s` no more. Else on until it has lasted that many seconds. So it is
-    with a warm-up and `warmup_s`.
+    """The numbers of the window's steps: `least`, and without `measure_s` no more. Else on until it has lasted that many seconds. A warm-up
+    with `warmup_s` is counted likewise.
 
     `progress()`: seconds since the window began, and how many of its steps are known to have finished by then. Rank 0 plans at their mean
     time how many are still needed, and looks again once they are submitted. So there are a few decisions, in which no rank waits for its
-    device, and all ranks run the same steps. Where too few have finished to know what a step takes, no more are planned than there were.
-    Steps are added in whole rounds of `steps_per_round`, so that the mix of kinds stays as it is.
+    device, and all ranks run the same steps. Where too few have finished to tell what a step takes, it plans at most as many as were
+    submitted. Steps are added in whole rounds of `steps_per_round`, so that the mix of kinds stays as it is.
     The last decision sees the time over on the host, which is ahead of the device: the window is never shorter than asked for.
     """
     first, numbers = least.start, least
@@ -156,8 +156,7 @@ class _Stretch:
 
     def numbers(self, seconds: float | None) -> Iterator[int]:
         """See `window_steps`."""
-        steps_per_round = getattr(self._context.workload, "steps_per_round", 1)
-        return window_steps(self.least, seconds, self._context.ranks, self._progress, steps_per_round)
+        return window_steps(self.least, seconds, self._context.ranks, self._progress, _steps_per_round(self._context))
 
     def _progress(self) -> tuple[float, int]:
         return time.perf_counter() - self.started, self.last + 1 - self.least.start

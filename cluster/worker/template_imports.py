@@ -36,7 +36,8 @@ def import_modules(names: Iterable[str]) -> None:
 
     `names`: in the order in which a trial first came to them. In another one a package whose modules import each other can fail half-way.
     Then some of its modules are there and hold on to others that are made anew by the next import: of inductor's matrix products those of
-    mm were known to it and those of bmm were not. No trial may have such a package; see `spoiled`.
+    mm were known to it and those of bmm were not. No trial may have such a package; see `spoiled`. A module that asks for a device is no
+    such case: the trial imports it anew, and all that it imports is whole.
     """
     wanted = [name for name in names if name not in sys.modules and not name.startswith(_NOT_HERE)]
     gc.disable()  # imports make no garbage, and collections that look for some take a sixth of their time
@@ -54,7 +55,7 @@ def _import(name: str) -> None:
         importlib.import_module(name)
     except Exception as error:
         package = name.partition(".")[0]
-        if any(each.partition(".")[0] == package for each in sys.modules.keys() - before):
+        if not _was_refused_a_device(error) and any(each.partition(".")[0] == package for each in sys.modules.keys() - before):
             _half_imported.append(f"{name} was imported half-way ({type(error).__name__}: {error})")
 
 
@@ -82,7 +83,19 @@ class _Began(MetaPathFinder):
         self.names: dict[str, None] = {}
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
-        self.names.setdefault(fullname)
+        self.names.pop(fullname, None)  # before, somebody may have asked whether it is there, without importing it
+        self.names[fullname] = None
+
+
+class DeviceRefused(RuntimeError):
+    """An import asked for a device."""
+
+
+def _was_refused_a_device(error: BaseException | None) -> bool:
+    """Whether that is the error, or what it came from."""
+    while error is not None and not isinstance(error, DeviceRefused):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 @contextmanager
@@ -91,7 +104,7 @@ def _no_device() -> Iterator[None]:
     import torch.cuda
 
     def refuse() -> NoReturn:
-        raise RuntimeError("the template process opens no device")
+        raise DeviceRefused("the template process opens no device")
 
     before = torch.cuda._lazy_init
     torch.cuda._lazy_init = refuse

@@ -17,7 +17,8 @@ CURRENT: ContextVar[SweepProgress | None] = ContextVar("progress", default=None)
 
 @dataclass
 class TrialProgress:
-    """One trial. Rates are over the measured steps seen so far. `steps`: as many as it runs, or at least, if it is to last `measure_s`.
+    """One trial. Rates are over the measured steps seen so far. `steps`: as many as it runs, or at least if a part is to
+    last some time.
 
     `started` and `ended` are of this process's clock, monotonic s; of a trial that an earlier flow ran `started` is None.
     """
@@ -34,6 +35,7 @@ class TrialProgress:
     emulated: bool = False
     started: float | None = None
     ended: float | None = None
+    _measured: int = field(default=0, repr=False)
     _samples: float = field(default=0.0, repr=False)
     _seconds: float = field(default=0.0, repr=False)
 
@@ -49,8 +51,11 @@ class TrialProgress:
 
     @property
     def share(self) -> float:
-        """How much of its steps, and of the time that it is to measure, is done: 0 to 1. Set-up before the first step does not count."""
-        done = self.step / self.steps if self.steps else 0.0
+        """How much of its steps, and of the time that it is to measure, is done: 0 to 1. Set-up before the first step does not count, and
+        neither does a warm-up that is to last some time: nobody knows how many steps it has."""
+        timed = self.trial.parameters.get("warmup_s") is not None
+        steps, of = (self._measured, int(self.trial.parameters["steps"])) if timed else (self.step, self.steps)
+        done = steps / of if of else 0.0
         return min(1.0, done if self.measure_s is None else min(done, self._seconds / self.measure_s))
 
     @property
@@ -147,7 +152,7 @@ class SweepProgress:
         with self.lock:
             row = self.rows[trial.key]
             if attempt != row.attempt:
-                row.attempt, row.step, row._samples, row._seconds = attempt, 0, 0.0, 0.0
+                row.attempt, row.step, row._measured, row._samples, row._seconds = attempt, 0, 0, 0.0, 0.0
                 row.loss, row.samples_per_s = None, None
             for record in records:
                 if record["kind"] == "environment":
@@ -157,6 +162,7 @@ class SweepProgress:
                 elif record["kind"] == "step":
                     row.step, row.loss = int(record["step"]), record.get("loss")
                     if record.get("measured"):
+                        row._measured += 1
                         row._samples += record["samples"]
                         row._seconds += record["total_s"]
                         row.samples_per_s = row._samples / row._seconds if row._seconds else None

@@ -23,8 +23,9 @@ class TrialRow:
     """One trial of a sweep and what is known of it; `result` is None while it has not ended.
 
     `steps` and `losses` are the step numbers and losses of the attempt that the result is of, shape (n,); infinite where the loss was
-    recorded and is not finite, NaN where none was recorded. Steps after the end of the learning rate's schedule, which only make the
-    window longer, are left out: curves of cells can be compared. `rms` is RMS_t of the tensors that were watched, by name, likewise.
+    recorded and is not finite, NaN where none was recorded. Steps after the end of the learning rate's schedule, which only make
+    warm-up or window last, are left out: curves of cells can be compared. `rms` is RMS_t of the tensors that were watched, by name,
+    likewise.
     `problem` says why a trial's files could not be read.
     """
 

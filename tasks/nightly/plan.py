@@ -74,7 +74,7 @@ def plan_night(definition: NightFile, night: Night, pool_names: Sequence[str] = 
     )
     expected = expected_seconds(plan)
     cells = [_night_cell(entry, trial, expected.get(trial.cell)) for entry, trial in zip(entries, first, strict=True)]
-    windows = [float(trial.parameters.get("measure_s") or 0.0) for trial in first]
+    windows = [trial.least_s for trial in first]
     dropped = drop(cells, windows, definition, night.budget_s)
     left_out = {entry.cell for entry in dropped}
     kept = [(cell, trial) for cell, trial in zip(cells, first, strict=True) if cell.role != "history" or cell.cell not in left_out]

@@ -125,7 +125,8 @@ def _of_settling(cells: Sequence[Cell]) -> list[str]:
     lines += _of_drift([row for cell in cells for row in cell.measured])
     late = [row.trial.name for cell in cells for row in cell.measured if _settled_late(row)]
     if late:
-        lines.append(f"Step times settled only inside the measured window in {listed(late, NAMED)}: `--set warmup_s=` would cut that off.")
+        hint = "a longer warm-up would cut that off, such as `--set warmup_s=2`"
+        lines.append(f"Step times settled only inside the measured window in {listed(late, NAMED)}: {hint}.")
     return lines
 
 
@@ -160,9 +161,8 @@ def _drifted(drift: float) -> str:
 
 def _settled_late(row: TrialRow) -> bool:
     """Whether step times settled after the window's first step. False where the steps are gone."""
-    settled_at = row.summary.get("settled_at_step")
-    first = row.summary.get("first_measured_step") or int(row.trial.parameters.get("warmup_steps", 0)) + 1  # the latter in early records
-    return settled_at is not None and row.steps.size > 0 and settled_at > first
+    settled_at, first = row.summary.get("settled_at_step"), row.summary.get("first_measured_step")
+    return settled_at is not None and first is not None and row.steps.size > 0 and settled_at > first
 
 
 def _of_loss_parity(cells: Sequence[Cell]) -> list[str]:

@@ -176,7 +176,7 @@ def _check_budget(plan: Plan, trials: Sequence[Trial]) -> None:
     """Raise ConfigError where one round surely takes longer: by what such cells took in past sweeps, else by their measured windows."""
     assert plan.decide is not None
     known = expected_seconds(plan.model_copy(update={"trials": list(trials)}))
-    least = sum(known.get(trial.cell, float(trial.parameters.get("measure_s") or 0.0)) for trial in trials)
+    least = sum(known.get(trial.cell, trial.least_s) for trial in trials)
     if least > plan.decide.budget_s:
         how = "in past sweeps here" if known else "in their measured windows alone"
         problem = (

@@ -193,7 +193,7 @@ def _check_settings(plan: Plan) -> None:
 def _check_budget(plan: Plan, settings: RaceSettings) -> None:
     """Raise ConfigError where one round surely takes longer: by what trials took in past sweeps, else by their measured window alone."""
     known = expected_seconds(plan)
-    least = sum(known.get(trial.cell, float(trial.parameters.get("measure_s") or 0.0)) for trial in plan.trials)
+    least = sum(known.get(trial.cell, trial.least_s) for trial in plan.trials)
     if least > settings.budget_s:
         count, seen = len(plan.trials), sum(trial.cell in known for trial in plan.trials)
         how = f"{seen} of them as in past sweeps, the others at least as long as they measure"

@@ -24,7 +24,7 @@ def check_budget(plan: Plan) -> None:
         return
     first = {trial.cell: trial for trial in plan.trials}
     known = expected_seconds(plan)
-    least = {cell: known.get(cell, float(trial.parameters.get("measure_s") or 0.0)) for cell, trial in first.items()}
+    least = {cell: known.get(cell, trial.least_s) for cell, trial in first.items()}
     round_s = TrialTimes(least).of_round(first.values()) or 0.0
     if round_s > plan.decide.budget_s:
         about = "about" if known.keys() >= first.keys() else "at least"

@@ -58,7 +58,7 @@ def expected_trial_s(trial: Trial, so_far: TimesSoFar, past: Mapping[str, float]
         return times.seconds.get(trial.cell, past.get(trial.cell, 0.0)) + times.between_s
     alike = [seconds for cell, seconds in times.seconds.items() if so_far.devices.get(cell) == trial.parameters.get("devices")]
     known = alike or list(times.seconds.values())
-    return (max(known) if known else max(usual_s, float(trial.parameters.get("measure_s") or 0.0))) + times.between_s
+    return (max(known) if known else max(usual_s, trial.least_s)) + times.between_s
 
 
 CURRENT: ContextVar[Deadline | None] = ContextVar("deadline", default=None)

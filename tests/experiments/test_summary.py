@@ -25,6 +25,7 @@ def test_throughput_is_all_ranks_samples_over_the_longest_wall() -> None:
     assert found["throughput"] == pytest.approx(rate)
     assert found["throughput_settled"] == pytest.approx(rate)
     assert (found["settled"], found["settled_at_step"], found["measured_steps"], found["samples"]) == (True, 3, 20, 320)
+    assert found["first_measured_step"] == 3
     assert found["data_wait_share"] == pytest.approx(0.2)
     assert found["optimizer_share"] == pytest.approx(0.1)
     assert found["mfu"] == pytest.approx(1e9 * rate / (2 * 1e12))

@@ -211,8 +211,9 @@ class TrainStep:
     def learning_rate(self, step: int) -> float:
         """The learning rate of a step (1-based). It rises linearly over `learning_rate_warmup` steps, then follows the schedule.
 
-        `linear` and `cosine` fall from the full rate to 0 after the last of `warmup_steps` + `steps`. Every later step, of a window that
-        lasts `measure_s` or of what is measured after it, trains at 0: it costs as much and leaves the weights as they are.
+        `linear` and `cosine` fall from the full rate to 0 after the last of `warmup_steps` + `steps`. Every later step, of a
+        warm-up or window that is to last some time or of what is measured after it, trains at 0: it costs as much and leaves the weights
+        as they are.
         """
         if step > self._all_steps:
             return 0.0

@@ -224,7 +224,7 @@ def test_what_one_template_learns_another_imports_before_its_trial(tmp_path: Pat
     ours.sendall(b'{"import": ["of_the_other"]}\n{"log": "first"}\n')
     server._read(connection)
     assert imported == [True], "not beside the trial, which it would disturb"
-    server._teach(["of_a_compiler"], {})
+    server._teach(["of_a_compiler", "made_by_a_trial"], {})
     server._read_lessons()
     server._learn()
     assert "of_a_compiler" in sys.modules

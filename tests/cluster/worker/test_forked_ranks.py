@@ -18,7 +18,7 @@ from experiments.components import flop_count
 
 def supervise(lesson, what):
     def run(arguments):
-        import colorsys
+        import sched, colorsys
         flop_count.learn_counts({"model": 2.5})
         Path(arguments[0]).write_text(os.environ["RANK"])
         if what == "raise":
@@ -40,7 +40,8 @@ def supervise(lesson, what):
     code = rank.wait(60)
     rank.kill()  # after its end: nobody is hit
     learn(lesson)
-    found = [code, rank.poll(), "RANK" in os.environ, "colorsys" in forked_ranks.imported, flop_count.known_counts()]
+    imported = [name for name in forked_ranks.imported if name in ("colorsys", "sched")]
+    found = [code, rank.poll(), "RANK" in os.environ, imported, flop_count.known_counts()]
     Path(str(lesson) + ".said").write_text(json.dumps(found))
 
 for what in ("end", "raise", "sleep"):
@@ -59,7 +60,8 @@ for what in ("end", "raise", "sleep"):
 def ended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of what supervisors of ranks said that ended, raised and were told to end."""
     folder = tmp_path_factory.mktemp("ranks")
-    subprocess.run([sys.executable, "-c", SUPERVISOR, str(folder)], check=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", SUPERVISOR, str(folder)], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr + "".join(path.read_text() for path in folder.glob("*.error"))
     return folder
 
 
@@ -68,6 +70,6 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_a_forked_rank_ends_as_a_process_of_its_own(ended: Path, what: str, code: int, learnt: bool) -> None:
     said = json.loads((ended / f"{what}.said").read_text())
-    assert said == [code, code, False, learnt, {"model": 2.5} if learnt else {}]
+    assert said == [code, code, False, ["sched", "colorsys"] if learnt else [], {"model": 2.5} if learnt else {}]
     assert (ended / f"{what}.rank").read_text() == "1"
     assert ("a rank's own error" in (ended / f"{what}.error").read_text()) is (what == "raise")

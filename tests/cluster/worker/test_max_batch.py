@@ -206,7 +206,9 @@ def found_on(folder: Path, monkeypatch: pytest.MonkeyPatch, device: type[Pretend
     monkeypatch.setattr("cluster.worker.set_up.load_device", lambda kind, rank: device())
     monkeypatch.setattr(max_batch, "subprocess", SimpleNamespace(Popen=Here, TimeoutExpired=TimeoutError))
     monkeypatch.setattr(Cpu, "compile_backend", "eager")
-    one = make_trial(folder, "aaaa00000000000e", batch_size="max", width=16, steps=4, measure_s=3600, **parameters)  # a probe ignores it
+    one = make_trial(
+        folder, "aaaa00000000000e", batch_size="max", width=16, steps=4, measure_s=3600, warmup_s=3600, **parameters
+    )  # for probes neither
     options = main._parse(["--trial", "unused", "--out", str(folder), "--attempt", "1"])
     found = max_batch.find(one.model_copy(update={"device": "cuda"}), options)
     return found, [str(note["text"]) for note in read_journal(folder / "journal.jsonl").notes]

@@ -11,14 +11,13 @@ from pathlib import Path
 import pytest
 
 
-def run(code: str, *arguments: str, path: Path | None = None) -> list[str]:
-    """The lines that a fresh Python prints."""
-    environment = (
-        os.environ if path is None else {**os.environ, "PYTHONPATH": os.pathsep.join([str(path), os.environ.get("PYTHONPATH", "")])}
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True, timeout=300, env={**environment}
-    )
+def run(code: str, *arguments: str, path: Path | None = None, told: str = "") -> list[str]:
+    """The lines that a fresh Python prints. `path`: a folder to import from; `told`: its standard input."""
+    environment = dict(os.environ)
+    if path is not None:
+        environment["PYTHONPATH"] = os.pathsep.join([str(path), environment.get("PYTHONPATH", "")])
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, input=told, capture_output=True, text=True, check=True, timeout=300, env=environment)
     return done.stdout.splitlines()
 
 
@@ -75,15 +74,33 @@ print(spoiled())
     assert (found, problem[: len(why)]) == (known, why)
 
 
-def test_a_module_that_is_not_there_or_asks_for_a_device_spoils_nothing(tmp_path: Path) -> None:
-    (tmp_path / "asks_for_a_device.py").write_text("import sched\nimport torch.cuda\ntorch.cuda._lazy_init()\n")
+def test_who_asks_whether_a_module_is_there_has_not_begun_to_import_it() -> None:
+    code = """
+import importlib.util
+from cluster.worker.template_imports import Lesson
+lesson = Lesson()
+importlib.util.find_spec("colorsys")
+import sched, colorsys
+print([name for name in lesson.modules if name in ("sched", "colorsys")])
+"""
+    assert run(code) == ["['sched', 'colorsys']"]
+
+
+@pytest.mark.parametrize("error", ["", "    raise ImportError('no device') from error\n"], ids=["as it is", "as another error"])
+def test_a_module_that_is_not_there_or_asks_for_a_device_spoils_nothing(tmp_path: Path, error: str) -> None:
+    """Also after it imported others of its package: they are whole, and the trial imports it anew."""
+    (tmp_path / "asks").mkdir()
+    (tmp_path / "asks" / "__init__.py").touch()
+    (tmp_path / "asks" / "helper.py").touch()
+    ask = "import torch.cuda\ntry:\n    torch.cuda._lazy_init()\nexcept RuntimeError as error:\n"
+    (tmp_path / "asks" / "for_a_device.py").write_text(f"from asks import helper\n{ask}{error or '    raise'}\n")
     code = """
 import sys
 from cluster.worker.template_imports import import_modules, spoiled
-import_modules(["asks_for_a_device", "made_by_a_trial.kernel"])
-print("sched" in sys.modules, spoiled())
+import_modules(["asks.for_a_device", "made_by_a_trial.kernel"])
+print("asks.helper" in sys.modules, "asks.for_a_device" in sys.modules, spoiled())
 """
-    assert run(code, path=tmp_path) == ["True None"]
+    assert run(code, path=tmp_path) == ["True False None"]
 
 
 def test_inductor_knows_every_matrix_product_where_there_is_a_gpu() -> None:
@@ -108,5 +125,4 @@ print([op in lowerings for op in (aten.mm.default, aten.bmm.default, aten.baddbm
 """
     (modules,) = run(learn)
     assert json.loads(modules).index("torch._inductor.lowering") < json.loads(modules).index("torch._inductor.kernel.bmm")
-    done = subprocess.run([sys.executable, "-c", code], input=modules, capture_output=True, text=True, check=True, timeout=300)
-    assert done.stdout == "[True, True, True, True] None\n"
+    assert run(code, told=modules) == ["[True, True, True, True] None"]

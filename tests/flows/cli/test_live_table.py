@@ -94,6 +94,16 @@ def test_a_trial_that_is_to_last_some_seconds_counts_past_its_least_steps() -> N
     assert "12/7+" in text_of(progress)[1] and "━" not in text_of(progress)[1]
 
 
+def test_a_warm_up_that_is_to_last_some_seconds_is_no_part_of_what_is_done() -> None:
+    trial = make_trial(1, parameters={"steps": 4, "warmup_steps": 2, "warmup_s": 30.0})
+    progress = SweepProgress([trial])
+    progress.start(trial)
+    step = {"kind": "step", "loss": 0.5, "samples": 10, "total_s": 2.0}
+    for number, measured, shown in ((40, False, "──────── 40/6+"), (41, True, "━━────── 41/6+"), (42, True, "━━━━──── 42/6+")):
+        progress.observe(trial, 1, [{**step, "step": number, "measured": measured}])
+        assert shown in text_of(progress)[1]
+
+
 def test_an_ended_trial_shows_its_results_rate_and_a_failed_one_none() -> None:
     trials = [make_trial(number) for number in (1, 2)]
     progress = SweepProgress(trials)

@@ -42,6 +42,8 @@ def test_of_what_nothing_is_known_the_window_counts_at_least() -> None:
     assert expected_trial_s(WIDE, so_far(), {}) == 6.0
     assert expected_trial_s(WIDE, so_far(), {}, usual_s=25.0) == 25.0
     assert expected_trial_s(ONE, so_far(), {}) == 0.0
+    warmed = make_trial(6, parameters={"warmup_s": 30.0, "measure_s": 6.0})
+    assert expected_trial_s(warmed, so_far(), {}) == 36.0 and make_trial(7, parameters={"warmup_s": 30.0}).least_s == 30.0
 
 
 @pytest.mark.parametrize(("now", "fits"), [(80.0, True), (80.1, False)])
