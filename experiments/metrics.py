@@ -215,9 +215,7 @@ REGISTRY: tuple[Metric, ...] = (
     ),
     _seconds("step_time_median_s", "median of the measured steps", 0.03, "step time median", batch=True),
     _seconds("step_time_p90_s", "90th percentile of the measured steps", 0.05, "step time p90", batch=True),
-    *_batch_times(
-        "service time", "inference with `execution: queued` only: a batch's time in a queue of up to 3, the reciprocal of throughput"
-    ),
+    *_batch_times("service time", "inference with `execution: queued` only: a batch's time in a queue of up to 3, 1 / throughput"),
     *_batch_times("latency", "inference with `execution: synchronous` only: from a batch on the host to its output, one batch at a time"),
     _share("data_wait_share", "part of the measured steps' time that waits for the host: for a batch, and for its Python and journal"),
     _share("loader_wait_share", "the host's time in the loader's `next` over the measured steps' time; the device may compute meanwhile"),

@@ -327,7 +327,7 @@ def test_the_compiler_is_imported_in_the_template_and_starts_nothing_there() -> 
 import os, sys, psutil
 from cluster.worker.template_imports import import_modules, spoiled
 import_modules(["torch._inductor.compile_fx", "torch._inductor.async_compile", "torch._dynamo.backends.inductor"])
-print("torch._inductor.async_compile" in sys.modules, spoiled(), psutil.Process().children())
+print("torch._inductor.async_compile" in sys.modules, spoiled(), psutil.Process().children(), flush=True)
 import torch
 pid = os.fork()
 if pid == 0:
@@ -344,7 +344,7 @@ def test_what_inductor_hashes_of_torch_is_hashed_in_the_template_and_not_in_its_
 import os, sys
 from cluster.worker.template_imports import import_modules, spoiled
 import_modules([])
-print("torch._inductor.codecache" in sys.modules)
+print("torch._inductor.codecache" in sys.modules, flush=True)
 import_modules(["torch._inductor.codecache"])
 from torch._inductor import codecache
 def refuse(*_):
