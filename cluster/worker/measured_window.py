@@ -72,8 +72,8 @@ def measure(context: SessionContext, steps: Steps, started_at: float) -> dict[st
     recorder.phase("warmup")
     steps.run(range(2, parameters.warmup_steps + 1), warmed.record)
     if parameters.warmup_s is not None:  # from now on: in the steps before, the device may have waited for what was compiled
-        first = warmed.last + 1
-        warmed = _Stretch(context, range(first, first + _steps_per_round(context)), measured=False)
+        following = warmed.last + 1
+        warmed = _Stretch(context, range(following, following + _steps_per_round(context)), measured=False)
         steps.run(warmed.numbers(parameters.warmup_s), warmed.record)
     compiling = _compilation(context)
     recorder.phase("measure")

@@ -111,7 +111,7 @@ def _steps(row: TrialProgress) -> Text:
     if row.ended is None:
         done = int(_BAR * row.share)
         text.append("━" * done, style="cyan").append("─" * (_BAR - done), style="dim").append(" ")
-    return text.append(f"{row.step}/{row.steps}{'+' if row.counts_on else ''}")
+    return text.append(f"{row.step}/{row.steps}{'+' if row.trial.least_s else ''}")
 
 
 def _lines(progress: SweepProgress, console: Console, stop: threading.Event) -> None:

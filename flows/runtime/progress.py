@@ -45,11 +45,6 @@ class TrialProgress:
         return self.result.outcome if self.result else None
 
     @property
-    def counts_on(self) -> bool:
-        """Whether it may take more than `steps` steps: a part of it is to last some seconds."""
-        return self.measure_s is not None or self.trial.parameters.get("warmup_s") is not None
-
-    @property
     def share(self) -> float:
         """How much of its steps, and of the time that it is to measure, is done: 0 to 1. Set-up before the first step does not count, and
         neither does a warm-up that is to last some time: nobody knows how many steps it has."""

@@ -27,6 +27,7 @@ from tasks.sweep.constraints import OPTION, Constraint
 from tasks.sweep.plan import TrialMaker, expected_seconds, make_plan, once_more
 from tasks.sweep.race_settings import RaceSettings
 from tasks.sweep.request_text import arguments_of
+from tasks.sweep.round_time import TrialTimes
 from tasks.sweep.store import Plan, Request, SweepStore
 from tasks.sweep.variants import Say
 
@@ -101,8 +102,10 @@ def one_more_heat(store: SweepStore, plan: Plan, now_s: float) -> Plan | None:
 
 def heat_seconds(rows: Sequence[TrialRow], trials: Sequence[Trial]) -> float:
     """How long these trials take by what a race's trials took, of which one at least ended ok, s."""
-    usual = fmean(row_times(rows).seconds.values())  # for a setting whose trials were lost until now
-    return row_times(rows, dict.fromkeys((trial.cell for trial in trials), usual)).of_round(trials) or 0.0
+    times = row_times(rows)
+    usual = fmean(times.seconds.values())  # for a setting whose trials were lost until now
+    seconds = {**dict.fromkeys((trial.cell for trial in trials), usual), **times.seconds}
+    return TrialTimes(seconds, times.between_s).of_round(trials) or 0.0
 
 
 def last_round(plan: Plan) -> int:

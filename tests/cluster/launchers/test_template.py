@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +25,7 @@ from cluster.worker.fork_server import ForkServer
 from experiments.components import flop_count
 from experiments.trial import Outcome, Trial
 from tests.contracts import make_trial, result_of
+from tests.python_support import run
 
 POOL = Pool(name="cpu", device="cpu", address="embedded")
 FIRST, SECOND, LONG = "beef00000000000a", "beef00000000000b", "beef00000000000c"
@@ -260,13 +260,6 @@ def test_a_template_says_what_others_can_use_and_is_told_nothing_twice(tmp_path:
     assert killed == [True], "half a request would be taken for the beginning of the next"
 
 
-def run(code: str, **variables: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, **variables}, capture_output=True, text=True, check=True, timeout=120
-    )
-    return done.stdout.strip()
-
-
 def test_a_mark_takes_the_place_of_the_one_the_process_started_with() -> None:
     code = f"""
 import json, os, subprocess, sys
@@ -279,7 +272,7 @@ if os.fork() == 0:
     os._exit(0)
 os.wait()
 """
-    assert json.loads(run(code, **{MARK: NO_TRIAL, "LAST": "as it was"})) == [FIRST, FIRST, "as it was"]
+    assert json.loads("".join(run(code, **{MARK: NO_TRIAL, "LAST": "as it was"}))) == [FIRST, FIRST, "as it was"]
 
 
 def test_a_process_without_room_for_a_mark_says_so() -> None:
@@ -290,73 +283,7 @@ try:
 except MarkError as error:
     print(error)
 """
-    assert run(code, **{MARK: "other"}).endswith(f"has no room for the mark {FIRST}")
-
-
-def test_a_template_with_a_thread_or_an_open_device_forks_nothing() -> None:
-    code = """
-import threading, torch
-from cluster.worker.template_imports import import_modules, spoiled
-print(spoiled())
-event = threading.Event()
-thread = threading.Thread(target=event.wait, name="pool")
-thread.start()
-print(spoiled())
-event.set(), thread.join()
-torch.cuda.is_initialized = lambda: True
-print(spoiled())
-"""
-    assert run(code).splitlines() == ["None", "an import has started a thread (pool)", "an import has initialised CUDA"]
-
-
-def test_imports_get_no_device_and_what_fails_is_left_to_the_trials(tmp_path: Path) -> None:
-    (tmp_path / "asks_for_a_device.py").write_text("import torch.cuda\ntorch.cuda._lazy_init()\n")
-    (tmp_path / "harmless.py").write_text("")
-    code = """
-import sys
-from cluster.worker.template_imports import import_modules
-import_modules(["asks_for_a_device", "harmless", "torchao"])
-print("harmless" in sys.modules, "asks_for_a_device" in sys.modules, "torchao" in sys.modules)
-"""
-    assert run(code, PYTHONPATH=os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])) == "True False False"
-
-
-def test_the_compiler_is_imported_in_the_template_and_starts_nothing_there() -> None:
-    """Its processes start with the first compilation, in the trial. Importing it there would take each compiled trial seconds."""
-    code = """
-import os, sys, psutil
-from cluster.worker.template_imports import import_modules, spoiled
-import_modules(["torch._inductor.compile_fx", "torch._inductor.async_compile", "torch._dynamo.backends.inductor"])
-print("torch._inductor.async_compile" in sys.modules, spoiled(), psutil.Process().children(), flush=True)
-import torch
-pid = os.fork()
-if pid == 0:
-    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
-    print(torch.compile(lambda x: x * 2 + 1, backend="aot_eager")(torch.ones(2)).tolist(), flush=True)
-    os._exit(0)
-print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-"""
-    assert run(code).splitlines() == ["True None []", "[3.0, 3.0]", "0"]
-
-
-def test_what_inductor_hashes_of_torch_is_hashed_in_the_template_and_not_in_its_trials() -> None:
-    code = """
-import os, sys
-from cluster.worker.template_imports import import_modules, spoiled
-import_modules([])
-print("torch._inductor.codecache" in sys.modules, flush=True)
-import_modules(["torch._inductor.codecache"])
-from torch._inductor import codecache
-def refuse(*_):
-    raise AssertionError("hashed again")
-codecache.build_code_hash = refuse
-pid = os.fork()
-if pid == 0:
-    print(len(codecache.torch_key()), spoiled(), flush=True)
-    os._exit(0)
-print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-"""
-    assert run(code).splitlines() == ["False", "32 None", "0"]
+    assert run(code, **{MARK: "other"})[-1].endswith(f"has no room for the mark {FIRST}")
 
 
 def test_a_request_of_a_launcher_that_has_died_since_is_not_carried_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-
-def run(code: str, *arguments: str, path: Path | None = None, told: str = "") -> list[str]:
-    """The lines that a fresh Python prints. `path`: a folder to import from; `told`: its standard input."""
-    environment = dict(os.environ)
-    if path is not None:
-        environment["PYTHONPATH"] = os.pathsep.join([str(path), environment.get("PYTHONPATH", "")])
-    command = [sys.executable, "-c", code, *arguments]
-    done = subprocess.run(command, input=told, capture_output=True, text=True, check=True, timeout=300, env=environment)
-    return done.stdout.splitlines()
+from tests.python_support import run
 
 
 @pytest.fixture
@@ -126,3 +115,69 @@ print([op in lowerings for op in (aten.mm.default, aten.bmm.default, aten.baddbm
     (modules,) = run(learn)
     assert json.loads(modules).index("torch._inductor.lowering") < json.loads(modules).index("torch._inductor.kernel.bmm")
     assert run(code, told=modules) == ["[True, True, True, True] None"]
+
+
+def test_a_template_with_a_thread_or_an_open_device_forks_nothing() -> None:
+    code = """
+import threading, torch
+from cluster.worker.template_imports import import_modules, spoiled
+print(spoiled())
+event = threading.Event()
+thread = threading.Thread(target=event.wait, name="pool")
+thread.start()
+print(spoiled())
+event.set(), thread.join()
+torch.cuda.is_initialized = lambda: True
+print(spoiled())
+"""
+    assert run(code) == ["None", "an import has started a thread (pool)", "an import has initialised CUDA"]
+
+
+def test_imports_get_no_device_and_what_fails_is_left_to_the_trials(tmp_path: Path) -> None:
+    (tmp_path / "asks_for_a_device.py").write_text("import torch.cuda\ntorch.cuda._lazy_init()\n")
+    (tmp_path / "harmless.py").write_text("")
+    code = """
+import sys
+from cluster.worker.template_imports import import_modules
+import_modules(["asks_for_a_device", "harmless", "torchao"])
+print("harmless" in sys.modules, "asks_for_a_device" in sys.modules, "torchao" in sys.modules)
+"""
+    assert run(code, path=tmp_path) == ["True False False"]
+
+
+def test_the_compiler_is_imported_in_the_template_and_starts_nothing_there() -> None:
+    """Its processes start with the first compilation, in the trial. Importing it there would take each compiled trial seconds."""
+    code = """
+import os, sys, psutil
+from cluster.worker.template_imports import import_modules, spoiled
+import_modules(["torch._inductor.compile_fx", "torch._inductor.async_compile", "torch._dynamo.backends.inductor"])
+print("torch._inductor.async_compile" in sys.modules, spoiled(), psutil.Process().children(), flush=True)
+import torch
+pid = os.fork()
+if pid == 0:
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+    print(torch.compile(lambda x: x * 2 + 1, backend="aot_eager")(torch.ones(2)).tolist(), flush=True)
+    os._exit(0)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+    assert run(code) == ["True None []", "[3.0, 3.0]", "0"]
+
+
+def test_what_inductor_hashes_of_torch_is_hashed_in_the_template_and_not_in_its_trials() -> None:
+    code = """
+import os, sys
+from cluster.worker.template_imports import import_modules, spoiled
+import_modules([])
+print("torch._inductor.codecache" in sys.modules, flush=True)
+import_modules(["torch._inductor.codecache"])
+from torch._inductor import codecache
+def refuse(*_):
+    raise AssertionError("hashed again")
+codecache.build_code_hash = refuse
+pid = os.fork()
+if pid == 0:
+    print(len(codecache.torch_key()), spoiled(), flush=True)
+    os._exit(0)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+    assert run(code) == ["False", "32 None", "0"]
